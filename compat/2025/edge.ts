@@ -1,0 +1,255 @@
+/**
+ * Streamable HTTP of 2025-03-26, 2025-06-18 and 2025-11-25: sessions, requests on the POST's own stream, asks
+ * live on it, answers by POST.
+ * https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
+ */
+
+import type { Client } from '../../src/call/journal.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { INTERNAL } from '../../src/call/wire-error.ts';
+import { HostInstance, type Outside } from '../../src/host/instance.ts';
+import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import { empty, idOf, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
+import type { Services } from '../services.ts';
+import type { RpcRequest, Session } from './session.ts';
+import { Sessions } from './sessions.ts';
+import { parseEventId, type SessionStream } from './stream.ts';
+
+const SESSION = 'mcp-session-id';
+/** Named in requests by clients that negotiated them elsewhere; served as the nearest of ours. */
+const TOLERATED: ReadonlySet<string> = new Set(['2025-03-26', '2025-06-18', '2025-11-25']);
+
+export interface Edge {
+  post(inbound: Inbound, body: unknown): Promise<Reply>;
+  get(inbound: Inbound): Promise<Reply>;
+  end(inbound: Inbound): Promise<Reply>;
+  close(): void;
+}
+
+export function createEdge(services: Services): Edge {
+  const sessions = new Sessions(services);
+  return {
+    post: (inbound, body) => post(services, sessions, inbound, body),
+    get: (inbound) => get(services, sessions, inbound),
+    end: (inbound) => end(services, sessions, inbound),
+    close: () => sessions.close(),
+  };
+}
+
+async function post(services: Services, sessions: Sessions, inbound: Inbound, body: unknown): Promise<Reply> {
+  const accept = inbound.header('accept') ?? '';
+  if (!accepts(accept, 'application/json') || !accepts(accept, 'text/event-stream')) {
+    return rpcError(
+      406,
+      -32000,
+      'Not Acceptable: Client must accept both application/json and text/event-stream',
+      idOf(body),
+    );
+  }
+  const messages = Array.isArray(body) ? body : [body];
+  if (messages.length === 0 || !messages.every(isMessage)) {
+    return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
+  }
+  const requests = messages.filter(isRequest);
+  const initialize = requests.find(({ method }) => method === 'initialize');
+  if (initialize !== undefined) {
+    if (messages.length > 1)
+      return rpcError(400, -32600, 'Invalid Request: initialize must be sent alone', initialize.id);
+    return startSession(services, sessions, inbound, initialize);
+  }
+  const found = await sessionOf(services, sessions, inbound, idOf(body));
+  if ('reply' in found) return found.reply;
+  const { session } = found;
+  const twice = requests.find(
+    ({ id }, index) => session.running(id) || requests.slice(0, index).some((other) => other.id === id),
+  );
+  if (twice !== undefined)
+    return rpcError(400, -32600, 'Invalid Request: a request with this id is in work', twice.id);
+  for (const message of messages) {
+    if (isRequest(message)) continue;
+    if (typeof message.method === 'string') await session.notified(message);
+    else if (!(await session.answer(message))) {
+      services.settings.logger.warn('an answer came to an ask that is not open here', { id: message.id });
+    }
+  }
+  if (requests.length === 0) return empty(202);
+  return serveRequests(services, session, inbound, requests);
+}
+
+async function startSession(
+  services: Services,
+  sessions: Sessions,
+  inbound: Inbound,
+  request: RpcRequest,
+): Promise<Reply> {
+  const { params, id } = request;
+  if (
+    typeof params.protocolVersion !== 'string' ||
+    !isObject(params.capabilities) ||
+    !isObject(params.clientInfo)
+  ) {
+    return rpcError(
+      400,
+      -32602,
+      'Invalid params: initialize needs protocolVersion, capabilities and clientInfo',
+      id,
+    );
+  }
+  const { settings } = services;
+  const served = settings.revisions.has(params.protocolVersion);
+  const latest = [...settings.revisions]
+    .filter((revision) => TOLERATED.has(revision))
+    .sort()
+    .at(-1);
+  const client: Client = {
+    capabilities: params.capabilities,
+    info: params.clientInfo,
+    protocolVersion: served ? params.protocolVersion : (latest ?? params.protocolVersion),
+  };
+  const session = await sessions.create(client, settings.principal(inbound.authInfo));
+  const instance = await session.instance((outside) => openInstance(services, session, inbound, outside));
+  services.serverInfo ??= instance.initialized.serverInfo;
+  return json({ jsonrpc: '2.0', id, result: instance.initialized }, 200, { [SESSION]: session.id });
+}
+
+function openInstance(
+  services: Services,
+  session: Session,
+  inbound: Inbound,
+  outside: Outside,
+): Promise<HostInstance> {
+  const { factory, settings } = services;
+  const { client } = session;
+  return HostInstance.open({
+    factory,
+    client,
+    context: {
+      era: 'legacy',
+      revision: client.protocolVersion,
+      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+      requestInfo: inbound.request(),
+      clientCapabilities: client.capabilities,
+      clientInfo: client.info,
+    },
+    sessionId: session.id,
+    single: false,
+    contexts: settings.steps,
+    outside,
+  });
+}
+
+async function serveRequests(
+  services: Services,
+  session: Session,
+  inbound: Inbound,
+  requests: readonly RpcRequest[],
+): Promise<Reply> {
+  const shared = await session.instance((outside) => openInstance(services, session, inbound, outside));
+  const instance = services.settings.instance === 'call' ? undefined : shared;
+  const stream = session.newStream();
+  if (session.client.protocolVersion >= '2025-11-25') stream.prime();
+  const work = requests.map((request) => serveOne(services, session, inbound, request, instance, stream));
+  void Promise.all(work).then(() => stream.finish());
+  return {
+    status: 200,
+    headers: { ...SSE_HEADERS, [SESSION]: session.id },
+    body: (writer) => stream.attach(writer, 0),
+  };
+}
+
+async function serveOne(
+  services: Services,
+  session: Session,
+  inbound: Inbound,
+  request: RpcRequest,
+  instance: HostInstance | undefined,
+  stream: SessionStream,
+): Promise<void> {
+  const source = {
+    ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+    request: inbound.request(),
+    closeStream: () => stream.disconnect(),
+  };
+  try {
+    const outcome = await session.start(request, instance, source, (message) => stream.send(message));
+    if (outcome.kind === 'responded') stream.send({ jsonrpc: '2.0', id: request.id, ...outcome.response });
+  } catch (error) {
+    services.settings.logger.error('a request failed', { method: request.method, error: String(error) });
+    stream.send({ jsonrpc: '2.0', id: request.id, error: INTERNAL });
+  }
+}
+
+/** With `Last-Event-ID` a stream goes on; without, it is the session's standing one. */
+async function get(services: Services, sessions: Sessions, inbound: Inbound): Promise<Reply> {
+  if (!accepts(inbound.header('accept') ?? '', 'text/event-stream')) {
+    return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
+  }
+  const found = await sessionOf(services, sessions, inbound, null);
+  if ('reply' in found) return found.reply;
+  const { session } = found;
+  const headers = { ...SSE_HEADERS, [SESSION]: session.id };
+  const last = inbound.header('last-event-id');
+  if (last === undefined) {
+    await session.instance((outside) => openInstance(services, session, inbound, outside));
+    return { status: 200, headers, body: (writer) => session.standing?.attach(writer, 0) };
+  }
+  const event = parseEventId(last);
+  const stream = event === undefined ? undefined : session.stream(event.stream);
+  if (event === undefined || stream === undefined || !stream.reaches(event.sequence)) {
+    return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
+  }
+  return { status: 200, headers, body: (writer) => stream.attach(writer, event.sequence) };
+}
+
+async function end(services: Services, sessions: Sessions, inbound: Inbound): Promise<Reply> {
+  const found = await sessionOf(services, sessions, inbound, null);
+  if ('reply' in found) return found.reply;
+  await sessions.end(found.session);
+  return empty(200);
+}
+
+async function sessionOf(
+  services: Services,
+  sessions: Sessions,
+  inbound: Inbound,
+  id: string | number | null,
+): Promise<{ session: Session } | { reply: Reply }> {
+  const name = inbound.header(SESSION);
+  if (name === undefined) {
+    return {
+      reply: rpcError(
+        400,
+        -32000,
+        'Bad Request: Mcp-Session-Id header is required; send initialize first',
+        id,
+      ),
+    };
+  }
+  const version = inbound.header('mcp-protocol-version');
+  if (version !== undefined && !(TOLERATED.has(version) && services.settings.revisions.has(version))) {
+    return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
+  }
+  const session = await sessions.find(name, services.settings.principal(inbound.authInfo));
+  return session === undefined ? { reply: rpcError(404, -32001, 'Session not found', id) } : { session };
+}
+
+function accepts(accept: string, type: string): boolean {
+  const [group] = type.split('/');
+  return accept.includes(type) || accept.includes('*/*') || accept.includes(`${group}/*`);
+}
+
+function isMessage(value: unknown): value is JsonObject {
+  if (!isObject(value) || value.jsonrpc !== '2.0') return false;
+  if (typeof value.method === 'string') return value.params === undefined || isObject(value.params);
+  return isId(value.id) && ('result' in value || 'error' in value);
+}
+
+function isRequest(message: JsonObject): message is JsonObject & RpcRequest {
+  if (typeof message.method !== 'string' || !isId(message.id)) return false;
+  message.params ??= {};
+  return true;
+}
+
+function isId(value: unknown): value is string | number {
+  return typeof value === 'string' || typeof value === 'number';
+}

@@ -1,0 +1,113 @@
+/**
+ * Who is who: a session is its id, a token that any process can open. Where what it holds is long, the id
+ * only names a record in the store.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Client } from '../../src/call/journal.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { Services } from '../services.ts';
+import { Session } from './session.ts';
+
+/** Longest client description that goes into the id itself, in characters of JSON. */
+const INLINE = 1_500;
+/** Sessions outlive the calls in them. */
+const LEAST_LIFETIME = 86_400_000;
+
+export class Sessions {
+  readonly #services: Services;
+  readonly #here = new Map<string, Session>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(services: Services) {
+    this.#services = services;
+    const { sessionIdle } = services.settings.limits;
+    this.#timer = setInterval(() => this.#closeIdle(), Math.min(sessionIdle, 60_000));
+    this.#timer.unref();
+  }
+
+  /** A new session, and the id its client gets. */
+  async create(client: Client, principal: string | undefined): Promise<Session> {
+    const { sealer, store, settings, now } = this.#services;
+    const expires = now() + Math.max(settings.ttl, LEAST_LIFETIME);
+    const name = `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
+    const bound = { name, ...(principal !== undefined && { principal }) };
+    const inline = store === undefined || JSON.stringify(client).length <= INLINE;
+    if (!inline && !(await store.insert(`${name}:session`, client, expires))) {
+      throw new AwaitError('store', 'a session of this name exists');
+    }
+    const id = await sealer.seal('session', inline ? { ...bound, client } : bound, expires);
+    return this.#keep(new Session(id, client, principal, this.#services));
+  }
+
+  /** The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's. */
+  async find(id: string, principal: string | undefined): Promise<Session | undefined> {
+    const here = this.#here.get(id);
+    if (here !== undefined && here.principal === principal) {
+      here.used = this.#services.now();
+      return here;
+    }
+    const body = await this.#open(id);
+    if (body === undefined || body.principal !== principal) return undefined;
+    const { store } = this.#services;
+    if ((await store?.get(`${String(body.name)}:ended`)) !== undefined) return undefined;
+    const client = body.client ?? (await store?.get(`${String(body.name)}:session`));
+    if (!isObject(client)) return undefined;
+    return (
+      this.#here.get(id) ??
+      this.#keep(new Session(id, client as unknown as Client, principal, this.#services))
+    );
+  }
+
+  /** Ends a session here and, where there is a store, everywhere. */
+  async end(session: Session): Promise<void> {
+    this.#here.delete(session.id);
+    session.close();
+    const body = await this.#open(session.id);
+    const { store, now } = this.#services;
+    if (body !== undefined) await store?.insert(`${String(body.name)}:ended`, true, now() + LEAST_LIFETIME);
+    if (store === undefined) this.#ended.add(session.id);
+  }
+
+  /** Ids that were ended where no store could tell the others. */
+  readonly #ended = new Set<string>();
+
+  close(): void {
+    clearInterval(this.#timer);
+    for (const session of this.#here.values()) session.close();
+    this.#here.clear();
+  }
+
+  #keep(session: Session): Session {
+    this.#here.set(session.id, session);
+    const { sessions } = this.#services.settings.limits;
+    for (const [id, oldest] of this.#here) {
+      if (this.#here.size <= sessions) break;
+      if (oldest.busy || oldest === session) continue;
+      this.#here.delete(id);
+      oldest.close();
+    }
+    return session;
+  }
+
+  #closeIdle(): void {
+    const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
+    for (const [id, session] of this.#here) {
+      if (session.used > before || session.busy) continue;
+      this.#here.delete(id);
+      session.close();
+    }
+  }
+
+  async #open(id: string): Promise<JsonObject | undefined> {
+    if (this.#ended.has(id)) return undefined;
+    try {
+      return await this.#services.sealer.open('session', id);
+    } catch (error) {
+      this.#services.settings.logger.debug('a session id is refused', {
+        error: AwaitError.from(error).message,
+      });
+      return undefined;
+    }
+  }
+}

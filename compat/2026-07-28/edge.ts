@@ -1,0 +1,207 @@
+/**
+ * 2026-07-28 over HTTP. `createMcpHandler` of the official SDK does the wire: validation, headers, errors,
+ * discovery, subscriptions. The three requests that may ask take a lean path when there is nothing to
+ * complain of: measured, a Server, a transport and a Response for each cost more than the whole call.
+ */
+import { classifyInboundRequest } from '@modelcontextprotocol/server';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Leg, Outcome } from '../../src/call/ports.ts';
+import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
+import { empty, json, SSE_HEADERS } from '../../src/http/reply.ts';
+import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
+import type { Services } from '../services.ts';
+import { createSdkEdge } from './sdk-edge.ts';
+import {
+  ASKING,
+  complete,
+  errorOnWire,
+  inputRequired,
+  type ModernRequest,
+  REVISION,
+  type Read,
+  readRequest,
+  stamp,
+  wanted,
+} from './wire.ts';
+
+const KEEP_ALIVE = 15_000;
+
+export interface Edge {
+  /** Whether a body is this revision's business, errors included. */
+  owns(inbound: Inbound, body: unknown): boolean;
+  serve(inbound: Inbound, body: unknown): Promise<Reply>;
+  close(): Promise<void>;
+}
+
+export function createEdge(services: Services): Edge {
+  const sdk = createSdkEdge(services, (request, leg) => run(services, request, leg));
+  return {
+    owns: (inbound, body) => inbound.method === 'POST' && classify(inbound, body).kind !== 'legacy',
+    serve: (inbound, body) => {
+      const request = leanRequest(inbound, body);
+      return request === undefined ? sdk.serve(inbound, body) : serveLean(services, request, inbound);
+    },
+    close: () => sdk.close(),
+  };
+}
+
+/** Runs or goes on with a call; both paths come through here. */
+export function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
+  const { engine, settings } = services;
+  const read = readRequest(request, settings.principal(source.authInfo));
+  const leg: Leg = {
+    live: false,
+    capabilities: read.client.capabilities,
+    ...(source.authInfo !== undefined && { authInfo: source.authInfo }),
+    ...(read.progressToken !== undefined && { progressToken: read.progressToken }),
+    ...(source.request !== undefined && { request: source.request }),
+    signal: source.signal,
+    notify: (notification) => {
+      if (wanted(notification, read.logLevel)) source.notify(notification);
+    },
+  };
+  if (read.requestState !== undefined) {
+    return engine.resume(read.requestState as string, read.binding, read.inputResponses, leg);
+  }
+  return startCall(services, request, read, leg);
+}
+
+function startCall(services: Services, request: ModernRequest, read: Read, leg: Leg): Promise<Outcome> {
+  const { method, id: requestId } = request;
+  const { params, client, binding, inputResponses } = read;
+  const responses = inputResponses === undefined ? {} : { responses: inputResponses };
+  return services.engine.start({ method, params, requestId, client, binding, ...responses }, leg).outcome;
+}
+
+export interface CallSource {
+  readonly authInfo?: JsonObject;
+  readonly request: Request | undefined;
+  readonly signal: AbortSignal;
+  notify(notification: JsonObject): void;
+}
+
+function classify(inbound: Inbound, body: unknown): ReturnType<typeof classifyInboundRequest> {
+  const header = (name: string): string | undefined => inbound.header(name);
+  const version = header('mcp-protocol-version');
+  const method = header('mcp-method');
+  const name = header('mcp-name');
+  return classifyInboundRequest({
+    httpMethod: inbound.method,
+    ...(version !== undefined && { protocolVersionHeader: version }),
+    ...(method !== undefined && { mcpMethodHeader: method }),
+    ...(name !== undefined && { mcpNameHeader: name }),
+    body,
+  });
+}
+
+/** The request, when it may ask and its headers say the same as its body; everything else is the SDK's. */
+function leanRequest(inbound: Inbound, body: unknown): ModernRequest | undefined {
+  if (!isObject(body) || typeof body.method !== 'string' || !ASKING.has(body.method)) return undefined;
+  const { id, method, params } = body;
+  if ((typeof id !== 'string' && typeof id !== 'number') || !isObject(params)) return undefined;
+  const target = method === 'resources/read' ? params.uri : params.name;
+  const agrees =
+    inbound.header('mcp-protocol-version') === REVISION &&
+    inbound.header('mcp-method') === method &&
+    typeof target === 'string' &&
+    inbound.header('mcp-name') === target;
+  if (!agrees) return undefined;
+  const route = classify(inbound, body);
+  if (route.kind !== 'modern' || route.classification.revision !== REVISION) return undefined;
+  return { id, method, params };
+}
+
+/** One JSON body, or a stream from the first notification on. */
+function serveLean(services: Services, request: ModernRequest, inbound: Inbound): Promise<Reply> {
+  const gone = new AbortController();
+  const abort = (): void => gone.abort();
+  inbound.signal.addEventListener('abort', abort, { once: true });
+  return new Promise((resolve) => {
+    let stream: LeanStream | undefined;
+    const outcome = run(services, request, {
+      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+      request: undefined,
+      signal: gone.signal,
+      notify: (notification) => {
+        if (stream === undefined) {
+          stream = new LeanStream(abort);
+          resolve({ status: 200, headers: SSE_HEADERS, body: stream.body });
+        }
+        stream.send({ jsonrpc: '2.0', ...notification });
+      },
+    });
+    void outcome.then((ended) => {
+      inbound.signal.removeEventListener('abort', abort);
+      if (ended.kind === 'gone') {
+        stream?.end();
+        resolve(empty(499));
+        return;
+      }
+      const { message, status } = messageOf(request, ended, services.serverInfo);
+      if (stream === undefined) {
+        resolve(json(message, status));
+      } else {
+        stream.send(message);
+        stream.end();
+      }
+    });
+  });
+}
+
+function messageOf(
+  request: ModernRequest,
+  outcome: Exclude<Outcome, { kind: 'gone' }>,
+  serverInfo: unknown,
+): { message: JsonObject; status: number } {
+  const head = { jsonrpc: '2.0', id: request.id };
+  if (outcome.kind === 'suspended') {
+    return {
+      message: { ...head, result: stamp(inputRequired(outcome.asks, outcome.token), serverInfo) },
+      status: 200,
+    };
+  }
+  const { response } = outcome;
+  if ('result' in response) {
+    return {
+      message: { ...head, result: complete(request.method, response.result, serverInfo) },
+      status: 200,
+    };
+  }
+  const error = errorOnWire(response.error, request);
+  return { message: { ...head, error }, status: error.code === -32021 ? 400 : 200 };
+}
+
+/** The stream of one reply; what is sent before its head is out waits. */
+class LeanStream {
+  #writer: Writer | undefined;
+  #waiting = '';
+  #ended = false;
+  #timer: NodeJS.Timeout | undefined;
+  readonly #onGone: () => void;
+
+  constructor(onGone: () => void) {
+    this.#onGone = onGone;
+  }
+
+  readonly body = (writer: Writer): void => {
+    this.#writer = writer;
+    writer.onClose(() => {
+      clearInterval(this.#timer);
+      if (!this.#ended) this.#onGone();
+    });
+    if (this.#waiting !== '') writer.write(this.#waiting);
+    if (this.#ended) writer.end();
+    else this.#timer = setInterval(() => writer.write(SSE_KEEP_ALIVE), KEEP_ALIVE).unref();
+  };
+
+  send(message: JsonObject): void {
+    const text = sseMessage(message);
+    if (this.#writer === undefined) this.#waiting += text;
+    else this.#writer.write(text);
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#writer?.end();
+  }
+}

@@ -1,0 +1,179 @@
+/**
+ * The official SDK's own handler over a light low-level server, whose requests go into an instance of the
+ * user's: everything that cannot ask, everything that is wrong, and `subscriptions/listen`.
+ */
+import {
+  createMcpHandler,
+  ProtocolError,
+  Server,
+  type ServerCapabilities,
+} from '@modelcontextprotocol/server';
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import { HostInstance } from '../../src/host/instance.ts';
+import { CachingValidator } from '../../src/host/validator.ts';
+import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import { replyOf } from '../../src/http/fetch.ts';
+import { noSession, type Services } from '../services.ts';
+import type { CallSource } from './edge.ts';
+import { ASKING, errorOnWire, inputRequired, type ModernRequest, REVISION, readRequest } from './wire.ts';
+
+/** The methods a server answers, by the capability that it declares them with. */
+const METHODS: Readonly<Record<string, readonly string[]>> = {
+  tools: ['tools/list', 'tools/call'],
+  prompts: ['prompts/list', 'prompts/get'],
+  resources: ['resources/list', 'resources/templates/list', 'resources/read'],
+  completions: ['completion/complete'],
+};
+
+interface Exchange {
+  readonly inbound: Inbound;
+  readonly body: unknown;
+}
+
+export interface SdkEdge {
+  serve(inbound: Inbound, body: unknown): Promise<Reply>;
+  close(): Promise<void>;
+}
+
+export function createSdkEdge(
+  services: Services,
+  run: (request: ModernRequest, source: CallSource) => Promise<Outcome>,
+): SdkEdge {
+  const exchanges = new WeakMap<Request, Exchange>();
+  const validator = new CachingValidator(new AjvJsonSchemaValidator());
+  const handler = createMcpHandler(
+    async ({ requestInfo }) => {
+      const exchange = requestInfo === undefined ? undefined : exchanges.get(requestInfo);
+      if (exchange === undefined) throw new Error('a request that did not come through this edge');
+      return lightServer(services, exchange, validator, run);
+    },
+    {
+      legacy: 'reject',
+      maxRequestBodySize: services.settings.limits.bodyBytes,
+      onerror: (error) =>
+        services.settings.logger.debug('the 2026-07-28 edge refused a request', { error: error.message }),
+    },
+  );
+  services.outside.add((notification) => publish(handler.notify, notification));
+  return {
+    async serve(inbound, body) {
+      const request = requestOf(inbound);
+      exchanges.set(request, { inbound, body });
+      return replyOf(await handler.fetch(request, { parsedBody: body }));
+    },
+    close: () => handler.close(),
+  };
+}
+
+/** The SDK reads the method, the headers and the signal; the body was read already. */
+function requestOf(inbound: Inbound): Request {
+  const original = inbound.request();
+  return new Request(original.url, {
+    method: original.method,
+    headers: original.headers,
+    signal: inbound.signal,
+  });
+}
+
+async function lightServer(
+  services: Services,
+  { inbound, body }: Exchange,
+  validator: CachingValidator,
+  run: (request: ModernRequest, source: CallSource) => Promise<Outcome>,
+): Promise<Server> {
+  const request = modernRequestOf(body);
+  const { authInfo } = inbound;
+  const instance = await openInstance(services, request, inbound);
+  const { capabilities, serverInfo, instructions } = instance.initialized;
+  services.serverInfo ??= serverInfo;
+  const declared = isObject(capabilities) ? capabilities : {};
+  const server = new Server(serverInfo as { name: string; version: string }, {
+    capabilities: declared as ServerCapabilities,
+    supportedProtocolVersions: [REVISION],
+    ...(typeof instructions === 'string' && { instructions }),
+    // biome-ignore lint/suspicious/noExplicitAny: the SDK's generic validator type fits ours at run time
+    jsonSchemaValidator: validator as any,
+  });
+  // A listening stream only needs to know what the server declares.
+  if (request.method === 'subscriptions/listen') instance.close();
+  server.onclose = () => instance.close();
+  const source = (notify: CallSource['notify'], signal: AbortSignal): CallSource => ({
+    ...(authInfo !== undefined && { authInfo }),
+    request: inbound.request(),
+    signal,
+    notify,
+  });
+  const methods = Object.entries(METHODS).flatMap(([name, list]) => (name in declared ? list : []));
+  if (!methods.includes(request.method) && !instance.handles(request.method)) return server;
+  server.fallbackRequestHandler = async (_parsed, context) => {
+    const { signal, notify } = context.mcpReq;
+    if (!ASKING.has(request.method)) {
+      const { params } = readRequest(request, undefined);
+      const leg = { ...(authInfo !== undefined && { authInfo }), request: inbound.request() };
+      const response = await instance.request({ id: request.id, method: request.method, params }, leg);
+      if ('error' in response) throw protocolError(response.error, request);
+      return response.result;
+    }
+    const send: CallSource['notify'] = (notification) =>
+      void notify(notification as { method: string }).catch(() => undefined);
+    const outcome = await run(request, source(send, signal));
+    if (outcome.kind === 'suspended') return inputRequired(outcome.asks, outcome.token);
+    if (outcome.kind === 'gone') throw new Error('the client went away');
+    if ('error' in outcome.response) throw protocolError(outcome.response.error, request);
+    return outcome.response.result;
+  };
+  return server;
+}
+
+function openInstance(services: Services, request: ModernRequest, inbound: Inbound): Promise<HostInstance> {
+  const { factory, settings, outside } = services;
+  const { client } = readRequest(request, undefined);
+  return HostInstance.open({
+    factory,
+    client,
+    context: {
+      era: 'modern',
+      revision: REVISION,
+      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+      requestInfo: inbound.request(),
+      clientCapabilities: client.capabilities,
+      clientInfo: client.info,
+    },
+    sessionId: `request.${crypto.randomUUID()}`,
+    single: true,
+    contexts: false,
+    outside: noSession(settings, outside),
+  });
+}
+
+function modernRequestOf(body: unknown): ModernRequest {
+  const { id = 0, method = '', params } = (isObject(body) ? body : {}) as Partial<ModernRequest>;
+  return { id, method, params: isObject(params) ? params : {} };
+}
+
+function protocolError(
+  wrong: { code: number; message: string; data?: unknown },
+  request: ModernRequest,
+): ProtocolError {
+  const { code, message, data } = errorOnWire(wrong, request);
+  return new ProtocolError(code, message, data);
+}
+
+interface Notify {
+  toolsChanged(): void;
+  promptsChanged(): void;
+  resourcesChanged(): void;
+  resourceUpdated(uri: string): void;
+}
+
+/** What a server says outside of any call goes to the streams that listen. */
+function publish(notify: Notify, { method, params }: JsonObject): void {
+  if (method === 'notifications/tools/list_changed') notify.toolsChanged();
+  else if (method === 'notifications/prompts/list_changed') notify.promptsChanged();
+  else if (method === 'notifications/resources/list_changed') notify.resourcesChanged();
+  else if (method === 'notifications/resources/updated' && isObject(params) && typeof params.uri === 'string') {
+    notify.resourceUpdated(params.uri);
+  }
+}

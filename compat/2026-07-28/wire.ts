@@ -1,0 +1,132 @@
+/**
+ * The released revision's words: what a request brings, and what a call comes to, as its wire has them.
+ * https://modelcontextprotocol.io/specification/2026-07-28
+ */
+import {
+  CLIENT_CAPABILITIES_META_KEY,
+  CLIENT_INFO_META_KEY,
+  LOG_LEVEL_META_KEY,
+  SERVER_INFO_META_KEY,
+} from '@modelcontextprotocol/server';
+import type { Client, OpenAsk, Response } from '../../src/call/journal.ts';
+import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Binding } from '../../src/call/ports.ts';
+
+export const REVISION = '2026-07-28';
+
+/** The requests that may be answered with `input_required`. */
+export const ASKING: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
+
+/** The session revision that instances behind this one speak: the last with server-to-client requests. */
+export const HOST_PROTOCOL = '2025-11-25';
+
+const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
+
+/** A request that was found to be this revision's. */
+export interface ModernRequest {
+  readonly id: string | number;
+  readonly method: string;
+  readonly params: JsonObject;
+}
+
+export interface Read {
+  /** The params as the server gets them: without the envelope, the answers and the state. */
+  readonly params: JsonObject;
+  readonly client: Client;
+  readonly binding: Binding;
+  readonly progressToken?: string | number;
+  /** The least severe log messages this request wants; none when it names no level. */
+  readonly logLevel?: string;
+  readonly requestState?: unknown;
+  readonly inputResponses?: unknown;
+}
+
+export function readRequest(request: ModernRequest, principal: string | undefined): Read {
+  const { _meta, inputResponses, requestState, ...rest } = request.params;
+  const envelope = isObject(_meta) ? _meta : {};
+  const meta = Object.fromEntries(Object.entries(envelope).filter(([key]) => !ENVELOPE.has(key)));
+  const { progressToken } = meta;
+  const logLevel = envelope[LOG_LEVEL_META_KEY];
+  return {
+    params: Object.keys(meta).length > 0 ? { ...rest, _meta: meta } : rest,
+    client: {
+      capabilities: objectOf(envelope[CLIENT_CAPABILITIES_META_KEY]),
+      info: { name: 'unknown', version: '0', ...objectOf(envelope[CLIENT_INFO_META_KEY]) },
+      protocolVersion: HOST_PROTOCOL,
+    },
+    binding: {
+      revision: REVISION,
+      method: request.method,
+      target: String(rest.name ?? rest.uri ?? ''),
+      args: digest(rest),
+      ...(principal !== undefined && { principal }),
+    },
+    ...((typeof progressToken === 'string' || typeof progressToken === 'number') && { progressToken }),
+    ...(typeof logLevel === 'string' && { logLevel }),
+    ...(requestState !== undefined && { requestState }),
+    ...(inputResponses !== undefined && { inputResponses }),
+  };
+}
+
+const ENVELOPE: ReadonlySet<string> = new Set([
+  CLIENT_CAPABILITIES_META_KEY,
+  CLIENT_INFO_META_KEY,
+  LOG_LEVEL_META_KEY,
+  'io.modelcontextprotocol/protocolVersion',
+]);
+
+/** What goes out as the result of a request whose call is suspended. */
+export function inputRequired(asks: readonly OpenAsk[], requestState: string): JsonObject {
+  const inputRequests = Object.fromEntries(asks.map((ask) => [ask.key, askOnWire(ask)]));
+  return { resultType: 'input_required', inputRequests, requestState };
+}
+
+/** This revision has no `elicitationId`, and no tasks inside of asks. */
+function askOnWire({ method, params }: OpenAsk): JsonObject {
+  const { elicitationId: _id, task: _task, ...rest } = params;
+  return Object.keys(rest).length === 0 ? { method } : { method, params: rest };
+}
+
+/** A server's own result, with what this revision has on every result. */
+export function complete(method: string, result: JsonObject, serverInfo: unknown): JsonObject {
+  return stamp(
+    {
+      ...result,
+      resultType: 'complete',
+      ...(method === 'resources/read' && { ttlMs: 0, cacheScope: 'private', ...cacheFields(result) }),
+    },
+    serverInfo,
+  );
+}
+
+export function stamp(result: JsonObject, serverInfo: unknown): JsonObject {
+  if (serverInfo === undefined) return result;
+  return { ...result, _meta: { [SERVER_INFO_META_KEY]: serverInfo, ...objectOf(result._meta) } };
+}
+
+/** Errors as this revision has them: a resource that is not there is -32602, and its URI is told (SEP-2164). */
+export function errorOnWire(error: WireError, request: ModernRequest): WireError {
+  if (error.code === -32042) return { code: -32603, message: error.message };
+  const missing = request.method === 'resources/read' && (error.code === -32002 || error.code === -32602);
+  if (!missing) return error.code === -32002 ? { ...error, code: -32602 } : error;
+  return { ...error, code: -32602, data: error.data ?? { uri: request.params.uri } };
+}
+
+type WireError = Extract<Response, { error: unknown }>['error'];
+
+/** Whether a notification may go out on a request's stream, and is loud enough for it. */
+export function wanted(notification: JsonObject, logLevel: string | undefined): boolean {
+  if (notification.method === 'notifications/progress') return true;
+  if (notification.method !== 'notifications/message') return false;
+  const { level } = objectOf(notification.params);
+  return logLevel !== undefined && LEVELS.indexOf(String(level)) >= LEVELS.indexOf(logLevel);
+}
+
+function cacheFields(result: JsonObject): JsonObject {
+  const { ttlMs, cacheScope } = result;
+  return { ...(ttlMs !== undefined && { ttlMs }), ...(cacheScope !== undefined && { cacheScope }) };
+}
+
+function objectOf(value: unknown): JsonObject {
+  return isObject(value) ? value : {};
+}

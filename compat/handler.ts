@@ -1,0 +1,104 @@
+/** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
+import { AwaitError } from '../src/error.ts';
+import type { HostFactory } from '../src/host/host.ts';
+import { readBody } from '../src/http/body.ts';
+import type { Inbound, Reply } from '../src/http/exchange.ts';
+import { type FetchOptions, inboundOf, responseOf } from '../src/http/fetch.ts';
+import { type OriginRules, refuseForeign } from '../src/http/origin.ts';
+import { empty, idOf, rpcError } from '../src/http/reply.ts';
+import { type AwaitOptions, settle } from '../src/options.ts';
+import { createEdge as create2025 } from './2025/edge.ts';
+import { createEdge as create2026 } from './2026-07-28/edge.ts';
+import { createServices } from './services.ts';
+
+export interface AwaitHandler {
+  /** One HTTP request of any revision: for Hono, Workers, Bun, Deno, and everything fetch-shaped. */
+  readonly fetch: (request: Request, options?: FetchOptions) => Promise<Response>;
+  /** Ends open streams and drops what is parked; suspended calls stay good for other processes. */
+  readonly close: () => Promise<void>;
+  /** Frames parked in this process. */
+  readonly parked: number;
+  /** Used by `mcp-await/node`, which saves making a `Request` and a `Response`. */
+  readonly serve: (inbound: Inbound) => Promise<Reply>;
+}
+
+/**
+ * Serves an await-style MCP server to clients of every revision.
+ *
+ * @param factory makes a server: an SDK v1 or v2 `McpServer` or `Server`, or `{ server, cleanup }`. It is
+ *   called for each session, or each call where there are no sessions, and must return a fresh one.
+ * @throws AwaitError `bad-option` for an option that makes no sense, with what to write instead
+ */
+export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
+  if (typeof factory !== 'function') {
+    throw new AwaitError(
+      'bad-option',
+      'createAwaitHandler needs a factory that makes a server: createAwaitHandler(() => buildServer(), options)',
+    );
+  }
+  const settings = settle(options);
+  const services = createServices(factory, settings);
+  const modern = settings.revisions.has('2026-07-28') ? create2026(services) : undefined;
+  const legacy = [...settings.revisions].some((revision) => revision.startsWith('2025'))
+    ? create2025(services)
+    : undefined;
+  const rules: OriginRules = {
+    origins: settings.allowedOrigins,
+    ...(settings.allowedHosts !== undefined && { hosts: settings.allowedHosts }),
+  };
+  let closed = false;
+
+  const route = async (inbound: Inbound): Promise<Reply> => {
+    if (closed) return rpcError(503, -32000, 'This server is shutting down');
+    const refusal = refuseForeign(inbound, rules);
+    if (refusal !== undefined) return refusal;
+    switch (inbound.method) {
+      case 'POST': {
+        const read = await readBody(inbound, settings.limits.bodyBytes);
+        if ('reply' in read) return read.reply;
+        if (modern?.owns(inbound, read.body)) return modern.serve(inbound, read.body);
+        if (legacy !== undefined) return legacy.post(inbound, read.body);
+        return modern?.serve(inbound, read.body) ?? rpcError(404, -32000, 'Not found', idOf(read.body));
+      }
+      case 'GET':
+        return legacy?.get(inbound) ?? methodNotAllowed('POST');
+      case 'DELETE':
+        return legacy?.end(inbound) ?? methodNotAllowed('POST');
+      default:
+        return methodNotAllowed(legacy === undefined ? 'POST' : 'GET, POST, DELETE');
+    }
+  };
+
+  const serve = async (inbound: Inbound): Promise<Reply> => {
+    try {
+      return await route(inbound);
+    } catch (error) {
+      const failure = AwaitError.from(error);
+      settings.logger.error(failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
+      return rpcError(500, -32603, 'Internal error');
+    }
+  };
+
+  return {
+    serve,
+    fetch: async (request, fetchOptions) => {
+      const gone = new AbortController();
+      const inbound = inboundOf(request, fetchOptions);
+      const reply = await serve({ ...inbound, signal: AbortSignal.any([request.signal, gone.signal]) });
+      return responseOf(reply, () => gone.abort());
+    },
+    close: async () => {
+      closed = true;
+      legacy?.close();
+      await modern?.close();
+      services.close();
+    },
+    get parked() {
+      return services.engine.parked;
+    },
+  };
+}
+
+function methodNotAllowed(allow: string): Reply {
+  return { ...empty(405, { allow }), body: '' };
+}

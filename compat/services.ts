@@ -1,0 +1,128 @@
+/** What every revision is handed: the engine, the tokens, the store and the user's server. */
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import { Engine } from '../src/call/engine.ts';
+import type { CallRecord } from '../src/call/journal.ts';
+import type { JsonObject } from '../src/call/json.ts';
+import type { Leg } from '../src/call/ports.ts';
+import { KeyvCallStore } from '../src/checkpoint/call-store.ts';
+import { KeyRing } from '../src/checkpoint/key-ring.ts';
+import { Sealer, stateTokens } from '../src/checkpoint/sealed.ts';
+import { startSweeping } from '../src/checkpoint/sweep.ts';
+import type { HostFactory } from '../src/host/host.ts';
+import { HostInstance, type Outside } from '../src/host/instance.ts';
+import { CachingValidator, schemaCheck } from '../src/host/validator.ts';
+import type { Settings } from '../src/options.ts';
+
+export interface Services {
+  readonly settings: Settings;
+  readonly factory: HostFactory;
+  readonly engine: Engine;
+  readonly sealer: Sealer;
+  readonly store: KeyvCallStore | undefined;
+  readonly now: () => number;
+  /** Called with what a server says that belongs to no call, on revisions without sessions. */
+  readonly outside: Set<(notification: JsonObject) => void>;
+  /** The server's name and version, once an instance said it. */
+  serverInfo?: unknown;
+  close(): void;
+}
+
+export function createServices(factory: HostFactory, settings: Settings): Services {
+  const { limits, logger } = settings;
+  const now = Date.now;
+  const store = settings.store === undefined ? undefined : new KeyvCallStore(settings.store, now);
+  if (store?.primitive === 'none') {
+    logger.warn(
+      'this store has no insert-if-absent that mcp-await knows: across processes a turn may be run twice (at least once). Use Redis, PostgreSQL or SQLite to have it run once',
+    );
+  }
+  const sealer = new Sealer({
+    ring: KeyRing.from(settings.secrets),
+    audience: settings.audience,
+    maxLength: limits.tokenBytes,
+    now,
+  });
+  const outside = new Set<(notification: JsonObject) => void>();
+  const engine = new Engine({
+    ...(store !== undefined && { store }),
+    tokens: stateTokens(sealer),
+    carry: settings.state === 'sealed',
+    check: schemaCheck(new CachingValidator(new AjvJsonSchemaValidator())),
+    frame: {
+      drift: settings.drift,
+      unknownStep: settings.unknownStep,
+      // With nowhere to record a step that ends after the asks went out, they wait for it.
+      askDelay: store === undefined ? Number.POSITIVE_INFINITY : settings.askDelay,
+      maxAsks: limits.asks,
+      maxHeldNotifications: limits.heldNotifications,
+      now,
+      warn: (message, detail) => logger.warn(message, detail),
+    },
+    limits,
+    ttl: settings.ttl,
+    replay: settings.replay,
+    onDrop: settings.onDrop,
+    now,
+    log: (level, message, detail) => logger[level](message, detail),
+    openInstance: async (call, leg) => {
+      const instance = await openForCall(factory, settings, call, leg, outside);
+      services.serverInfo ??= instance.initialized.serverInfo;
+      return instance;
+    },
+  });
+  const sweeping = store === undefined ? undefined : startSweeping(store, logger);
+  const services: Services = {
+    settings,
+    factory,
+    engine,
+    sealer,
+    store,
+    now,
+    outside,
+    close() {
+      sweeping?.stop();
+      engine.close();
+    },
+  };
+  return services;
+}
+
+/** An instance of its own for a call on a revision without sessions (invariant 4). */
+function openForCall(
+  factory: HostFactory,
+  settings: Settings,
+  call: CallRecord,
+  leg: Leg,
+  outside: ReadonlySet<(notification: JsonObject) => void>,
+): Promise<HostInstance> {
+  return HostInstance.open({
+    factory,
+    client: call.client,
+    context: {
+      era: leg.live ? 'legacy' : 'modern',
+      revision: call.revision,
+      ...(leg.authInfo !== undefined && { authInfo: leg.authInfo }),
+      ...(leg.request !== undefined && { requestInfo: leg.request }),
+      clientCapabilities: call.client.capabilities,
+      clientInfo: call.client.info,
+    },
+    sessionId: call.id,
+    single: true,
+    contexts: settings.steps,
+    outside: noSession(settings, outside),
+  });
+}
+
+/** Where there is no session nobody can be asked outside of a call: such an ask stays pending. */
+export function noSession(
+  settings: Settings,
+  outside: ReadonlySet<(notification: JsonObject) => void>,
+): Outside {
+  return {
+    notification: (message) => {
+      for (const listener of outside) listener(message);
+    },
+    request: () => new Promise(() => {}),
+    error: (error) => settings.logger.warn('a server instance reported an error', { error: String(error) }),
+  };
+}

@@ -1,0 +1,206 @@
+// Runs the official MCP conformance suite, once per revision, against examples/conformance-server.ts as served by
+// the built command line. There is no list of expected failures: a scored scenario passes only if the suite ran it
+// and none of its checks is a FAILURE or a WARNING. What the suite itself does not score is shown, not counted.
+//
+//   node scripts/conformance.mjs [--revision 2026-07-28] [--only <scenario>]
+//
+// MCP_CONFORMANCE_URL=http://127.0.0.1:3000/mcp tests a server that is already running instead.
+import { spawn } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const REVISIONS = ['2026-07-28', '2025-11-25'];
+const SUITE = '@modelcontextprotocol/conformance';
+const SUITE_VERSION = '0.2.0-alpha.12';
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const CACHE = join(ROOT, '.cache', 'conformance');
+
+/** Runs a command to its end and resolves to its exit code and everything it printed. */
+function run(command, args, options = {}) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (chunk) => {
+        output += chunk;
+      });
+    }
+    child.on('error', reject);
+    child.on('close', (code) => resolve({ code, output }));
+  });
+}
+
+/** Installs the suite, and a Node that can run it if this one cannot; returns a function that calls the suite. */
+async function installSuite() {
+  const modules = join(CACHE, 'node_modules');
+  const manifest = join(modules, SUITE, 'package.json');
+  const tooOld = Number(process.versions.node.split('.')[0]) < 22;
+  const node = tooOld
+    ? join(modules, 'node', 'bin', process.platform === 'win32' ? 'node.exe' : 'node')
+    : process.execPath;
+  const ready = () =>
+    existsSync(node) && existsSync(manifest) && JSON.parse(readFileSync(manifest)).version === SUITE_VERSION;
+
+  if (!ready()) {
+    console.log(`Installing ${SUITE}@${SUITE_VERSION} into .cache/conformance ...`);
+    mkdirSync(CACHE, { recursive: true });
+    writeFileSync(join(CACHE, 'package.json'), '{ "private": true }\n');
+    const packages = [`${SUITE}@${SUITE_VERSION}`, ...(tooOld ? ['node@24'] : [])];
+    const { code, output } = await run('npm', ['install', '--no-save', '--prefix', CACHE, ...packages], {
+      cwd: CACHE,
+      shell: process.platform === 'win32',
+    });
+    if (code !== 0 || !ready()) throw new Error(`npm install of the conformance suite failed\n${output}`);
+  }
+  return (...args) => run(node, [join(modules, SUITE, 'dist', 'index.js'), ...args], { cwd: CACHE });
+}
+
+function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer().on('error', reject);
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+/** Starts the server under test. `log()` is the end of what it printed. */
+async function startServer() {
+  const port = await freePort();
+  const args = ['dist/src/cli/main.js', 'serve', 'examples/conformance-server.ts', '--port', String(port)];
+  // In a process group of its own, so that whatever it starts ends with it.
+  const detached = process.platform !== 'win32';
+  const child = spawn(process.execPath, args, { cwd: ROOT, detached, stdio: ['ignore', 'pipe', 'pipe'] });
+  const kill = () => {
+    try {
+      process.kill(detached ? -child.pid : child.pid, 'SIGKILL');
+    } catch {} // It has ended already.
+  };
+  process.once('exit', kill);
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1));
+
+  let output = '';
+  const log = () => output.slice(-4000);
+  const url = await new Promise((resolve, reject) => {
+    const timer = setTimeout(() => fail('did not say where it listens within 30 s'), 30_000);
+    const fail = (why) => {
+      clearTimeout(timer);
+      kill();
+      reject(new Error(`the server under test ${why}\n${log()}`));
+    };
+    child.on('error', (error) => fail(`did not start: ${error.message}`));
+    child.on('exit', (code, signal) => fail(`ended (${signal ?? code})`));
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.setEncoding('utf8').on('data', (chunk) => {
+        output += chunk;
+        const listening = /listening on (http:\/\/\S+)/.exec(output);
+        if (!listening) return;
+        clearTimeout(timer);
+        resolve(listening[1]);
+      });
+    }
+  });
+  return { url, log, stop: kill };
+}
+
+/** The server scenarios of a revision: a map from name to `scored`, or to the reason why it is not scored. */
+async function listScenarios(suite, revision) {
+  const { code, output } = await suite('list', '--requirements', revision);
+  const scenarios = new Map();
+  let section = '';
+  for (const line of output.split('\n')) {
+    const [, indent, name, leg] = /^( +)- (\S+)(?: \[(\w+)\])?$/.exec(line) ?? [];
+    if (!name) section = line.trim();
+    else if (indent.length === 2 && section.startsWith('Server scenarios')) scenarios.set(name, 'scored');
+    else if (leg === 'server') scenarios.set(name, section.replace(/ \(\d+\):$/, ''));
+  }
+  if (code !== 0 || scenarios.size === 0) throw new Error(`the suite does not list ${revision}\n${output}`);
+  return scenarios;
+}
+
+/** Reads what a run wrote: `server-<scenario>-<time>/checks.json` for each scenario that came to an end. */
+function readChecks(directory, scenario) {
+  const folder = readdirSync(directory).find(
+    (name) => name.replace(/-\d{4}-\d\d-\d\dT.*$/, '') === `server-${scenario}`,
+  );
+  const file = folder && join(directory, folder, 'checks.json');
+  return file && existsSync(file) ? JSON.parse(readFileSync(file)) : undefined;
+}
+
+/** What is wrong with a scenario, a line each; empty if it passed. */
+function problems(checks) {
+  if (!checks) return ['the suite reported no result'];
+  const bad = checks.filter(({ status }) => status === 'FAILURE' || status === 'WARNING');
+  if (bad.length > 0)
+    return bad.map(({ status, id, errorMessage }) => `${status} ${id}: ${errorMessage ?? ''}`);
+  return checks.some(({ status }) => status === 'SUCCESS') ? [] : ['nothing was checked'];
+}
+
+async function runRevision(suite, url, revision, only) {
+  const scenarios = await listScenarios(suite, revision);
+  const chosen = only ? [...scenarios].filter(([name]) => name === only) : [...scenarios];
+  const totals = { chosen: chosen.length, passed: 0, failed: 0 };
+  if (chosen.length === 0) return totals;
+
+  const results = join(CACHE, 'results', revision);
+  rmSync(results, { recursive: true, force: true });
+  mkdirSync(results, { recursive: true });
+  const what = only
+    ? ['--scenario', only, '--spec-version', revision, '--force']
+    : ['--requirements', revision];
+  const { code, output } = await suite('server', '--url', url, ...what, '--output-dir', results);
+
+  console.log(`\n${revision}`);
+  for (const [name, scoring] of chosen) {
+    const checks = readChecks(results, name);
+    const wrong = problems(checks);
+    if (scoring !== 'scored') {
+      console.log(`  - ${name}: ${wrong.length ? 'does not pass' : 'passes'} (not scored: ${scoring})`);
+      if (!only) continue;
+    } else if (wrong.length === 0) {
+      totals.passed++;
+      console.log(`  ✓ ${name} (${checks.filter(({ status }) => status === 'SUCCESS').length} checks)`);
+    } else {
+      totals.failed++;
+      console.log(`  ✗ ${name}`);
+    }
+    for (const line of wrong) console.log(`      ${line.replaceAll('\n', '\n      ')}`);
+  }
+  // The suite knows of a failure that its files do not show: believe it.
+  if (!only && code !== 0 && totals.failed === 0) {
+    totals.failed++;
+    console.log(`  ✗ the suite itself ended with exit code ${code}\n${output.slice(-2000)}`);
+  }
+  return totals;
+}
+
+async function main() {
+  const { values } = parseArgs({ options: { revision: { type: 'string' }, only: { type: 'string' } } });
+  const revisions = values.revision ? [values.revision] : REVISIONS;
+  const totals = { chosen: 0, passed: 0, failed: 0 };
+  let server;
+  try {
+    const suite = await installSuite();
+    const running = process.env.MCP_CONFORMANCE_URL;
+    server = running ? undefined : await startServer();
+    for (const revision of revisions) {
+      const counts = await runRevision(suite, running ?? server.url, revision, values.only);
+      for (const key of Object.keys(totals)) totals[key] += counts[key];
+    }
+    if (totals.chosen === 0) throw new Error(`no revision has a server scenario named ${values.only}`);
+    if (totals.failed > 0 && server) console.log(`\nThe server under test printed last:\n${server.log()}`);
+  } catch (error) {
+    totals.failed++;
+    console.error(`\n${error instanceof Error ? error.message : error}`);
+  } finally {
+    server?.stop();
+  }
+  console.log(`\n${totals.passed} passed, ${totals.failed} failed`);
+  process.exitCode = totals.failed === 0 && totals.passed > 0 ? 0 : 1;
+}
+
+await main();

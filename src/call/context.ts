@@ -1,0 +1,99 @@
+/**
+ * The async context of a call, and `step`, which finds its call through it.
+ *
+ * The context lives at a global symbol, so that the command line's copy of this package and the tool's copy
+ * share it; what runs in it is therefore an interface with a version in its name, never a class.
+ */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { randomUUID } from 'node:crypto';
+import process from 'node:process';
+import { AwaitError } from '../error.ts';
+
+const SLOT = Symbol.for('mcp-await.context.1');
+const COUNTER = Symbol.for('mcp-await.turns.1');
+
+export interface StepHandle {
+  /**
+   * The same on every attempt at this step, whichever process makes it: hand it to what the step calls
+   * (a payment service, a mailer), so that an attempt that was cut off does not act twice.
+   */
+  readonly idempotencyKey: string;
+}
+
+export type StepFunction<T> = (handle: StepHandle) => T | Promise<T>;
+
+/** What a running call, or a step inside of one, puts into the async context. */
+export interface CallContext {
+  /** Marks the call this context belongs to; compared by identity. */
+  readonly call: object;
+  /** The path of the step this code runs in; absent outside of steps. */
+  readonly stepPath?: string;
+  step<T>(name: string, fn: StepFunction<T>): Promise<T>;
+}
+
+interface Counter {
+  /** Turns that are being run in this process, over all copies of this package. */
+  active: number;
+  warned: boolean;
+}
+
+function storage(): AsyncLocalStorage<CallContext> {
+  const slots = globalThis as { [SLOT]?: AsyncLocalStorage<CallContext> };
+  slots[SLOT] ??= new AsyncLocalStorage();
+  return slots[SLOT];
+}
+
+function counter(): Counter {
+  const slots = globalThis as { [COUNTER]?: Counter };
+  slots[COUNTER] ??= { active: 0, warned: false };
+  return slots[COUNTER];
+}
+
+export function currentContext(): CallContext | undefined {
+  return storage().getStore();
+}
+
+export function runInContext<T>(context: CallContext, fn: () => T): T {
+  return storage().run(context, fn);
+}
+
+/** Runs `fn` in no call's context: what a server sets up for itself belongs to no call. */
+export function runOutsideContext<T>(fn: () => T): T {
+  return storage().getStore() === undefined ? fn() : storage().exit(fn);
+}
+
+export function countActiveTurns(change: 1 | -1): void {
+  counter().active += change;
+}
+
+/**
+ * Runs `fn` once for the life of the call it is in, and gives back what it returned, on whichever process
+ * the call goes on. The result is kept in the journal before the tool goes on, so it must be JSON.
+ *
+ * Outside of a call `fn` is just run.
+ *
+ * @throws what `fn` throws, also when it is replayed (as an `Error` with the same name, message and code)
+ * @throws AwaitError `duplicate-step` while another step of this name is open, `ask-in-step` from asks made
+ *   inside of `fn`, `step-not-json` when the result cannot be kept (the step counts as done all the same)
+ */
+export function step<T>(name: string, fn: StepFunction<T>): Promise<T> {
+  const context = currentContext();
+  if (context !== undefined) return context.step(name, fn);
+  return lonely(name, fn);
+}
+
+async function lonely<T>(name: string, fn: StepFunction<T>): Promise<T> {
+  const state = counter();
+  if (state.active > 0) {
+    const error = new AwaitError(
+      'step-without-context',
+      `step('${name}') ran outside the async context of its call, so it is not journaled. Await it inside of the tool instead of handing it to a queue, a pool or an event emitter made outside of the call.`,
+    );
+    if (process.env.NODE_ENV === 'development') throw error;
+    if (!state.warned) {
+      state.warned = true;
+      process.emitWarning(error.message, { code: 'MCP_AWAIT_STEP_WITHOUT_CONTEXT' });
+    }
+  }
+  return fn({ idempotencyKey: randomUUID() });
+}

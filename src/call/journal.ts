@@ -1,0 +1,137 @@
+/**
+ * The words a journal is written in, and how it is folded into a checkpoint.
+ *
+ * A journal is append-only. While a call runs its entries are steps, asks and answers; at a suspension they
+ * are folded into a checkpoint, which is an entry like the others, so that resuming reads one record.
+ * Completions (answers and finished steps) stand in the order in which they were released to the tool:
+ * replay releases them in just that order (invariant 7).
+ */
+import { AwaitError } from '../error.ts';
+import { isObject, type Json, type JsonObject } from './json.ts';
+
+/** The format of everything this version writes. Another one is refused loudly, never guessed at. */
+export const FORMAT = 1;
+
+/** A JSON-RPC response without its frame: what answers an ask, and what a call comes to. */
+export type Response =
+  | { readonly result: JsonObject }
+  | { readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } };
+
+/** What stays the same for the whole life of a call, taken from its first leg. */
+export interface CallRecord {
+  readonly id: string;
+  readonly method: string;
+  /** The request's params as the first leg sent them, without what belongs to one leg (answers, tokens). */
+  readonly params: JsonObject;
+  /** The id of the client's first request: tools see it as `extra.requestId`. */
+  readonly requestId: string | number;
+  readonly revision: string;
+  /** Capabilities, name and version of the asking client (invariant 4: a resumed call keeps its first leg's). */
+  readonly client: Client;
+  /** The caller's stable subject; absent for an anonymous one. */
+  readonly principal?: string;
+  /** Milliseconds since the epoch. */
+  readonly created: number;
+  readonly expires: number;
+}
+
+export interface Client {
+  readonly capabilities: JsonObject;
+  readonly info: JsonObject;
+  /** The session revision the server's instance is initialized with. */
+  readonly protocolVersion: string;
+}
+
+/** An ask that went out, or is about to, and has no answer yet. */
+export interface OpenAsk {
+  /** Identity: class and how-many-eth of it (invariant 5). */
+  readonly place: string;
+  /** The key on the wire, unique for the life of the call. */
+  readonly key: string;
+  readonly method: string;
+  /** The ask's params as they go out, free of this package's `_meta` entry. */
+  readonly params: JsonObject;
+  /** When the tool's own `timeout` ends, and what it was. */
+  readonly deadline?: { readonly at: number; readonly timeout: number };
+  /** How often the text at this place changed under replay. */
+  readonly drift?: number;
+}
+
+export interface AnswerCompletion {
+  readonly kind: 'answer';
+  readonly place: string;
+  readonly key: string;
+  readonly method: string;
+  /** Digest of the question that was answered. */
+  readonly question: string;
+  readonly response: Response;
+  readonly drift?: number;
+}
+
+export type StepOutcome =
+  | { readonly value?: Json }
+  | { readonly error: StepError }
+  /** The step is done, but its result was no JSON. */
+  | { readonly lost: true };
+
+export interface StepError {
+  readonly name: string;
+  readonly message: string;
+  readonly code?: string | number;
+  readonly data?: Json;
+}
+
+export interface StepCompletion {
+  readonly kind: 'step';
+  /** Names in sequence count (`charge`, `charge#2`), nested ones are paths (`order/charge`). */
+  readonly path: string;
+  readonly outcome: StepOutcome;
+}
+
+export type Completion = AnswerCompletion | StepCompletion;
+
+/** A call as data, at a suspension. */
+export interface Checkpoint {
+  readonly format: number;
+  readonly call: CallRecord;
+  /** How many turns have ended. */
+  readonly turn: number;
+  readonly completions: readonly Completion[];
+  readonly open: readonly OpenAsk[];
+  /** How many asks were given a key so far. */
+  readonly asked: number;
+  /** Steps that were still running when the asks went out (invariant 6: after `askDelay`). */
+  readonly running?: readonly string[];
+}
+
+export type Entry =
+  | { readonly type: 'called'; readonly format: number; readonly call: CallRecord }
+  | { readonly type: 'asked'; readonly ask: OpenAsk }
+  | { readonly type: 'completed'; readonly completion: Completion }
+  | { readonly type: 'suspended'; readonly checkpoint: Checkpoint }
+  /** A turn is claimed, by the digest of what the client sent and the instance that got it. */
+  | {
+      readonly type: 'claimed';
+      readonly answers: readonly AnswerCompletion[];
+      readonly sent: string;
+      readonly by: string;
+    }
+  /** The client of this turn went away; the turn may be claimed again with the same answers. */
+  | { readonly type: 'left' }
+  | { readonly type: 'ended'; readonly response: Response };
+
+/** Where the entries of one call go. `append` rejects with a `fenced` AwaitError when the position is taken. */
+export interface Journal {
+  append(entry: Entry): Promise<void>;
+}
+
+/** Reads a checkpoint that came from outside of this process. */
+export function readCheckpoint(value: unknown): Checkpoint {
+  if (!isObject(value) || value.format !== FORMAT) {
+    throw new AwaitError(
+      'format',
+      `This checkpoint has format ${isObject(value) ? String(value.format) : typeof value}, and this version of mcp-await reads format ${FORMAT}. Finish suspended calls with the version that wrote them, or let them expire.`,
+    );
+  }
+  return value as unknown as Checkpoint;
+}

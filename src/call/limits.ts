@@ -1,0 +1,42 @@
+/** Everything here is bounded (invariant 14): each bound has an option, a default and a named error. */
+export interface Limits {
+  /** Asks of one call, in all its turns. Default 100. */
+  readonly asks: number;
+  /** Turns of one call. Default 100. */
+  readonly rounds: number;
+  /** Bytes of one call's folded journal, as JSON. Default 1 MiB. */
+  readonly journalBytes: number;
+  /** Characters of a token that is looked at at all. Default 1 Mi. */
+  readonly tokenBytes: number;
+  /** Bytes of a request body. Default 4 MiB. */
+  readonly bodyBytes: number;
+  /** Frames kept parked in this process; the least recently used are dropped. Default 1,000. */
+  readonly frames: number;
+  /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
+  readonly frameIdle: number;
+  /** Session instances kept in this process; the least recently used idle ones are closed. Default 1,000. */
+  readonly sessions: number;
+  /** How long an idle session's instance is kept, in milliseconds. Default half an hour. */
+  readonly sessionIdle: number;
+  /** Notifications held for a parked frame, and for a session without a stream. Default 100. */
+  readonly heldNotifications: number;
+  /** Times a tool is run again for the same -32042 before the call ends. Default 3. */
+  readonly reruns: number;
+  /** How long a request waits for a turn that another process runs, in milliseconds. Default 30 s. */
+  readonly turnWait: number;
+}
+
+export const DEFAULT_LIMITS: Limits = {
+  asks: 100,
+  rounds: 100,
+  journalBytes: 1_048_576,
+  tokenBytes: 1_048_576,
+  bodyBytes: 4_194_304,
+  frames: 1_000,
+  frameIdle: 600_000,
+  sessions: 1_000,
+  sessionIdle: 1_800_000,
+  heldNotifications: 100,
+  reruns: 3,
+  turnWait: 30_000,
+};

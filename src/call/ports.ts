@@ -1,0 +1,92 @@
+/**
+ * The narrow interfaces that the engine is handed (so that it needs neither HTTP, nor Keyv, nor an SDK):
+ * where journals are kept, what tokens carry, and the user's server behind it all.
+ */
+import type { Frame } from './frame.ts';
+import type { CallRecord, Checkpoint, Entry, Journal, OpenAsk, Response } from './journal.ts';
+import type { JsonObject } from './json.ts';
+
+/** A journal that knows how far it is. */
+export interface OpenJournal extends Journal {
+  /** The position of the last entry appended; -1 before the first. */
+  readonly position: number;
+}
+
+export interface CallStore {
+  /** A journal whose next entry goes to the position after `after`. */
+  open(call: CallRecord, after: number): OpenJournal;
+  /** @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss. */
+  read(callId: string, position: number): Promise<Entry | undefined>;
+}
+
+/** What a state token carries, apart from its checks. */
+export interface State {
+  readonly callId: string;
+  /** The position of the checkpoint in the call's journal. */
+  readonly at: number;
+  /** The checkpoint itself, where tokens carry it. */
+  readonly checkpoint?: Checkpoint;
+}
+
+/** What a token is bound to; all of it is checked before the store is looked at. */
+export interface Binding {
+  readonly revision: string;
+  readonly method: string;
+  /** The tool, the prompt, or the resource's URI. */
+  readonly target: string;
+  /** Digest of the arguments. */
+  readonly args: string;
+  readonly principal?: string;
+}
+
+export interface StateTokens {
+  seal(state: State, binding: Binding, expires: number): Promise<string>;
+  /** @throws AwaitError `bad-token`, whose message is for the logger alone */
+  open(token: string, binding: Binding): Promise<State>;
+}
+
+/** One instance of the user's server, initialized with a client's capabilities and identity. */
+export interface Instance {
+  /**
+   * Sends a request into the server; its asks and notifications reach `frame`, and so does its response.
+   * @param leg what the request carries besides its params
+   */
+  call(
+    frame: Frame,
+    request: { method: string; params: JsonObject; id: string | number },
+    leg: InstanceLeg,
+  ): void;
+  /** A new turn of a call that is already in: its credentials and progress token are this leg's from now on. */
+  refresh(frame: Frame, leg: InstanceLeg): void;
+  /** Aborts the request's signal in the server; nothing of it is heard any more. */
+  cancel(frame: Frame, reason?: string): void;
+  /** Ends it: cleanup runs, and the server is closed unless a frame of it is unfinished (invariant 1). */
+  release(unfinished: boolean): void;
+}
+
+export interface InstanceLeg {
+  readonly authInfo?: JsonObject;
+  readonly request?: Request;
+  readonly progressToken?: string | number;
+  /** Ends the SSE stream of the request, so that the client comes back for the rest (polling, 2025-11-25). */
+  readonly closeStream?: () => void;
+}
+
+/** What one request of a client brings, and where what comes of it goes. */
+export interface Leg extends InstanceLeg {
+  readonly live: boolean;
+  /** The capabilities that this request's client declares now. */
+  readonly capabilities: JsonObject;
+  /** Fires when the client goes away. */
+  readonly signal?: AbortSignal;
+  notify(notification: JsonObject): void;
+  /** Live revisions: an ask goes out. */
+  ask?(ask: OpenAsk): void;
+  withdraw?(ask: OpenAsk): void;
+}
+
+export type Outcome =
+  | { readonly kind: 'responded'; readonly response: Response }
+  | { readonly kind: 'suspended'; readonly asks: readonly OpenAsk[]; readonly token: string }
+  /** The client went away or cancelled; there is nobody to tell. */
+  | { readonly kind: 'gone' };

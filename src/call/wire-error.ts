@@ -1,0 +1,48 @@
+/** What a client gets to read: frozen sentences. The reason is in the AwaitError that went to the logger. */
+import type { AwaitError } from '../error.ts';
+import type { Response } from './journal.ts';
+
+type WireError = Extract<Response, { error: unknown }>['error'];
+
+/** One sentence for every bad token, whatever is wrong with it. */
+export const BAD_TOKEN: WireError = { code: -32602, message: 'Invalid or expired requestState' };
+
+export const INTERNAL: WireError = { code: -32603, message: 'Internal error' };
+
+const STORE: WireError = {
+  code: -32603,
+  message: 'Internal error: this call could not be saved or read back; send the same request again',
+};
+
+const CHANGED: WireError = {
+  code: -32603,
+  message: 'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
+};
+
+const LIMIT: WireError = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
+
+const BUSY: WireError = {
+  code: -32603,
+  message: 'Internal error: this call is being continued elsewhere; send the same request again',
+};
+
+export function wireError(error: AwaitError): WireError {
+  switch (error.code) {
+    case 'bad-token':
+    case 'format':
+      return BAD_TOKEN;
+    case 'bad-answer':
+      return { code: -32602, message: `Invalid params: ${error.message}` };
+    case 'store':
+      return STORE;
+    case 'fenced':
+      return BUSY;
+    case 'divergence':
+    case 'question-drift':
+      return CHANGED;
+    case 'limit':
+      return LIMIT;
+    default:
+      return INTERNAL;
+  }
+}

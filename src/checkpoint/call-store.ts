@@ -1,0 +1,133 @@
+/**
+ * Journals in a Keyv: entry n of a call under `mcp-await:<call>:<n>`, inserted if absent and never changed.
+ * Who loses a position is fenced. Expiry is ours (the call's id tells it), with a margin for clocks that
+ * differ; Keyv's own would let a reader whose clock is ahead delete a live record.
+ */
+import type Keyv from 'keyv';
+import type { CallRecord, Entry } from '../call/journal.ts';
+import { FORMAT, readCheckpoint } from '../call/journal.ts';
+import { canonical, isObject } from '../call/json.ts';
+import type { CallStore, OpenJournal } from '../call/ports.ts';
+import { AwaitError } from '../error.ts';
+import { insertIfAbsent, primitiveOf, read, remove } from './insert.ts';
+
+const PREFIX = 'mcp-await:';
+/** How far clocks may differ before a record that is still wanted is deleted. */
+const MARGIN = 300_000;
+
+export class KeyvCallStore implements CallStore {
+  readonly #keyv: Keyv;
+  readonly #now: () => number;
+
+  constructor(keyv: Keyv, now: () => number) {
+    this.#keyv = keyv;
+    this.#now = now;
+  }
+
+  get primitive(): ReturnType<typeof primitiveOf> {
+    return primitiveOf(this.#keyv);
+  }
+
+  open(call: CallRecord, after: number): OpenJournal {
+    let position = after;
+    let last: Promise<void> = Promise.resolve();
+    /** The entry whose insert failed: the store may have written it before it said so. */
+    let doubtful: Entry | undefined;
+    const put = async (entry: Entry): Promise<void> => {
+      const at = position + 1;
+      let inserted: boolean;
+      try {
+        inserted = await this.#insert(call, at, entry);
+      } catch (error) {
+        doubtful = entry;
+        throw error;
+      }
+      if (inserted) {
+        position = at;
+        doubtful = undefined;
+        return;
+      }
+      if (doubtful === undefined || canonical(await this.read(call.id, at)) !== canonical(doubtful)) {
+        throw new AwaitError(
+          'fenced',
+          `entry ${at} of call ${call.id} is there already: another process goes on with it`,
+        );
+      }
+      const same = canonical(doubtful) === canonical(entry);
+      position = at;
+      doubtful = undefined;
+      if (!same) await put(entry);
+    };
+    const append = async (entry: Entry): Promise<void> => {
+      // A checkpoint holds the call; any other first entry has it before it.
+      if (position < 0 && entry.type !== 'suspended') await put({ type: 'called', format: FORMAT, call });
+      await put(entry);
+    };
+    return {
+      get position() {
+        return position;
+      },
+      append(entry) {
+        const done = last.then(() => append(entry));
+        last = done.catch(() => undefined);
+        return done;
+      },
+    };
+  }
+
+  async read(callId: string, position: number): Promise<Entry | undefined> {
+    const value = await read(this.#keyv, keyOf(callId, position));
+    if (value === undefined || value === null) return undefined;
+    if (!isObject(value) || typeof value.type !== 'string') {
+      throw new AwaitError('format', `entry ${position} of call ${callId} is no entry of a journal`);
+    }
+    if (value.type === 'suspended') readCheckpoint(value.checkpoint);
+    return value as unknown as Entry;
+  }
+
+  /** Inserts a record of another kind, such as a session's. */
+  insert(name: string, value: unknown, expires: number): Promise<boolean> {
+    return insertIfAbsent(this.#keyv, `${PREFIX}${name}`, value, this.#lifetime(expires));
+  }
+
+  get(name: string): Promise<unknown> {
+    return read(this.#keyv, `${PREFIX}${name}`);
+  }
+
+  /**
+   * Deletes what has expired, where the store can list its keys and does not expire them by itself.
+   * @returns how many records were deleted
+   */
+  async sweep(): Promise<number> {
+    const { iterator } = this.#keyv as {
+      iterator?: (namespace?: string) => AsyncIterable<[string, unknown]>;
+    };
+    if (iterator === undefined || this.primitive === 'redis') return 0;
+    const expired: string[] = [];
+    for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) {
+      const at = expiryOf(key);
+      if (at !== undefined && at + MARGIN < this.#now()) expired.push(key);
+    }
+    for (const key of expired) await remove(this.#keyv, key);
+    return expired.length;
+  }
+
+  #insert(call: CallRecord, at: number, entry: Entry): Promise<boolean> {
+    return insertIfAbsent(this.#keyv, keyOf(call.id, at), entry, this.#lifetime(call.expires));
+  }
+
+  #lifetime(expires: number): number {
+    return Math.max(expires - this.#now(), 0) + MARGIN;
+  }
+}
+
+function keyOf(callId: string, position: number): string {
+  return `${PREFIX}${callId}:${position}`;
+}
+
+/** The expiry that a key tells: `mcp-await:<milliseconds in base 36>.<random>…` */
+function expiryOf(key: string): number | undefined {
+  const start = key.lastIndexOf(PREFIX);
+  const match = start < 0 ? null : /^([0-9a-z]+)\./.exec(key.slice(start + PREFIX.length));
+  return match?.[1] === undefined ? undefined : Number.parseInt(match[1], 36);
+}

@@ -1,0 +1,220 @@
+/**
+ * The one primitive of the store: insert if absent, in Keyv's own keyspace and encoding, through the client
+ * of each adapter. Keyv itself has no compare-and-set.
+ *
+ * Each operation runs Keyv's own code on an object derived from the user's Keyv, whose innermost adapter is
+ * replaced for that one operation. So the key's prefix, the encoding and the compression are Keyv's, in
+ * version 5 and 6, and failures are seen that Keyv turns into `undefined` or `false` (it does so as soon as
+ * it has an `error` listener).
+ */
+import type Keyv from 'keyv';
+import { AwaitError } from '../error.ts';
+
+/** What is called of an adapter: Keyv's own `Map`, or one of its packages. */
+interface Adapter {
+  get(key: string): unknown;
+  set(key: string, value: unknown, ...rest: unknown[]): unknown;
+  delete(key: string): unknown;
+  readonly opts?: { dialect?: string; table?: string; schema?: string };
+  readonly _store?: unknown;
+}
+
+interface SqlAdapter extends Adapter {
+  query(sql: string, ...values: unknown[]): Promise<unknown[]>;
+}
+
+interface RedisAdapter extends Adapter {
+  readonly namespace?: string;
+  getClient(): Promise<{
+    set(key: string, value: unknown, options: { NX: true; PX: number }): Promise<unknown>;
+  }>;
+  createKeyPrefix(key: string, namespace?: string): string;
+}
+
+export type Primitive = 'map' | 'sqlite' | 'postgres' | 'redis' | 'none';
+
+type Write = (key: string, value: unknown) => Promise<boolean>;
+
+/** Which primitive the adapter behind a Keyv has. */
+export function primitiveOf(keyv: Keyv): Primitive {
+  const adapter = innermost(keyv);
+  if (adapter instanceof Map) return 'map';
+  if (isRedis(adapter)) return 'redis';
+  const dialect = adapter.opts?.dialect;
+  if (isSql(adapter) && dialect === 'postgres') return 'postgres';
+  // @keyv/sqlite 4 names no dialect once it is made; it is the one whose `opts` hold the file it opened.
+  if (isSql(adapter) && (dialect === 'sqlite' || (adapter.opts !== undefined && 'db' in adapter.opts)))
+    return 'sqlite';
+  return 'none';
+}
+
+/**
+ * Inserts `value` unless there is one.
+ *
+ * @param lifetime milliseconds until the store may delete it by its own clock, where it can
+ * @returns whether it was inserted; false means that a value was there already
+ * @throws AwaitError `store` when the adapter failed: the value may or may not be there
+ */
+export async function insertIfAbsent(
+  keyv: Keyv,
+  key: string,
+  value: unknown,
+  lifetime: number,
+): Promise<boolean> {
+  const adapter = innermost(keyv);
+  const write = writerFor(keyv, adapter, lifetime);
+  let inserted: boolean | undefined;
+  await watched(keyv, adapter, 'write', key, {
+    set: async (fullKey, encoded) => {
+      inserted = await write(fullKey, encoded);
+      return inserted;
+    },
+  }).run((derived) => derived.set(key, value));
+  if (inserted === undefined) throw new AwaitError('store', `the store wrote nothing for ${key}`);
+  return inserted;
+}
+
+/** @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss */
+export function read(keyv: Keyv, key: string): Promise<unknown> {
+  return watched(keyv, innermost(keyv), 'read', key, {}).run((derived) => derived.get(key));
+}
+
+/** Deletes a record; whether there was one is not told, since the SQL adapters do not know for sure. */
+export async function remove(keyv: Keyv, key: string): Promise<void> {
+  await watched(keyv, innermost(keyv), 'delete', key, {}).run((derived) => derived.delete(key));
+}
+
+function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
+  switch (primitiveOf(keyv)) {
+    case 'redis':
+      return async (key, value) => {
+        const redis = adapter as RedisAdapter;
+        const client = await redis.getClient();
+        const full = redis.createKeyPrefix(key, redis.namespace);
+        return (await client.set(full, value, { NX: true, PX: Math.ceil(lifetime) })) === 'OK';
+      };
+    case 'postgres':
+      return async (key, value) => {
+        const { schema = 'public', table = 'keyv' } = adapter.opts ?? {};
+        const sql = `INSERT INTO ${schema}.${table} (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING RETURNING key`;
+        return (await (adapter as SqlAdapter).query(sql, [key, value])).length === 1;
+      };
+    case 'sqlite':
+      return async (key, value) => {
+        const { table = 'keyv' } = adapter.opts ?? {};
+        const sql = `INSERT INTO ${table} (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING RETURNING key`;
+        return (await (adapter as SqlAdapter).query(sql, key, value)).length === 1;
+      };
+    case 'map':
+      return (key, value) => {
+        const map = adapter as unknown as Map<string, unknown>;
+        if (map.has(key)) return Promise.resolve(false);
+        map.set(key, value);
+        return Promise.resolve(true);
+      };
+    case 'none':
+      return exclusive(adapter);
+  }
+}
+
+/** Adapters without the primitive: one after the other in this process, and nothing more. */
+const chains = new WeakMap<object, Promise<unknown>>();
+
+function exclusive(adapter: Adapter): Write {
+  return (key, value) => {
+    const insert = async (): Promise<boolean> => {
+      const present = await adapter.get(key);
+      if (present !== undefined && present !== null) return false;
+      await adapter.set(key, value);
+      return true;
+    };
+    const result = (chains.get(adapter) ?? Promise.resolve()).then(insert);
+    chains.set(
+      adapter,
+      result.catch(() => undefined),
+    );
+    return result;
+  };
+}
+
+/** A Keyv for one operation: no expiry of Keyv's own, and what its adapter throws is kept. */
+function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, methods: { set?: Write }) {
+  let failure: unknown;
+  const watch = <A extends unknown[], R>(method: (...args: A) => R) => {
+    return async (...args: A): Promise<Awaited<R>> => {
+      try {
+        return await method(...args);
+      } catch (error) {
+        failure = error ?? new Error('unknown failure');
+        throw error;
+      }
+    };
+  };
+  // @keyv/redis turns its own failures into `undefined` too, unless it is told not to.
+  const stern: Adapter =
+    adapter instanceof Map ? adapter : Object.create(adapter, { _throwOnErrors: { value: true } });
+  const overrides = {
+    get: watch((fullKey: string) => stern.get(fullKey)),
+    set: watch(
+      (fullKey: string, value: unknown) => methods.set?.(fullKey, value) ?? stern.set(fullKey, value),
+    ),
+    delete: watch((fullKey: string) => stern.delete(fullKey)),
+  };
+  const stand: Adapter = Object.create(adapter instanceof Map ? Object.prototype : adapter);
+  for (const [name, value] of Object.entries(overrides)) Object.defineProperty(stand, name, { value });
+  const derived = derive(keyv, stand);
+  return {
+    async run<T>(operate: (derived: Keyv) => Promise<T>): Promise<T> {
+      let result: T;
+      try {
+        result = await (adapter instanceof Map ? operate(derived) : inTime(operate(derived)));
+      } catch (error) {
+        throw new AwaitError('store', `the store failed to ${verb} ${key}`, failure ?? error);
+      }
+      if (failure !== undefined) throw new AwaitError('store', `the store failed to ${verb} ${key}`, failure);
+      return result;
+    },
+  };
+}
+
+/** How long the store may take. A client of Redis waits for ever for one that is down. */
+const PATIENCE = 5_000;
+
+function inTime<T>(operation: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no answer within ${PATIENCE} ms`)), PATIENCE);
+    operation.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+/** Keyv 6 may hold an adapter in a bridge of its own; Keyv 5 never does. */
+function derive(keyv: Keyv, stand: Adapter): Keyv {
+  const outer = (keyv as unknown as { _store: Adapter })._store;
+  const bridged = bridge(outer) !== undefined;
+  const store = bridged ? Object.create(outer, { _store: { value: stand } }) : stand;
+  const { opts } = keyv as unknown as { opts?: object };
+  return Object.create(keyv, {
+    _store: { value: store },
+    _ttl: { value: undefined },
+    ...(opts !== undefined && { opts: { value: { ...opts, store, ttl: undefined } } }),
+  });
+}
+
+function innermost(keyv: Keyv): Adapter {
+  const outer = (keyv as unknown as { _store: Adapter })._store;
+  return bridge(outer) ?? outer;
+}
+
+function bridge(outer: Adapter): Adapter | undefined {
+  const inner = outer instanceof Map ? undefined : outer._store;
+  const isAdapter = typeof inner === 'object' && inner !== null && 'get' in inner && 'set' in inner;
+  return isAdapter ? (inner as Adapter) : undefined;
+}
+
+function isSql(adapter: Adapter): adapter is SqlAdapter {
+  return 'query' in adapter && typeof adapter.query === 'function';
+}
+
+function isRedis(adapter: Adapter): adapter is RedisAdapter {
+  return 'getClient' in adapter && 'createKeyPrefix' in adapter;
+}

@@ -1,0 +1,106 @@
+/**
+ * Tokens that a client carries: JWE (RFC 7516), `dir` with A256GCM. Everything in one is encrypted; its
+ * purpose, expiry, audience and what it is bound to are checked before anything is done with it, and every
+ * failure says why to the logger alone.
+ */
+import { CompactEncrypt, compactDecrypt } from 'jose';
+import { readCheckpoint } from '../call/journal.ts';
+import { canonical, isObject, type JsonObject } from '../call/json.ts';
+import type { Binding, State, StateTokens } from '../call/ports.ts';
+import { AwaitError } from '../error.ts';
+import type { KeyRing, Purpose } from './key-ring.ts';
+
+export interface SealOptions {
+  readonly ring: Promise<KeyRing>;
+  /** Which service tokens are for; one of another service with the same secret is refused. */
+  readonly audience: string;
+  /** Longest token that is looked at, in characters. */
+  readonly maxLength: number;
+  readonly now: () => number;
+}
+
+interface Envelope {
+  readonly purpose: Purpose;
+  readonly audience: string;
+  /** Milliseconds since the epoch. */
+  readonly expires: number;
+  readonly body: JsonObject;
+}
+
+export class Sealer {
+  readonly #options: SealOptions;
+
+  constructor(options: SealOptions) {
+    this.#options = options;
+  }
+
+  async seal(purpose: Purpose, body: JsonObject, expires: number): Promise<string> {
+    const { ring, audience } = this.#options;
+    const { id, key } = await (await ring).sealing(purpose);
+    const envelope: Envelope = { purpose, audience, expires, body };
+    return new CompactEncrypt(new TextEncoder().encode(JSON.stringify(envelope)))
+      .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', kid: id })
+      .encrypt(key);
+  }
+
+  /** @throws AwaitError `bad-token` */
+  async open(purpose: Purpose, token: unknown): Promise<JsonObject> {
+    const { ring, audience, maxLength, now } = this.#options;
+    if (typeof token !== 'string') throw bad('it is no string');
+    if (token.length > maxLength) throw bad(`it has ${token.length} characters, more than ${maxLength}`);
+    const envelope = await this.#decrypt(purpose, token, await ring);
+    if (envelope.purpose !== purpose) throw bad(`its purpose is ${String(envelope.purpose)}, not ${purpose}`);
+    if (envelope.audience !== audience) throw bad(`it is for ${String(envelope.audience)}, not ${audience}`);
+    if (typeof envelope.expires !== 'number' || now() > envelope.expires) throw bad('it expired');
+    if (!isObject(envelope.body)) throw bad('it has no body');
+    return envelope.body;
+  }
+
+  async #decrypt(purpose: Purpose, token: string, ring: KeyRing): Promise<JsonObject> {
+    try {
+      const { plaintext } = await compactDecrypt(
+        token,
+        async (header) => {
+          const key = await ring.opening(purpose, header.kid);
+          if (key === undefined) throw bad(`no secret has its key id ${String(header.kid)}`);
+          return key;
+        },
+        { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: ['A256GCM'] },
+      );
+      const envelope: unknown = JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(plaintext));
+      if (!isObject(envelope)) throw bad('it holds no object');
+      return envelope;
+    } catch (error) {
+      if (error instanceof AwaitError) throw error;
+      throw new AwaitError('bad-token', 'a token cannot be opened', error);
+    }
+  }
+}
+
+/** The tokens of suspended calls. */
+export function stateTokens(sealer: Sealer): StateTokens {
+  return {
+    seal(state, binding, expires) {
+      return sealer.seal('state', { ...state, binding }, expires);
+    },
+    async open(token, binding): Promise<State> {
+      const { callId, at, binding: bound, checkpoint } = await sealer.open('state', token);
+      const differs = differing(bound, binding);
+      if (differs !== undefined) throw bad(`it is bound to another ${differs}`);
+      if (typeof callId !== 'string' || typeof at !== 'number') throw bad('it names no call');
+      return { callId, at, ...(checkpoint !== undefined && { checkpoint: readCheckpoint(checkpoint) }) };
+    },
+  };
+}
+
+function differing(bound: unknown, binding: Binding): string | undefined {
+  if (!isObject(bound)) return 'request';
+  const names = new Set([...Object.keys(bound), ...Object.keys(binding)]);
+  return [...names].find(
+    (name) => canonical(bound[name]) !== canonical((binding as unknown as JsonObject)[name]),
+  );
+}
+
+function bad(reason: string): AwaitError {
+  return new AwaitError('bad-token', `a token is refused: ${reason}`);
+}

@@ -1,0 +1,19 @@
+/** Deletes what has expired, now and then, in whichever process is up. */
+import type { Logger } from '../options.ts';
+import type { KeyvCallStore } from './call-store.ts';
+
+const EVERY = 600_000;
+
+export function startSweeping(store: KeyvCallStore, logger: Logger): { stop(): void } {
+  const timer = setInterval(() => {
+    store.sweep().then(
+      (deleted) => {
+        if (deleted > 0) logger.debug('expired records were deleted', { deleted });
+      },
+      (error: unknown) =>
+        logger.warn('expired records could not be deleted; trying again later', { error: String(error) }),
+    );
+  }, EVERY);
+  timer.unref();
+  return { stop: () => clearInterval(timer) };
+}

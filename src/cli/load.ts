@@ -1,0 +1,32 @@
+/** Loads a user's module; TypeScript with `tsx`, or with Node itself where it strips types. */
+import { resolve } from 'node:path';
+import process from 'node:process';
+import { pathToFileURL } from 'node:url';
+import { AwaitError } from '../error.ts';
+import type { HostFactory } from '../host/host.ts';
+
+export async function loadFactory(path: string): Promise<HostFactory> {
+  const url = pathToFileURL(resolve(path)).href;
+  const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
+  const { default: factory } = module as { default?: unknown };
+  if (typeof factory === 'function') return factory as HostFactory;
+  throw new AwaitError(
+    'bad-option',
+    `the default export of ${path} must be a factory that makes a server: export default () => buildServer()`,
+  );
+}
+
+async function importTypeScript(url: string): Promise<unknown> {
+  let tsImport: (specifier: string, parent: string) => Promise<unknown>;
+  try {
+    ({ tsImport } = await import('tsx/esm/api'));
+  } catch (error) {
+    if ((process.features as { typescript?: unknown }).typescript) return import(url);
+    throw new AwaitError(
+      'bad-option',
+      'a TypeScript module needs the package tsx: npm install --save-dev tsx',
+      error,
+    );
+  }
+  return tsImport(url, import.meta.url);
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env node
+/** The command line: `mcp-await serve <module>`. */
+import process from 'node:process';
+import { AwaitError } from '../error.ts';
+import { serve } from './serve.ts';
+
+const USAGE = `mcp-await: await-style MCP servers for every client
+
+  mcp-await serve <module> [options]
+
+  <module>             its default export is a factory that makes a server
+  --port N             default 3000; 0 takes a free one
+  --host NAME          default 127.0.0.1
+  --store URL          memory: | sqlite://file | redis://… | postgres://…   (default memory:)
+  --state KIND         stored | sealed: where suspended calls live          (default stored)
+  --secret VALUE       seals tokens; repeat it for more, or use MCP_AWAIT_SECRET, comma-separated
+  --allow-origin URL   an origin that browsers may come from; repeatable
+  --log LEVEL          error | warn | info | debug                          (default warn)
+`;
+
+async function main(args: readonly string[]): Promise<void> {
+  const [command, ...rest] = args;
+  switch (command) {
+    case 'serve':
+      await serve(rest);
+      return;
+    case undefined:
+    case 'help':
+    case '--help':
+    case '-h':
+      process.stdout.write(USAGE);
+      return;
+    default:
+      throw new AwaitError('bad-option', `there is no command '${command}'\n\n${USAGE}`);
+  }
+}
+
+main(process.argv.slice(2)).catch((error: unknown) => {
+  const failure = AwaitError.from(error);
+  const known = failure.code !== 'internal';
+  process.stderr.write(
+    `mcp-await: ${known ? failure.message : failure.cause instanceof Error ? failure.cause.stack : failure.message}\n`,
+  );
+  process.exitCode = 1;
+});

@@ -1,0 +1,219 @@
+/**
+ * Takes a server's asks before its SDK sends them, so that no SDK timer runs while a call is parked. The
+ * SDK's own `request` is called once the answer is at hand: parsing, validation and errors stay the SDK's.
+ *
+ * What is replaced, on one instance of the low-level server only (seen with @modelcontextprotocol/sdk 1.32
+ * and @modelcontextprotocol/server 2.4): `request`; on version 2 also `buildContext`, since
+ * `ctx.mcpReq.send` goes around `request`, and the loop that serves `inputRequired` tools to old clients, so
+ * that its asks keep the keys their author gave them.
+ */
+import { ASK_METHODS } from '../call/capability.ts';
+import { type CallContext, currentContext } from '../call/context.ts';
+import type { Response } from '../call/journal.ts';
+import { isObject, type JsonObject } from '../call/json.ts';
+import { KEY_META } from '../call/place.ts';
+import type { HostServer } from './host.ts';
+import type { HostTransport } from './transport.ts';
+
+export interface AskRequest {
+  readonly method: string;
+  readonly params: unknown;
+  readonly relatedRequestId?: string | number;
+  readonly timeout?: number;
+  readonly signal?: AbortSignal;
+  readonly context: CallContext | undefined;
+}
+
+/** Resolves with the answer, and never when the call is put down for good. */
+export type Ask = (request: AskRequest) => Promise<Response>;
+
+interface RequestLike {
+  method: string;
+  params?: JsonObject;
+}
+
+interface OptionsLike {
+  relatedRequestId?: string | number;
+  timeout?: number;
+  signal?: AbortSignal;
+  task?: unknown;
+  relatedTask?: unknown;
+}
+
+type RequestMethod = (request: RequestLike, ...rest: unknown[]) => Promise<unknown>;
+
+/** The low-level server of either SDK, as far as it is touched. */
+interface LowLevel {
+  request: RequestMethod;
+  assertCapabilityForMethod?(method: string): void;
+  oninitialized?: (() => unknown) | undefined;
+  buildContext?(context: JsonObject, transportInfo?: unknown): JsonObject;
+  readonly _requestHandlers?: ReadonlyMap<string, unknown>;
+  _options?: { enforceStrictCapabilities?: boolean };
+  _legacyInputRequiredShim?(): { fulfill: Fulfill };
+}
+
+type Handler = (...args: unknown[]) => unknown;
+type Fulfill = (
+  method: string,
+  handler: Handler,
+  request: unknown,
+  context: unknown,
+  first: unknown,
+) => Promise<unknown>;
+
+/** Marks asks whose time limit is the SDK's loop's, not the author's. */
+const FROM_LOOP = 'mcp-await/loop';
+
+/** The low-level server behind a host; undefined for a host that is no SDK server. */
+export function lowLevelOf(server: HostServer): LowLevel | undefined {
+  const inner = (server as { server?: unknown }).server ?? server;
+  const isLowLevel =
+    typeof inner === 'object' && inner !== null && 'request' in inner && typeof inner.request === 'function';
+  return isLowLevel ? (inner as LowLevel) : undefined;
+}
+
+export function intercept(server: LowLevel, transport: HostTransport, ask: Ask): void {
+  const original = server.request.bind(server);
+  const taken: RequestMethod = async (request, ...rest) => {
+    const at = rest.length > 1 || !isSchema(rest[0]) ? rest.length - 1 : rest.length;
+    const options: OptionsLike = (at >= 0 && isObject(rest[at]) ? rest[at] : undefined) ?? {};
+    const isAsk =
+      ASK_METHODS.has(request.method) && options.task === undefined && options.relatedTask === undefined;
+    if (!isAsk || options.signal?.aborted) return original(request, ...rest);
+    if (server._options?.enforceStrictCapabilities === true)
+      server.assertCapabilityForMethod?.(request.method);
+    const { params, fromLoop } = readLoopMark(request.params);
+    const response = await withSignal(options.signal, (signal) =>
+      ask({
+        method: request.method,
+        params,
+        ...(options.relatedRequestId !== undefined && { relatedRequestId: options.relatedRequestId }),
+        ...(options.timeout !== undefined && !fromLoop && { timeout: options.timeout }),
+        ...(signal !== undefined && { signal }),
+        context: currentContext(),
+      }),
+    );
+    // An aborted signal makes the SDK throw its own error, as it would have.
+    if (response === undefined) return original(request, ...rest);
+    const { timeout: _timeout, ...others } = options;
+    const lateness = server.buildContext === undefined ? undefined : latenessOf(response);
+    if (lateness !== undefined)
+      return timeOut(original, request, rest, at, { ...others, timeout: 1 }, lateness);
+    return transport.answering(response, () => original(request, ...withOptions(rest, at, others)));
+  };
+  server.request = taken;
+  if (server.buildContext !== undefined) takeContext(server, server.buildContext.bind(server), taken);
+  if (server._legacyInputRequiredShim !== undefined)
+    keepKeys(server, server._legacyInputRequiredShim.bind(server));
+}
+
+/** Version 2 throws its own class of error for a time-out, from its own timer. */
+async function timeOut(
+  original: RequestMethod,
+  request: RequestLike,
+  rest: unknown[],
+  at: number,
+  options: OptionsLike,
+  timeout: number,
+): Promise<unknown> {
+  try {
+    return await original(request, ...withOptions(rest, at, options));
+  } catch (error) {
+    if (isObject(error) && isObject(error.data)) error.data.timeout = timeout;
+    throw error;
+  }
+}
+
+function latenessOf(response: Response): number | undefined {
+  if (!('error' in response) || response.error.code !== -32001 || !isObject(response.error.data))
+    return undefined;
+  const { timeout } = response.error.data;
+  return typeof timeout === 'number' ? timeout : undefined;
+}
+
+function withOptions(rest: unknown[], at: number, options: OptionsLike): unknown[] {
+  if (at < 0) return [options];
+  const replaced = [...rest];
+  replaced[at] = options;
+  return replaced;
+}
+
+/** Resolves to undefined when the signal fires first. */
+function withSignal(
+  signal: AbortSignal | undefined,
+  start: (signal: AbortSignal | undefined) => Promise<Response>,
+): Promise<Response | undefined> {
+  if (signal === undefined) return start(undefined);
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => resolve(undefined);
+    signal.addEventListener('abort', onAbort, { once: true });
+    start(signal).then((response) => {
+      signal.removeEventListener('abort', onAbort);
+      resolve(response);
+    }, reject);
+  });
+}
+
+/** Zod 3 and 4, and Standard Schema: what the SDKs take for a result schema. */
+function isSchema(value: unknown): boolean {
+  const isOpaque = (typeof value === 'object' && value !== null) || typeof value === 'function';
+  return isOpaque && ['~standard', 'safeParse', '_def', '_zod'].some((name) => name in (value as object));
+}
+
+function takeContext(
+  server: LowLevel,
+  build: (context: JsonObject, transportInfo?: unknown) => JsonObject,
+  taken: RequestMethod,
+): void {
+  server.buildContext = (context, transportInfo) => {
+    const built = build(context, transportInfo);
+    if (!isObject(built.mcpReq) || typeof built.mcpReq.send !== 'function') return built;
+    const { id, send } = built.mcpReq as { id: string | number; send: RequestMethod };
+    const taking: RequestMethod = (request, ...rest) => {
+      if (!ASK_METHODS.has(request.method)) return send(request, ...rest);
+      const schema = isSchema(rest[0]) ? [rest[0]] : [];
+      const options = rest[schema.length];
+      return taken(request, ...schema, { ...(isObject(options) ? options : {}), relatedRequestId: id });
+    };
+    built.mcpReq.send = taking;
+    return built;
+  };
+}
+
+/** A tool that returns `inputRequired` is looped over by the SDK itself; its keys go with its asks. */
+function keepKeys(server: LowLevel, shim: () => { fulfill: Fulfill }): void {
+  server._legacyInputRequiredShim = () => {
+    const loop = shim();
+    return {
+      fulfill: (method, handler, request, context, first) =>
+        loop.fulfill(
+          method,
+          async (...args) => withKeys(await handler(...args)),
+          request,
+          context,
+          withKeys(first),
+        ),
+    };
+  };
+}
+
+function withKeys(result: unknown): unknown {
+  if (!isObject(result) || !isObject(result.inputRequests)) return result;
+  const inputRequests = Object.entries(result.inputRequests).map(([key, entry]) => {
+    if (!isObject(entry)) return [key, entry];
+    const params = isObject(entry.params) ? entry.params : {};
+    const meta = isObject(params._meta) ? params._meta : {};
+    return [key, { ...entry, params: { ...params, _meta: { [KEY_META]: key, ...meta, [FROM_LOOP]: true } } }];
+  });
+  return { ...result, inputRequests: Object.fromEntries(inputRequests) };
+}
+
+function readLoopMark(params: JsonObject | undefined): { params: JsonObject | undefined; fromLoop: boolean } {
+  if (params === undefined || !isObject(params._meta) || params._meta[FROM_LOOP] !== true)
+    return { params, fromLoop: false };
+  const { [FROM_LOOP]: _mark, ...meta } = params._meta;
+  return { params: { ...params, _meta: meta }, fromLoop: true };
+}
+
+export type { LowLevel };

@@ -1,0 +1,115 @@
+/**
+ * The in-memory transport between the engine and the user's server. It has the shape that both SDKs expect
+ * of a transport, and knows which answer a server's request is to get before the server sends it.
+ */
+
+import type { Response } from '../call/journal.ts';
+import { isObject, type JsonObject } from '../call/json.ts';
+
+export interface Message extends JsonObject {
+  readonly jsonrpc: '2.0';
+  readonly id?: string | number;
+  readonly method?: string;
+  readonly params?: JsonObject;
+}
+
+export interface SendOptions {
+  readonly relatedRequestId?: string | number;
+}
+
+/** Where what the server sends goes. */
+export interface TransportSink {
+  response(id: string | number, response: Response): void;
+  notification(message: Message, options: SendOptions): void;
+  /** A request of the server that was not intercepted; resolves with its answer. */
+  request(message: Message, options: SendOptions): Promise<Response>;
+  error(error: unknown): void;
+}
+
+export class HostTransport {
+  readonly sessionId: string;
+  onmessage?: (message: Message, extra?: JsonObject) => void;
+  onclose?: () => void;
+  onerror?: (error: Error) => void;
+  readonly #sink: TransportSink;
+  #armed: Response | undefined;
+  #severed = false;
+
+  constructor(sessionId: string, sink: TransportSink) {
+    this.sessionId = sessionId;
+    this.#sink = sink;
+  }
+
+  async start(): Promise<void> {}
+
+  /** Called by the server: by `close()` of an SDK server, after which nothing more is delivered. */
+  async close(): Promise<void> {
+    if (this.#severed) return;
+    this.#severed = true;
+    this.onclose?.();
+  }
+
+  /** Cuts the server off without closing it: closing would reject what its tools await (invariant 1). */
+  sever(): void {
+    this.#severed = true;
+  }
+
+  /**
+   * Runs `send`, which makes the server send one request at once, and answers that request with `response`.
+   * An SDK sends within the call of its `request`, so nothing can come in between.
+   */
+  answering<T>(response: Response, send: () => T): T {
+    this.#armed = response;
+    try {
+      return send();
+    } finally {
+      this.#armed = undefined;
+    }
+  }
+
+  deliver(message: Message, extra?: JsonObject): void {
+    if (!this.#severed) this.onmessage?.(message, extra);
+  }
+
+  async send(message: Message, options: SendOptions = {}): Promise<void> {
+    const { id, method } = message;
+    if (method === undefined) {
+      if (id !== undefined) this.#sink.response(id, responseOf(message));
+      return;
+    }
+    if (this.#severed) return;
+    if (id === undefined) {
+      this.#sink.notification(message, options);
+      return;
+    }
+    const armed = this.#armed;
+    this.#armed = undefined;
+    if (armed !== undefined) {
+      queueMicrotask(() => this.#reply(id, armed));
+      return;
+    }
+    void this.#sink.request(message, options).then(
+      (response) => this.#reply(id, response),
+      (error: unknown) => this.#sink.error(error),
+    );
+  }
+
+  #reply(id: string | number, response: Response): void {
+    // What is kept must not change with what the tool does to its copy.
+    this.deliver({ jsonrpc: '2.0', id, ...structuredClone(response) });
+  }
+}
+
+export function responseOf(message: JsonObject): Response {
+  if (isObject(message.error)) {
+    const { code, message: text, data } = message.error;
+    return {
+      error: {
+        code: typeof code === 'number' ? code : -32603,
+        message: typeof text === 'string' ? text : 'Internal error',
+        ...(data !== undefined && { data }),
+      },
+    };
+  }
+  return { result: isObject(message.result) ? message.result : {} };
+}

@@ -1,0 +1,38 @@
+/** Reads and parses a body, bounded, before anything is made of it. */
+import { AwaitError } from '../error.ts';
+import type { Inbound, Reply } from './exchange.ts';
+import { rpcError } from './reply.ts';
+
+/** `application/json`, with parameters or without. */
+export function isJsonType(contentType: string | undefined): boolean {
+  return /^application\/json\s*(;|$)/i.test(contentType ?? '');
+}
+
+/** The parsed body of a POST, or the reply that says what is wrong with it. */
+export async function readBody(
+  inbound: Inbound,
+  maxBytes: number,
+): Promise<{ body: unknown } | { reply: Reply }> {
+  if (!isJsonType(inbound.header('content-type'))) {
+    return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
+  }
+  if (inbound.parsedBody !== undefined) return { body: inbound.parsedBody };
+  const declared = Number(inbound.header('content-length') ?? 0);
+  if (declared > maxBytes) return { reply: payloadTooLarge(maxBytes) };
+  let text: string;
+  try {
+    text = await inbound.text(maxBytes);
+  } catch (error) {
+    if (error instanceof AwaitError && error.code === 'limit') return { reply: payloadTooLarge(maxBytes) };
+    return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
+  }
+  try {
+    return { body: JSON.parse(text) as unknown };
+  } catch {
+    return { reply: rpcError(400, -32700, 'Parse error: the request body is not valid JSON') };
+  }
+}
+
+function payloadTooLarge(maxBytes: number): Reply {
+  return rpcError(413, -32000, `Payload Too Large: the request body must not exceed ${maxBytes} bytes`);
+}

@@ -1,0 +1,47 @@
+/**
+ * One HTTP exchange as the revisions see it: neither Node's objects nor a `Request` and a `Response`, which
+ * cost more to make than a call takes. `fetch.ts` and `src/node.ts` translate.
+ */
+
+import type { JsonObject } from '../call/json.ts';
+import { AwaitError } from '../error.ts';
+
+export interface Inbound {
+  /** In capitals. */
+  readonly method: string;
+  readonly url: string;
+  header(name: string): string | undefined;
+  /** The body as text. @throws AwaitError `limit` when it is longer than `maxBytes` */
+  text(maxBytes: number): Promise<string>;
+  /** A body that was parsed before it came here. */
+  readonly parsedBody?: unknown;
+  readonly authInfo?: JsonObject;
+  /** Fires when the client goes away before the reply is complete. */
+  readonly signal: AbortSignal;
+  /** The request as the web has it, made when somebody asks for it. Its body is spent. */
+  request(): Request;
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  /** A whole body, or what writes one. */
+  readonly body?: string | StreamBody;
+}
+
+/** Called once the head is out. */
+export type StreamBody = (writer: Writer) => void;
+
+export interface Writer {
+  write(text: string): void;
+  end(): void;
+  /** Called once, when the client goes away or the stream was ended. */
+  onClose(fn: () => void): void;
+}
+
+export function tooLarge(maxBytes: number): AwaitError {
+  return new AwaitError(
+    'limit',
+    `the body is longer than ${maxBytes} bytes; raise limits.bodyBytes if that is meant`,
+  );
+}

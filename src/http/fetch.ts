@@ -1,0 +1,103 @@
+/** The web's side of an exchange: `Request` in, `Response` out. */
+import type { JsonObject } from '../call/json.ts';
+import { type Inbound, type Reply, tooLarge, type Writer } from './exchange.ts';
+
+export interface FetchOptions {
+  /** Validated credentials, passed through to the server's tools as `extra.authInfo`. */
+  readonly authInfo?: JsonObject;
+  /** A body that was parsed already. */
+  readonly parsedBody?: unknown;
+}
+
+export function inboundOf(request: Request, options: FetchOptions = {}): Inbound {
+  return {
+    method: request.method.toUpperCase(),
+    url: request.url,
+    header: (name) => request.headers.get(name) ?? undefined,
+    text: (maxBytes) => boundedText(request, maxBytes),
+    ...(options.parsedBody !== undefined && { parsedBody: options.parsedBody }),
+    ...(options.authInfo !== undefined && { authInfo: options.authInfo }),
+    signal: request.signal,
+    request: () => request,
+  };
+}
+
+async function boundedText(request: Request, maxBytes: number): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  const reader = request.body?.getReader();
+  if (reader === undefined) return '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    size += value.byteLength;
+    if (size > maxBytes) {
+      await reader.cancel();
+      throw tooLarge(maxBytes);
+    }
+    chunks.push(value);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+export function responseOf(reply: Reply, onCancel: () => void): Response {
+  const { status, headers, body } = reply;
+  if (typeof body !== 'function') return new Response(body ?? null, { status, headers });
+  const encoder = new TextEncoder();
+  const closing: (() => void)[] = [];
+  let closed = false;
+  const close = (): void => {
+    if (closed) return;
+    closed = true;
+    for (const fn of closing) fn();
+  };
+  const stream = new ReadableStream<Uint8Array>({
+    start(controller) {
+      const writer: Writer = {
+        write: (text) => {
+          if (!closed) controller.enqueue(encoder.encode(text));
+        },
+        end: () => {
+          if (closed) return;
+          controller.close();
+          close();
+        },
+        onClose: (fn) => closing.push(fn),
+      };
+      body(writer);
+    },
+    cancel() {
+      onCancel();
+      close();
+    },
+  });
+  return new Response(stream, { status, headers });
+}
+
+/** A reply out of a `Response` that somebody else made. */
+export async function replyOf(response: Response): Promise<Reply> {
+  const { status } = response;
+  const headers = Object.fromEntries(response.headers);
+  const { body } = response;
+  if (body === null) return { status, headers };
+  if (headers['content-type'] !== 'text/event-stream')
+    return { status, headers, body: await response.text() };
+  return {
+    status,
+    headers,
+    body: (writer) => {
+      const reader = body.getReader();
+      const decoder = new TextDecoder();
+      writer.onClose(() => void reader.cancel().catch(() => undefined));
+      const pump = async (): Promise<void> => {
+        for (;;) {
+          const { done, value } = await reader.read();
+          if (done) break;
+          writer.write(decoder.decode(value, { stream: true }));
+        }
+        writer.end();
+      };
+      pump().catch(() => writer.end());
+    },
+  };
+}

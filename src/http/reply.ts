@@ -1,0 +1,37 @@
+/** Replies in JSON-RPC, as all revisions over HTTP write them. */
+import type { JsonObject } from '../call/json.ts';
+import type { Reply } from './exchange.ts';
+
+const JSON_HEADERS = { 'content-type': 'application/json' };
+
+export const SSE_HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-cache, no-transform',
+  connection: 'keep-alive',
+  'x-accel-buffering': 'no',
+};
+
+export function json(body: unknown, status = 200, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers: { ...JSON_HEADERS, ...headers }, body: JSON.stringify(body) };
+}
+
+export function rpcError(
+  status: number,
+  code: number,
+  message: string,
+  id: unknown = null,
+  data?: unknown,
+): Reply {
+  return json({ jsonrpc: '2.0', id, error: { code, message, ...(data !== undefined && { data }) } }, status);
+}
+
+export function empty(status: number, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers };
+}
+
+/** The id to answer with, of a body that may be anything. */
+export function idOf(body: unknown): string | number | null {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return null;
+  const { id, method } = body as JsonObject;
+  return typeof method === 'string' && (typeof id === 'string' || typeof id === 'number') ? id : null;
+}

@@ -1,0 +1,96 @@
+/** `node:http`, Express, Fastify: a request listener around a handler. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { JsonObject } from './call/json.ts';
+import type { Inbound, Reply, Writer } from './http/exchange.ts';
+import { tooLarge } from './http/exchange.ts';
+
+/** What `createAwaitHandler` returns, as far as it is used here. */
+export interface ServesExchanges {
+  readonly serve: (inbound: Inbound) => Promise<Reply>;
+}
+
+/** A request that middleware may have added credentials or a parsed body to. */
+export type NodeRequest = IncomingMessage & { auth?: unknown; body?: unknown };
+
+/** Bytes a client that does not read may leave unsent before its connection is closed. */
+const MAX_UNSENT = 4_194_304;
+
+/**
+ * A listener for `http.createServer(…)`, `app.all('/mcp', …)` and the like. `req.auth`, as the SDKs' bearer
+ * middleware sets it, reaches tools as `extra.authInfo`; `req.body` is used when a body parser was there first.
+ */
+export function toNodeHandler(
+  handler: ServesExchanges,
+): (req: NodeRequest, res: ServerResponse) => Promise<void> {
+  return async (req, res) => {
+    const gone = new AbortController();
+    res.once('close', () => {
+      if (!res.writableFinished) gone.abort();
+    });
+    const reply = await handler.serve(inboundOf(req, gone.signal));
+    if (res.destroyed) return;
+    const { status, headers, body } = reply;
+    res.writeHead(status, headers);
+    if (typeof body !== 'function') {
+      res.end(body);
+      return;
+    }
+    res.flushHeaders();
+    body(writerOf(res));
+  };
+}
+
+function inboundOf(req: NodeRequest, signal: AbortSignal): Inbound {
+  const { headers, method = 'GET', auth, body } = req;
+  const url = new URL(req.url ?? '/', `http://${headers.host ?? 'localhost'}`).href;
+  return {
+    method,
+    url,
+    header: (name) => {
+      const value = headers[name];
+      return Array.isArray(value) ? value.join(', ') : value;
+    },
+    text: (maxBytes) => readText(req, maxBytes),
+    ...(body !== undefined && { parsedBody: body }),
+    ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
+    signal,
+    request: () => new Request(url, { method, headers: webHeaders(req), signal }),
+  };
+}
+
+function webHeaders(req: IncomingMessage): Headers {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(req.headers)) {
+    for (const item of Array.isArray(value) ? value : [value])
+      if (item !== undefined) headers.append(name, item);
+  }
+  return headers;
+}
+
+function readText(req: IncomingMessage, maxBytes: number): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    req.on('data', (chunk: Buffer) => {
+      size += chunk.byteLength;
+      if (size <= maxBytes) chunks.push(chunk);
+      else reject(tooLarge(maxBytes));
+    });
+    req.once('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
+    req.once('error', reject);
+    req.once('close', () => reject(new Error('the client went away')));
+  });
+}
+
+function writerOf(res: ServerResponse): Writer {
+  return {
+    write: (text) => {
+      if (!res.destroyed && !res.writableEnded) res.write(text);
+      if (res.writableLength > MAX_UNSENT) res.destroy();
+    },
+    end: () => {
+      if (!res.writableEnded) res.end();
+    },
+    onClose: (fn) => res.once('close', fn),
+  };
+}

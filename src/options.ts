@@ -1,0 +1,255 @@
+/** The options of `createAwaitHandler`: their defaults, and what is said of the ones that make no sense. */
+import { randomBytes } from 'node:crypto';
+import process from 'node:process';
+import Keyv from 'keyv';
+import type { CallRecord } from './call/journal.ts';
+import { isObject, type JsonObject } from './call/json.ts';
+import { DEFAULT_LIMITS, type Limits } from './call/limits.ts';
+import { primitiveOf } from './checkpoint/insert.ts';
+import { assertSecrets } from './checkpoint/key-ring.ts';
+import { AwaitError } from './error.ts';
+
+export interface Logger {
+  debug(message: string, detail?: JsonObject): void;
+  info(message: string, detail?: JsonObject): void;
+  warn(message: string, detail?: JsonObject): void;
+  error(message: string, detail?: JsonObject): void;
+}
+
+export interface AwaitOptions {
+  /** Where journals are kept. Default: an in-memory Keyv. */
+  readonly store?: Keyv;
+  /** `stored` (default): tokens name a checkpoint in the store. `sealed`: they carry it. */
+  readonly state?: 'stored' | 'sealed';
+  /** The first seals tokens, all open them; at least 32 bytes each. */
+  readonly secrets?: readonly (string | undefined)[];
+  /** Lifetime of a call, in milliseconds. Default one hour. */
+  readonly ttl?: number;
+  /** What a server instance serves. Default: a session where there are sessions, else a call. */
+  readonly instance?: 'session' | 'call';
+  /** Whether a call whose frame is not here may be run again from its start. Default `allow`. */
+  readonly replay?: (call: CallRecord) => 'allow' | 'never';
+  /** What to do when only a question's text changed on replay. Default `ask`: once more. */
+  readonly drift?: 'ask' | 'reuse' | 'fail';
+  /** What becomes of a parked frame that is dropped. Default `forget`. */
+  readonly onDrop?: 'forget' | 'unwind';
+  /** What to do with a new step where the journal has another. Default `fail`. */
+  readonly unknownStep?: 'fail' | 'run';
+  /** How long an ask waits for a running step before it goes out beside it, in milliseconds. Default 5,000. */
+  readonly askDelay?: number;
+  /** The caller's stable subject. Default: issuer, subject and client of `authInfo`. */
+  readonly principal?: (authInfo: JsonObject | undefined) => string | undefined;
+  readonly limits?: Partial<Limits>;
+  /** Origins that browsers may come from, besides this machine's. */
+  readonly allowedOrigins?: readonly string[];
+  /** Values of `Host` that are served; unchecked by default, as behind a proxy. */
+  readonly allowedHosts?: readonly string[];
+  /** Revisions that are served. Default: all. */
+  readonly revisions?: readonly Revision[];
+  /** Names this service in its tokens; services that share a secret refuse one another's. */
+  readonly audience?: string;
+  /** `false`: calls get no async context, and `step` is not journaled. */
+  readonly steps?: boolean;
+  readonly logger?: Logger;
+}
+
+export const REVISIONS = ['2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'] as const;
+export type Revision = (typeof REVISIONS)[number];
+
+export interface Settings {
+  readonly store: Keyv | undefined;
+  readonly state: 'stored' | 'sealed';
+  readonly secrets: readonly string[];
+  readonly ttl: number;
+  readonly instance: 'session' | 'call' | undefined;
+  readonly replay: (call: CallRecord) => 'allow' | 'never';
+  readonly drift: 'ask' | 'reuse' | 'fail';
+  readonly onDrop: 'forget' | 'unwind';
+  readonly unknownStep: 'fail' | 'run';
+  readonly askDelay: number;
+  readonly principal: (authInfo: JsonObject | undefined) => string | undefined;
+  readonly limits: Limits;
+  readonly allowedOrigins: readonly string[];
+  readonly allowedHosts: readonly string[] | undefined;
+  readonly revisions: ReadonlySet<string>;
+  readonly audience: string;
+  readonly steps: boolean;
+  readonly logger: Logger;
+}
+
+const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
+  'store',
+  'state',
+  'secrets',
+  'ttl',
+  'instance',
+  'replay',
+  'drift',
+  'onDrop',
+  'unknownStep',
+  'askDelay',
+  'principal',
+  'limits',
+  'allowedOrigins',
+  'allowedHosts',
+  'revisions',
+  'audience',
+  'steps',
+  'logger',
+]);
+
+/** Options of the design that this version does not have yet: refused by name, so that nobody relies on them. */
+const COMING: ReadonlySet<string> = new Set([
+  'relay',
+  'tasks',
+  'rateLimit',
+  'paths',
+  'warnUnjournaled',
+  'encrypt',
+  'onEvent',
+]);
+
+/** @throws AwaitError `bad-option`, with what to write instead */
+export function settle(options: AwaitOptions): Settings {
+  for (const name of Object.keys(options)) {
+    if (COMING.has(name)) throw wrong(name, 'is not in this version of mcp-await yet; leave it out');
+    if (!KNOWN.has(name)) throw wrong(name, `is no option; there are ${[...KNOWN].join(', ')}`);
+  }
+  oneOf('state', options.state, ['stored', 'sealed']);
+  oneOf('instance', options.instance, ['session', 'call']);
+  oneOf('drift', options.drift, ['ask', 'reuse', 'fail']);
+  oneOf('onDrop', options.onDrop, ['forget', 'unwind']);
+  oneOf('unknownStep', options.unknownStep, ['fail', 'run']);
+  positive('ttl', options.ttl);
+  positive('askDelay', options.askDelay);
+  for (const name of ['replay', 'principal'] as const) {
+    const value = options[name];
+    if (value !== undefined && typeof value !== 'function') throw wrong(name, 'must be a function');
+  }
+  if (options.steps !== undefined && typeof options.steps !== 'boolean')
+    throw wrong('steps', 'must be true or false');
+  const { store, state = 'stored' } = options;
+  if (store !== undefined && !isKeyv(store)) {
+    throw wrong(
+      'store',
+      'must be a Keyv, such as new Keyv(new KeyvRedis(url)); an adapter alone goes inside of one',
+    );
+  }
+  return {
+    store: store ?? (state === 'stored' ? new Keyv() : undefined),
+    state,
+    secrets: secretsOf(options),
+    ttl: options.ttl ?? 3_600_000,
+    instance: options.instance,
+    replay: options.replay ?? (() => 'allow'),
+    drift: options.drift ?? 'ask',
+    onDrop: options.onDrop ?? 'forget',
+    unknownStep: options.unknownStep ?? 'fail',
+    askDelay: options.askDelay ?? 5_000,
+    principal: options.principal ?? subjectOf,
+    limits: limitsOf(options.limits),
+    allowedOrigins: options.allowedOrigins ?? [],
+    allowedHosts: options.allowedHosts,
+    revisions: revisionsOf(options.revisions),
+    audience: options.audience ?? 'mcp-await',
+    steps: options.steps ?? true,
+    logger: options.logger ?? consoleLogger,
+  };
+}
+
+/** Without secrets tokens could not be read by another process, nor after a restart. */
+function secretsOf(options: AwaitOptions): readonly string[] {
+  const { secrets, store, state } = options;
+  if (secrets === undefined) {
+    const shared = store !== undefined && primitiveOf(store) !== 'map';
+    if (shared || state === 'sealed') {
+      throw wrong(
+        'secrets',
+        `is needed with ${shared ? 'a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET], with at least 32 random bytes in it`,
+      );
+    }
+    (options.logger ?? consoleLogger).warn(
+      'no secrets were given: tokens are sealed with a random one, and are worth nothing after a restart',
+    );
+    return [randomBytes(32).toString('base64url')];
+  }
+  if (!Array.isArray(secrets) || secrets.length === 0)
+    throw wrong('secrets', 'must be an array with at least one secret');
+  assertSecrets(secrets);
+  return secrets;
+}
+
+function limitsOf(limits: Partial<Limits> | undefined): Limits {
+  for (const [name, value] of Object.entries(limits ?? {})) {
+    if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
+      throw wrong(`limits.${name}`, `is no limit; there are ${Object.keys(DEFAULT_LIMITS).join(', ')}`);
+    }
+    const least = name === 'frames' || name === 'heldNotifications' || name === 'reruns' ? 0 : 1;
+    if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
+      throw wrong(`limits.${name}`, `must be a number of at least ${least}, not ${String(value)}`);
+    }
+  }
+  return { ...DEFAULT_LIMITS, ...limits };
+}
+
+function revisionsOf(revisions: readonly string[] | undefined): ReadonlySet<string> {
+  if (revisions === undefined) return new Set(REVISIONS);
+  const known: readonly string[] = REVISIONS;
+  const unknown = revisions.find((revision) => !known.includes(revision));
+  if (revisions.length === 0 || unknown !== undefined) {
+    throw wrong(
+      'revisions',
+      `must name some of ${known.join(', ')}${unknown === undefined ? '' : `, not ${unknown}`}`,
+    );
+  }
+  return new Set(revisions);
+}
+
+/** Issuer, subject and client: stable over the life of a call, unlike the bearer token itself. */
+function subjectOf(authInfo: JsonObject | undefined): string | undefined {
+  if (authInfo === undefined) return undefined;
+  const extra = isObject(authInfo.extra) ? authInfo.extra : {};
+  const parts = [extra.iss ?? extra.issuer, extra.sub ?? extra.subject ?? extra.userId, authInfo.clientId];
+  return parts.every((part) => part === undefined)
+    ? undefined
+    : JSON.stringify(parts.map((part) => part ?? null));
+}
+
+function isKeyv(value: unknown): value is Keyv {
+  return (
+    isObject(value) && '_store' in value && typeof value.get === 'function' && typeof value.set === 'function'
+  );
+}
+
+function oneOf(name: string, value: unknown, values: readonly string[]): void {
+  if (value !== undefined && !values.includes(String(value))) {
+    throw wrong(
+      name,
+      `must be one of ${values.map((item) => `'${item}'`).join(', ')}, not ${JSON.stringify(value)}`,
+    );
+  }
+}
+
+function positive(name: string, value: unknown): void {
+  if (value !== undefined && (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)) {
+    throw wrong(name, `must be a positive number of milliseconds, not ${String(value)}`);
+  }
+}
+
+function wrong(name: string, what: string): AwaitError {
+  return new AwaitError('bad-option', `option ${name} ${what}.`);
+}
+
+/** Writes warnings and errors to stderr, one line each, and leaves the rest out. */
+export const consoleLogger: Logger = {
+  debug: () => {},
+  info: () => {},
+  warn: (message, detail) => write('warn', message, detail),
+  error: (message, detail) => write('error', message, detail),
+};
+
+function write(level: string, message: string, detail: JsonObject | undefined): void {
+  process.stderr.write(
+    `mcp-await ${level}: ${message}${detail === undefined ? '' : ` ${JSON.stringify(detail)}`}\n`,
+  );
+}
