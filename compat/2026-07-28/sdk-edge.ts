@@ -173,7 +173,11 @@ function publish(notify: Notify, { method, params }: JsonObject): void {
   if (method === 'notifications/tools/list_changed') notify.toolsChanged();
   else if (method === 'notifications/prompts/list_changed') notify.promptsChanged();
   else if (method === 'notifications/resources/list_changed') notify.resourcesChanged();
-  else if (method === 'notifications/resources/updated' && isObject(params) && typeof params.uri === 'string') {
+  else if (
+    method === 'notifications/resources/updated' &&
+    isObject(params) &&
+    typeof params.uri === 'string'
+  ) {
     notify.resourceUpdated(params.uri);
   }
 }
