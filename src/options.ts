@@ -98,7 +98,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'logger',
 ]);
 
-/** Options of the design that this version does not have yet: refused by name, so that nobody relies on them. */
+/** Options to come: refused by name, so that nobody relies on them; turning one off is what happens anyway. */
 const COMING: ReadonlySet<string> = new Set([
   'relay',
   'tasks',
@@ -111,7 +111,8 @@ const COMING: ReadonlySet<string> = new Set([
 
 /** @throws AwaitError `bad-option`, with what to write instead */
 export function settle(options: AwaitOptions): Settings {
-  for (const name of Object.keys(options)) {
+  for (const [name, value] of Object.entries(options)) {
+    if (COMING.has(name) && (value === undefined || value === false)) continue;
     if (COMING.has(name)) throw wrong(name, 'is not in this version of mcp-await yet; leave it out');
     if (!KNOWN.has(name)) throw wrong(name, `is no option; there are ${[...KNOWN].join(', ')}`);
   }

@@ -76,6 +76,8 @@ interface Run {
   left?: string;
   /** Set once the call is over for this process. */
   over?: true;
+  /** Set while a turn is entered. */
+  entered?: true;
 }
 
 interface Active {
@@ -117,10 +119,15 @@ export class Engine {
     const { store } = this.#parts;
     const journal = store?.open(call, -1) ?? volatileJournal(-1);
     let run: Run | undefined;
-    let cancelled: string | true | undefined;
+    let cancelled = false;
+    let tell: (outcome: Outcome) => void = () => {};
+    const outcome = new Promise<Outcome>((resolve) => {
+      tell = resolve;
+    });
     const cancel = (reason?: string): void => {
-      cancelled ??= reason ?? true;
+      cancelled = true;
       if (run !== undefined) this.#cancel(run, reason);
+      tell(GONE);
     };
     const begin = async (): Promise<Outcome> => {
       if (request.responses !== undefined && !isObject(request.responses)) {
@@ -129,15 +136,23 @@ export class Engine {
       const home = instance ?? (await this.#parts.openInstance(call, leg));
       const frame = new Frame(call, journal, this.#parts.frame);
       run = { call, binding: request.binding, frame, instance: home, journal };
-      if (cancelled !== undefined) {
+      if (cancelled) {
         this.#cancel(run);
         return GONE;
       }
       return this.#turn(run, leg, [], true, { responses: request.responses });
     };
-    const outcome = begin().catch((error: unknown) => this.#failed(call.id, AwaitError.from(error)));
-    if (leg.signal?.aborted) cancel('the client went away');
-    leg.signal?.addEventListener('abort', () => cancel('the client went away'), { once: true });
+    const { signal } = leg;
+    const onAbort = (): void => cancel('the client went away');
+    signal?.addEventListener('abort', onAbort, { once: true });
+    void begin()
+      .catch((error: unknown) => this.#failed(call.id, AwaitError.from(error)))
+      .then((ended) => {
+        // A signal that fires later is about a request that has had its reply.
+        signal?.removeEventListener('abort', onAbort);
+        tell(ended);
+      });
+    if (signal?.aborted) onAbort();
     return {
       outcome,
       cancel,
@@ -309,7 +324,8 @@ export class Engine {
       return this.#suspended(next, journal, request.binding);
     }
     const instance = await this.#parts.openInstance(call, request.leg);
-    const frame = new Frame(call, journal, this.#parts.frame, from);
+    const fresh = since === sorted.accepted ? since.length : 0;
+    const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });
     const run: Run = { call, binding: request.binding, frame, instance, journal };
     request.onRun(() => this.#leave(run, request));
     return this.#turn(run, request.leg, [], true, { request });
@@ -377,9 +393,10 @@ export class Engine {
     extra: { responses?: unknown; request?: Resume },
   ): Promise<Outcome> {
     return new Promise((resolve) => {
+      run.entered = true;
       countActiveTurns(1);
       const end = (ending: Ending): void => {
-        countActiveTurns(-1);
+        this.#turnOver(run);
         this.#ended(run, ending, leg, extra.request).then(resolve, (error: unknown) =>
           resolve(this.#failed(run.call.id, AwaitError.from(error))),
         );
@@ -549,7 +566,7 @@ export class Engine {
     if (run.over || !run.frame.entered) return;
     const key = keyOf(request.state);
     run.frame.leave();
-    countActiveTurns(-1);
+    this.#turnOver(run);
     this.#active.delete(key);
     const leaving = this.#putDown(run, request).finally(() => this.#leaving.delete(key));
     this.#leaving.set(key, leaving);
@@ -577,9 +594,15 @@ export class Engine {
     this.#over(run, true);
   }
 
+  #turnOver(run: Run): void {
+    if (run.entered) countActiveTurns(-1);
+    delete run.entered;
+  }
+
   #drop(run: Run): void {
     if (run.over) return;
     run.over = true;
+    this.#turnOver(run);
     if (this.#parts.onDrop === 'unwind') {
       run.frame.unwind({
         code: -32000,
@@ -594,6 +617,7 @@ export class Engine {
   #over(run: Run, unfinished: boolean): void {
     if (run.over) return;
     run.over = true;
+    this.#turnOver(run);
     if (unfinished) run.frame.drop();
     run.instance.release(unfinished);
   }

@@ -73,6 +73,12 @@ export interface AskOptions {
   readonly signal?: AbortSignal;
 }
 
+/** A checkpoint with what came since. */
+export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn'> {
+  /** How many of the last completions came with the turn that is entered now: nobody has seen what they lead to. */
+  readonly fresh: number;
+}
+
 interface AskAttempt {
   readonly kind: 'ask';
   readonly question: Question;
@@ -103,6 +109,8 @@ export class Frame {
   readonly #recorded: Recorded[] = [];
   /** Index of the first completion that may still be waiting. */
   #cursor = 0;
+  /** What is said before the cursor gets here was said in an earlier turn. */
+  readonly #mutedUntil: number;
   /** Attempts that are matched with nothing yet. */
   readonly #fresh = new Set<AskAttempt | StepAttempt>();
   /** Asks that are out, by key. */
@@ -123,12 +131,7 @@ export class Frame {
   #quiet = 0;
   #delay: NodeJS.Timeout | undefined;
 
-  constructor(
-    call: CallRecord,
-    journal: Journal,
-    options: FrameOptions,
-    from?: Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn'>,
-  ) {
+  constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     this.call = call;
     this.journal = journal;
     this.#options = options;
@@ -136,12 +139,12 @@ export class Frame {
     this.#turns = from?.turn ?? 0;
     this.#unclaimed = [...(from?.open ?? [])];
     for (const completion of from?.completions ?? []) {
-      // Nobody will attempt the answer to a thrown -32042: it is what lets the tool run again.
-      const state =
-        completion.kind === 'answer' && completion.place.startsWith(RERUN) ? 'skipped' : 'waiting';
-      this.#recorded.push({ completion, state });
+      this.#recorded.push({ completion, state: 'waiting' });
       if (completion.kind === 'answer') this.#notePlace(completion.place);
     }
+    for (const recorded of this.#recorded) if (!this.#isAwaited(recorded)) recorded.state = 'skipped';
+    const known = this.#recorded.length - (from?.fresh ?? 0);
+    this.#mutedUntil = known < this.#recorded.length ? known + 1 : known;
     for (const ask of this.#unclaimed) this.#notePlace(ask.place);
     this.context = { call: this, step: (name, fn) => this.#step(undefined, name, fn) };
   }
@@ -155,10 +158,10 @@ export class Frame {
   enter(turn: Turn, answers: readonly AnswerCompletion[] = []): void {
     if (this.#ended) throw new AwaitError('internal', 'this frame was dropped; replay the call instead');
     this.#turn = turn;
-    for (const answer of answers) this.#take(answer);
     const { notifications, response } = this.#held;
     this.#held = { notifications: [] };
-    for (const notification of notifications) this.notify(notification);
+    for (const notification of notifications) turn.notify(notification);
+    for (const answer of answers) this.#take(answer);
     if (response !== undefined) this.finish(response);
     this.#stir();
   }
@@ -237,7 +240,7 @@ export class Frame {
   }
 
   notify(notification: JsonObject): void {
-    if (this.#ended || this.#replaying()) return;
+    if (this.#ended || this.#muted()) return;
     if (this.#turn !== undefined) {
       this.#turn.notify(notification);
     } else if (this.#held.notifications.push(notification) > this.#options.maxHeldNotifications) {
@@ -492,9 +495,10 @@ export class Frame {
     return this.#recorded[this.#cursor];
   }
 
-  /** Whether recorded completions are still to be released: what is said until then was said before. */
-  #replaying(): boolean {
-    return this.#head() !== undefined;
+  /** Whether the tool is being led through what it did before (invariant 9). */
+  #muted(): boolean {
+    this.#head();
+    return this.#cursor < this.#mutedUntil;
   }
 
   #lateClaim(): Recorded | undefined {
@@ -506,7 +510,6 @@ export class Frame {
     recorded.state = 'released';
     delete recorded.attempt;
     if (completion.kind === 'step') {
-      this.#subsume(completion.path);
       if (attempt?.kind === 'step') attempt.settle(completion.outcome);
     } else if (attempt?.kind === 'ask') {
       attempt.settle(completion.response);
@@ -525,8 +528,9 @@ export class Frame {
   /** The next recorded completion is one that nobody attempts. */
   #passOver(head: Recorded): void {
     // With no attempt open the tool is busy with something that is not journaled: it may get there yet.
-    if (this.#fresh.size === 0 && this.#open.size === 0) return;
-    if (!this.#idle()) return;
+    const waits =
+      this.#fresh.size > 0 || this.#open.size > 0 || this.#recorded.some(({ attempt }) => attempt);
+    if (!waits || !this.#idle()) return;
     if (this.#matchChanged()) return;
     const step = [...this.#fresh].find((attempt) => attempt.kind === 'step');
     if (head.completion.kind === 'step' && step !== undefined && this.#options.unknownStep === 'fail') {
@@ -559,7 +563,8 @@ export class Frame {
     const waits = [...this.#open.values()].some((ask) => ask.options.inContext);
     if (!waits) return;
     if (this.#running.size > 0) {
-      this.#delay ??= setTimeout(() => this.#suspend(), this.#options.askDelay);
+      const { askDelay } = this.#options;
+      if (askDelay <= LONGEST_TIMER) this.#delay ??= setTimeout(() => this.#suspend(), askDelay);
       return;
     }
     if (this.#idle()) this.#suspend();
@@ -603,6 +608,7 @@ export class Frame {
       if (recorded !== undefined) {
         recorded.attempt = attempt;
         this.#fresh.delete(attempt);
+        if (attempt.kind === 'step') this.#subsume(attempt.path);
       } else if (attempt.kind === 'ask') {
         const { question } = attempt;
         const open = this.#unclaimed.find(
@@ -628,7 +634,7 @@ export class Frame {
     const { class: wanted } = attempt.question;
     return (
       this.#unclaimed.some((ask) => classOf(ask.place) === wanted) ||
-      this.#recorded.some((recorded) => free(recorded) && hasClass(recorded.completion, wanted))
+      this.#recorded.some((recorded) => this.#mayChange(recorded, wanted))
     );
   }
 
@@ -638,9 +644,7 @@ export class Frame {
     for (const attempt of this.#fresh) {
       if (attempt.kind !== 'ask' || turn === undefined) continue;
       const { question } = attempt;
-      const recorded = this.#recorded.find(
-        (candidate) => free(candidate) && hasClass(candidate.completion, question.class),
-      );
+      const recorded = this.#recorded.find((candidate) => this.#mayChange(candidate, question.class));
       if (recorded?.completion.kind === 'answer') {
         this.#change(attempt, recorded, recorded.completion, turn);
         this.#stir();
@@ -683,6 +687,27 @@ export class Frame {
     }
     recorded.state = 'released';
     this.#openAsk(attempt, turn, { place: answer.place, drift });
+  }
+
+  /** Whether a recorded answer may be to a question of this class in other words. */
+  #mayChange(recorded: Recorded, group: string): boolean {
+    return free(recorded) && hasClass(recorded.completion, group) && this.#isAwaited(recorded);
+  }
+
+  /**
+   * Whether somebody will ask for a recorded completion: not for the answer to a thrown -32042, which is what
+   * lets the tool run again, nor for one whose question was asked again in other words.
+   */
+  #isAwaited({ completion }: Recorded): boolean {
+    if (completion.kind === 'step') return true;
+    if (completion.place.startsWith(RERUN)) return false;
+    const ofPlace = this.#recorded.filter(
+      (other) => other.completion.kind === 'answer' && other.completion.place === completion.place,
+    );
+    return (
+      ofPlace.at(-1)?.completion === completion &&
+      !this.#unclaimed.some(({ place }) => place === completion.place)
+    );
   }
 
   #unconsumedSteps(): Recorded[] {

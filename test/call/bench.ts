@@ -1,0 +1,256 @@
+/** A workbench for the engine: no HTTP, no Keyv, no SDK. A tool is a function, a client is a function. */
+
+import { currentContext, runInContext, step } from '../../src/call/context.ts';
+import { Engine, type EngineParts } from '../../src/call/engine.ts';
+import type { Frame } from '../../src/call/frame.ts';
+import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal.ts';
+import { canonical, type JsonObject } from '../../src/call/json.ts';
+import { DEFAULT_LIMITS, type Limits } from '../../src/call/limits.ts';
+import type { Binding, CallStore, Instance, Leg, Outcome, State } from '../../src/call/ports.ts';
+import { AwaitError } from '../../src/error.ts';
+
+export interface ToolApi {
+  ask(
+    method: string,
+    params: JsonObject,
+    options?: { timeout?: number; signal?: AbortSignal },
+  ): Promise<JsonObject>;
+  elicit(message: string, properties?: JsonObject): Promise<JsonObject>;
+  notify(text: string): void;
+  readonly step: typeof step;
+  readonly cancelled: AbortSignal;
+}
+
+export type Tool = (api: ToolApi) => Promise<unknown>;
+
+/** A store that keeps entries as text, as a real one does. */
+export class MemoryStore implements CallStore {
+  readonly entries = new Map<string, string>();
+  /** Called before each insert; may throw, as a store that is down does. */
+  before: (entry: Entry) => void = () => {};
+  /** Called after each insert; may throw, as a store that fails after writing does. */
+  after: (entry: Entry) => void = () => {};
+
+  open(call: CallRecord, after: number) {
+    let position = after;
+    const put = (entry: Entry): void => {
+      this.before(entry);
+      const key = `${call.id}:${position + 1}`;
+      if (this.entries.has(key)) throw new AwaitError('fenced', `${key} is taken`);
+      this.entries.set(key, JSON.stringify(entry));
+      position += 1;
+      this.after(entry);
+    };
+    let last = Promise.resolve();
+    return {
+      get position() {
+        return position;
+      },
+      append: (entry: Entry) => {
+        const done = last.then(() => {
+          if (position < 0 && entry.type !== 'suspended') put({ type: 'called', format: 1, call });
+          put(entry);
+        });
+        last = done.catch(() => undefined);
+        return done;
+      },
+    };
+  }
+
+  async read(callId: string, position: number): Promise<Entry | undefined> {
+    const text = this.entries.get(`${callId}:${position}`);
+    return text === undefined ? undefined : (JSON.parse(text) as Entry);
+  }
+
+  types(): string[] {
+    return [...this.entries.values()].map((text) => (JSON.parse(text) as Entry).type);
+  }
+}
+
+export interface Workbench {
+  readonly engine: Engine;
+  readonly log: { level: string; message: string }[];
+  /** Instances made, and instances whose cleanup ran. */
+  readonly counts: { opened: number; released: number };
+}
+
+export interface WorkbenchOptions {
+  readonly store?: MemoryStore;
+  readonly carry?: boolean;
+  readonly limits?: Partial<Limits>;
+  readonly parts?: Partial<EngineParts>;
+  readonly frame?: Partial<EngineParts['frame']>;
+  readonly now?: () => number;
+}
+
+export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench {
+  const log: Workbench['log'] = [];
+  const counts = { opened: 0, released: 0 };
+  const now = options.now ?? Date.now;
+  const engine = new Engine({
+    ...(options.store !== undefined && { store: options.store }),
+    tokens: plainTokens,
+    carry: options.carry ?? false,
+    check: (schema, value) =>
+      ((schema.required as string[] | undefined) ?? []).every((name) => name in (value as object)),
+    frame: {
+      drift: 'ask',
+      unknownStep: 'fail',
+      askDelay: 5_000,
+      maxAsks: 100,
+      maxHeldNotifications: 100,
+      now,
+      warn: (message) => log.push({ level: 'warn', message }),
+      ...options.frame,
+    },
+    limits: { ...DEFAULT_LIMITS, turnWait: 500, ...options.limits },
+    ttl: 3_600_000,
+    replay: () => 'allow',
+    onDrop: 'forget',
+    now,
+    log: (level, message) => log.push({ level, message }),
+    openInstance: async () => {
+      counts.opened += 1;
+      return instanceOf(tool, counts);
+    },
+    ...options.parts,
+  });
+  return { engine, log, counts };
+}
+
+/** Tokens in plain text: what is sealed is no business of the engine's. */
+const plainTokens = {
+  seal: async (state: State, binding: Binding) => JSON.stringify({ state, binding }),
+  open: async (token: string, binding: Binding): Promise<State> => {
+    let opened: { state: State; binding: Binding };
+    try {
+      opened = JSON.parse(token) as typeof opened;
+    } catch (error) {
+      throw new AwaitError('bad-token', 'no JSON', error);
+    }
+    if (canonical(opened.binding) !== canonical(binding))
+      throw new AwaitError('bad-token', 'bound to another');
+    return opened.state;
+  },
+};
+
+function instanceOf(tool: Tool, counts: { released: number }): Instance {
+  const abort = new AbortController();
+  return {
+    call(frame) {
+      void runInContext(frame.context, async () => {
+        try {
+          frame.finish({ result: { value: await tool(apiOf(frame, abort.signal)) } });
+        } catch (error) {
+          frame.finish({ error: { code: -32603, message: String(error) } });
+        }
+      });
+    },
+    refresh() {},
+    cancel: () => abort.abort(),
+    release: () => {
+      counts.released += 1;
+    },
+  };
+}
+
+function apiOf(frame: Frame, cancelled: AbortSignal): ToolApi {
+  const ask: ToolApi['ask'] = async (method, params, options = {}) => {
+    const response = await frame.ask(
+      method,
+      params,
+      { inContext: true, ...options },
+      currentContext()?.stepPath,
+    );
+    if ('error' in response) throw new Error(response.error.message);
+    return structuredClone(response.result);
+  };
+  return {
+    ask,
+    elicit: (message, properties = { a: { type: 'string' } }) =>
+      ask('elicitation/create', { mode: 'form', message, requestedSchema: { type: 'object', properties } }),
+    notify: (text) =>
+      frame.notify({ method: 'notifications/message', params: { level: 'info', data: text } }),
+    step,
+    cancelled,
+  };
+}
+
+export const BINDING: Binding = { revision: 'test', method: 'tools/call', target: 'tool', args: 'none' };
+
+export function legOf(options: Partial<Leg> & { heard?: string[] } = {}): Leg {
+  const { heard, ...rest } = options;
+  return {
+    live: false,
+    capabilities: { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} },
+    notify: (notification) => heard?.push(String((notification.params as JsonObject).data)),
+    ...rest,
+  };
+}
+
+export function start(engine: Engine, leg: Leg = legOf(), responses?: unknown): Promise<Outcome> {
+  return engine.start(
+    {
+      method: 'tools/call',
+      params: { name: 'tool' },
+      requestId: 1,
+      client: {
+        capabilities: leg.capabilities,
+        info: { name: 'test', version: '1' },
+        protocolVersion: '2025-11-25',
+      },
+      binding: BINDING,
+      ...(responses !== undefined && { responses }),
+    },
+    leg,
+  ).outcome;
+}
+
+export type Suspended = Extract<Outcome, { kind: 'suspended' }>;
+
+export function suspended(outcome: Outcome): Suspended {
+  if (outcome.kind !== 'suspended') throw new Error(`not suspended: ${JSON.stringify(outcome)}`);
+  return outcome;
+}
+
+export function valueOf(outcome: Outcome): unknown {
+  if (outcome.kind !== 'responded' || !('result' in outcome.response)) {
+    throw new Error(`no result: ${JSON.stringify(outcome)}`);
+  }
+  return outcome.response.result.value;
+}
+
+export function errorOf(outcome: Outcome): Extract<Response, { error: unknown }>['error'] {
+  if (outcome.kind !== 'responded' || !('error' in outcome.response)) {
+    throw new Error(`no error: ${JSON.stringify(outcome)}`);
+  }
+  return outcome.response.error;
+}
+
+/** The answer that says what it was asked. */
+export function accept(
+  ask: OpenAsk,
+  content: JsonObject = { a: `re: ${String(ask.params.message)}` },
+): JsonObject {
+  return { action: 'accept', content };
+}
+
+export function answers(
+  outcome: Suspended,
+  answer: (ask: OpenAsk) => JsonObject = (ask) => accept(ask),
+): JsonObject {
+  return Object.fromEntries(outcome.asks.map((ask) => [ask.key, answer(ask)]));
+}
+
+/** Answers every round, each at the engine that `next` names, until there is an outcome. */
+export async function complete(
+  first: Outcome,
+  next: () => Engine,
+  answer?: (ask: OpenAsk) => JsonObject,
+): Promise<Outcome> {
+  let outcome = first;
+  for (let round = 0; outcome.kind === 'suspended' && round < 50; round += 1) {
+    outcome = await next().resume(outcome.token, BINDING, answers(outcome, answer), legOf());
+  }
+  return outcome;
+}

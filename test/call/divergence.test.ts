@@ -1,0 +1,144 @@
+import { describe, expect, it } from 'vitest';
+import {
+  accept,
+  answers,
+  BINDING,
+  complete,
+  errorOf,
+  legOf,
+  MemoryStore,
+  start,
+  suspended,
+  type Tool,
+  valueOf,
+  workbench,
+} from './bench.ts';
+
+/** Starts with one version of a tool and goes on with another, as in a rolling upgrade. */
+async function upgrade(before: Tool, after: Tool, frame = {}) {
+  const store = new MemoryStore();
+  const [old, fresh] = [workbench(before, { store, frame }), workbench(after, { store, frame })];
+  const first = suspended(await start(old.engine));
+  const next = await fresh.engine.resume(first.token, BINDING, answers(first), legOf());
+  return { first, next, fresh };
+}
+
+const LOGIN = { login: { type: 'string' } };
+
+describe('a tool that changed while its call was suspended', () => {
+  it('asks only for what is missing', async () => {
+    const { first, next, fresh } = await upgrade(
+      ({ elicit }) => Promise.all([elicit('GitHub login?', LOGIN), elicit('Google login?', LOGIN)]),
+      ({ elicit }) => Promise.all([elicit('GitHub login?', LOGIN), elicit('Microsoft login?', LOGIN)]),
+    );
+    const second = suspended(next);
+    expect(second.asks.map((ask) => ask.params.message)).toEqual(['Microsoft login?']);
+    expect(first.asks.map((ask) => ask.key)).not.toContain(second.asks[0]?.key);
+    const done = await fresh.engine.resume(second.token, BINDING, answers(second), legOf());
+    expect(valueOf(done)).toMatchObject([
+      { content: { a: 're: GitHub login?' } },
+      { content: { a: 're: Microsoft login?' } },
+    ]);
+  });
+
+  it('asks nothing again when its questions changed places, or one is gone', async () => {
+    const swapped = await upgrade(
+      ({ elicit }) => Promise.all([elicit('a?'), elicit('b?')]),
+      async ({ elicit }) => (await Promise.all([elicit('b?'), elicit('a?')])).reverse(),
+    );
+    expect(valueOf(swapped.next)).toMatchObject([{ content: { a: 're: a?' } }, { content: { a: 're: b?' } }]);
+    const gone = await upgrade(
+      ({ elicit }) => Promise.all([elicit('a?'), elicit('b?')]),
+      ({ elicit }) => elicit('b?'),
+    );
+    expect(valueOf(gone.next)).toMatchObject({ content: { a: 're: b?' } });
+  });
+
+  it('is refused when a step was renamed, and the new name does not run', async () => {
+    const ran: string[] = [];
+    const { next, fresh } = await upgrade(
+      async ({ step, elicit }) => [await step('charge', () => ran.push('charge')), await elicit('sure?')],
+      async ({ step, elicit }) => [await step('bill', () => ran.push('bill')), await elicit('sure?')],
+    );
+    expect(errorOf(next)).toMatchObject({ code: -32603 });
+    expect(errorOf(next).message).not.toContain('charge');
+    expect(ran).toEqual(['charge']);
+    expect(fresh.log.find(({ level }) => level === 'error')?.message).toMatch(/bill.*charge/);
+  });
+
+  it("runs the renamed step where unknownStep is 'run'", async () => {
+    const ran: string[] = [];
+    const { next } = await upgrade(
+      async ({ step, elicit }) => [await step('charge', () => ran.push('charge')), await elicit('sure?')],
+      async ({ step, elicit }) => [await step('bill', () => ran.push('bill')), await elicit('sure?')],
+      { unknownStep: 'run' },
+    );
+    expect(valueOf(next)).toBeDefined();
+    expect(ran).toEqual(['charge', 'bill']);
+  });
+
+  it('is refused when one key is asked by another method', async () => {
+    const meta = { _meta: { 'mcp-await/key': 'k' } };
+    const { next } = await upgrade(
+      ({ ask }) => ask('elicitation/create', { ...meta, message: 'x' }),
+      ({ ask }) => ask('sampling/createMessage', { ...meta, messages: [] }),
+    );
+    expect(errorOf(next).code).toBe(-32603);
+  });
+});
+
+describe('a question that reads otherwise on each run', () => {
+  let clock = 0;
+  const dated: Tool = async ({ elicit }) => {
+    const answer = await elicit(`It is ${clock++}. Go on?`);
+    return [answer, await elicit('Really?', LOGIN)];
+  };
+
+  it('is no drift while the frame is kept', async () => {
+    const { engine } = workbench(dated, { store: new MemoryStore() });
+    expect(valueOf(await complete(await start(engine), () => engine))).toHaveLength(2);
+  });
+
+  it('is asked again once, and a second change ends the call', async () => {
+    const { engine, log } = workbench(dated, { store: new MemoryStore(), limits: { frames: 0 } });
+    const first = suspended(await start(engine));
+    const again = suspended(await engine.resume(first.token, BINDING, answers(first), legOf()));
+    expect(again.asks[0]?.params.message).not.toBe(first.asks[0]?.params.message);
+    expect(again.asks[0]?.key).not.toBe(first.asks[0]?.key);
+    const ended = await engine.resume(again.token, BINDING, answers(again), legOf());
+    expect(errorOf(ended).code).toBe(-32603);
+    expect(log.at(-1)?.message).toContain("drift: 'reuse'");
+  });
+
+  it("is answered by the first answer where drift is 'reuse', and ends at once where it is 'fail'", async () => {
+    const reuse = workbench(dated, {
+      store: new MemoryStore(),
+      limits: { frames: 0 },
+      frame: { drift: 'reuse' },
+    });
+    expect(valueOf(await complete(await start(reuse.engine), () => reuse.engine))).toHaveLength(2);
+    const fail = workbench(dated, {
+      store: new MemoryStore(),
+      limits: { frames: 0 },
+      frame: { drift: 'fail' },
+    });
+    expect(errorOf(await complete(await start(fail.engine), () => fail.engine)).code).toBe(-32603);
+  });
+
+  it('is no drift when the date comes from a step', async () => {
+    const steady: Tool = async ({ elicit, step }) => {
+      const now = await step('now', () => clock++);
+      return [await elicit(`It is ${now}. Go on?`), await elicit('Really?', LOGIN)];
+    };
+    const { engine } = workbench(steady, { store: new MemoryStore(), limits: { frames: 0 } });
+    expect(
+      valueOf(
+        await complete(
+          await start(engine),
+          () => engine,
+          (ask) => accept(ask),
+        ),
+      ),
+    ).toHaveLength(2);
+  });
+});
