@@ -48,6 +48,7 @@ export class Sealer {
     const { ring, audience, maxLength, now } = this.#options;
     if (typeof token !== 'string') throw bad('it is no string');
     if (token.length > maxLength) throw bad(`it has ${token.length} characters, more than ${maxLength}`);
+    if (!isCanonical(token)) throw bad('it is no compact JWE as this package writes it');
     const envelope = await this.#decrypt(purpose, token, await ring);
     if (envelope.purpose !== purpose) throw bad(`its purpose is ${String(envelope.purpose)}, not ${purpose}`);
     if (envelope.audience !== audience) throw bad(`it is for ${String(envelope.audience)}, not ${audience}`);
@@ -91,6 +92,14 @@ export function stateTokens(sealer: Sealer): StateTokens {
       return { callId, at, ...(checkpoint !== undefined && { checkpoint: readCheckpoint(checkpoint) }) };
     },
   };
+}
+
+/** One token has one spelling: decoders let pass white space, and bits behind the last byte. */
+function isCanonical(token: string): boolean {
+  const parts = token.split('.');
+  return (
+    parts.length === 5 && parts.every((part) => Buffer.from(part, 'base64url').toString('base64url') === part)
+  );
 }
 
 function differing(bound: unknown, binding: Binding): string | undefined {

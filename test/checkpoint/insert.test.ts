@@ -1,0 +1,171 @@
+import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import Keyv from 'keyv';
+import { describe, expect, it } from 'vitest';
+import type { CallRecord, Entry } from '../../src/call/journal.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
+import { insertIfAbsent, primitiveOf, read, remove } from '../../src/checkpoint/insert.ts';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import { type Service, STORES } from '../e2e/services.ts';
+
+const claimant = new URL('./claimant.mts', import.meta.url).pathname;
+
+const MEMORY: Service = { name: 'memory', url: () => 'memory:', down: false };
+
+for (const service of [MEMORY, ...STORES]) {
+  const { name } = service;
+  describe.skipIf(service.down)(`insert if absent on ${name}`, () => {
+    const url = service.url();
+
+    it('inserts once, in the keyspace and the encoding of Keyv itself', async () => {
+      const keyv = await openStore(url);
+      const key = `test:${randomUUID()}`;
+      expect(primitiveOf(keyv)).not.toBe('none');
+      expect(await read(keyv, key)).toBeUndefined();
+      expect(await insertIfAbsent(keyv, key, { first: true }, 60_000)).toBe(true);
+      expect(await insertIfAbsent(keyv, key, { second: true }, 60_000)).toBe(false);
+      expect(await read(keyv, key)).toEqual({ first: true });
+      expect(await keyv.get(key)).toEqual({ first: true });
+      await remove(keyv, key);
+      expect(await keyv.get(key)).toBeUndefined();
+      await keyv.set(key, 'by keyv');
+      expect(await insertIfAbsent(keyv, key, 'late', 60_000)).toBe(false);
+      await keyv.delete(key);
+      await keyv.disconnect();
+    });
+
+    it('pays no heed to a default ttl of the Keyv', async () => {
+      const keyv = await openStore(url);
+      keyv.ttl = 1;
+      const key = `test:${randomUUID()}`;
+      await insertIfAbsent(keyv, key, 'kept', 60_000);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      expect(await read(keyv, key)).toBe('kept');
+      await remove(keyv, key);
+      await keyv.disconnect();
+    });
+
+    it.skipIf(name === 'memory')(
+      'has one winner for each position, of 4 processes with 8 claimants',
+      async () => {
+        const prefix = `race:${randomUUID()}`;
+        const positions = 60;
+        const processes = await Promise.all(
+          ['a', 'b', 'c', 'd'].map(async (process_) => {
+            const args = ['--import', 'tsx', claimant, url, prefix, process_, '8', String(positions)];
+            const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+            const lines = createInterface(child.stdout);
+            await once(lines, 'line');
+            return {
+              child,
+              result: once(lines, 'line').then(([line]) => JSON.parse(String(line)) as number[]),
+            };
+          }),
+        );
+        for (const { child } of processes) child.stdin.write('go\n');
+        const won = (await Promise.all(processes.map(({ result }) => result))).flat().sort((a, b) => a - b);
+        expect(won).toEqual(Array.from({ length: positions }, (_, position) => position));
+        const keyv = await openStore(url);
+        for (let position = 0; position < positions; position += 1)
+          await remove(keyv, `${prefix}:${position}`);
+        await keyv.disconnect();
+      },
+    );
+
+    it('keeps a journal, fences who loses a position, and sweeps what has expired', async () => {
+      const keyv = await openStore(url);
+      let now = Date.now();
+      const store = new KeyvCallStore(keyv, () => now);
+      const call = callOf(now + 1_000);
+      const journal = store.open(call, -1);
+      const rival = store.open(call, 0);
+      const entry: Entry = { type: 'left' };
+      await journal.append(entry);
+      expect(journal.position).toBe(1);
+      await expect(rival.append(entry)).rejects.toMatchObject({ code: 'fenced' });
+      expect(await store.read(call.id, 0)).toMatchObject({ type: 'called', call });
+      expect(await store.read(call.id, 1)).toEqual(entry);
+      expect(await store.read(call.id, 2)).toBeUndefined();
+      await store.sweep();
+      expect(await store.read(call.id, 1)).toEqual(entry);
+      now += 3_600_000;
+      await store.sweep();
+      if (primitiveOf(keyv) !== 'redis') expect(await store.read(call.id, 1)).toBeUndefined();
+      await keyv.disconnect();
+    });
+  });
+}
+
+describe('a store that fails', () => {
+  const broken = (adapter: object): Keyv => {
+    const keyv = new Keyv({ store: adapter, throwOnErrors: false });
+    keyv.on('error', () => {});
+    return keyv;
+  };
+
+  it('is an error, never a miss, although Keyv swallows it once it has an error listener', async () => {
+    const fail = (): never => {
+      throw new Error('connection refused at 10.0.0.7');
+    };
+    const keyv = broken({ get: fail, set: fail, delete: fail, clear: fail });
+    expect(await keyv.get('x')).toBeUndefined();
+    await expect(read(keyv, 'x')).rejects.toMatchObject({ code: 'store' });
+    await expect(insertIfAbsent(keyv, 'x', 1, 1_000)).rejects.toMatchObject({ code: 'store' });
+    await expect(remove(keyv, 'x')).rejects.toMatchObject({ code: 'store' });
+  });
+
+  it('that had written before it failed is recognized: the entry is ours, and the journal goes on', async () => {
+    const map = new Map<string, unknown>();
+    let failing = false;
+    const keyv = broken({
+      get: (key: string) => map.get(key),
+      delete: (key: string) => map.delete(key),
+      clear: () => map.clear(),
+      set: (key: string, value: unknown) => {
+        map.set(key, value);
+        if (failing) throw new Error('lost the connection after writing');
+      },
+    });
+    const store = new KeyvCallStore(keyv, Date.now);
+    const journal = store.open(callOf(Date.now() + 60_000), 0);
+    failing = true;
+    await expect(journal.append({ type: 'left' })).rejects.toMatchObject({ code: 'store' });
+    failing = false;
+    await journal.append({ type: 'left' });
+    await journal.append({ type: 'ended', response: { result: {} } });
+    expect(journal.position).toBe(2);
+  });
+
+  it('without the primitive still inserts once within this process', async () => {
+    const map = new Map<string, unknown>();
+    const slow = {
+      get: async (key: string) => map.get(key),
+      set: async (key: string, value: unknown) => void map.set(key, value),
+    };
+    const keyv = broken({
+      ...slow,
+      delete: async (key: string) => map.delete(key),
+      clear: async () => map.clear(),
+    });
+    expect(primitiveOf(keyv)).toBe('none');
+    const won = await Promise.all(Array.from({ length: 20 }, () => insertIfAbsent(keyv, 'x', 1, 1_000)));
+    expect(won.filter(Boolean)).toHaveLength(1);
+  });
+});
+
+function callOf(expires: number): CallRecord {
+  const client = { capabilities: {}, info: {}, protocolVersion: '2025-11-25' };
+  const id = `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
+  return {
+    id,
+    method: 'tools/call',
+    params: {},
+    requestId: 1,
+    revision: 'test',
+    client,
+    created: Date.now(),
+    expires,
+  };
+}
