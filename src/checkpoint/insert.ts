@@ -33,9 +33,9 @@ interface RedisAdapter extends Adapter {
 
 export type Primitive = 'map' | 'sqlite' | 'postgres' | 'redis' | 'none';
 
-type Write = (key: string, value: unknown) => Promise<boolean>;
+type Write = (key: string, value: unknown) => boolean | Promise<boolean>;
 
-/** Which primitive the adapter behind a Keyv has. */
+/** Which primitive the adapter behind a Keyv has. The SQL adapters for Keyv 6 (in beta) have other tables. */
 export function primitiveOf(keyv: Keyv): Primitive {
   const adapter = innermost(keyv);
   if (adapter instanceof Map) return 'map';
@@ -64,12 +64,15 @@ export async function insertIfAbsent(
   const adapter = innermost(keyv);
   const write = writerFor(keyv, adapter, lifetime);
   let inserted: boolean | undefined;
-  await watched(keyv, adapter, 'write', key, {
-    set: async (fullKey, encoded) => {
-      inserted = await write(fullKey, encoded);
-      return inserted;
-    },
-  }).run((derived) => derived.set(key, value));
+  const note = (written: boolean): boolean => {
+    inserted = written;
+    return written;
+  };
+  const set: Write = (fullKey, encoded) => {
+    const written = write(fullKey, encoded);
+    return typeof written === 'boolean' ? note(written) : written.then(note);
+  };
+  await watched(keyv, adapter, 'write', key, { set }).run((derived) => derived.set(key, value));
   if (inserted === undefined) throw new AwaitError('store', `the store wrote nothing for ${key}`);
   return inserted;
 }
@@ -108,9 +111,9 @@ function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
     case 'map':
       return (key, value) => {
         const map = adapter as unknown as Map<string, unknown>;
-        if (map.has(key)) return Promise.resolve(false);
+        if (map.has(key)) return false;
         map.set(key, value);
-        return Promise.resolve(true);
+        return true;
       };
     case 'none':
       return exclusive(adapter);
@@ -140,13 +143,18 @@ function exclusive(adapter: Adapter): Write {
 /** A Keyv for one operation: no expiry of Keyv's own, and what its adapter throws is kept. */
 function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, methods: { set?: Write }) {
   let failure: unknown;
-  const watch = <A extends unknown[], R>(method: (...args: A) => R) => {
-    return async (...args: A): Promise<Awaited<R>> => {
-      try {
-        return await method(...args);
-      } catch (error) {
+  const watch = <A extends unknown[]>(method: (...args: A) => unknown) => {
+    return (...args: A): unknown => {
+      const fail = (error: unknown): never => {
         failure = error ?? new Error('unknown failure');
         throw error;
+      };
+      try {
+        const result = method(...args);
+        // Keyv 6 calls a Map's methods without awaiting them.
+        return result instanceof Promise ? result.catch(fail) : result;
+      } catch (error) {
+        return fail(error);
       }
     };
   };
@@ -212,7 +220,7 @@ function bridge(outer: Adapter): Adapter | undefined {
 }
 
 function isSql(adapter: Adapter): adapter is SqlAdapter {
-  return 'query' in adapter && typeof adapter.query === 'function';
+  return 'query' in adapter && typeof adapter.query === 'function' && !('capabilities' in adapter);
 }
 
 function isRedis(adapter: Adapter): adapter is RedisAdapter {
