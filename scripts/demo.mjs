@@ -8,7 +8,10 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { Client as ModernClient, StreamableHTTPClientTransport as ModernTransport } from '@modelcontextprotocol/client';
+import {
+  Client as ModernClient,
+  StreamableHTTPClientTransport as ModernTransport,
+} from '@modelcontextprotocol/client';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
@@ -66,7 +69,8 @@ function describeSent(req, body) {
   const message = JSON.parse(body.toString());
   if (message.method === 'tools/call') {
     const { inputResponses, requestState } = message.params;
-    const answers = inputResponses === undefined ? '' : ` + answers ${JSON.stringify(contentsOf(inputResponses))}`;
+    const answers =
+      inputResponses === undefined ? '' : ` + answers ${JSON.stringify(contentsOf(inputResponses))}`;
     const state = requestState === undefined ? '' : ` + requestState (${requestState.length} characters)`;
     return `tools/call ${message.params.name}${answers}${state}`;
   }
@@ -81,7 +85,10 @@ function contentsOf(inputResponses) {
 function describeBack(text) {
   const messages = text.startsWith('{')
     ? [safeParse(text)]
-    : text.split('\n').filter((line) => line.startsWith('data: {')).map((line) => safeParse(line.slice(6)));
+    : text
+        .split('\n')
+        .filter((line) => line.startsWith('data: {'))
+        .map((line) => safeParse(line.slice(6)));
   return messages.filter((message) => message !== undefined).map(describeMessage);
 }
 

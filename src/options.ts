@@ -53,7 +53,7 @@ export interface AwaitOptions {
   readonly logger?: Logger;
 }
 
-export const REVISIONS = ['2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'] as const;
+const REVISIONS = ['2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'] as const;
 export type Revision = (typeof REVISIONS)[number];
 
 export interface Settings {
@@ -242,7 +242,7 @@ function wrong(name: string, what: string): AwaitError {
 }
 
 /** Writes warnings and errors to stderr, one line each, and leaves the rest out. */
-export const consoleLogger: Logger = {
+const consoleLogger: Logger = {
   debug: () => {},
   info: () => {},
   warn: (message, detail) => write('warn', message, detail),

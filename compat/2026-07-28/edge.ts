@@ -46,7 +46,7 @@ export function createEdge(services: Services): Edge {
 }
 
 /** Runs or goes on with a call; both paths come through here. */
-export function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
+function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
   const { engine, settings } = services;
   const read = readRequest(request, settings.principal(source.authInfo));
   const leg: Leg = {

@@ -18,7 +18,7 @@ export const REVISION = '2026-07-28';
 export const ASKING: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
 
 /** The session revision that instances behind this one speak: the last with server-to-client requests. */
-export const HOST_PROTOCOL = '2025-11-25';
+const HOST_PROTOCOL = '2025-11-25';
 
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
 

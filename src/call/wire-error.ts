@@ -5,7 +5,7 @@ import type { Response } from './journal.ts';
 type WireError = Extract<Response, { error: unknown }>['error'];
 
 /** One sentence for every bad token, whatever is wrong with it. */
-export const BAD_TOKEN: WireError = { code: -32602, message: 'Invalid or expired requestState' };
+const BAD_TOKEN: WireError = { code: -32602, message: 'Invalid or expired requestState' };
 
 export const INTERNAL: WireError = { code: -32603, message: 'Internal error' };
 

@@ -1,7 +1,6 @@
 /** What a user hands in: a factory of servers. Anything with `connect(transport)` is a host. */
 import type { JsonObject } from '../call/json.ts';
 import { AwaitError } from '../error.ts';
-import type { HostTransport } from './transport.ts';
 
 /** An SDK server, version 1 or 2, high or low level, or anything else that speaks MCP over a transport. */
 export interface HostServer {
@@ -54,5 +53,3 @@ function isServer(value: unknown): value is HostServer {
     typeof value === 'object' && value !== null && 'connect' in value && typeof value.connect === 'function'
   );
 }
-
-export type { HostTransport };

@@ -208,14 +208,16 @@ export class HostInstance implements Instance {
     frame?: Frame,
   ): InFlight {
     const meta = isObject(request.params._meta) ? request.params._meta : {};
+    // SDK v1 does not cancel a request whose id is the number 0, and some clients' first one is.
+    const id = request.id === 0 ? '0' : request.id;
     const entry: InFlight = {
-      id: request.id,
+      id,
       ...(frame !== undefined && { frame }),
       settle,
       progress: { known: meta.progressToken, wanted: leg.progressToken },
       auth: { ...leg.authInfo },
     };
-    this.#inFlight.set(request.id, entry);
+    this.#inFlight.set(id, entry);
     return entry;
   }
 
@@ -233,7 +235,7 @@ export class HostInstance implements Instance {
       ...(leg.closeStream !== undefined && { closeSSEStream: leg.closeStream }),
     };
     this.#transport.deliver(
-      { jsonrpc: '2.0', id: request.id, method: request.method, params: request.params },
+      { jsonrpc: '2.0', id: entry.id, method: request.method, params: request.params },
       extra,
     );
   }

@@ -4,7 +4,7 @@ import type { Inbound, Reply } from './exchange.ts';
 import { rpcError } from './reply.ts';
 
 /** `application/json`, with parameters or without. */
-export function isJsonType(contentType: string | undefined): boolean {
+function isJsonType(contentType: string | undefined): boolean {
   return /^application\/json\s*(;|$)/i.test(contentType ?? '');
 }
 

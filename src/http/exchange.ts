@@ -30,7 +30,7 @@ export interface Reply {
 }
 
 /** Called once the head is out. */
-export type StreamBody = (writer: Writer) => void;
+type StreamBody = (writer: Writer) => void;
 
 export interface Writer {
   write(text: string): void;

@@ -1,0 +1,25 @@
+// The size of what users install and of what it takes to read: printed, and bounded against surprises.
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Bytes of the published JavaScript. */
+const MOST_BYTES = 400_000;
+/** Lines of one source file: above this a file holds more than one concern. */
+const MOST_LINES = 700;
+
+function files(folder, ending) {
+  return readdirSync(folder, { recursive: true })
+    .map((name) => join(folder, String(name)))
+    .filter((path) => path.endsWith(ending) && statSync(path).isFile());
+}
+
+const bytes = files('dist', '.js').reduce((sum, path) => sum + statSync(path).size, 0);
+const lines = ['src', 'compat']
+  .flatMap((folder) => files(folder, '.ts'))
+  .map((path) => ({ path, count: readFileSync(path, 'utf8').split('\n').length }))
+  .sort((a, b) => b.count - a.count);
+const median = lines[Math.floor(lines.length / 2)]?.count;
+process.stdout.write(
+  `size: ${bytes} bytes of JavaScript; ${lines.length} source files, median ${median} lines, longest ${lines[0]?.path} (${lines[0]?.count})\n`,
+);
+if (bytes > MOST_BYTES || (lines[0]?.count ?? 0) > MOST_LINES) process.exitCode = 1;
