@@ -11,7 +11,7 @@ import { checkGiven, type SchemaCheck, sortAnswers } from './answer.ts';
 import { missingCapability } from './capability.ts';
 import { type Found, readOn } from './contested.ts';
 import { countActiveTurns } from './context.ts';
-import { answerTo, type Ending, Frame, type FrameOptions, RERUN, type Turn } from './frame.ts';
+import { answerTo, type Ending, Frame, type FrameOptions, type Turn } from './frame.ts';
 import type {
   AnswerCompletion,
   CallRecord,
@@ -25,6 +25,7 @@ import { digest, isObject, type JsonObject } from './json.ts';
 import type { Limits } from './limits.ts';
 import { Parked } from './parked.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
+import { RERUN } from './recording.ts';
 import { wireError } from './wire-error.ts';
 
 export interface EngineParts {
@@ -105,7 +106,9 @@ export class Engine {
   constructor(parts: EngineParts) {
     this.#parts = parts;
     const { limits, now } = parts;
-    this.#parked = new Parked(limits.frames, limits.frameIdle, now, (run) => this.#drop(run));
+    // A step that is running is recorded before its frame goes.
+    const dropped = (run: Run) => void run.frame.settled().then(() => this.#drop(run));
+    this.#parked = new Parked(limits.frames, limits.frameIdle, now, dropped);
   }
 
   /** Frames parked in this process. */

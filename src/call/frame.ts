@@ -1,33 +1,30 @@
 /**
  * A frame: one attempt to run a call's tool, from the first leg or led through the journal.
  *
- * It owns the attempts of its tool (asks and steps) and matches them with what the journal records. It acts
- * only while a turn is entered: that is the gate (invariant 2). In between, attempts, notifications and the
- * result wait; once the turn is claimed elsewhere they wait for ever. Invariants 1, 2, 5 to 9 and 13 live here;
- * who may enter a turn, and what is written when it ends, is the engine's business.
+ * It owns what its tool attempts, and acts only while a turn is entered: that is the gate (invariant 2). In
+ * between, attempts, notifications and the result wait; once the turn is claimed elsewhere they wait for
+ * ever. Invariants 1, 2, 3, 6, 8 and 11 live here; what is recorded, and whose it is, in `recording.ts`; who
+ * may enter a turn, and what is written when it ends, is the engine's business.
  */
 import { AwaitError } from '../error.ts';
-import { type CallContext, runInContext, type StepFunction } from './context.ts';
+import type { CallContext } from './context.ts';
 import {
   type AnswerCompletion,
   type CallRecord,
   type Checkpoint,
-  type Completion,
   FORMAT,
   type Journal,
   type OpenAsk,
   type Response,
   type StepCompletion,
-  type StepOutcome,
 } from './journal.ts';
 import type { JsonObject } from './json.ts';
-import { type Question, questionOf, wireKey } from './place.ts';
-import { idempotencyKey, keepError, keepResult, releaseOutcome } from './step.ts';
+import { nthOf, questionOf, wireKey } from './place.ts';
+import { type AskAttempt, type Attempt, type Recorded, Recording, type StepAttempt } from './recording.ts';
+import { RunningSteps } from './running-steps.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
 const QUIET_TURNS = 2;
-/** How the places of asks begin that stand for a thrown -32042. */
-export const RERUN = 'rerun:';
 /** Node's longest timer. */
 const LONGEST_TIMER = 2 ** 31 - 1;
 
@@ -75,30 +72,8 @@ export interface AskOptions {
 
 /** A checkpoint with what came since. */
 export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn'> {
-  /** How many of the last completions came with the turn that is entered now: nobody has seen what they lead to. */
+  /** How many of the last completions came with the turn that is entered now. */
   readonly fresh: number;
-}
-
-interface AskAttempt {
-  readonly kind: 'ask';
-  readonly question: Question;
-  readonly options: AskOptions;
-  readonly settle: (response: Response) => void;
-  open?: OpenAsk;
-}
-
-interface StepAttempt {
-  readonly kind: 'step';
-  readonly path: string;
-  readonly run: () => Promise<StepOutcome>;
-  readonly settle: (outcome: StepOutcome) => void;
-}
-
-interface Recorded {
-  readonly completion: Completion;
-  /** `waiting` to be released in its order; `skipped` ones are released whenever somebody asks for them. */
-  state: 'waiting' | 'skipped' | 'released';
-  attempt?: AskAttempt | StepAttempt;
 }
 
 export class Frame {
@@ -106,26 +81,17 @@ export class Frame {
   readonly context: CallContext;
   readonly journal: Journal;
   readonly #options: FrameOptions;
-  readonly #recorded: Recorded[] = [];
-  /** Index of the first completion that may still be waiting. */
-  #cursor = 0;
-  /** What is said before the cursor gets here was said in an earlier turn. */
-  readonly #mutedUntil: number;
+  readonly #recording: Recording;
+  readonly #steps: RunningSteps;
   /** Attempts that are matched with nothing yet. */
-  readonly #fresh = new Set<AskAttempt | StepAttempt>();
+  readonly #fresh = new Set<Attempt>();
   /** Asks that are out, by key. */
   readonly #open = new Map<string, AskAttempt>();
-  /** Asks of the checkpoint that nobody has made again yet. */
-  #unclaimed: OpenAsk[];
-  readonly #places = new Map<string, number>();
-  readonly #stepCounts = new Map<string, number>();
-  readonly #openSteps = new Set<string>();
-  readonly #running = new Set<string>();
-  readonly #whenSettled: (() => void)[] = [];
   #asked: number;
   #turns: number;
   #turn: Turn | undefined;
   #ended = false;
+  /** What waits behind the gate. */
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
   #quiet = 0;
@@ -137,16 +103,9 @@ export class Frame {
     this.#options = options;
     this.#asked = from?.asked ?? 0;
     this.#turns = from?.turn ?? 0;
-    this.#unclaimed = [...(from?.open ?? [])];
-    for (const completion of from?.completions ?? []) {
-      this.#recorded.push({ completion, state: 'waiting' });
-      if (completion.kind === 'answer') this.#notePlace(completion.place);
-    }
-    for (const recorded of this.#recorded) if (!this.#isAwaited(recorded)) recorded.state = 'skipped';
-    const known = this.#recorded.length - (from?.fresh ?? 0);
-    this.#mutedUntil = known < this.#recorded.length ? known + 1 : known;
-    for (const ask of this.#unclaimed) this.#notePlace(ask.place);
-    this.context = { call: this, step: (name, fn) => this.#step(undefined, name, fn) };
+    this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
+    this.#steps = new RunningSteps(call.id);
+    this.context = this.#steps.context(this, undefined, (step) => this.#attempt(step));
   }
 
   /** Whether a turn is entered: the gate is open. */
@@ -179,7 +138,7 @@ export class Frame {
     this.#ended = true;
     this.#fresh.clear();
     this.#open.clear();
-    this.#recorded.length = 0;
+    this.#recording.clear();
     this.#held = { notifications: [] };
   }
 
@@ -188,6 +147,11 @@ export class Frame {
     const asks = [...this.#open.values(), ...this.#fresh].filter((attempt) => attempt.kind === 'ask');
     this.drop();
     for (const ask of asks) ask.settle({ error });
+  }
+
+  /** Resolves once no step is running. */
+  settled(): Promise<void> {
+    return this.#steps.settled();
   }
 
   /** An answer of a live revision, already in the journal. */
@@ -207,17 +171,8 @@ export class Frame {
     for (const [old, ask] of asks) {
       const attempt = this.#open.get(old);
       this.#open.delete(old);
-      if (attempt === undefined) continue;
-      attempt.open = ask;
-      this.#open.set(ask.key, attempt);
+      if (attempt !== undefined) this.#reopen(attempt, ask);
     }
-  }
-
-  /** Resolves once no step is running. */
-  settled(): Promise<void> {
-    return this.#running.size === 0
-      ? Promise.resolve()
-      : new Promise((resolve) => this.#whenSettled.push(resolve));
   }
 
   /** The tool asks. The promise settles when the answer is released, and never when the frame is dropped. */
@@ -231,16 +186,21 @@ export class Frame {
       );
     }
     return new Promise((settle) => {
-      if (this.#ended) return;
-      const attempt: AskAttempt = { kind: 'ask', question: questionOf(method, params), options, settle };
-      options.signal?.addEventListener('abort', () => this.#abandon(attempt), { once: true });
-      this.#fresh.add(attempt);
-      this.#stir();
+      const { inContext, timeout, signal } = options;
+      const attempt: AskAttempt = {
+        kind: 'ask',
+        question: questionOf(method, params),
+        inContext,
+        ...(timeout !== undefined && { timeout }),
+        settle,
+      };
+      signal?.addEventListener('abort', () => this.#abandon(attempt), { once: true });
+      this.#attempt(attempt);
     });
   }
 
   notify(notification: JsonObject): void {
-    if (this.#ended || this.#muted()) return;
+    if (this.#ended || this.#recording.muted) return;
     if (this.#turn !== undefined) {
       this.#turn.notify(notification);
     } else if (this.#held.notifications.push(notification) > this.#options.maxHeldNotifications) {
@@ -255,13 +215,11 @@ export class Frame {
       this.#held = { ...this.#held, response };
       return;
     }
-    const left = this.#recorded.filter(
-      ({ completion, state }) => completion.kind === 'step' && state !== 'released',
-    );
-    if (left.length > 0) {
+    if (this.#recording.unconsumedSteps().length > 0) {
+      const { left } = this.#recording.describe();
       this.#options.warn('the tool finished without the steps its journal records', {
         call: this.call.id,
-        left: left.map(({ completion }) => nameOf(completion)),
+        left,
       });
     }
     this.#end({ kind: 'finished', response });
@@ -273,184 +231,27 @@ export class Frame {
     this.#held = { notifications: [], response };
   }
 
-  // --- steps -----------------------------------------------------------------------------------------
-
-  #step<T>(parent: string | undefined, name: string, fn: StepFunction<T>): Promise<T> {
-    if (typeof name !== 'string' || name === '' || /[/#]/.test(name)) {
-      return Promise.reject(
-        new AwaitError(
-          'bad-option',
-          `step(${JSON.stringify(name)}): name a step with a non-empty string without '/' and '#'.`,
-        ),
-      );
-    }
-    const base = parent === undefined ? name : `${parent}/${name}`;
-    if (this.#openSteps.has(base)) {
-      return Promise.reject(
-        new AwaitError(
-          'duplicate-step',
-          `two steps named '${base}' are open at once, so a replay could not tell them apart. Give parallel steps names of their own, such as step(\`${name}-\${item.id}\`, …).`,
-        ),
-      );
-    }
-    const count = (this.#stepCounts.get(base) ?? 0) + 1;
-    this.#stepCounts.set(base, count);
-    this.#openSteps.add(base);
-    const path = count === 1 ? base : `${base}#${count}`;
-    return new Promise<T>((resolve, reject) => {
-      if (this.#ended) return;
-      const settle = (outcome: StepOutcome): void => {
-        this.#openSteps.delete(base);
-        try {
-          resolve(releaseOutcome(path, outcome) as T);
-        } catch (error) {
-          reject(error);
-        }
-      };
-      this.#fresh.add({ kind: 'step', path, run: () => this.#runStep(path, fn), settle });
-      this.#stir();
-    });
-  }
-
-  async #runStep<T>(path: string, fn: StepFunction<T>): Promise<StepOutcome> {
-    const inside: CallContext = {
-      call: this,
-      stepPath: path,
-      step: (name, inner) => this.#step(path, name, inner),
+  /** The journal so far, as one record. */
+  fold(): Checkpoint {
+    const { running } = this.#steps;
+    return {
+      format: FORMAT,
+      call: this.call,
+      turn: this.#turns,
+      completions: this.#recording.completions,
+      open: [...this.#open.values()].flatMap(({ open }) => (open === undefined ? [] : [open])),
+      asked: this.#asked,
+      ...(running.length > 0 && { running }),
     };
-    try {
-      const handle = { idempotencyKey: idempotencyKey(this.call.id, path) };
-      return keepResult(await runInContext(inside, () => fn(handle)));
-    } catch (error) {
-      return keepError(error);
-    }
   }
 
-  #startStep(attempt: StepAttempt): void {
-    this.#fresh.delete(attempt);
-    this.#running.add(attempt.path);
-    void attempt.run().then(async (outcome) => {
-      const completion: StepCompletion = { kind: 'step', path: attempt.path, outcome };
-      try {
-        // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
-        if (!this.#ended) await this.journal.append({ type: 'completed', completion });
-      } catch (error) {
-        this.#stepDone(attempt.path);
-        this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
-        return;
-      }
-      this.#stepDone(attempt.path);
-      if (this.#ended) return;
-      this.#recorded.push({ completion, state: 'released' });
-      attempt.settle(outcome);
-      this.#stir();
-    });
-  }
+  // --- the pump: one thing an event-loop turn ---
 
-  #stepDone(path: string): void {
-    this.#running.delete(path);
-    if (this.#running.size > 0) return;
-    for (const resolve of this.#whenSettled.splice(0)) resolve();
-  }
-
-  // --- asks ------------------------------------------------------------------------------------------
-
-  /** Gives a fresh ask its place and key, and sends it where the revision is live. */
-  #openAsk(attempt: AskAttempt, turn: Turn, instead?: { place: string; drift: number }): void {
-    const { question, options } = attempt;
-    this.#fresh.delete(attempt);
-    const required = turn.missing(question.method, question.params);
-    if (required !== undefined) {
-      this.#refuse(attempt, turn, required);
-      return;
-    }
-    if (this.#asked >= this.#options.maxAsks) {
-      this.#end({
-        kind: 'broken',
-        error: new AwaitError(
-          'limit',
-          `this call asked ${this.#asked} times; raise limits.asks if that is meant`,
-        ),
-      });
-      return;
-    }
-    this.#asked += 1;
-    const nth = instead === undefined ? this.#nextPlace(question.class) : nthOf(instead.place);
-    const ask: OpenAsk = {
-      place: `${question.class}#${nth}`,
-      key: wireKey(question, nth, this.#asked, instead !== undefined),
-      method: question.method,
-      params: question.params,
-      ...(options.timeout !== undefined && {
-        deadline: { at: this.#options.now() + options.timeout, timeout: options.timeout },
-      }),
-      ...(instead !== undefined && { drift: instead.drift }),
-    };
-    attempt.open = ask;
-    this.#open.set(ask.key, attempt);
-    const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
-    if (given !== undefined && this.#turn === turn) {
-      this.#take(answerTo(ask, given));
-      this.#stir();
-      return;
-    }
-    if (!turn.live || this.#turn !== turn) return;
-    void this.journal.append({ type: 'asked', ask }).then(
-      () => {
-        if (this.#open.has(ask.key)) turn.ask(ask);
-      },
-      (error: unknown) => this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') }),
-    );
-    if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
-  }
-
-  /** Only where asks are live; elsewhere a deadline is looked at when an answer comes (invariant 3). */
-  #armDeadline(ask: OpenAsk, deadline: { at: number; timeout: number }): void {
-    const timer = setTimeout(
-      () => {
-        const turn = this.#turn;
-        if (!this.#open.has(ask.key) || turn === undefined) return;
-        turn.withdraw(ask);
-        const late = timedOut(ask, deadline.timeout);
-        void this.journal.append({ type: 'completed', completion: late }).then(
-          () => this.answer(late),
-          (error: unknown) => this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') }),
-        );
-      },
-      Math.min(Math.max(deadline.at - this.#options.now(), 0), LONGEST_TIMER),
-    );
-    timer.unref();
-  }
-
-  #refuse(attempt: AskAttempt, turn: Turn, required: JsonObject): void {
-    const { method } = attempt.question;
-    if (!attempt.options.inContext) return;
-    if (turn.live) {
-      const message = `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`;
-      attempt.settle({ error: { code: -32601, message } });
-    } else {
-      this.#end({ kind: 'refused', required, method });
-    }
-  }
-
-  #abandon(attempt: AskAttempt): void {
-    this.#fresh.delete(attempt);
-    if (attempt.open === undefined || !this.#open.delete(attempt.open.key)) return;
-    this.#turn?.withdraw(attempt.open);
+  #attempt(attempt: Attempt): void {
+    if (this.#ended) return;
+    this.#fresh.add(attempt);
     this.#stir();
   }
-
-  /** Puts an answer where replay and release find it. */
-  #take(answer: AnswerCompletion): void {
-    const attempt = this.#open.get(answer.key);
-    this.#open.delete(answer.key);
-    this.#unclaimed = this.#unclaimed.filter((ask) => ask.key !== answer.key);
-    // The answer to an ask the tool gave up on stays in the journal, and is nobody's to release.
-    if (attempt === undefined) this.#recorded.push({ completion: answer, state: 'skipped' });
-    else this.#recorded.push({ completion: answer, state: 'waiting', attempt });
-  }
-
-  // --- the pump: one thing an event-loop turn --------------------------------------------------------
 
   #stir(): void {
     this.#quiet = 0;
@@ -475,63 +276,30 @@ export class Frame {
   }
 
   #pump(turn: Turn): void {
-    this.#matchExactly();
-    const head = this.#head();
-    const next = head?.attempt === undefined ? this.#lateClaim() : head;
+    for (const attempt of this.#fresh) {
+      const claimed = this.#recording.claimExactly(attempt);
+      if (claimed === undefined) continue;
+      this.#fresh.delete(attempt);
+      // An ask that is out already keeps its key: the client may be about to answer it.
+      if (claimed !== 'recorded' && attempt.kind === 'ask') this.#reopen(attempt, claimed);
+    }
+    const next = this.#recording.next();
+    const head = this.#recording.head();
     if (next !== undefined) {
-      this.#release(next);
+      release(next);
       this.#stir();
     } else if (head !== undefined) {
-      this.#passOver(head);
+      this.#passOver(head, turn);
     } else {
       this.#goOn(turn);
     }
   }
 
-  #head(): Recorded | undefined {
-    while (this.#recorded[this.#cursor] !== undefined && this.#recorded[this.#cursor]?.state !== 'waiting') {
-      this.#cursor += 1;
-    }
-    return this.#recorded[this.#cursor];
-  }
-
-  /** Whether the tool is being led through what it did before (invariant 9). */
-  #muted(): boolean {
-    this.#head();
-    return this.#cursor < this.#mutedUntil;
-  }
-
-  #lateClaim(): Recorded | undefined {
-    return this.#recorded.find(({ state, attempt }) => state === 'skipped' && attempt !== undefined);
-  }
-
-  #release(recorded: Recorded): void {
-    const { completion, attempt } = recorded;
-    recorded.state = 'released';
-    delete recorded.attempt;
-    if (completion.kind === 'step') {
-      if (attempt?.kind === 'step') attempt.settle(completion.outcome);
-    } else if (attempt?.kind === 'ask') {
-      attempt.settle(completion.response);
-    }
-  }
-
-  /** The steps inside of a step that is not run again will not be attempted: they are part of its result. */
-  #subsume(path: string): void {
-    for (const recorded of this.#recorded) {
-      if (recorded.completion.kind === 'step' && recorded.completion.path.startsWith(`${path}/`)) {
-        recorded.state = 'released';
-      }
-    }
-  }
-
   /** The next recorded completion is one that nobody attempts. */
-  #passOver(head: Recorded): void {
+  #passOver(head: Recorded, turn: Turn): void {
     // With no attempt open the tool is busy with something that is not journaled: it may get there yet.
-    const waits =
-      this.#fresh.size > 0 || this.#open.size > 0 || this.#recorded.some(({ attempt }) => attempt);
-    if (!waits || !this.#idle()) return;
-    if (this.#matchChanged()) return;
+    const waits = this.#fresh.size > 0 || this.#open.size > 0 || this.#recording.awaited;
+    if (!waits || !this.#idle() || this.#matchChanged(turn)) return;
     const step = [...this.#fresh].find((attempt) => attempt.kind === 'step');
     if (head.completion.kind === 'step' && step !== undefined && this.#options.unknownStep === 'fail') {
       this.#diverge(`the tool attempts step '${step.path}'`);
@@ -544,14 +312,15 @@ export class Frame {
   /** Nothing recorded is left to release: new steps start, new asks go out, the turn may suspend. */
   #goOn(turn: Turn): void {
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
-    if (steps.length > 0 && this.#options.unknownStep === 'fail' && this.#unconsumedSteps().length > 0) {
+    const unknown = steps.length > 0 && this.#recording.unconsumedSteps().length > 0;
+    if (unknown && this.#options.unknownStep === 'fail') {
       if (this.#idle()) this.#diverge(`the tool attempts step '${steps[0]?.path}'`);
       return;
     }
     for (const step of steps) this.#startStep(step);
     const asks = [...this.#fresh].filter((attempt) => attempt.kind === 'ask');
-    if (asks.some((ask) => this.#mayStandFor(ask))) {
-      if (!this.#idle() || this.#matchChanged()) return;
+    if (asks.some((ask) => this.#recording.mayStandFor(ask))) {
+      if (!this.#idle() || this.#matchChanged(turn)) return;
     }
     for (const ask of asks) {
       if (this.#turn === turn && this.#fresh.has(ask)) this.#openAsk(ask, turn);
@@ -560,34 +329,19 @@ export class Frame {
   }
 
   #maySuspend(): void {
-    const waits = [...this.#open.values()].some((ask) => ask.options.inContext);
-    if (!waits) return;
-    if (this.#running.size > 0) {
+    if (![...this.#open.values()].some(({ inContext }) => inContext)) return;
+    if (this.#steps.running.length > 0) {
       const { askDelay } = this.#options;
       if (askDelay <= LONGEST_TIMER) this.#delay ??= setTimeout(() => this.#suspend(), askDelay);
-      return;
+    } else if (this.#idle()) {
+      this.#suspend();
     }
-    if (this.#idle()) this.#suspend();
   }
 
   #suspend(): void {
     if (this.#turn === undefined) return;
     this.#turns += 1;
     this.#end({ kind: 'suspended', checkpoint: this.fold() });
-  }
-
-  /** The journal so far, as one record. */
-  fold(): Checkpoint {
-    const open = [...this.#open.values()].flatMap(({ open: ask }) => (ask === undefined ? [] : [ask]));
-    return {
-      format: FORMAT,
-      call: this.call,
-      turn: this.#turns,
-      completions: this.#recorded.map(({ completion }) => completion),
-      open,
-      asked: this.#asked,
-      ...(this.#running.size > 0 && { running: [...this.#running] }),
-    };
   }
 
   #end(ending: Ending): void {
@@ -597,149 +351,170 @@ export class Frame {
     turn?.end(ending);
   }
 
-  // --- matching --------------------------------------------------------------------------------------
+  // --- steps ---
 
-  /** Fresh attempts take the completions and open asks that are theirs beyond doubt. */
-  #matchExactly(): void {
-    for (const attempt of this.#fresh) {
-      const recorded = this.#recorded.find(
-        (candidate) => free(candidate) && isExactly(candidate.completion, attempt),
-      );
-      if (recorded !== undefined) {
-        recorded.attempt = attempt;
-        this.#fresh.delete(attempt);
-        if (attempt.kind === 'step') this.#subsume(attempt.path);
-      } else if (attempt.kind === 'ask') {
-        const { question } = attempt;
-        const open = this.#unclaimed.find(
-          (ask) =>
-            classOf(ask.place) === question.class &&
-            questionOf(ask.method, ask.params).digest === question.digest,
-        );
-        if (open !== undefined) this.#reopen(attempt, open);
+  #startStep(step: StepAttempt): void {
+    this.#fresh.delete(step);
+    this.#steps.begin(step.path);
+    void step.run().then(async (outcome) => {
+      const completion: StepCompletion = { kind: 'step', path: step.path, outcome };
+      try {
+        // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
+        if (!this.#ended) await this.journal.append({ type: 'completed', completion });
+      } catch (error) {
+        this.#steps.done(step.path);
+        this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
+        return;
       }
-    }
+      this.#steps.done(step.path);
+      if (this.#ended) return;
+      this.#recording.addDone(completion);
+      step.settle(outcome);
+      this.#stir();
+    });
   }
 
-  /** An ask that is out already keeps its key: the client may be about to answer it. */
-  #reopen(attempt: AskAttempt, ask: OpenAsk): void {
+  // --- asks ---
+
+  /** Gives a fresh ask its place and key, and sends it where the revision is live. */
+  #openAsk(attempt: AskAttempt, turn: Turn, instead?: { place: string; drift: number }): void {
+    const { question, timeout } = attempt;
     this.#fresh.delete(attempt);
-    this.#unclaimed = this.#unclaimed.filter((other) => other !== ask);
+    const required = turn.missing(question.method, question.params);
+    if (required !== undefined) {
+      this.#refuse(attempt, turn, required);
+      return;
+    }
+    if (this.#asked >= this.#options.maxAsks) {
+      const message = `this call asked ${this.#asked} times; raise limits.asks if that is meant`;
+      this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
+      return;
+    }
+    this.#asked += 1;
+    const nth = instead === undefined ? this.#recording.nextPlace(question.class) : nthOf(instead.place);
+    const ask: OpenAsk = {
+      place: `${question.class}#${nth}`,
+      key: wireKey(question, nth, this.#asked, instead !== undefined),
+      method: question.method,
+      params: question.params,
+      ...(timeout !== undefined && { deadline: { at: this.#options.now() + timeout, timeout } }),
+      ...(instead !== undefined && { drift: instead.drift }),
+    };
+    this.#reopen(attempt, ask);
+    const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
+    if (given !== undefined && this.#turn === turn) this.answer(answerTo(ask, given));
+    else if (turn.live && this.#turn === turn) this.#sendAsk(ask, turn);
+  }
+
+  #reopen(attempt: AskAttempt, ask: OpenAsk): void {
     attempt.open = ask;
     this.#open.set(ask.key, attempt);
   }
 
-  /** Whether something recorded has this ask's class, so that it may be the same question in other words. */
-  #mayStandFor(attempt: AskAttempt): boolean {
-    const { class: wanted } = attempt.question;
-    return (
-      this.#unclaimed.some((ask) => classOf(ask.place) === wanted) ||
-      this.#recorded.some((recorded) => this.#mayChange(recorded, wanted))
-    );
+  /** Once its entry is written (invariant 6). */
+  #sendAsk(ask: OpenAsk, turn: Turn): void {
+    this.#write({ type: 'asked', ask }, () => {
+      if (this.#open.has(ask.key)) turn.ask(ask);
+    });
+    if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
+  }
+
+  /** Only where asks are live; elsewhere a deadline is looked at when an answer comes (invariant 3). */
+  #armDeadline(ask: OpenAsk, deadline: { at: number; timeout: number }): void {
+    const onTime = (): void => {
+      if (!this.#open.has(ask.key) || this.#turn === undefined) return;
+      this.#turn.withdraw(ask);
+      const late = timedOut(ask, deadline.timeout);
+      this.#write({ type: 'completed', completion: late }, () => this.answer(late));
+    };
+    const left = Math.max(deadline.at - this.#options.now(), 0);
+    setTimeout(onTime, Math.min(left, LONGEST_TIMER)).unref();
+  }
+
+  #write(entry: Parameters<Journal['append']>[0], then: () => void): void {
+    const fail = (error: unknown): void =>
+      this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
+    void this.journal.append(entry).then(then, fail);
+  }
+
+  #refuse(attempt: AskAttempt, turn: Turn, required: JsonObject): void {
+    const { method } = attempt.question;
+    if (!attempt.inContext) return;
+    if (turn.live) {
+      const message = `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`;
+      attempt.settle({ error: { code: -32601, message } });
+    } else {
+      this.#end({ kind: 'refused', required, method });
+    }
+  }
+
+  #abandon(attempt: AskAttempt): void {
+    this.#fresh.delete(attempt);
+    if (attempt.open === undefined || !this.#open.delete(attempt.open.key)) return;
+    this.#turn?.withdraw(attempt.open);
+    this.#stir();
+  }
+
+  /** Puts an answer where it is released from in its order. */
+  #take(answer: AnswerCompletion): void {
+    const attempt = this.#open.get(answer.key);
+    this.#open.delete(answer.key);
+    this.#recording.addAnswer(answer, attempt);
   }
 
   /** At idle: asks in other words take the place of what was asked there before (invariant 5). */
-  #matchChanged(): boolean {
-    const turn = this.#turn;
+  #matchChanged(turn: Turn): boolean {
     for (const attempt of this.#fresh) {
-      if (attempt.kind !== 'ask' || turn === undefined) continue;
-      const { question } = attempt;
-      const recorded = this.#recorded.find((candidate) => this.#mayChange(candidate, question.class));
-      if (recorded?.completion.kind === 'answer') {
-        this.#change(attempt, recorded, recorded.completion, turn);
-        this.#stir();
-        return true;
-      }
-      const open = this.#unclaimed.find((ask) => classOf(ask.place) === question.class);
-      if (open !== undefined) {
-        this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
+      if (attempt.kind !== 'ask') continue;
+      const answered = this.#recording.changedAnswer(attempt.question.class);
+      const open =
+        answered === undefined ? this.#recording.takeChangedAsk(attempt.question.class) : undefined;
+      if (answered !== undefined) this.#drift(attempt, answered, answered.completion, turn);
+      else if (open !== undefined)
         this.#openAsk(attempt, turn, { place: open.place, drift: open.drift ?? 0 });
-        this.#stir();
-        return true;
-      }
+      else continue;
+      this.#stir();
+      return true;
     }
     return false;
   }
 
-  #change(attempt: AskAttempt, recorded: Recorded, answer: AnswerCompletion, turn: Turn): void {
+  #drift(attempt: AskAttempt, recorded: Recorded, answer: AnswerCompletion, turn: Turn): void {
     const { question } = attempt;
+    const { drift: policy } = this.#options;
+    const drift = (answer.drift ?? 0) + 1;
     if (answer.method !== question.method) {
+      const key = question.explicitKey ?? question.class;
       this.#diverge(
-        `the tool asks ${question.method} under the key '${question.explicitKey}', which ${answer.method} was asked under`,
+        `the tool asks ${question.method} under the key '${key}', which ${answer.method} was asked under`,
       );
-      return;
-    }
-    if (this.#options.drift === 'reuse') {
+    } else if (policy === 'reuse') {
       this.#fresh.delete(attempt);
       recorded.attempt = attempt;
-      return;
+    } else if (policy === 'fail' || drift > 1) {
+      const message = `the question at '${answer.place}' reads otherwise each time the tool is run again (a date, a random number?). Give the ask a key (_meta: { 'mcp-await/key': … }) and set drift: 'reuse', or put what varies into a step.`;
+      this.#end({ kind: 'broken', error: new AwaitError('question-drift', message) });
+    } else {
+      recorded.state = 'released';
+      this.#openAsk(attempt, turn, { place: answer.place, drift });
     }
-    const drift = (answer.drift ?? 0) + 1;
-    if (drift > 1 || this.#options.drift === 'fail') {
-      this.#end({
-        kind: 'broken',
-        error: new AwaitError(
-          'question-drift',
-          `the question at '${answer.place}' reads otherwise each time the tool is run again (a date, a random number?). Give the ask a key (_meta: { 'mcp-await/key': … }) and set drift: 'reuse', or put what varies into a step.`,
-        ),
-      });
-      return;
-    }
-    recorded.state = 'released';
-    this.#openAsk(attempt, turn, { place: answer.place, drift });
-  }
-
-  /** Whether a recorded answer may be to a question of this class in other words. */
-  #mayChange(recorded: Recorded, group: string): boolean {
-    return free(recorded) && hasClass(recorded.completion, group) && this.#isAwaited(recorded);
-  }
-
-  /**
-   * Whether somebody will ask for a recorded completion: not for the answer to a thrown -32042, which is what
-   * lets the tool run again, nor for one whose question was asked again in other words.
-   */
-  #isAwaited({ completion }: Recorded): boolean {
-    if (completion.kind === 'step') return true;
-    if (completion.place.startsWith(RERUN)) return false;
-    const ofPlace = this.#recorded.filter(
-      (other) => other.completion.kind === 'answer' && other.completion.place === completion.place,
-    );
-    return (
-      ofPlace.at(-1)?.completion === completion &&
-      !this.#unclaimed.some(({ place }) => place === completion.place)
-    );
-  }
-
-  #unconsumedSteps(): Recorded[] {
-    return this.#recorded.filter(
-      ({ completion, state, attempt }) =>
-        completion.kind === 'step' && state !== 'released' && attempt === undefined,
-    );
   }
 
   #diverge(attempted: string): void {
-    const consumed = this.#recorded.filter(({ state }) => state === 'released').at(-1);
-    const left = this.#recorded
-      .filter(({ state }) => state !== 'released')
-      .map(({ completion }) => nameOf(completion));
-    this.#end({
-      kind: 'broken',
-      error: new AwaitError(
-        'divergence',
-        `${attempted}, where the journal of call ${this.call.id} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${consumed === undefined ? 'nothing' : nameOf(consumed.completion)}. Was the tool changed while the call was suspended? Keep the names and the order of its steps, or set unknownStep: 'run'.`,
-      ),
-    });
+    const { last, left } = this.#recording.describe();
+    const message = `${attempted}, where the journal of call ${this.call.id} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep the names and the order of its steps, or set unknownStep: 'run'.`;
+    this.#end({ kind: 'broken', error: new AwaitError('divergence', message) });
   }
+}
 
-  #notePlace(place: string): void {
-    const group = classOf(place);
-    this.#places.set(group, Math.max(this.#places.get(group) ?? 0, nthOf(place)));
-  }
-
-  #nextPlace(group: string): number {
-    const nth = (this.#places.get(group) ?? 0) + 1;
-    this.#places.set(group, nth);
-    return nth;
+function release(recorded: Recorded): void {
+  const { completion, attempt } = recorded;
+  recorded.state = 'released';
+  delete recorded.attempt;
+  if (completion.kind === 'step') {
+    if (attempt?.kind === 'step') attempt.settle(completion.outcome);
+  } else if (attempt?.kind === 'ask') {
+    attempt.settle(completion.response);
   }
 }
 
@@ -758,32 +533,4 @@ export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {
     response,
     ...(ask.drift !== undefined && { drift: ask.drift }),
   };
-}
-
-function free(recorded: Recorded): boolean {
-  return recorded.state !== 'released' && recorded.attempt === undefined;
-}
-
-function isExactly(completion: Completion, attempt: AskAttempt | StepAttempt): boolean {
-  if (completion.kind === 'step') return attempt.kind === 'step' && completion.path === attempt.path;
-  if (attempt.kind === 'step') return false;
-  return (
-    classOf(completion.place) === attempt.question.class && completion.question === attempt.question.digest
-  );
-}
-
-function hasClass(completion: Completion, wanted: string): boolean {
-  return completion.kind === 'answer' && classOf(completion.place) === wanted;
-}
-
-function classOf(place: string): string {
-  return place.slice(0, place.lastIndexOf('#'));
-}
-
-function nthOf(place: string): number {
-  return Number(place.slice(place.lastIndexOf('#') + 1));
-}
-
-function nameOf(completion: Completion): string {
-  return completion.kind === 'step' ? `step '${completion.path}'` : `the answer to '${completion.key}'`;
 }

@@ -54,3 +54,13 @@ export function wireKey(question: Question, nth: number, count: number, again: b
   const base = question.explicitKey ?? `${question.method.split('/')[0]}-${count}`;
   return question.explicitKey !== undefined && (again || nth > 1) ? `${base}~${count}` : base;
 }
+
+/** The class of a place. */
+export function classOf(place: string): string {
+  return place.slice(0, place.lastIndexOf('#'));
+}
+
+/** The how-many-eth of its class a place is. */
+export function nthOf(place: string): number {
+  return Number(place.slice(place.lastIndexOf('#') + 1));
+}

@@ -8,7 +8,7 @@ const LEVELS = ['error', 'warn', 'info', 'debug'] as const;
 
 /** @throws AwaitError `bad-option` for a level that does not exist */
 export function levelLogger(least: string): Logger {
-  const upTo = LEVELS.findIndex((level) => level === least);
+  const upTo = (LEVELS as readonly string[]).indexOf(least);
   if (upTo < 0) throw new AwaitError('bad-option', `--log ${least} must be one of ${LEVELS.join(', ')}`);
   const at = (level: (typeof LEVELS)[number]) => {
     if (LEVELS.indexOf(level) > upTo) return () => {};

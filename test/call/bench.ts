@@ -213,7 +213,7 @@ export function suspended(outcome: Outcome): Suspended {
   return outcome;
 }
 
-export function valueOf(outcome: Outcome): unknown {
+export function resultOf(outcome: Outcome): unknown {
   if (outcome.kind !== 'responded' || !('result' in outcome.response)) {
     throw new Error(`no result: ${JSON.stringify(outcome)}`);
   }

@@ -7,10 +7,10 @@ import {
   errorOf,
   legOf,
   MemoryStore,
+  resultOf,
   start,
   suspended,
   type Tool,
-  valueOf,
   workbench,
 } from './bench.ts';
 
@@ -35,7 +35,7 @@ describe('a tool that changed while its call was suspended', () => {
     expect(second.asks.map((ask) => ask.params.message)).toEqual(['Microsoft login?']);
     expect(first.asks.map((ask) => ask.key)).not.toContain(second.asks[0]?.key);
     const done = await fresh.engine.resume(second.token, BINDING, answers(second), legOf());
-    expect(valueOf(done)).toMatchObject([
+    expect(resultOf(done)).toMatchObject([
       { content: { a: 're: GitHub login?' } },
       { content: { a: 're: Microsoft login?' } },
     ]);
@@ -46,12 +46,15 @@ describe('a tool that changed while its call was suspended', () => {
       ({ elicit }) => Promise.all([elicit('a?'), elicit('b?')]),
       async ({ elicit }) => (await Promise.all([elicit('b?'), elicit('a?')])).reverse(),
     );
-    expect(valueOf(swapped.next)).toMatchObject([{ content: { a: 're: a?' } }, { content: { a: 're: b?' } }]);
+    expect(resultOf(swapped.next)).toMatchObject([
+      { content: { a: 're: a?' } },
+      { content: { a: 're: b?' } },
+    ]);
     const gone = await upgrade(
       ({ elicit }) => Promise.all([elicit('a?'), elicit('b?')]),
       ({ elicit }) => elicit('b?'),
     );
-    expect(valueOf(gone.next)).toMatchObject({ content: { a: 're: b?' } });
+    expect(resultOf(gone.next)).toMatchObject({ content: { a: 're: b?' } });
   });
 
   it('is refused when a step was renamed, and the new name does not run', async () => {
@@ -73,7 +76,7 @@ describe('a tool that changed while its call was suspended', () => {
       async ({ step, elicit }) => [await step('bill', () => ran.push('bill')), await elicit('sure?')],
       { unknownStep: 'run' },
     );
-    expect(valueOf(next)).toBeDefined();
+    expect(resultOf(next)).toBeDefined();
     expect(ran).toEqual(['charge', 'bill']);
   });
 
@@ -96,7 +99,7 @@ describe('a question that reads otherwise on each run', () => {
 
   it('is no drift while the frame is kept', async () => {
     const { engine } = workbench(dated, { store: new MemoryStore() });
-    expect(valueOf(await complete(await start(engine), () => engine))).toHaveLength(2);
+    expect(resultOf(await complete(await start(engine), () => engine))).toHaveLength(2);
   });
 
   it('is asked again once, and a second change ends the call', async () => {
@@ -116,7 +119,7 @@ describe('a question that reads otherwise on each run', () => {
       limits: { frames: 0 },
       frame: { drift: 'reuse' },
     });
-    expect(valueOf(await complete(await start(reuse.engine), () => reuse.engine))).toHaveLength(2);
+    expect(resultOf(await complete(await start(reuse.engine), () => reuse.engine))).toHaveLength(2);
     const fail = workbench(dated, {
       store: new MemoryStore(),
       limits: { frames: 0 },
@@ -132,7 +135,7 @@ describe('a question that reads otherwise on each run', () => {
     };
     const { engine } = workbench(steady, { store: new MemoryStore(), limits: { frames: 0 } });
     expect(
-      valueOf(
+      resultOf(
         await complete(
           await start(engine),
           () => engine,

@@ -5,10 +5,10 @@ import {
   errorOf,
   legOf,
   MemoryStore,
+  resultOf,
   start,
   suspended,
   type Tool,
-  valueOf,
   workbench,
 } from './bench.ts';
 
@@ -40,7 +40,7 @@ describe('a parked frame', () => {
     late.resolve('late');
     await idle();
     expect(acts).toEqual([]);
-    valueOf(await engine.resume(first.token, BINDING, answers(first), legOf()));
+    resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()));
     expect(acts).toEqual(['cancel']);
   });
 
@@ -53,9 +53,9 @@ describe('a parked frame', () => {
     const first = suspended(await start(here.engine));
     late.resolve('late');
     await idle();
-    valueOf(await there.engine.resume(first.token, BINDING, answers(first), legOf()));
+    resultOf(await there.engine.resume(first.token, BINDING, answers(first), legOf()));
     const again = await here.engine.resume(first.token, BINDING, answers(first), legOf());
-    expect(valueOf(again)).toBe(1);
+    expect(resultOf(again)).toBe(1);
     await idle();
     expect(acts).toEqual(['ship']);
   });
@@ -108,7 +108,7 @@ describe('a parked frame', () => {
       const first = suspended(await start(engine));
       expect(vi.getTimerCount()).toBe(0);
       vi.advanceTimersByTime(50 * 60_000);
-      expect(valueOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toBeDefined();
+      expect(resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toBeDefined();
     } finally {
       vi.useRealTimers();
     }
@@ -126,11 +126,11 @@ describe('a parked frame', () => {
       const inTime = suspended(await start(engine));
       const late = suspended(await start(engine));
       now = 900;
-      expect(valueOf(await engine.resume(inTime.token, BINDING, answers(inTime), legOf()))).toMatchObject({
+      expect(resultOf(await engine.resume(inTime.token, BINDING, answers(inTime), legOf()))).toMatchObject({
         action: 'accept',
       });
       now = 1_100;
-      expect(valueOf(await engine.resume(late.token, BINDING, answers(late), legOf()))).toBe(
+      expect(resultOf(await engine.resume(late.token, BINDING, answers(late), legOf()))).toBe(
         'Error: Request timed out',
       );
     }
@@ -175,7 +175,7 @@ describe('a parked frame', () => {
     const elsewhere = benches[1].engine.resume(first.token, BINDING, answers(first), legOf());
     await idle();
     finish('done');
-    expect((valueOf(await elsewhere) as unknown[])[1]).toBe('done');
+    expect((resultOf(await elsewhere) as unknown[])[1]).toBe('done');
     expect(runs).toBe(1);
   });
 

@@ -1,7 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/call/json.ts';
-import { complete, legOf, MemoryStore, start, type Tool, type ToolApi, valueOf, workbench } from './bench.ts';
+import {
+  complete,
+  legOf,
+  MemoryStore,
+  resultOf,
+  start,
+  type Tool,
+  type ToolApi,
+  workbench,
+} from './bench.ts';
 
 /** A random tool: what it does in sequence, and in parallel. */
 type Plan =
@@ -82,7 +91,7 @@ async function runPlan(root: Plan, moves: readonly boolean[], carry: boolean, wi
     return benches[home === 0 ? 0 : 1].engine;
   };
   const outcome = await complete(await start(benches[0].engine, legOf({ heard })), next);
-  return { value: valueOf(outcome), effects, benches, heard };
+  return { value: resultOf(outcome), effects, benches, heard };
 }
 
 describe('any tool, however its call moves', () => {

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { step } from '../../src/index.ts';
-import { complete, MemoryStore, start, type Tool, valueOf, workbench } from './bench.ts';
+import { complete, MemoryStore, resultOf, start, type Tool, workbench } from './bench.ts';
 
 /** Runs a tool with a frame that is kept, and with one led through the journal at every turn. */
 async function bothWays(tool: Tool): Promise<unknown[]> {
   const results: unknown[] = [];
   for (const frames of [100, 0]) {
     const { engine } = workbench(tool, { store: new MemoryStore(), limits: { frames } });
-    results.push(valueOf(await complete(await start(engine), () => engine)));
+    results.push(resultOf(await complete(await start(engine), () => engine)));
   }
   return results;
 }
@@ -103,7 +103,10 @@ describe('step', () => {
       let runs = 0;
       const [live, replayed] = await bothWays(async ({ step, elicit }) => {
         const attempt = () =>
-          step('x', () => (++runs, value)).then(
+          step('x', () => {
+            runs += 1;
+            return value;
+          }).then(
             () => 'kept',
             (error: { code: string }) => error.code,
           );

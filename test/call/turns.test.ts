@@ -8,10 +8,10 @@ import {
   errorOf,
   legOf,
   MemoryStore,
+  resultOf,
   start,
   suspended,
   type Tool,
-  valueOf,
   workbench,
 } from './bench.ts';
 
@@ -23,7 +23,7 @@ describe('a turn', () => {
     const first = suspended(await start(engine));
     expect(first.asks.map((ask) => ask.params.message)).toEqual(['a', 'b', 'c']);
     expect(new Set(first.asks.map((ask) => ask.key)).size).toBe(3);
-    expect(valueOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toHaveLength(3);
+    expect(resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toHaveLength(3);
   });
 
   it('gives the same POST the same outcome, also while it is being made, and refuses other answers', async () => {
@@ -41,7 +41,7 @@ describe('a turn', () => {
       const sent = answers(first);
       const both = await Promise.all([1, 2].map(() => engine.resume(first.token, BINDING, sent, legOf())));
       const later = await engine.resume(first.token, BINDING, sent, legOf());
-      expect([...both, later].map(valueOf)).toEqual([1, 1, 1]);
+      expect([...both, later].map(resultOf)).toEqual([1, 1, 1]);
       const other = await engine.resume(
         first.token,
         BINDING,
@@ -65,7 +65,7 @@ describe('a turn', () => {
     const outcomes = await Promise.all(
       benches.map(({ engine }) => engine.resume(first.token, BINDING, sent, legOf())),
     );
-    expect(outcomes.map(valueOf)).toEqual([1, 1, 1, 1]);
+    expect(outcomes.map(resultOf)).toEqual([1, 1, 1, 1]);
     expect(effects).toBe(1);
   });
 
@@ -95,7 +95,7 @@ describe('a turn', () => {
         await engine.resume(bad.token, BINDING, { [bad.asks[0]?.key ?? '']: { action: 'accept' } }, legOf()),
       );
       expect(new Set([ask?.key, bad.asks[0]?.key, worse.asks[0]?.key]).size).toBe(3);
-      expect(valueOf(await engine.resume(worse.token, BINDING, answers(worse), legOf()))).toEqual(
+      expect(resultOf(await engine.resume(worse.token, BINDING, answers(worse), legOf()))).toEqual(
         accept(worse.asks[0] as never),
       );
     }
@@ -114,7 +114,7 @@ describe('a turn', () => {
       );
       expect(second.asks).toEqual([b]);
       const done = await engine.resume(second.token, BINDING, answers(second), legOf());
-      expect(valueOf(done)).toEqual([accept(a as never), accept(b as never)]);
+      expect(resultOf(done)).toEqual([accept(a as never), accept(b as never)]);
     }
   });
 
@@ -145,7 +145,7 @@ describe('a turn', () => {
     };
     const { engine } = workbench(tool);
     const good = { name: { action: 'accept', content: { a: 1 } }, other: 5 };
-    expect(valueOf(await start(engine, legOf(), good))).toEqual(good.name);
+    expect(resultOf(await start(engine, legOf(), good))).toEqual(good.name);
     const bad = suspended(await start(engine, legOf(), { name: { action: 'accept', content: {} } }));
     expect(bad.asks[0]?.params._meta).toBeUndefined();
     expect(errorOf(await start(engine, legOf(), { name: 12 })).code).toBe(-32602);
@@ -231,7 +231,7 @@ describe('a client that goes away', () => {
         answers(first),
         legOf(),
       );
-      expect(valueOf(retry)).toBe(2);
+      expect(resultOf(retry)).toBe(2);
       expect(ran).toEqual(['first', 'second']);
     }
   });
@@ -266,7 +266,7 @@ describe('a store that fails', () => {
         let done = await engine.resume(open.token, BINDING, answers(open), legOf());
         down = false;
         if (failing === 'ended') done = await engine.resume(open.token, BINDING, answers(open), legOf());
-        expect((valueOf(done) as unknown[])[1]).toBeDefined();
+        expect((resultOf(done) as unknown[])[1]).toBeDefined();
         // A step whose record was lost with the store runs again, under the same key: the one such case.
         expect(charged).toBe(failing === 'completed' && mode === 'before' ? 2 : 1);
       }
@@ -300,7 +300,7 @@ describe('limits', () => {
     const all = await Promise.all([1, 2, 3].map(() => start(engine)));
     expect(engine.parked).toBe(1);
     expect(counts.released).toBe(2);
-    for (const outcome of all) expect(valueOf(await complete(outcome, () => engine))).toHaveLength(2);
+    for (const outcome of all) expect(resultOf(await complete(outcome, () => engine))).toHaveLength(2);
   });
 });
 
@@ -337,7 +337,7 @@ describe('a thrown -32042', () => {
       answers(first, () => ({ action: 'accept' })),
       legOf(),
     );
-    expect(valueOf(done)).toBe('done');
+    expect(resultOf(done)).toBe('done');
     expect(runs).toBe(2);
     expect(needs([url]).message).toBe('URL needed');
   });

@@ -1,0 +1,221 @@
+/**
+ * What a journal records of a call, as replay leads a tool through it: which completion is next, whose
+ * attempt takes which, and what is left over (invariants 5, 7 and 9). It decides, and acts on nothing.
+ */
+import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } from './journal.ts';
+import { classOf, nthOf, type Question, questionOf } from './place.ts';
+
+/** How the places of asks begin that stand for a thrown -32042. */
+export const RERUN = 'rerun:';
+
+/** An ask of the tool that is not settled. */
+export interface AskAttempt {
+  readonly kind: 'ask';
+  readonly question: Question;
+  /** Whether it was made in the call's own flow, not by a timer or a listener of the server. */
+  readonly inContext: boolean;
+  readonly timeout?: number;
+  readonly settle: (response: Response) => void;
+  open?: OpenAsk;
+}
+
+/** A step of the tool that is not settled. */
+export interface StepAttempt {
+  readonly kind: 'step';
+  readonly path: string;
+  readonly run: () => Promise<StepOutcome>;
+  readonly settle: (outcome: StepOutcome) => void;
+}
+
+export type Attempt = AskAttempt | StepAttempt;
+
+export interface Recorded {
+  readonly completion: Completion;
+  /** `waiting` to be released in its order; `skipped` ones are released whenever somebody asks for them. */
+  state: 'waiting' | 'skipped' | 'released';
+  attempt?: Attempt;
+}
+
+export class Recording {
+  readonly #all: Recorded[] = [];
+  /** Index of the first completion that may still be waiting. */
+  #cursor = 0;
+  /** What is said before the cursor gets here was said in an earlier turn. */
+  readonly #mutedUntil: number;
+  /** Asks that went out and that the tool has not made again yet. */
+  #unclaimed: OpenAsk[];
+  /** The highest how-many-eth of each class. */
+  readonly #places = new Map<string, number>();
+
+  /** @param fresh how many of the last completions came with the turn that is entered now */
+  constructor(completions: readonly Completion[], open: readonly OpenAsk[], fresh: number) {
+    this.#unclaimed = [...open];
+    for (const completion of completions) {
+      this.#all.push({ completion, state: 'waiting' });
+      if (completion.kind === 'answer') this.#notePlace(completion.place);
+    }
+    for (const recorded of this.#all) if (!this.#isAwaited(recorded)) recorded.state = 'skipped';
+    for (const { place } of open) this.#notePlace(place);
+    // Nobody has seen what the fresh ones lead to: the first of them ends what was said before.
+    const known = completions.length - fresh;
+    this.#mutedUntil = fresh > 0 ? known + 1 : known;
+  }
+
+  /** Whether the tool is being led through what it did before. */
+  get muted(): boolean {
+    this.head();
+    return this.#cursor < this.#mutedUntil;
+  }
+
+  get completions(): readonly Completion[] {
+    return this.#all.map(({ completion }) => completion);
+  }
+
+  /** The next completion in the recorded order. */
+  head(): Recorded | undefined {
+    while (this.#all[this.#cursor] !== undefined && this.#all[this.#cursor]?.state !== 'waiting') {
+      this.#cursor += 1;
+    }
+    return this.#all[this.#cursor];
+  }
+
+  /** What is to be released now: the next one, if it is attempted, or one that was skipped and is asked for. */
+  next(): Recorded | undefined {
+    const head = this.head();
+    if (head?.attempt !== undefined) return head;
+    return this.#all.find(({ state, attempt }) => state === 'skipped' && attempt !== undefined);
+  }
+
+  /** Whether some attempt waits for its turn in the recorded order. */
+  get awaited(): boolean {
+    return this.#all.some(({ attempt }) => attempt !== undefined);
+  }
+
+  /** A step that was run just now. */
+  addDone(completion: Completion): void {
+    this.#all.push({ completion, state: 'released' });
+  }
+
+  /** An answer that came; nobody waits for it when its ask was given up. */
+  addAnswer(completion: AnswerCompletion, attempt: AskAttempt | undefined): void {
+    this.#unclaimed = this.#unclaimed.filter(({ key }) => key !== completion.key);
+    this.#all.push(
+      attempt === undefined ? { completion, state: 'skipped' } : { completion, state: 'waiting', attempt },
+    );
+  }
+
+  /** Gives an attempt the completion or the open ask that is its own beyond doubt. */
+  claimExactly(attempt: Attempt): 'recorded' | OpenAsk | undefined {
+    const recorded = this.#all.find(
+      (candidate) => isFree(candidate) && isExactly(candidate.completion, attempt),
+    );
+    if (recorded !== undefined) {
+      recorded.attempt = attempt;
+      if (attempt.kind === 'step') this.#subsume(attempt.path);
+      return 'recorded';
+    }
+    if (attempt.kind === 'step') return undefined;
+    const { question } = attempt;
+    const open = this.#unclaimed.find(
+      (ask) =>
+        classOf(ask.place) === question.class &&
+        questionOf(ask.method, ask.params).digest === question.digest,
+    );
+    if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
+    return open;
+  }
+
+  /** Whether something recorded may be the same question in other words. */
+  mayStandFor(attempt: AskAttempt): boolean {
+    const { class: group } = attempt.question;
+    return (
+      this.changedAnswer(group) !== undefined || this.#unclaimed.some(({ place }) => classOf(place) === group)
+    );
+  }
+
+  /** The answer whose question, of this class, nobody makes in its words any more. */
+  changedAnswer(group: string): (Recorded & { readonly completion: AnswerCompletion }) | undefined {
+    return this.#all.find(
+      (candidate): candidate is Recorded & { readonly completion: AnswerCompletion } =>
+        isFree(candidate) &&
+        candidate.completion.kind === 'answer' &&
+        classOf(candidate.completion.place) === group &&
+        this.#isAwaited(candidate),
+    );
+  }
+
+  /** Takes the open ask of this class that nobody makes in its words any more. */
+  takeChangedAsk(group: string): OpenAsk | undefined {
+    const open = this.#unclaimed.find(({ place }) => classOf(place) === group);
+    if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
+    return open;
+  }
+
+  /** Steps that nobody attempts. */
+  unconsumedSteps(): readonly Recorded[] {
+    return this.#all.filter((recorded) => recorded.completion.kind === 'step' && isFree(recorded));
+  }
+
+  nextPlace(group: string): number {
+    const nth = (this.#places.get(group) ?? 0) + 1;
+    this.#places.set(group, nth);
+    return nth;
+  }
+
+  /** For the logger: what was consumed last, and what is left. */
+  describe(): { last: string; left: string[] } {
+    const last = this.#all.filter(({ state }) => state === 'released').at(-1);
+    const left = this.#all
+      .filter(({ state }) => state !== 'released')
+      .map(({ completion }) => nameOf(completion));
+    return { last: last === undefined ? 'nothing' : nameOf(last.completion), left };
+  }
+
+  clear(): void {
+    this.#all.length = 0;
+    this.#unclaimed = [];
+  }
+
+  /** The steps inside of a step that is not run again will not be attempted: they are part of its result. */
+  #subsume(path: string): void {
+    for (const recorded of this.#all) {
+      const { completion } = recorded;
+      if (completion.kind === 'step' && completion.path.startsWith(`${path}/`)) recorded.state = 'released';
+    }
+  }
+
+  /**
+   * Whether somebody will ask for a completion: not for the answer to a thrown -32042, which is what lets the
+   * tool run again, nor for one whose question was asked again in other words.
+   */
+  #isAwaited({ completion }: Recorded): boolean {
+    if (completion.kind === 'step') return true;
+    const { place } = completion;
+    if (place.startsWith(RERUN) || this.#unclaimed.some((ask) => ask.place === place)) return false;
+    const ofPlace = this.#all.filter(
+      (other) => other.completion.kind === 'answer' && other.completion.place === place,
+    );
+    return ofPlace.at(-1)?.completion === completion;
+  }
+
+  #notePlace(place: string): void {
+    const group = classOf(place);
+    this.#places.set(group, Math.max(this.#places.get(group) ?? 0, nthOf(place)));
+  }
+}
+
+function isFree(recorded: Recorded): boolean {
+  return recorded.state !== 'released' && recorded.attempt === undefined;
+}
+
+function isExactly(completion: Completion, attempt: Attempt): boolean {
+  if (completion.kind === 'step') return attempt.kind === 'step' && completion.path === attempt.path;
+  if (attempt.kind === 'step') return false;
+  return (
+    classOf(completion.place) === attempt.question.class && completion.question === attempt.question.digest
+  );
+}
+
+function nameOf(completion: Completion): string {
+  return completion.kind === 'step' ? `step '${completion.path}'` : `the answer to '${completion.key}'`;
+}

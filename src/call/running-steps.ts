@@ -1,0 +1,101 @@
+/**
+ * The steps of one frame: their names (invariant 13: names in sequence count, nested names are paths, two
+ * open ones of one name are an error), and which of them are running.
+ */
+import { AwaitError } from '../error.ts';
+import { type CallContext, runInContext, type StepFunction } from './context.ts';
+import type { StepOutcome } from './journal.ts';
+import type { StepAttempt } from './recording.ts';
+import { idempotencyKey, keepError, keepResult, releaseOutcome } from './step.ts';
+
+export class RunningSteps {
+  readonly #callId: string;
+  readonly #counts = new Map<string, number>();
+  readonly #open = new Set<string>();
+  readonly #running = new Set<string>();
+  readonly #whenSettled: (() => void)[] = [];
+
+  constructor(callId: string) {
+    this.#callId = callId;
+  }
+
+  get running(): readonly string[] {
+    return [...this.#running];
+  }
+
+  /** Resolves once no step is running. */
+  settled(): Promise<void> {
+    if (this.#running.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#whenSettled.push(resolve));
+  }
+
+  /** The context of a call's own code (`path` undefined), or of the code inside of a step. */
+  context(call: object, path: string | undefined, attempt: (step: StepAttempt) => void): CallContext {
+    return {
+      call,
+      ...(path !== undefined && { stepPath: path }),
+      step: (name, fn) => this.#attempt(call, path, name, fn, attempt),
+    };
+  }
+
+  begin(path: string): void {
+    this.#running.add(path);
+  }
+
+  done(path: string): void {
+    this.#running.delete(path);
+    if (this.#running.size > 0) return;
+    for (const resolve of this.#whenSettled.splice(0)) resolve();
+  }
+
+  #attempt<T>(
+    call: object,
+    parent: string | undefined,
+    name: string,
+    fn: StepFunction<T>,
+    attempt: (step: StepAttempt) => void,
+  ): Promise<T> {
+    if (typeof name !== 'string' || name === '' || /[/#]/.test(name)) {
+      return Promise.reject(
+        new AwaitError(
+          'bad-option',
+          `step(${JSON.stringify(name)}): name a step with a non-empty string without '/' and '#'.`,
+        ),
+      );
+    }
+    const base = parent === undefined ? name : `${parent}/${name}`;
+    if (this.#open.has(base)) {
+      return Promise.reject(
+        new AwaitError(
+          'duplicate-step',
+          `two steps named '${base}' are open at once, so a replay could not tell them apart. Give parallel steps names of their own, such as step(\`${name}-\${item.id}\`, …).`,
+        ),
+      );
+    }
+    const count = (this.#counts.get(base) ?? 0) + 1;
+    this.#counts.set(base, count);
+    this.#open.add(base);
+    const path = count === 1 ? base : `${base}#${count}`;
+    return new Promise<T>((resolve, reject) => {
+      const settle = (outcome: StepOutcome): void => {
+        this.#open.delete(base);
+        try {
+          resolve(releaseOutcome(path, outcome) as T);
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const inside = this.context(call, path, attempt);
+      attempt({ kind: 'step', path, run: () => this.#run(inside, path, fn), settle });
+    });
+  }
+
+  async #run<T>(inside: CallContext, path: string, fn: StepFunction<T>): Promise<StepOutcome> {
+    try {
+      const handle = { idempotencyKey: idempotencyKey(this.#callId, path) };
+      return keepResult(await runInContext(inside, () => fn(handle)));
+    } catch (error) {
+      return keepError(error);
+    }
+  }
+}
