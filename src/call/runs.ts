@@ -1,0 +1,364 @@
+/**
+ * The runs of one process: a frame, the server instance it lives in, and its journal. A run is in a turn,
+ * parked between two, or over. What a turn comes to is written here before anybody is told (invariant 11).
+ */
+import { AwaitError } from '../error.ts';
+import { checkGiven, type SchemaCheck } from './answer.ts';
+import { missingCapability } from './capability.ts';
+import { countActiveTurns } from './context.ts';
+import type { Ending, Frame, FrameOptions, Turn } from './frame.ts';
+import type { AnswerCompletion, CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
+import { isObject, type JsonObject } from './json.ts';
+import type { Limits } from './limits.ts';
+import { Parked } from './parked.ts';
+import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
+import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
+import { wireError } from './wire-error.ts';
+
+export interface EngineParts {
+  readonly store?: CallStore;
+  readonly tokens: StateTokens;
+  /** Whether tokens carry the checkpoint. */
+  readonly carry: boolean;
+  readonly check: SchemaCheck;
+  readonly frame: FrameOptions;
+  readonly limits: Limits;
+  /** Lifetime of a call, in milliseconds. */
+  readonly ttl: number;
+  readonly replay: (call: CallRecord) => 'allow' | 'never';
+  readonly onDrop: 'forget' | 'unwind';
+  readonly now: () => number;
+  readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
+  /** A fresh instance of the user's server for one call. */
+  readonly openInstance: (call: CallRecord, leg: Leg) => Promise<Instance>;
+}
+
+export interface Run {
+  readonly call: CallRecord;
+  readonly binding: Binding;
+  readonly frame: Frame;
+  readonly instance: Instance;
+  readonly journal: OpenJournal;
+  /** The checkpoint it is parked at. */
+  checkpoint?: Checkpoint;
+  /** Digest of what the client sent whose turn ended without an outcome: only that may go on with it. */
+  left?: string;
+  /** Set once the call is over for this process. */
+  over?: true;
+  /** Set while a turn is entered. */
+  entered?: true;
+}
+
+/** A request that goes on with a call. */
+export interface Resume {
+  readonly state: State;
+  readonly token: string;
+  readonly binding: Binding;
+  readonly responses: unknown;
+  readonly sent: string;
+  readonly leg: Leg;
+  /** Tells how to end the turn early, once there is one. */
+  readonly onRun: (leave: () => void) => void;
+}
+
+/** A turn that is shared by all who ask for it. */
+export interface Active {
+  readonly sent: string;
+  readonly outcome: Promise<Outcome>;
+  waiters: number;
+  leave?: () => void;
+}
+
+export class Runs {
+  readonly #parts: EngineParts;
+  readonly parked: Parked<Run>;
+  /** Resumed turns that are being run here, by the token's position. */
+  readonly active = new Map<string, Active>();
+  /** Turns whose client went away and that are being put down. */
+  readonly leaving = new Map<string, Promise<void>>();
+  /** Outcomes of turns that no journal keeps, the newest last. */
+  readonly #recent = new Map<string, Active>();
+  #closed = false;
+
+  constructor(parts: EngineParts) {
+    this.#parts = parts;
+    const { limits, now } = parts;
+    // A step that is running is recorded before its frame goes.
+    const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
+    this.parked = new Parked(limits.frames, limits.frameIdle, now, dropped);
+  }
+
+  /** A turn that somebody asked for already. */
+  known(key: string): Active | undefined {
+    return this.active.get(key) ?? this.#recent.get(key);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.parked.dropAll();
+  }
+
+  // --- a turn ----------------------------------------------------------------------------------------
+
+  turn(
+    run: Run,
+    leg: Leg,
+    answers: readonly AnswerCompletion[],
+    begin: boolean,
+    extra: { responses?: unknown; request?: Resume },
+  ): Promise<Outcome> {
+    return new Promise((resolve) => {
+      run.entered = true;
+      countActiveTurns(1);
+      const end = (ending: Ending): void => {
+        this.#turnOver(run);
+        this.#ended(run, ending, leg, extra.request).then(resolve, (error: unknown) =>
+          resolve(this.failed(run.call.id, AwaitError.from(error))),
+        );
+      };
+      const turn: Turn = {
+        live: leg.live,
+        missing: (method, params) => missingCapability(leg.capabilities, method, params),
+        given: (ask) => this.#given(ask, extra.responses, end),
+        ask: (ask) => leg.ask?.(ask),
+        withdraw: (ask) => leg.withdraw?.(ask),
+        notify: (notification) => leg.notify(notification),
+        end,
+      };
+      if (!begin) run.instance.refresh(run.frame, leg);
+      run.frame.enter(turn, answers);
+      if (begin) {
+        const { method, params, requestId } = run.call;
+        run.instance.call(run.frame, { method, params, id: requestId }, leg);
+      }
+    });
+  }
+
+  #given(ask: OpenAsk, responses: unknown, end: (ending: Ending) => void): Response | undefined {
+    if (!isObject(responses) || !Object.hasOwn(responses, ask.key)) return undefined;
+    try {
+      return checkGiven(ask, responses[ask.key], this.#parts.check);
+    } catch (error) {
+      end({ kind: 'broken', error: AwaitError.from(error) });
+      return undefined;
+    }
+  }
+
+  async #ended(run: Run, ending: Ending, leg: Leg, request: Resume | undefined): Promise<Outcome> {
+    switch (ending.kind) {
+      case 'finished': {
+        const urls = leg.live ? undefined : urlsNeeded(ending.response);
+        if (urls !== undefined) return this.#rerunAfter(run, urls, leg);
+        return this.#finished(run, ending.response, request);
+      }
+      case 'suspended':
+        return this.#orLeft(run, request, async () => {
+          const outcome = await this.suspend(run, ending.checkpoint);
+          if (request !== undefined) this.#remember(request, outcome);
+          return outcome;
+        });
+      case 'refused':
+        this.#over(run, true);
+        return refused(ending.required, ending.method);
+      case 'broken':
+        this.#over(run, true);
+        // What a store failed to keep may be tried again from what it kept; all else is the end of the call.
+        if (ending.error.code !== 'store' && ending.error.code !== 'fenced' && run.journal.position >= 0) {
+          await run.journal.append({ type: 'ended', response: { error: wireError(ending.error) } });
+        }
+        throw ending.error;
+    }
+  }
+
+  async #finished(run: Run, response: Response, request: Resume | undefined): Promise<Outcome> {
+    if (request === undefined) {
+      // Nobody holds a token for this call yet, so nobody can ask for its outcome.
+      this.#over(run, false);
+      return { kind: 'responded', response };
+    }
+    return this.#orLeft(
+      run,
+      request,
+      async () => {
+        await run.journal.append({ type: 'ended', response });
+        this.#over(run, false);
+        const outcome: Outcome = { kind: 'responded', response };
+        this.#remember(request, outcome);
+        return outcome;
+      },
+      response,
+    );
+  }
+
+  /** When the end of a turn cannot be written, the run waits here for the same request to come again. */
+  async #orLeft(
+    run: Run,
+    request: Resume | undefined,
+    write: () => Promise<Outcome>,
+    response?: Response,
+  ): Promise<Outcome> {
+    try {
+      return await write();
+    } catch (error) {
+      const failure = AwaitError.from(error, 'store');
+      if (failure.code === 'store' && request !== undefined) {
+        if (response !== undefined) run.frame.hold(response);
+        run.left = request.sent;
+        this.parked.park(keyOf(request.state), run);
+      } else {
+        this.#over(run, response === undefined);
+      }
+      throw failure;
+    }
+  }
+
+  async suspend(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
+    const size = JSON.stringify(checkpoint).length;
+    if (size > this.#parts.limits.journalBytes) {
+      throw new AwaitError(
+        'limit',
+        `the journal of call ${run.call.id} takes ${size} bytes; return less from its steps, or raise limits.journalBytes`,
+      );
+    }
+    await run.journal.append({ type: 'suspended', checkpoint });
+    const outcome = await this.suspended(checkpoint, run.journal, run.binding);
+    if (!this.#closed && !run.over) {
+      run.checkpoint = checkpoint;
+      this.parked.park(keyOf({ callId: run.call.id, at: run.journal.position }), run);
+    }
+    return outcome;
+  }
+
+  suspended(checkpoint: Checkpoint, journal: OpenJournal, binding: Binding): Promise<Outcome> {
+    return this.tokenFor(checkpoint, journal.position, binding);
+  }
+
+  async tokenFor(checkpoint: Checkpoint, at: number, binding: Binding): Promise<Outcome> {
+    const { call } = checkpoint;
+    const state: State = { callId: call.id, at, ...(this.#parts.carry && { checkpoint }) };
+    const token = await this.#parts.tokens.seal(state, binding, call.expires);
+    return { kind: 'suspended', asks: checkpoint.open, token };
+  }
+
+  async endWith(journal: OpenJournal, response: Response): Promise<Outcome> {
+    await journal.append({ type: 'ended', response });
+    return { kind: 'responded', response };
+  }
+
+  /** A thrown -32042 becomes the URL asks that it names; the tool is run again when they are answered. */
+  async #rerunAfter(run: Run, urls: readonly JsonObject[], leg: Leg): Promise<Outcome> {
+    this.#over(run, false);
+    const before = run.frame.fold();
+    if (rerunsOf(before) >= this.#parts.limits.reruns * urls.length) {
+      return this.endWith(run.journal, stillNeeded(run.call, urls));
+    }
+    const required = missingCapability(leg.capabilities, 'elicitation/create', { mode: 'url' });
+    if (required !== undefined) return refused(required, 'elicitation/create');
+    const checkpoint = askUrls(before, urls);
+    await run.journal.append({ type: 'suspended', checkpoint });
+    return this.suspended(checkpoint, run.journal, run.binding);
+  }
+
+  // --- the ends of a run -----------------------------------------------------------------------------
+
+  leave(run: Run, request: Resume): void {
+    if (run.over || !run.frame.entered) return;
+    const key = keyOf(request.state);
+    run.frame.leave();
+    this.#turnOver(run);
+    this.active.delete(key);
+    const leaving = this.#putDown(run, request).finally(() => this.leaving.delete(key));
+    this.leaving.set(key, leaving);
+  }
+
+  /** What is running comes to its end and into the journal; then anybody may go on. */
+  async #putDown(run: Run, request: Resume): Promise<void> {
+    run.left = request.sent;
+    await run.frame.settled();
+    try {
+      await run.journal.append({ type: 'left' });
+      this.parked.park(keyOf(request.state), run);
+    } catch (error) {
+      this.#parts.log('warn', 'a turn that its client left could not be put down', {
+        call: run.call.id,
+        error: String(error),
+      });
+      this.drop(run);
+    }
+  }
+
+  cancel(run: Run, reason?: string): void {
+    if (run.over) return;
+    run.instance.cancel(run.frame, reason);
+    this.#over(run, true);
+  }
+
+  #turnOver(run: Run): void {
+    if (run.entered) countActiveTurns(-1);
+    delete run.entered;
+  }
+
+  drop(run: Run): void {
+    if (run.over) return;
+    run.over = true;
+    this.#turnOver(run);
+    if (this.#parts.onDrop === 'unwind') {
+      run.frame.unwind({
+        code: -32000,
+        message: 'This call goes on elsewhere, or is over; nothing that happens here counts any more.',
+      });
+    } else {
+      run.frame.drop();
+    }
+    run.instance.release(true);
+  }
+
+  #over(run: Run, unfinished: boolean): void {
+    if (run.over) return;
+    run.over = true;
+    this.#turnOver(run);
+    if (unfinished) run.frame.drop();
+    run.instance.release(unfinished);
+  }
+
+  #remember(request: Resume, outcome: Outcome): void {
+    if (this.#parts.store !== undefined) return;
+    this.#recent.set(keyOf(request.state), {
+      sent: request.sent,
+      outcome: Promise.resolve(outcome),
+      waiters: 0,
+    });
+    for (const oldest of this.#recent.keys()) {
+      if (this.#recent.size <= this.#parts.limits.frames) break;
+      this.#recent.delete(oldest);
+    }
+  }
+
+  /** Says what is wrong: to the logger all of it, to the client a frozen sentence. */
+  failed(callId: string | undefined, error: AwaitError): Outcome {
+    const level = error.code === 'bad-token' || error.code === 'bad-answer' ? 'warn' : 'error';
+    this.#parts.log(level, error.message, {
+      code: error.code,
+      ...(callId !== undefined && { call: callId }),
+      ...(error.cause !== undefined && { cause: String(error.cause) }),
+    });
+    return { kind: 'responded', response: { error: wireError(error) } };
+  }
+}
+
+export function keyOf(state: State): string {
+  return `${state.callId}@${state.at}`;
+}
+
+export function refused(required: JsonObject, method: string): Outcome {
+  return {
+    kind: 'responded',
+    response: {
+      error: {
+        code: -32021,
+        message: `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`,
+        data: { requiredCapabilities: required },
+      },
+    },
+  };
+}
