@@ -129,6 +129,22 @@ export function settle(options: AwaitOptions): Settings {
   }
   if (options.steps !== undefined && typeof options.steps !== 'boolean')
     throw wrong('steps', 'must be true or false');
+  for (const name of ['allowedOrigins', 'allowedHosts', 'revisions'] as const) {
+    const list: unknown = options[name];
+    if (list !== undefined && !(Array.isArray(list) && list.every((item) => typeof item === 'string'))) {
+      throw wrong(name, `must be an array of strings, not ${JSON.stringify(list)}`);
+    }
+  }
+  const { audience, logger } = options;
+  if (audience !== undefined && (typeof audience !== 'string' || audience === '')) {
+    throw wrong('audience', 'must be a string that names this service');
+  }
+  if (logger !== undefined && !isLogger(logger)) {
+    throw wrong(
+      'logger',
+      'must be an object with the functions debug, info, warn and error, such as console',
+    );
+  }
   const { store, state = 'stored' } = options;
   if (store !== undefined && !isKeyv(store)) {
     throw wrong(
@@ -180,12 +196,17 @@ function secretsOf(options: AwaitOptions): readonly string[] {
   return secrets;
 }
 
+/** Limits of which zero makes sense. */
+const MAY_BE_NONE: ReadonlySet<string> = new Set(['frames', 'outcomes', 'heldNotifications', 'reruns']);
+
 function limitsOf(limits: Partial<Limits> | undefined): Limits {
+  if (limits !== undefined && !isObject(limits))
+    throw wrong('limits', 'must be an object such as { frames: 100 }');
   for (const [name, value] of Object.entries(limits ?? {})) {
     if (!Object.hasOwn(DEFAULT_LIMITS, name)) {
       throw wrong(`limits.${name}`, `is no limit; there are ${Object.keys(DEFAULT_LIMITS).join(', ')}`);
     }
-    const least = name === 'frames' || name === 'heldNotifications' || name === 'reruns' ? 0 : 1;
+    const least = MAY_BE_NONE.has(name) ? 0 : 1;
     if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
       throw wrong(`limits.${name}`, `must be a number of at least ${least}, not ${String(value)}`);
     }
@@ -214,6 +235,12 @@ function subjectOf(authInfo: JsonObject | undefined): string | undefined {
   return parts.every((part) => part === undefined)
     ? undefined
     : JSON.stringify(parts.map((part) => part ?? null));
+}
+
+function isLogger(value: unknown): value is Logger {
+  return (
+    isObject(value) && ['debug', 'info', 'warn', 'error'].every((level) => typeof value[level] === 'function')
+  );
 }
 
 function isKeyv(value: unknown): value is Keyv {

@@ -423,6 +423,10 @@ export class Frame {
   #armDeadline(ask: OpenAsk, deadline: { at: number; timeout: number }): void {
     const onTime = (): void => {
       if (!this.#open.has(ask.key) || this.#turn === undefined) return;
+      if (this.#options.now() < deadline.at) {
+        this.#armDeadline(ask, deadline);
+        return;
+      }
       this.#turn.withdraw(ask);
       const late = timedOut(ask, deadline.timeout);
       this.#write({ type: 'completed', completion: late }, () => this.answer(late));

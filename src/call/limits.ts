@@ -14,6 +14,8 @@ export interface Limits {
   readonly frames: number;
   /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
   readonly frameIdle: number;
+  /** Outcomes kept for a request that comes again, where no store keeps them. Default 1,000. */
+  readonly outcomes: number;
   /** Session instances kept in this process; the least recently used idle ones are closed. Default 1,000. */
   readonly sessions: number;
   /** How long an idle session's instance is kept, in milliseconds. Default half an hour. */
@@ -34,6 +36,7 @@ export const DEFAULT_LIMITS: Limits = {
   bodyBytes: 4_194_304,
   frames: 1_000,
   frameIdle: 600_000,
+  outcomes: 1_000,
   sessions: 1_000,
   sessionIdle: 1_800_000,
   heldNotifications: 100,

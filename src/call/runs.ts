@@ -329,7 +329,7 @@ export class Runs {
       waiters: 0,
     });
     for (const oldest of this.#recent.keys()) {
-      if (this.#recent.size <= this.#parts.limits.frames) break;
+      if (this.#recent.size <= this.#parts.limits.outcomes) break;
       this.#recent.delete(oldest);
     }
   }

@@ -113,7 +113,7 @@ export class HostInstance implements Instance {
     });
     if ('error' in response)
       throw new AwaitError('internal', `the server refused to initialize: ${response.error.message}`);
-    await announceInitialized(transport, lowLevel);
+    await announceInitialized(transport, lowLevel, router.asked);
     inFlight.delete(STARTING);
     return new HostInstance(options, server, cleanup, transport, inFlight, response.result);
   }
@@ -245,10 +245,16 @@ export class HostInstance implements Instance {
 class Router {
   readonly #options: InstanceOptions;
   readonly #inFlight: Map<string | number, InFlight>;
+  /** Resolves with the first ask that belongs to no call, once what its code did before it is done. */
+  readonly asked: Promise<void>;
+  #onAsked: () => void = () => {};
 
   constructor(options: InstanceOptions, inFlight: Map<string | number, InFlight>) {
     this.#options = options;
     this.#inFlight = inFlight;
+    this.asked = new Promise((resolve) => {
+      this.#onAsked = () => setImmediate(resolve);
+    });
   }
 
   response(id: string | number, response: Response): void {
@@ -294,7 +300,10 @@ class Router {
     const { method, params, relatedRequestId, timeout, signal, context } = request;
     const owner = this.#ownerOf(relatedRequestId);
     const { frame } = owner ?? {};
-    if (frame === undefined) return this.#options.outside.request({ method, params });
+    if (frame === undefined) {
+      this.#onAsked();
+      return this.#options.outside.request({ method, params });
+    }
     // Without contexts a stray ask cannot be told from the tool's own.
     const inContext = !this.#options.contexts || relatedRequestId !== undefined || context?.call === frame;
     const stepPath = context?.call === frame ? context.stepPath : undefined;
@@ -336,8 +345,15 @@ function aboutServer(method: string | undefined): boolean {
   return method?.endsWith('/list_changed') === true || method === 'notifications/resources/updated';
 }
 
-/** Sends `initialized` and waits for the server's own handler, which may register tools. */
-async function announceInitialized(transport: HostTransport, server: LowLevel | undefined): Promise<void> {
+/**
+ * Sends `initialized` and waits for the server's own handler, which may register tools; not for what it asks
+ * its client, since that is answered later if ever.
+ */
+async function announceInitialized(
+  transport: HostTransport,
+  server: LowLevel | undefined,
+  asked: Promise<void>,
+): Promise<void> {
   const message: Message = { jsonrpc: '2.0', method: 'notifications/initialized' };
   const handler = server?.oninitialized;
   if (server === undefined || handler === undefined) {
@@ -346,15 +362,19 @@ async function announceInitialized(transport: HostTransport, server: LowLevel | 
   }
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, INITIALIZED_WAIT);
+    const done = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
     server.oninitialized = async () => {
       try {
         await handler.call(server);
       } finally {
         server.oninitialized = handler;
-        clearTimeout(timer);
-        resolve();
+        done();
       }
     };
+    void asked.then(done);
     transport.deliver(message);
   });
 }

@@ -77,15 +77,16 @@ export class HostTransport {
       if (id !== undefined) this.#sink.response(id, responseOf(message));
       return;
     }
+    const armed = id === undefined ? undefined : this.#armed;
+    if (id !== undefined && armed !== undefined) {
+      this.#armed = undefined;
+      // Also when severed: a frame that is unwound gets its rejection through its SDK.
+      queueMicrotask(() => this.#reply(id, armed));
+      return;
+    }
     if (this.#severed) return;
     if (id === undefined) {
       this.#sink.notification(message, options);
-      return;
-    }
-    const armed = this.#armed;
-    this.#armed = undefined;
-    if (armed !== undefined) {
-      queueMicrotask(() => this.#reply(id, armed));
       return;
     }
     void this.#sink.request(message, options).then(
@@ -96,7 +97,7 @@ export class HostTransport {
 
   #reply(id: string | number, response: Response): void {
     // What is kept must not change with what the tool does to its copy.
-    this.deliver({ jsonrpc: '2.0', id, ...structuredClone(response) });
+    this.onmessage?.({ jsonrpc: '2.0', id, ...structuredClone(response) });
   }
 }
 

@@ -1,0 +1,225 @@
+/** What the end-to-end tests share: handlers in this process, command lines in others, and a balancer. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync } from 'node:fs';
+import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import type { AwaitHandler, AwaitOptions, HostFactory, Logger } from '../../src/index.ts';
+import { createAwaitHandler } from '../../src/index.ts';
+import { type NodeRequest, toNodeHandler } from '../../src/node.ts';
+
+export const SECRET = 'the secret of the end-to-end tests: longer than 32 bytes';
+export const OLD_SECRET = 'the secret from before the change of keys: as long again';
+
+/** A cell of the matrix: what becomes of a suspended frame, and where its call is kept. */
+export interface Cell {
+  readonly name: string;
+  readonly frames: 'kept' | 'replayed';
+  readonly state: 'stored' | 'sealed';
+}
+
+export const CELLS: readonly Cell[] = (['kept', 'replayed'] as const).flatMap((frames) =>
+  (['stored', 'sealed'] as const).map((state) => ({ name: `frame ${frames}, ${state}`, frames, state })),
+);
+
+export function optionsOf(cell: Cell): AwaitOptions {
+  return {
+    state: cell.state,
+    secrets: [SECRET],
+    ...(cell.frames === 'replayed' && { limits: { frames: 0 } }),
+  };
+}
+
+export interface Line {
+  readonly level: keyof Logger;
+  readonly message: string;
+  readonly detail: Readonly<Record<string, unknown>>;
+}
+
+/** A logger that keeps what it is told. */
+export class LogBook implements Logger {
+  readonly lines: Line[] = [];
+
+  debug(message: string, detail: Readonly<Record<string, unknown>> = {}): void {
+    this.lines.push({ level: 'debug', message, detail });
+  }
+
+  info(message: string, detail: Readonly<Record<string, unknown>> = {}): void {
+    this.lines.push({ level: 'info', message, detail });
+  }
+
+  warn(message: string, detail: Readonly<Record<string, unknown>> = {}): void {
+    this.lines.push({ level: 'warn', message, detail });
+  }
+
+  error(message: string, detail: Readonly<Record<string, unknown>> = {}): void {
+    this.lines.push({ level: 'error', message, detail });
+  }
+
+  get text(): string {
+    return this.lines.map((line) => JSON.stringify(line)).join('\n');
+  }
+}
+
+export interface Served {
+  readonly url: string;
+  readonly handler: AwaitHandler;
+  readonly log: LogBook;
+  /** How many requests have come in. */
+  readonly requests: () => number;
+  close(): Promise<void>;
+}
+
+/** A handler in this process, on a port of its own. `Authorization: Bearer ann` becomes the caller `ann`. */
+export async function serveHere(factory: HostFactory, options: AwaitOptions = {}): Promise<Served> {
+  const log = new LogBook();
+  const handler = createAwaitHandler(factory, { logger: log, ...options });
+  const listener = toNodeHandler(handler);
+  let requests = 0;
+  const server = createServer((req: NodeRequest, res) => {
+    requests += 1;
+    const caller = /^Bearer (\w+)$/.exec(req.headers.authorization ?? '')?.[1];
+    if (caller !== undefined) req.auth = { token: `secret-of-${caller}`, clientId: caller, scopes: [] };
+    void listener(req, res);
+  });
+  const url = `${await listen(server)}/mcp`;
+  return {
+    url,
+    handler,
+    log,
+    requests: () => requests,
+    async close() {
+      await handler.close();
+      await shut(server);
+    },
+  };
+}
+
+export interface Spawned {
+  readonly url: string;
+  readonly pid: number;
+  /** What it wrote to stderr so far. */
+  readonly stderr: () => string;
+  /** SIGKILL, and resolves once it is gone. */
+  kill(): Promise<void>;
+}
+
+export interface SpawnOptions {
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
+
+/** `mcp-await serve <fixture>` from dist, in `count` processes. */
+export function spawnServers(fixture: string, count: number, options: SpawnOptions = {}): Promise<Spawned[]> {
+  const path = new URL(`../fixtures/${fixture}`, import.meta.url).pathname;
+  const args = [CLI, 'serve', path, '--port', '0', ...(options.args ?? [])];
+  return Promise.all(Array.from({ length: count }, () => start(args, options.env ?? {})));
+}
+
+async function start(args: readonly string[], env: Readonly<Record<string, string>>): Promise<Spawned> {
+  const child = spawn(process.execPath, args, {
+    env: { ...process.env, MCP_AWAIT_SECRET: SECRET, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.on('data', (chunk: Buffer) => {
+    stderr += chunk.toString();
+  });
+  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  for await (const line of createInterface({ input: child.stdout })) {
+    const url = /^listening on (\S+)$/.exec(line)?.[1];
+    if (url === undefined) continue;
+    child.stdout.resume();
+    return { url, pid: child.pid ?? 0, stderr: () => stderr, kill: () => killed(child, gone) };
+  }
+  throw new Error(`mcp-await ${args.slice(1).join(' ')} did not come up:\n${stderr}`);
+}
+
+function killed(child: ChildProcess, gone: Promise<void>): Promise<void> {
+  child.kill('SIGKILL');
+  return gone;
+}
+
+/** One POST as it went over the wire. */
+export interface Post {
+  /** The index of the process it went to. */
+  readonly to: number;
+  readonly request: { readonly method?: string; readonly params?: Readonly<Record<string, unknown>> };
+  /** The reply's text, complete once the POST is. */
+  reply: string;
+}
+
+export interface Balancer {
+  readonly url: string;
+  readonly posts: Post[];
+  close(): Promise<void>;
+}
+
+/** Round-robin by default: each POST goes to another process than the one before. */
+export async function balance(
+  urls: readonly string[],
+  pick: (nth: number, request: Post['request']) => number = (nth) => nth % urls.length,
+): Promise<Balancer> {
+  const posts: Post[] = [];
+  const server = createServer(async (req, res) => {
+    const body = await textOf(req);
+    const request = (body === '' ? {} : JSON.parse(body)) as Post['request'];
+    const post: Post = { to: pick(posts.length, request), request, reply: '' };
+    posts.push(post);
+    const headers = { ...req.headers, host: 'localhost' };
+    const onward = httpRequest(urls[post.to] ?? '', { method: req.method, headers }, (reply) => {
+      res.writeHead(reply.statusCode ?? 502, reply.headers);
+      reply.on('data', (chunk: Buffer) => {
+        post.reply += chunk.toString();
+      });
+      reply.pipe(res);
+    });
+    onward.on('error', () => (res.headersSent ? res.destroy() : res.writeHead(502).end()));
+    res.once('close', () => onward.destroy());
+    onward.end(body);
+  });
+  return { url: `${await listen(server)}/mcp`, posts, close: () => shut(server) };
+}
+
+/** The calls and their retries among what went over the wire. */
+export function asking(posts: readonly Post[]): Post[] {
+  const methods = new Set(['tools/call', 'prompts/get', 'resources/read']);
+  return posts.filter(({ request }) => methods.has(request.method ?? ''));
+}
+
+/** A directory of its own, under the system's own for such things. */
+export function scratch(): string {
+  return mkdtempSync(join(tmpdir(), 'mcp-await-e2e-'));
+}
+
+/** What the fixtures did, in order: `charge`, `ship` and the like. */
+export function effectsIn(file: string): string[] {
+  try {
+    return readFileSync(file, 'utf8').split('\n').filter(Boolean);
+  } catch {
+    return [];
+  }
+}
+
+export async function listen(server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+export function shut(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
+}
+
+async function textOf(req: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of req) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString('utf8');
+}

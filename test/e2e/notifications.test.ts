@@ -1,0 +1,62 @@
+/** Progress and log notifications reach the client in the turn they were made in, once (invariant 9). */
+import { afterEach, describe, expect, it } from 'vitest';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { accept, legacy, modern, post, type RawReply, textOf } from './clients.ts';
+import { CELLS, optionsOf, type Served, serveHere } from './harness.ts';
+
+let served: Served;
+afterEach(() => served.close());
+
+const start = async (cell = CELLS[0]): Promise<string> => {
+  served = await serveHere(() => buildServer(() => {}), cell === undefined ? {} : optionsOf(cell));
+  return served.url;
+};
+const said = ({ notifications }: RawReply): unknown[] =>
+  notifications.map(({ method, params }) =>
+    method === 'notifications/progress' ? [params?.progressToken, params?.progress] : params?.data,
+  );
+
+describe.each(CELLS)('notifications ($name)', (cell) => {
+  it('come in their turn, under the progress token of that turn', async () => {
+    const url = await start(cell);
+    const wishes = { tool: 'notes', logLevel: 'debug' };
+    const first = await post(url, { ...wishes, progressToken: 'a' });
+    expect(said(first)).toEqual(['note 1', ['a', 1]]);
+    const named = { state: first.state, responses: accept(first.keys, { name: 'Ann' }) };
+    const second = await post(url, { ...wishes, progressToken: 'b', ...named });
+    expect(said(second)).toEqual(['note 2', ['b', 2]]);
+    const placed = { state: second.state, responses: accept(second.keys, { city: 'Ghent' }) };
+    const third = await post(url, { ...wishes, progressToken: 'c', ...placed });
+    expect(said(third)).toEqual(['note 3', ['c', 3]]);
+    expect(textOf(third)).toBe('Ann of Ghent');
+  });
+
+  it('are not sent to a turn that asked for none', async () => {
+    const url = await start(cell);
+    const first = await post(url, { tool: 'notes', logLevel: 'warning' });
+    expect(said(first)).toEqual([]);
+    const named = { state: first.state, responses: accept(first.keys, { name: 'Ann' }) };
+    const second = await post(url, { tool: 'notes', logLevel: 'info', ...named });
+    expect(said(second)).toEqual(['note 2']);
+    const placed = { state: second.state, responses: accept(second.keys, { city: 'Ghent' }) };
+    expect(said(await post(url, { tool: 'notes', ...placed }))).toEqual([]);
+  });
+
+  it('reach the official client once each', async () => {
+    const client = await modern(await start(cell));
+    expect(await client.tool('notes')).toBe('its name of its city');
+    expect(client.logged).toEqual(['note 1', 'note 2', 'note 3']);
+    expect(client.progressed).toEqual([1, 2, 3]);
+    await client.close();
+  });
+});
+
+describe('notifications to a 2025-11-25 client', () => {
+  it('come once each, as they always did', async () => {
+    const client = await legacy(await start());
+    expect(await client.tool('notes')).toBe('its name of its city');
+    expect(client.logged).toEqual(['note 1', 'note 2', 'note 3']);
+    expect(client.progressed).toEqual([1, 2, 3]);
+    await client.close();
+  });
+});

@@ -1,0 +1,51 @@
+/** The stores of the end-to-end tests, and whether they answer. */
+import { createConnection } from 'node:net';
+import { join } from 'node:path';
+import process from 'node:process';
+import { scratch } from './harness.ts';
+
+export const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+export const POSTGRES_URL = process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
+
+export interface Service {
+  /** Says why it is skipped, where it is. */
+  readonly name: string;
+  readonly url: () => string;
+  readonly down: boolean;
+}
+
+/** A suite that needs a service which does not answer says so and is skipped; in CI that is a failure. */
+async function service(name: string, url: string, port: number): Promise<Service> {
+  const { hostname, port: given } = new URL(url);
+  const up = await answers(hostname, Number(given || port));
+  if (!up && process.env.MCP_AWAIT_REQUIRE_SERVICES === '1') {
+    throw new Error(
+      `${name} does not answer at ${hostname}:${given || port}, and MCP_AWAIT_REQUIRE_SERVICES=1`,
+    );
+  }
+  return {
+    name: up ? name : `${name} (skipped: ${name} does not answer at ${hostname})`,
+    url: () => url,
+    down: !up,
+  };
+}
+
+function answers(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createConnection({ host, port, timeout: 2_000 });
+    const end = (up: boolean) => (): void => {
+      socket.destroy();
+      resolve(up);
+    };
+    socket.once('connect', end(true)).once('error', end(false)).once('timeout', end(false));
+  });
+}
+
+export const SQLITE: Service = {
+  name: 'SQLite',
+  url: () => `sqlite://${join(scratch(), 'calls.db')}`,
+  down: false,
+};
+export const REDIS = await service('Redis', REDIS_URL, 6379);
+export const POSTGRES = await service('PostgreSQL', POSTGRES_URL, 5432);
+export const STORES: readonly Service[] = [SQLITE, REDIS, POSTGRES];
