@@ -14,7 +14,15 @@ const store = `sqlite://${join(mkdtempSync(join(tmpdir(), 'mcp-await-')), 'calls
 const secret = randomBytes(32).toString('base64url');
 
 async function startProcess(): Promise<URL> {
-  const args = ['dist/src/cli/main.js', 'serve', 'examples/booking/server.ts', '--port', '0', '--store', store];
+  const args = [
+    'dist/src/cli/main.js',
+    'serve',
+    'examples/booking/server.ts',
+    '--port',
+    '0',
+    '--store',
+    store,
+  ];
   const child = spawn(process.execPath, args, {
     env: { ...process.env, MCP_AWAIT_SECRET: secret },
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -44,5 +52,7 @@ const balancer = createServer((req, res) => {
   req.pipe(onward);
 });
 balancer.listen(3000, '127.0.0.1', () => {
-  console.log(`listening on http://127.0.0.1:3000/mcp, in front of ${processes.map(({ port }) => port).join(' and ')}`);
+  console.log(
+    `listening on http://127.0.0.1:3000/mcp, in front of ${processes.map(({ port }) => port).join(' and ')}`,
+  );
 });

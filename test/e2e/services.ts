@@ -2,10 +2,11 @@
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import process from 'node:process';
+import KeyvPostgres from '@keyv/postgres';
 import { scratch } from './harness.ts';
 
 export const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
-export const POSTGRES_URL = process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
+const POSTGRES_URL = process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
 
 export interface Service {
   /** Says why it is skipped, where it is. */
@@ -15,9 +16,19 @@ export interface Service {
 }
 
 /** A suite that needs a service which does not answer says so and is skipped; in CI that is a failure. */
-async function service(name: string, url: string, port: number): Promise<Service> {
+async function service(
+  name: string,
+  url: string,
+  port: number,
+  works: (url: string) => Promise<unknown> = async () => {},
+): Promise<Service> {
   const { hostname, port: given } = new URL(url);
-  const up = await answers(hostname, Number(given || port));
+  const up =
+    (await answers(hostname, Number(given || port))) &&
+    (await works(url).then(
+      () => true,
+      () => false,
+    ));
   if (!up && process.env.MCP_AWAIT_REQUIRE_SERVICES === '1') {
     throw new Error(
       `${name} does not answer at ${hostname}:${given || port}, and MCP_AWAIT_REQUIRE_SERVICES=1`,
@@ -47,5 +58,11 @@ export const SQLITE: Service = {
   down: false,
 };
 export const REDIS = await service('Redis', REDIS_URL, 6379);
-export const POSTGRES = await service('PostgreSQL', POSTGRES_URL, 5432);
+export const POSTGRES = await service('PostgreSQL', POSTGRES_URL, 5432, async (uri) => {
+  // It may answer and have no such user or database.
+  const adapter = new KeyvPostgres({ uri });
+  adapter.on('error', () => {});
+  await adapter.query('SELECT 1');
+  await adapter.disconnect();
+});
 export const STORES: readonly Service[] = [SQLITE, REDIS, POSTGRES];
