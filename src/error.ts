@@ -29,6 +29,8 @@ export type AwaitErrorCode =
   | 'divergence'
   /** the text of a question changed a second time under replay */
   | 'question-drift'
+  /** the call would have to be run again from its start, and the option `replay` says never */
+  | 'replay-refused'
   /** `elicit` and the like inside of `step` */
   | 'ask-in-step'
   /** two steps of one name open at once */

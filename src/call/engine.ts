@@ -221,9 +221,10 @@ export class Engine {
         `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`,
       );
     if (parked === undefined && this.#parts.replay(checkpoint.call) === 'never') {
+      const done = checkpoint.completions.flatMap((item) => (item.kind === 'step' ? [item.path] : []));
       throw new AwaitError(
-        'divergence',
-        `call ${state.callId} is not parked here, and the option replay says never`,
+        'replay-refused',
+        `call ${state.callId} is not parked here, and the option replay says never; its completed steps: ${done.join(', ') || 'none'}`,
       );
     }
 

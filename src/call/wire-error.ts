@@ -19,6 +19,11 @@ const CHANGED: WireError = {
   message: 'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
 };
 
+const NOT_HERE: WireError = {
+  code: -32603,
+  message: 'Internal error: this call cannot be continued here; call the tool again',
+};
+
 const LIMIT: WireError = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
 
 const BUSY: WireError = {
@@ -40,6 +45,8 @@ export function wireError(error: AwaitError): WireError {
     case 'divergence':
     case 'question-drift':
       return CHANGED;
+    case 'replay-refused':
+      return NOT_HERE;
     case 'limit':
       return LIMIT;
     default:

@@ -64,6 +64,7 @@ export class HostInstance implements Instance {
   readonly #server: HostServer;
   readonly #cleanup: ((sessionId?: string) => void) | undefined;
   readonly #transport: HostTransport;
+  readonly #router: Router;
   readonly #inFlight: Map<string | number, InFlight>;
   #released = false;
 
@@ -72,6 +73,7 @@ export class HostInstance implements Instance {
     server: HostServer,
     cleanup: ((sessionId?: string) => void) | undefined,
     transport: HostTransport,
+    router: Router,
     inFlight: Map<string | number, InFlight>,
     initialized: JsonObject,
   ) {
@@ -79,6 +81,7 @@ export class HostInstance implements Instance {
     this.#server = server;
     this.#cleanup = cleanup;
     this.#transport = transport;
+    this.#router = router;
     this.#inFlight = inFlight;
     this.initialized = initialized;
   }
@@ -115,7 +118,7 @@ export class HostInstance implements Instance {
       throw new AwaitError('internal', `the server refused to initialize: ${response.error.message}`);
     await announceInitialized(transport, lowLevel, router.asked);
     inFlight.delete(STARTING);
-    return new HostInstance(options, server, cleanup, transport, inFlight, response.result);
+    return new HostInstance(options, server, cleanup, transport, router, inFlight, response.result);
   }
 
   /** Calls that are in the server now. */
@@ -138,6 +141,7 @@ export class HostInstance implements Instance {
     leg: InstanceLeg,
   ): void {
     const entry = this.#enter(request, leg, (response) => frame.finish(response), frame);
+    this.#router.adopt(frame);
     const deliver = (): void => this.#deliver(request, leg, entry);
     if (this.#options.contexts) runInContext(frame.context, deliver);
     else deliver();
@@ -245,6 +249,8 @@ export class HostInstance implements Instance {
 class Router {
   readonly #options: InstanceOptions;
   readonly #inFlight: Map<string | number, InFlight>;
+  /** Asks made before the call was there. */
+  readonly #early: { method: string; params: unknown; settle: (response: Response) => void }[] = [];
   /** Resolves with the first ask that belongs to no call, once what its code did before it is done. */
   readonly asked: Promise<void>;
   #onAsked: () => void = () => {};
@@ -302,6 +308,8 @@ class Router {
     const { frame } = owner ?? {};
     if (frame === undefined) {
       this.#onAsked();
+      // Where nobody can be asked outside of a call, it rides with the call that the instance is for.
+      if (this.#options.single) return new Promise((settle) => this.#early.push({ method, params, settle }));
       return this.#options.outside.request({ method, params });
     }
     // Without contexts a stray ask cannot be told from the tool's own.
@@ -313,6 +321,13 @@ class Router {
       { inContext, ...(timeout !== undefined && { timeout }), ...(signal !== undefined && { signal }) },
       stepPath,
     );
+  }
+
+  /** The instance's call is there: what was asked before rides with it. */
+  adopt(frame: Frame): void {
+    for (const { method, params, settle } of this.#early.splice(0)) {
+      void frame.ask(method, params, { inContext: false }).then(settle);
+    }
   }
 
   /** Progress names its request by the token that came with it; each turn's client has its own. */

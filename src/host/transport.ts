@@ -81,7 +81,7 @@ export class HostTransport {
     if (id !== undefined && armed !== undefined) {
       this.#armed = undefined;
       // Also when severed: a frame that is unwound gets its rejection through its SDK.
-      queueMicrotask(() => this.#reply(id, armed));
+      queueMicrotask(() => this.onmessage?.(reply(id, armed)));
       return;
     }
     if (this.#severed) return;
@@ -90,15 +90,15 @@ export class HostTransport {
       return;
     }
     void this.#sink.request(message, options).then(
-      (response) => this.#reply(id, response),
+      (response) => this.deliver(reply(id, response)),
       (error: unknown) => this.#sink.error(error),
     );
   }
+}
 
-  #reply(id: string | number, response: Response): void {
-    // What is kept must not change with what the tool does to its copy.
-    this.onmessage?.({ jsonrpc: '2.0', id, ...structuredClone(response) });
-  }
+/** What is kept must not change with what the tool does to its copy. */
+function reply(id: string | number, response: Response): Message {
+  return { jsonrpc: '2.0', id, ...structuredClone(response) };
 }
 
 export function responseOf(message: JsonObject): Response {
