@@ -1,0 +1,60 @@
+/** The README's code is run: its server is mounted as it says, and a client books a flight. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { afterAll, describe, expect, it } from 'vitest';
+import { modern } from './e2e/clients.ts';
+import { SECRET } from './e2e/harness.ts';
+import { REDIS } from './e2e/services.ts';
+
+const root = new URL('../', import.meta.url).pathname;
+const readme = readFileSync(`${root}README.md`, 'utf8');
+const snippets = [...readme.matchAll(/```ts\n([\s\S]*?)```/g)].map((match) => match[1] ?? '');
+const folder = `${root}examples/booking/readme-${process.pid}`;
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('the README', () => {
+  it('names commands that exist', () => {
+    const { scripts } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as {
+      scripts: Record<string, string>;
+    };
+    for (const [, script = ''] of readme.matchAll(/npm run ([\w:]+)/g))
+      expect(scripts).toHaveProperty(script);
+    expect(readme).toContain('npm ci && npm run demo');
+    expect(readme).toContain('npm ci && npm test');
+  });
+
+  it('names files that exist', () => {
+    for (const [, path = ''] of readme.matchAll(/\]\(([\w./-]+)\)/g)) {
+      expect(() => readFileSync(`${root}${path}`), path).not.toThrow(/ENOENT/);
+    }
+  });
+
+  it.skipIf(REDIS.down)('mounts a server with the code it shows', async () => {
+    const mount = snippets.find((snippet) => snippet.includes('createAwaitHandler')) ?? '';
+    const runnable = mount
+      .replace("'./server.ts'", "'../server.ts'")
+      .replace(
+        'app.listen(3000);',
+        "const server = app.listen(0, '127.0.0.1', () => console.log((server.address() as { port: number }).port));",
+      );
+    expect(runnable).not.toContain('3000');
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(`${folder}/mount.ts`, runnable);
+    const child = spawn(process.execPath, ['--import', 'tsx', `${folder}/mount.ts`], {
+      cwd: root,
+      env: { ...process.env, REDIS_URL: REDIS.url(), MCP_AWAIT_SECRET: SECRET },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    try {
+      const [port] = (await once(createInterface(child.stdout), 'line')) as [string];
+      const client = await modern(`http://127.0.0.1:${port}/mcp`);
+      expect(await client.tool('book_flight', { to: 'Rome' })).toContain('Booked seat');
+      await client.close();
+    } finally {
+      child.kill();
+    }
+  });
+});
