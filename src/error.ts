@@ -47,6 +47,8 @@ export type AwaitErrorCode =
   | 'store'
   /** another instance owns the turn */
   | 'fenced'
+  /** another instance is still running the turn after `limits.turnWait` */
+  | 'busy'
   /** the format of a record is not one this version reads */
   | 'format'
   /** the handler was closed */

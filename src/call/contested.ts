@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError } from '../error.ts';
-import type { AnswerCompletion, Checkpoint, Completion, Response } from './journal.ts';
+import type { Checkpoint, Completion, Entry, Response } from './journal.ts';
 import type { CallStore } from './ports.ts';
 
 export interface Contest {
@@ -17,9 +17,10 @@ export interface Contest {
   readonly abandoned: (by: string) => boolean;
   /** Steps the checkpoint says are running; their completions come next, in any order. */
   readonly running: number;
-  /** How long to wait for somebody else, in milliseconds. */
+  /** How long an owner may be silent before its turn is taken up, in milliseconds. */
+  readonly lease: number;
+  /** How long to wait for an owner that is not, in milliseconds. */
   readonly wait: number;
-  readonly signal?: AbortSignal | undefined;
 }
 
 export type Found =
@@ -34,34 +35,36 @@ export type Found =
     };
 
 /**
- * @throws AwaitError `bad-token` when the turn was claimed with other answers, `fenced` when its owner is
+ * @throws AwaitError `bad-token` when the turn was claimed with other answers, `busy` when its owner is
  *   still at it after `wait`
  */
 export async function readOn(contest: Contest): Promise<Found> {
   const { store, callId, sent } = contest;
   const since: Completion[] = [];
+  const silence = new Silence(() => store.heard(callId));
+  const started = performance.now();
   let { at } = contest;
-  let owner: string | undefined;
-  let answers: readonly AnswerCompletion[] | undefined;
+  let claim: Extract<Entry, { type: 'claimed' }> | undefined;
   let left = false;
-  let pause = 10;
-  for (let waited = 0; ; ) {
+  for (let pause = 10; ; ) {
     const entry = await store.read(callId, at + 1);
     if (entry === undefined) {
-      const stepsDone = answers !== undefined || since.length >= contest.running;
-      const free = owner === undefined ? stepsDone : left || contest.abandoned(owner);
-      // A running step whose process is gone is not recorded any more: after the wait it runs again.
-      if (free || (owner === undefined && waited >= contest.wait)) {
-        return { kind: 'free', at, since, claimed: answers !== undefined };
+      const idle =
+        claim === undefined ? since.length >= contest.running : left || contest.abandoned(claim.by);
+      if (idle || (await silence.lasts()) >= contest.lease)
+        return { kind: 'free', at, since, claimed: claim !== undefined };
+      if (performance.now() - started >= contest.wait) {
+        throw new AwaitError(
+          'fenced',
+          `call ${callId}: its turn is still run by ${claim?.by ?? 'its owner'}`,
+        );
       }
-      if (waited >= contest.wait)
-        throw new AwaitError('fenced', `call ${callId}: its turn is still run by ${owner}`);
-      await sleep(pause, undefined, contest.signal === undefined ? {} : { signal: contest.signal });
-      waited += pause;
-      pause = Math.min(pause * 2, 500);
+      await sleep(pause);
+      pause = Math.min(pause * 2, 500, contest.lease / 4);
       continue;
     }
     at += 1;
+    silence.end();
     switch (entry.type) {
       case 'completed':
         since.push(entry.completion);
@@ -69,9 +72,8 @@ export async function readOn(contest: Contest): Promise<Found> {
       case 'claimed':
         if (entry.sent !== sent)
           throw new AwaitError('bad-token', `call ${callId}: this turn was taken with other answers`);
-        if (answers === undefined) since.push(...entry.answers);
-        answers = entry.answers;
-        owner = entry.by;
+        if (claim === undefined) since.push(...entry.answers);
+        claim = entry;
         left = false;
         break;
       case 'left':
@@ -84,5 +86,31 @@ export async function readOn(contest: Contest): Promise<Found> {
       default:
         break;
     }
+  }
+}
+
+/**
+ * How long an owner has been silent: neither its heartbeat nor the journal moved. It is measured by the
+ * observer's own monotonic clock between two looks, so no two clocks are ever compared.
+ */
+class Silence {
+  readonly #listen: () => Promise<unknown>;
+  #heard: string | undefined;
+  #since = performance.now();
+
+  constructor(listen: () => Promise<unknown>) {
+    this.#listen = listen;
+  }
+
+  end(): void {
+    this.#since = performance.now();
+  }
+
+  /** @returns milliseconds */
+  async lasts(): Promise<number> {
+    const heard = JSON.stringify(await this.#listen()) ?? '';
+    if (this.#heard !== undefined && heard !== this.#heard) this.end();
+    this.#heard = heard;
+    return performance.now() - this.#since;
   }
 }

@@ -47,6 +47,8 @@ export interface Started {
 }
 
 const GONE: Outcome = { kind: 'gone' };
+/** How often a request may lose its turn to others before it is told to come again. */
+const FENCED_OFTEN = 5;
 
 export class Engine {
   readonly #parts: EngineParts;
@@ -198,7 +200,18 @@ export class Engine {
     });
   }
 
+  /** Whoever loses a position reads on: to the outcome, or to where the turn is free again. */
   async #resume(request: Resume): Promise<Outcome> {
+    for (let lost = 0; ; lost += 1) {
+      try {
+        return await this.#tryToResume(request);
+      } catch (error) {
+        if (!(error instanceof AwaitError) || error.code !== 'fenced' || lost >= FENCED_OFTEN) throw error;
+      }
+    }
+  }
+
+  async #tryToResume(request: Resume): Promise<Outcome> {
     const { state, sent, leg } = request;
     const key = keyOf(state);
     await this.#runs.leaving.get(key);
@@ -220,26 +233,21 @@ export class Engine {
         'limit',
         `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`,
       );
-    if (parked === undefined && this.#parts.replay(checkpoint.call) === 'never') {
-      const done = checkpoint.completions.flatMap((item) => (item.kind === 'step' ? [item.path] : []));
-      throw new AwaitError(
-        'replay-refused',
-        `call ${state.callId} is not parked here, and the option replay says never; its completed steps: ${done.join(', ') || 'none'}`,
-      );
-    }
-
     // The claim: from here on the turn is this process's, or somebody else's.
     const journal = parked?.journal ?? store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
     const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#id } as const;
-    const mustRead = parked === undefined && checkpoint.running !== undefined && store !== undefined;
+    const never = parked === undefined && this.#parts.replay(checkpoint.call) === 'never';
+    if (never && store === undefined) throw replayRefused(checkpoint);
+    const mustRead = parked === undefined && (checkpoint.running !== undefined || never);
     try {
-      if (mustRead) throw new AwaitError('fenced', 'a step was running when the asks went out');
+      if (mustRead) throw new AwaitError('fenced', 'what came after the checkpoint must be read first');
       await journal.append(claim);
     } catch (error) {
       if (!(error instanceof AwaitError) || error.code !== 'fenced' || store === undefined) throw error;
       if (parked !== undefined) this.#runs.drop(this.#runs.parked.take(key) ?? parked);
       const found = await this.#readOn(request, checkpoint);
       if (found.kind !== 'free') return this.#told(found, request);
+      if (never) throw replayRefused(checkpoint);
       const later = store.open(checkpoint.call, found.at);
       await later.append(claim);
       const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
@@ -330,8 +338,8 @@ export class Engine {
       sent: request.sent,
       abandoned: (by) => by === this.#id,
       running: checkpoint.running?.length ?? 0,
+      lease: limits.lease,
       wait: limits.turnWait,
-      signal: request.leg.signal,
     });
   }
 
@@ -368,6 +376,14 @@ export class Engine {
       expires,
     };
   }
+}
+
+function replayRefused({ call, completions }: Checkpoint): AwaitError {
+  const done = completions.flatMap((item) => (item.kind === 'step' ? [item.path] : []));
+  return new AwaitError(
+    'replay-refused',
+    `call ${call.id} is not parked here, and the option replay says never; its completed steps: ${done.join(', ') || 'none'}`,
+  );
 }
 
 /** Where no store is: positions count, nothing is written. */

@@ -149,6 +149,11 @@ export class Frame {
     for (const ask of asks) ask.settle({ error });
   }
 
+  /** Whether a step is running. */
+  get busy(): boolean {
+    return this.#steps.running.length > 0;
+  }
+
   /** Resolves once no step is running. */
   settled(): Promise<void> {
     return this.#steps.settled();

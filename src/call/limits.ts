@@ -24,6 +24,8 @@ export interface Limits {
   readonly heldNotifications: number;
   /** Times a tool is run again for the same -32042 before the call ends. Default 3. */
   readonly reruns: number;
+  /** How long the owner of a turn may be silent before another process takes it up, in milliseconds. Default 10 s. */
+  readonly lease: number;
   /** How long a request waits for a turn that another process runs, in milliseconds. Default 30 s. */
   readonly turnWait: number;
 }
@@ -41,5 +43,6 @@ export const DEFAULT_LIMITS: Limits = {
   sessionIdle: 1_800_000,
   heldNotifications: 100,
   reruns: 3,
+  lease: 10_000,
   turnWait: 30_000,
 };

@@ -17,6 +17,10 @@ export interface CallStore {
   open(call: CallRecord, after: number): OpenJournal;
   /** @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss. */
   read(callId: string, position: number): Promise<Entry | undefined>;
+  /** Tells others that the owner of this call's turn is alive: overwrites what was told before. */
+  beat(call: CallRecord, sign: string): Promise<void>;
+  /** What the owner told last. */
+  heard(callId: string): Promise<unknown>;
 }
 
 /** What a state token carries, apart from its checks. */

@@ -47,6 +47,8 @@ export interface Run {
   over?: true;
   /** Set while a turn is entered. */
   entered?: true;
+  /** Shows others that its turn is being run. */
+  beating?: NodeJS.Timeout;
 }
 
 /** A request that goes on with a call. */
@@ -107,14 +109,13 @@ export class Runs {
     begin: boolean,
     extra: { responses?: unknown; request?: Resume },
   ): Promise<Outcome> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       run.entered = true;
+      if (extra.request !== undefined) this.#keepAlive(run);
       countActiveTurns(1);
       const end = (ending: Ending): void => {
         this.#turnOver(run);
-        this.#ended(run, ending, leg, extra.request).then(resolve, (error: unknown) =>
-          resolve(this.failed(run.call.id, AwaitError.from(error))),
-        );
+        this.#ended(run, ending, leg, extra.request).then(resolve, reject);
       };
       const turn: Turn = {
         live: leg.live,
@@ -291,6 +292,28 @@ export class Runs {
     if (run.over) return;
     run.instance.cancel(run.frame, reason);
     this.#over(run, true);
+  }
+
+  /**
+   * The owner of a turn shows that it is alive, also while a step runs beside the asks that are out. A turn
+   * that is short writes nothing.
+   */
+  #keepAlive(run: Run): void {
+    const { store, limits, log } = this.#parts;
+    if (store === undefined || run.beating !== undefined) return;
+    let count = 0;
+    run.beating = setInterval(() => {
+      if (run.entered === undefined && run.frame.busy === false) {
+        clearInterval(run.beating);
+        delete run.beating;
+        return;
+      }
+      count += 1;
+      store.beat(run.call, `${run.journal.position}.${count}`).catch((error: unknown) => {
+        log('warn', 'a sign of life could not be written', { call: run.call.id, error: String(error) });
+      });
+    }, limits.lease / 3);
+    run.beating.unref();
   }
 
   #turnOver(run: Run): void {

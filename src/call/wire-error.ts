@@ -41,6 +41,7 @@ export function wireError(error: AwaitError): WireError {
     case 'store':
       return STORE;
     case 'fenced':
+    case 'busy':
       return BUSY;
     case 'divergence':
     case 'question-drift':

@@ -9,7 +9,7 @@ import { FORMAT, readCheckpoint } from '../call/journal.ts';
 import { canonical, isObject } from '../call/json.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { AwaitError } from '../error.ts';
-import { insertIfAbsent, primitiveOf, read, remove } from './insert.ts';
+import { insertIfAbsent, overwrite, primitiveOf, read, remove } from './insert.ts';
 
 const PREFIX = 'mcp-await:';
 /** How far clocks may differ before a record that is still wanted is deleted. */
@@ -83,6 +83,14 @@ export class KeyvCallStore implements CallStore {
     }
     if (value.type === 'suspended') readCheckpoint(value.checkpoint);
     return value as unknown as Entry;
+  }
+
+  beat(call: CallRecord, sign: string): Promise<void> {
+    return overwrite(this.#keyv, `${PREFIX}${call.id}:beat`, sign, this.#lifetime(call.expires));
+  }
+
+  heard(callId: string): Promise<unknown> {
+    return read(this.#keyv, `${PREFIX}${callId}:beat`);
   }
 
   /** Inserts a record of another kind, such as a session's. */

@@ -77,6 +77,14 @@ export async function insertIfAbsent(
   return inserted;
 }
 
+/**
+ * Writes over what was there, for `lifetime` milliseconds by Keyv's own expiry: for records that may be lost.
+ * @throws AwaitError `store` when the adapter failed
+ */
+export async function overwrite(keyv: Keyv, key: string, value: unknown, lifetime: number): Promise<void> {
+  await watched(keyv, innermost(keyv), 'write', key, {}).run((derived) => derived.set(key, value, lifetime));
+}
+
 /** @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss */
 export function read(keyv: Keyv, key: string): Promise<unknown> {
   return watched(keyv, innermost(keyv), 'read', key, {}).run((derived) => derived.get(key));
@@ -167,7 +175,8 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, method
   const overrides = {
     get: watch((fullKey: string) => stern.get(fullKey)),
     set: watch(
-      (fullKey: string, value: unknown) => methods.set?.(fullKey, value) ?? stern.set(fullKey, value),
+      (fullKey: string, value: unknown, ...rest: unknown[]) =>
+        methods.set?.(fullKey, value) ?? stern.set(fullKey, value, ...rest),
     ),
     delete: watch((fullKey: string) => stern.delete(fullKey)),
   };

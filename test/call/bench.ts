@@ -62,6 +62,22 @@ export class MemoryStore implements CallStore {
     return text === undefined ? undefined : (JSON.parse(text) as Entry);
   }
 
+  /** Signs of life that are written; a test may make a process mute. */
+  readonly beats = new Map<string, string>();
+
+  async beat(call: CallRecord, sign: string): Promise<void> {
+    this.beats.set(call.id, sign);
+  }
+
+  async heard(callId: string): Promise<unknown> {
+    return this.beats.get(callId);
+  }
+
+  /** The same store, as a process sees it that nobody hears of any more. */
+  muted(): MemoryStore {
+    return Object.create(this, { beat: { value: async () => {} } });
+  }
+
   types(): string[] {
     return [...this.entries.values()].map((text) => (JSON.parse(text) as Entry).type);
   }
