@@ -56,9 +56,12 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       case 'POST': {
         const read = await readBody(inbound, settings.limits.bodyBytes);
         if ('reply' in read) return read.reply;
-        if (modern?.owns(inbound, read.body)) return modern.serve(inbound, read.body);
-        if (legacy !== undefined) return legacy.post(inbound, read.body);
-        return modern?.serve(inbound, read.body) ?? rpcError(404, -32000, 'Not found', idOf(read.body));
+        return (
+          modern?.serve(inbound, read.body) ??
+          legacy?.post(inbound, read.body) ??
+          modern?.refuse(inbound, read.body) ??
+          rpcError(404, -32000, 'Not found', idOf(read.body))
+        );
       }
       case 'GET':
         return legacy?.get(inbound) ?? methodNotAllowed('POST');

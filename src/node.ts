@@ -30,11 +30,12 @@ export function toNodeHandler(
     const reply = await handler.serve(inboundOf(req, gone.signal));
     if (res.destroyed) return;
     const { status, headers, body } = reply;
-    res.writeHead(status, headers);
     if (typeof body !== 'function') {
-      res.end(body);
+      // With its length known a body goes out in one write, and not in chunks.
+      res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body ?? '') }).end(body);
       return;
     }
+    res.writeHead(status, headers);
     res.flushHeaders();
     body(writerOf(res));
   };
@@ -42,10 +43,8 @@ export function toNodeHandler(
 
 function inboundOf(req: NodeRequest, signal: AbortSignal): Inbound {
   const { headers, method = 'GET', auth, body } = req;
-  const url = new URL(req.url ?? '/', `http://${headers.host ?? 'localhost'}`).href;
   return {
     method,
-    url,
     header: (name) => {
       const value = headers[name];
       return Array.isArray(value) ? value.join(', ') : value;
@@ -54,8 +53,14 @@ function inboundOf(req: NodeRequest, signal: AbortSignal): Inbound {
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
     signal,
-    request: () => new Request(url, { method, headers: webHeaders(req), signal }),
+    request: () => new Request(urlOf(req), { method, headers: webHeaders(req), signal }),
   };
+}
+
+/** A `Host` that is no host must not keep a request from its answer. */
+function urlOf({ url = '/', headers }: IncomingMessage): string {
+  const base = `http://${headers.host ?? 'localhost'}`;
+  return URL.canParse(url, base) ? new URL(url, base).href : 'http://localhost/';
 }
 
 function webHeaders(req: IncomingMessage): Headers {

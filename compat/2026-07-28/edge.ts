@@ -27,20 +27,23 @@ import {
 const KEEP_ALIVE = 15_000;
 
 export interface Edge {
-  /** Whether a body is this revision's business, errors included. */
-  owns(inbound: Inbound, body: unknown): boolean;
-  serve(inbound: Inbound, body: unknown): Promise<Reply>;
+  /** Serves a body that is this revision's business, errors included; undefined for all others. */
+  serve(inbound: Inbound, body: unknown): Promise<Reply> | undefined;
+  /** Says no to a body that is no revision's business. */
+  refuse(inbound: Inbound, body: unknown): Promise<Reply>;
   close(): Promise<void>;
 }
 
 export function createEdge(services: Services): Edge {
   const sdk = createSdkEdge(services, (request, leg) => run(services, request, leg));
   return {
-    owns: (inbound, body) => inbound.method === 'POST' && classify(inbound, body).kind !== 'legacy',
     serve: (inbound, body) => {
-      const request = leanRequest(inbound, body);
+      const route = classify(inbound, body);
+      if (route.kind === 'legacy') return undefined;
+      const request = leanRequest(inbound, body, route);
       return request === undefined ? sdk.serve(inbound, body) : serveLean(services, request, inbound);
     },
+    refuse: (inbound, body) => sdk.serve(inbound, body),
     close: () => sdk.close(),
   };
 }
@@ -80,7 +83,9 @@ export interface CallSource {
   notify(notification: JsonObject): void;
 }
 
-function classify(inbound: Inbound, body: unknown): ReturnType<typeof classifyInboundRequest> {
+type Route = ReturnType<typeof classifyInboundRequest>;
+
+function classify(inbound: Inbound, body: unknown): Route {
   const header = (name: string): string | undefined => inbound.header(name);
   const version = header('mcp-protocol-version');
   const method = header('mcp-method');
@@ -95,7 +100,7 @@ function classify(inbound: Inbound, body: unknown): ReturnType<typeof classifyIn
 }
 
 /** The request, when it may ask and its headers say the same as its body; everything else is the SDK's. */
-function leanRequest(inbound: Inbound, body: unknown): ModernRequest | undefined {
+function leanRequest(inbound: Inbound, body: unknown, route: Route): ModernRequest | undefined {
   if (!isObject(body) || typeof body.method !== 'string' || !ASKING.has(body.method)) return undefined;
   const { id, method, params } = body;
   if ((typeof id !== 'string' && typeof id !== 'number') || !isObject(params)) return undefined;
@@ -106,7 +111,6 @@ function leanRequest(inbound: Inbound, body: unknown): ModernRequest | undefined
     typeof target === 'string' &&
     inbound.header('mcp-name') === target;
   if (!agrees) return undefined;
-  const route = classify(inbound, body);
   if (route.kind !== 'modern' || route.classification.revision !== REVISION) return undefined;
   return { id, method, params };
 }

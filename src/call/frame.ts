@@ -402,6 +402,7 @@ export class Frame {
       key: wireKey(question, nth, this.#asked, instead !== undefined),
       method: question.method,
       params: question.params,
+      question: question.digest,
       ...(timeout !== undefined && { deadline: { at: this.#options.now() + timeout, timeout } }),
       ...(instead !== undefined && { drift: instead.drift }),
     };
@@ -538,7 +539,7 @@ export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {
     place: ask.place,
     key: ask.key,
     method: ask.method,
-    question: questionOf(ask.method, ask.params).digest,
+    question: ask.question,
     response,
     ...(ask.drift !== undefined && { drift: ask.drift }),
   };

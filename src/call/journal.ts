@@ -51,6 +51,8 @@ export interface OpenAsk {
   readonly method: string;
   /** The ask's params as they go out, free of this package's `_meta` entry. */
   readonly params: JsonObject;
+  /** Digest of the question. */
+  readonly question: string;
   /** When the tool's own `timeout` ends, and what it was. */
   readonly deadline?: { readonly at: number; readonly timeout: number };
   /** How often the text at this place changed under replay. */

@@ -30,20 +30,33 @@ export function questionOf(method: string, rawParams: unknown): Question {
     else delete params._meta;
   }
   // `elicitationId` is drawn anew on every run of a tool and says nothing about what is asked.
-  const { elicitationId: _id, _meta: _ignored, ...text } = params;
+  const { elicitationId: _id, _meta: _ignored, requestedSchema, ...text } = params;
+  const schema = digestOfSchema(requestedSchema);
   return {
-    class: explicitKey === undefined ? shapeOf(method, params) : `key:${explicitKey}`,
+    class: explicitKey === undefined ? shapeOf(method, params, schema) : `key:${explicitKey}`,
     ...(explicitKey !== undefined && { explicitKey }),
     method,
     params,
-    digest: digest([method, text]),
+    digest: digest([method, text, schema]),
   };
 }
 
-function shapeOf(method: string, params: JsonObject): string {
+function shapeOf(method: string, params: JsonObject, schema: string): string {
   if (method !== 'elicitation/create') return method;
-  const mode = params.mode === 'url' ? 'url' : 'form';
-  return mode === 'url' ? `${method}:url` : `${method}:form:${digest(params.requestedSchema)}`;
+  return params.mode === 'url' ? `${method}:url` : `${method}:form:${schema}`;
+}
+
+/** Tools ask with schemas that are constants: what was digested once is not digested again. */
+const digests = new WeakMap<object, string>();
+
+function digestOfSchema(schema: unknown): string {
+  if (!isObject(schema)) return digest(schema);
+  let known = digests.get(schema);
+  if (known === undefined) {
+    known = digest(schema);
+    digests.set(schema, known);
+  }
+  return known;
 }
 
 /**

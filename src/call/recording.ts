@@ -3,7 +3,7 @@
  * attempt takes which, and what is left over (invariants 5, 7 and 9). It decides, and acts on nothing.
  */
 import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } from './journal.ts';
-import { classOf, nthOf, type Question, questionOf } from './place.ts';
+import { classOf, nthOf, type Question } from './place.ts';
 
 /** How the places of asks begin that stand for a thrown -32042. */
 export const RERUN = 'rerun:';
@@ -117,9 +117,7 @@ export class Recording {
     if (attempt.kind === 'step') return undefined;
     const { question } = attempt;
     const open = this.#unclaimed.find(
-      (ask) =>
-        classOf(ask.place) === question.class &&
-        questionOf(ask.method, ask.params).digest === question.digest,
+      (ask) => classOf(ask.place) === question.class && ask.question === question.digest,
     );
     if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
     return open;

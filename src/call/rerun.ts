@@ -59,6 +59,7 @@ export function askUrls(before: Checkpoint, urls: readonly JsonObject[]): Checkp
       key: `url-${count}`,
       method: 'elicitation/create',
       params: { ...params, mode: 'url' },
+      question: digest(params),
     };
   });
   return { ...before, turn: before.turn + 1, open, asked: before.asked + open.length };

@@ -214,7 +214,8 @@ export class Runs {
   }
 
   async suspend(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
-    const size = JSON.stringify(checkpoint).length;
+    // What was only asked is as long as its request, which has a limit of its own.
+    const size = checkpoint.completions.length === 0 ? 0 : JSON.stringify(checkpoint).length;
     if (size > this.#parts.limits.journalBytes) {
       throw new AwaitError(
         'limit',

@@ -5,7 +5,7 @@
  */
 import { CompactEncrypt, compactDecrypt } from 'jose';
 import { readCheckpoint } from '../call/journal.ts';
-import { canonical, isObject, type JsonObject } from '../call/json.ts';
+import { isObject, type JsonObject } from '../call/json.ts';
 import type { Binding, State, StateTokens } from '../call/ports.ts';
 import { AwaitError } from '../error.ts';
 import type { KeyRing, Purpose } from './key-ring.ts';
@@ -45,16 +45,20 @@ export class Sealer {
 
   /** @throws AwaitError `bad-token` */
   async open(purpose: Purpose, token: unknown): Promise<JsonObject> {
-    const { ring, audience, maxLength, now } = this.#options;
+    const { ring, audience, maxLength } = this.#options;
     if (typeof token !== 'string') throw bad('it is no string');
     if (token.length > maxLength) throw bad(`it has ${token.length} characters, more than ${maxLength}`);
     if (!isCanonical(token)) throw bad('it is no compact JWE as this package writes it');
     const envelope = await this.#decrypt(purpose, token, await ring);
     if (envelope.purpose !== purpose) throw bad(`its purpose is ${String(envelope.purpose)}, not ${purpose}`);
     if (envelope.audience !== audience) throw bad(`it is for ${String(envelope.audience)}, not ${audience}`);
-    if (typeof envelope.expires !== 'number' || now() > envelope.expires) throw bad('it expired');
+    if (this.hasExpired(envelope.expires)) throw bad('it expired');
     if (!isObject(envelope.body)) throw bad('it has no body');
     return envelope.body;
+  }
+
+  hasExpired(expires: unknown): boolean {
+    return typeof expires !== 'number' || this.#options.now() > expires;
   }
 
   async #decrypt(purpose: Purpose, token: string, ring: KeyRing): Promise<JsonObject> {
@@ -78,14 +82,30 @@ export class Sealer {
   }
 }
 
+/** Tokens of this process that are recognized without being opened. */
+const MINTED = 1_000;
+/** Longest of them. */
+const MINTED_LENGTH = 2_000;
+
 /** The tokens of suspended calls. */
 export function stateTokens(sealer: Sealer): StateTokens {
+  // Whoever has the very text that was sealed here has the token: decrypting it would tell nothing new.
+  const minted = new Map<string, JsonObject>();
   return {
-    seal(state, binding, expires) {
-      return sealer.seal('state', { ...state, binding }, expires);
+    async seal(state, binding, expires) {
+      const body = { ...state, binding };
+      const token = await sealer.seal('state', body, expires);
+      if (token.length <= MINTED_LENGTH) minted.set(token, { ...body, expires });
+      for (const oldest of minted.keys()) {
+        if (minted.size <= MINTED) break;
+        minted.delete(oldest);
+      }
+      return token;
     },
     async open(token, binding): Promise<State> {
-      const { callId, at, binding: bound, checkpoint } = await sealer.open('state', token);
+      const known = minted.get(token);
+      if (known !== undefined && sealer.hasExpired(known.expires)) throw bad('it expired');
+      const { callId, at, binding: bound, checkpoint } = known ?? (await sealer.open('state', token));
       const differs = differing(bound, binding);
       if (differs !== undefined) throw bad(`it is bound to another ${differs}`);
       if (typeof callId !== 'string' || typeof at !== 'number') throw bad('it names no call');
@@ -104,10 +124,9 @@ function isCanonical(token: string): boolean {
 
 function differing(bound: unknown, binding: Binding): string | undefined {
   if (!isObject(bound)) return 'request';
-  const names = new Set([...Object.keys(bound), ...Object.keys(binding)]);
-  return [...names].find(
-    (name) => canonical(bound[name]) !== canonical((binding as unknown as JsonObject)[name]),
-  );
+  const wanted = binding as unknown as JsonObject;
+  const names = new Set([...Object.keys(bound), ...Object.keys(wanted)]);
+  return [...names].find((name) => bound[name] !== wanted[name]);
 }
 
 function bad(reason: string): AwaitError {

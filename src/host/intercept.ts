@@ -47,6 +47,7 @@ interface LowLevel {
   request: RequestMethod;
   assertCapabilityForMethod?(method: string): void;
   oninitialized?: (() => unknown) | undefined;
+  onclose?: (() => unknown) | undefined;
   buildContext?(context: JsonObject, transportInfo?: unknown): JsonObject;
   readonly _requestHandlers?: ReadonlyMap<string, unknown>;
   _options?: { enforceStrictCapabilities?: boolean };

@@ -9,7 +9,6 @@ import { AwaitError } from '../error.ts';
 export interface Inbound {
   /** In capitals. */
   readonly method: string;
-  readonly url: string;
   header(name: string): string | undefined;
   /** The body as text. @throws AwaitError `limit` when it is longer than `maxBytes` */
   text(maxBytes: number): Promise<string>;

@@ -12,7 +12,6 @@ export interface FetchOptions {
 export function inboundOf(request: Request, options: FetchOptions = {}): Inbound {
   return {
     method: request.method.toUpperCase(),
-    url: request.url,
     header: (name) => request.headers.get(name) ?? undefined,
     text: (maxBytes) => boundedText(request, maxBytes),
     ...(options.parsedBody !== undefined && { parsedBody: options.parsedBody }),

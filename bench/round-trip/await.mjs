@@ -1,0 +1,30 @@
+/** The tool in await style on SDK v1, served by mcp-await. */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { createAwaitHandler } from '../../dist/src/index.js';
+import { toNodeHandler } from '../../dist/src/node.js';
+import { DESCRIPTION, INPUT, QUESTION_SCHEMA, question, resultText, SECRET, SERVER, TOOL } from './tool.mjs';
+
+/** The journal in memory; the second request finds the call where the first left it. */
+export function parked() {
+  return toNodeHandler(createAwaitHandler(build, { secrets: [SECRET] }));
+}
+
+/** The journal in the token, nothing parked: the second request runs the call again from its start. */
+export function replayed() {
+  return toNodeHandler(
+    createAwaitHandler(build, { secrets: [SECRET], state: 'sealed', limits: { frames: 0 } }),
+  );
+}
+
+function build() {
+  const server = new McpServer(SERVER);
+  server.registerTool(TOOL, { description: DESCRIPTION, inputSchema: INPUT }, async ({ branch }) => {
+    const answer = await server.server.elicitInput({
+      message: question(branch),
+      requestedSchema: QUESTION_SCHEMA,
+    });
+    const text = answer.content?.confirm === true ? resultText(branch) : `not deployed ${branch}`;
+    return { content: [{ type: 'text', text }] };
+  });
+  return server;
+}
