@@ -2,6 +2,7 @@
 import { AwaitError } from '../src/error.ts';
 import type { HostFactory } from '../src/host/host.ts';
 import { readBody } from '../src/http/body.ts';
+import { Departure } from '../src/http/departure.ts';
 import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { type FetchOptions, inboundOf, responseOf } from '../src/http/fetch.ts';
 import { type OriginRules, refuseForeign } from '../src/http/origin.ts';
@@ -85,10 +86,11 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
   return {
     serve,
     fetch: async (request, fetchOptions) => {
-      const gone = new AbortController();
-      const inbound = inboundOf(request, fetchOptions);
-      const reply = await serve({ ...inbound, signal: AbortSignal.any([request.signal, gone.signal]) });
-      return responseOf(reply, () => gone.abort());
+      const gone = new Departure();
+      if (request.signal.aborted) gone.tell();
+      request.signal.addEventListener('abort', gone.tell, { once: true });
+      const reply = await serve({ ...inboundOf(request, fetchOptions), signal: gone });
+      return responseOf(reply, gone.tell);
     },
     close: async () => {
       closed = true;

@@ -37,7 +37,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     );
   }
   const sealer = new Sealer({
-    ring: KeyRing.from(settings.secrets),
+    ring: new KeyRing(settings.secrets),
     audience: settings.audience,
     maxLength: limits.tokenBytes,
     now,

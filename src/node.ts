@@ -1,6 +1,7 @@
 /** `node:http`, Express, Fastify: a request listener around a handler. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { JsonObject } from './call/json.ts';
+import { Departure } from './http/departure.ts';
 import type { Inbound, Reply, Writer } from './http/exchange.ts';
 import { tooLarge } from './http/exchange.ts';
 
@@ -23,11 +24,11 @@ export function toNodeHandler(
   handler: ServesExchanges,
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
   return async (req, res) => {
-    const gone = new AbortController();
+    const gone = new Departure();
     res.once('close', () => {
-      if (!res.writableFinished) gone.abort();
+      if (!res.writableFinished) gone.tell();
     });
-    const reply = await handler.serve(inboundOf(req, gone.signal));
+    const reply = await handler.serve(inboundOf(req, gone));
     if (res.destroyed) return;
     const { status, headers, body } = reply;
     if (typeof body !== 'function') {
@@ -41,7 +42,7 @@ export function toNodeHandler(
   };
 }
 
-function inboundOf(req: NodeRequest, signal: AbortSignal): Inbound {
+function inboundOf(req: NodeRequest, signal: Departure): Inbound {
   const { headers, method = 'GET', auth, body } = req;
   return {
     method,
@@ -53,7 +54,8 @@ function inboundOf(req: NodeRequest, signal: AbortSignal): Inbound {
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
     signal,
-    request: () => new Request(urlOf(req), { method, headers: webHeaders(req), signal }),
+    request: () =>
+      new Request(urlOf(req), { method, headers: webHeaders(req), signal: signal.asAbortSignal() }),
   };
 }
 

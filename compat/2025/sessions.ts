@@ -36,7 +36,7 @@ export class Sessions {
     if (!inline && !(await store.insert(`${name}:session`, client, expires))) {
       throw new AwaitError('store', 'a session of this name exists');
     }
-    const id = await sealer.seal('session', inline ? { ...bound, client } : bound, expires);
+    const id = sealer.seal('session', inline ? { ...bound, client } : bound, expires);
     return this.#keep(new Session(id, client, principal, this.#services));
   }
 

@@ -5,7 +5,8 @@
  */
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Leg, Outcome } from '../../src/call/ports.ts';
+import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
+import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
 import { empty, json, SSE_HEADERS } from '../../src/http/reply.ts';
 import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
@@ -79,7 +80,7 @@ function startCall(services: Services, request: ModernRequest, read: Read, leg: 
 export interface CallSource {
   readonly authInfo?: JsonObject;
   readonly request: Request | undefined;
-  readonly signal: AbortSignal;
+  readonly signal: Gone;
   notify(notification: JsonObject): void;
 }
 
@@ -117,15 +118,15 @@ function leanRequest(inbound: Inbound, body: unknown, route: Route): ModernReque
 
 /** One JSON body, or a stream from the first notification on. */
 function serveLean(services: Services, request: ModernRequest, inbound: Inbound): Promise<Reply> {
-  const gone = new AbortController();
-  const abort = (): void => gone.abort();
+  const gone = new Departure();
+  const abort = gone.tell;
   inbound.signal.addEventListener('abort', abort, { once: true });
   return new Promise((resolve) => {
     let stream: LeanStream | undefined;
     const outcome = run(services, request, {
       ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
       request: undefined,
-      signal: gone.signal,
+      signal: gone,
       notify: (notification) => {
         if (stream === undefined) {
           stream = new LeanStream(abort);

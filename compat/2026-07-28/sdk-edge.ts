@@ -73,7 +73,7 @@ function requestOf(inbound: Inbound): Request {
   return new Request(original.url, {
     method: original.method,
     headers: original.headers,
-    signal: inbound.signal,
+    signal: original.signal,
   });
 }
 

@@ -24,7 +24,7 @@ import { type AskAttempt, type Attempt, type Recorded, Recording, type StepAttem
 import { RunningSteps } from './running-steps.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
-const QUIET_TURNS = 2;
+const QUIET_TURNS = 1;
 /** Node's longest timer. */
 const LONGEST_TIMER = 2 ** 31 - 1;
 

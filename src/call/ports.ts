@@ -76,13 +76,20 @@ export interface InstanceLeg {
   readonly closeStream?: () => void;
 }
 
+/** Tells that a client went away: an AbortSignal, or as much of one. */
+export interface Gone {
+  readonly aborted: boolean;
+  addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
 /** What one request of a client brings, and where what comes of it goes. */
 export interface Leg extends InstanceLeg {
   readonly live: boolean;
   /** The capabilities that this request's client declares now. */
   readonly capabilities: JsonObject;
   /** Fires when the client goes away. */
-  readonly signal?: AbortSignal;
+  readonly signal?: Gone;
   notify(notification: JsonObject): void;
   /** Live revisions: an ask goes out. */
   ask?(ask: OpenAsk): void;

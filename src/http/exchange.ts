@@ -4,6 +4,7 @@
  */
 
 import type { JsonObject } from '../call/json.ts';
+import type { Gone } from '../call/ports.ts';
 import { AwaitError } from '../error.ts';
 
 export interface Inbound {
@@ -16,7 +17,7 @@ export interface Inbound {
   readonly parsedBody?: unknown;
   readonly authInfo?: JsonObject;
   /** Fires when the client goes away before the reply is complete. */
-  readonly signal: AbortSignal;
+  readonly signal: Gone;
   /** The request as the web has it, made when somebody asks for it. Its body is spent. */
   request(): Request;
 }

@@ -10,7 +10,7 @@ const STATE = { callId: 'call', at: 3 };
 
 function sealer(secrets: string[], options: { audience?: string; now?: () => number } = {}): Sealer {
   const { audience = 'here', now = () => 1_000 } = options;
-  return new Sealer({ ring: KeyRing.from(secrets), audience, maxLength: 100_000, now });
+  return new Sealer({ ring: new KeyRing(secrets), audience, maxLength: 100_000, now });
 }
 
 describe('a state token', () => {

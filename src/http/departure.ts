@@ -1,0 +1,34 @@
+import type { Gone } from '../call/ports.ts';
+
+/**
+ * Tells that a client went away. It has the part of an AbortSignal that is used here: a real one for each
+ * request costs more than most of what is done for it.
+ */
+export class Departure implements Gone {
+  readonly #listeners = new Set<() => void>();
+  aborted = false;
+
+  addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.add(listener);
+  }
+
+  removeEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners.delete(listener);
+  }
+
+  /** The client is gone; each listener hears of it once. */
+  readonly tell = (): void => {
+    if (this.aborted) return;
+    this.aborted = true;
+    for (const listener of this.#listeners) listener();
+    this.#listeners.clear();
+  };
+
+  /** A signal for those who need a real one. */
+  asAbortSignal(): AbortSignal {
+    const controller = new AbortController();
+    if (this.aborted) controller.abort();
+    else this.addEventListener('abort', () => controller.abort());
+    return controller.signal;
+  }
+}
