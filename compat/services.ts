@@ -53,6 +53,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       unknownStep: settings.unknownStep,
       // With nowhere to record a step that ends after the asks went out, they wait for it.
       askDelay: store === undefined ? Number.POSITIVE_INFINITY : settings.askDelay,
+      replayGrace: settings.replayGrace,
       maxAsks: limits.asks,
       maxHeldNotifications: limits.heldNotifications,
       now,

@@ -37,6 +37,11 @@ export interface AwaitOptions {
   readonly unknownStep?: 'fail' | 'run';
   /** How long an ask waits for a running step before it goes out beside it, in milliseconds. Default 5,000. */
   readonly askDelay?: number;
+  /**
+   * How long a tool that is run again may take to get where it was, in milliseconds, before an answer or a step
+   * that it does not come to is passed over. Default 300.
+   */
+  readonly replayGrace?: number;
   /** The caller's stable subject. Default: issuer, subject and client of `authInfo`. */
   readonly principal?: (authInfo: JsonObject | undefined) => string | undefined;
   readonly limits?: Partial<Limits>;
@@ -67,6 +72,7 @@ export interface Settings {
   readonly onDrop: 'forget' | 'unwind';
   readonly unknownStep: 'fail' | 'run';
   readonly askDelay: number;
+  readonly replayGrace: number;
   readonly principal: (authInfo: JsonObject | undefined) => string | undefined;
   readonly limits: Limits;
   readonly allowedOrigins: readonly string[];
@@ -88,6 +94,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'onDrop',
   'unknownStep',
   'askDelay',
+  'replayGrace',
   'principal',
   'limits',
   'allowedOrigins',
@@ -123,6 +130,7 @@ export function settle(options: AwaitOptions): Settings {
   oneOf('unknownStep', options.unknownStep, ['fail', 'run']);
   positive('ttl', options.ttl);
   positive('askDelay', options.askDelay);
+  positive('replayGrace', options.replayGrace);
   for (const name of ['replay', 'principal'] as const) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'function') throw wrong(name, 'must be a function');
@@ -163,6 +171,7 @@ export function settle(options: AwaitOptions): Settings {
     onDrop: options.onDrop ?? 'forget',
     unknownStep: options.unknownStep ?? 'fail',
     askDelay: options.askDelay ?? 5_000,
+    replayGrace: options.replayGrace ?? 300,
     principal: options.principal ?? subjectOf,
     limits: limitsOf(options.limits),
     allowedOrigins: options.allowedOrigins ?? [],

@@ -7,21 +7,13 @@
  */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
-import { sortAnswers } from './answer.ts';
+import { type Answered, sortAnswers } from './answer.ts';
 import { missingCapability } from './capability.ts';
 import { type Found, readOn } from './contested.ts';
 import { answerTo, Frame } from './frame.ts';
-import type {
-  AnswerCompletion,
-  CallRecord,
-  Checkpoint,
-  Client,
-  Completion,
-  OpenAsk,
-  Response,
-} from './journal.ts';
+import type { CallRecord, Checkpoint, Client, Completion, Entry, OpenAsk, Response } from './journal.ts';
 import { digest, isObject, type JsonObject } from './json.ts';
-import type { Binding, Instance, Leg, OpenJournal, Outcome, State } from './ports.ts';
+import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { type Active, type EngineParts, keyOf, type Resume, type Run, Runs, refused } from './runs.ts';
 
@@ -159,7 +151,7 @@ export class Engine {
     const onRun = (fn: () => void): void => {
       leave = fn;
       // The client may have gone while the turn was being prepared.
-      if (left) queueMicrotask(fn);
+      if (left) queueMicrotask(() => active.waiters === 0 && fn());
     };
     const active: Active = {
       sent,
@@ -180,8 +172,8 @@ export class Engine {
   /** A client that goes away ends the turn when nobody else waits for it; the token stays good. */
   #wait(active: Active, leg: Leg): Promise<Outcome> {
     const { signal } = leg;
-    if (signal === undefined) return active.outcome;
     active.waiters += 1;
+    if (signal === undefined) return active.outcome;
     return new Promise((resolve) => {
       const onAbort = (): void => {
         active.waiters -= 1;
@@ -215,66 +207,78 @@ export class Engine {
     const { state, sent, leg } = request;
     const key = keyOf(state);
     await this.#runs.leaving.get(key);
-    const parked = this.#runs.parked.get(key);
+    const parked = this.#runs.takeParked(key);
     if (parked?.left !== undefined) return this.#goOnWithLeft(parked, request);
-    const checkpoint = parked?.checkpoint ?? state.checkpoint ?? (await this.#readCheckpoint(state));
-    const { limits, now, check, store } = this.#parts;
-    const sorted = sortAnswers(checkpoint.open, request.responses, now(), check);
-    for (const ask of [...sorted.missing, ...sorted.bad]) {
-      const required = missingCapability(leg.capabilities, ask.method, ask.params);
-      if (required !== undefined) return refused(required, ask.method);
-    }
-    const nothingNew = sorted.accepted.length === 0 && checkpoint.open.length > 0;
-    if (nothingNew && sorted.bad.length === 0) {
-      return { kind: 'suspended', asks: checkpoint.open, token: request.token };
-    }
-    if (checkpoint.turn >= limits.rounds)
-      throw new AwaitError(
-        'limit',
-        `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`,
-      );
-    // The claim: from here on the turn is this process's, or somebody else's.
-    const journal = parked?.journal ?? store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
-    const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#id } as const;
-    const never = parked === undefined && this.#parts.replay(checkpoint.call) === 'never';
-    if (never && store === undefined) throw replayRefused(checkpoint);
-    const mustRead = parked === undefined && (checkpoint.running !== undefined || never);
+    // Out of its place while the claim is written, so that nobody drops it; back there unless it is claimed.
+    let unclaimed = parked;
     try {
-      if (mustRead) throw new AwaitError('fenced', 'what came after the checkpoint must be read first');
-      await journal.append(claim);
-    } catch (error) {
-      if (!(error instanceof AwaitError) || error.code !== 'fenced' || store === undefined) throw error;
-      if (parked !== undefined) this.#runs.drop(this.#runs.parked.take(key) ?? parked);
-      const found = await this.#readOn(request, checkpoint);
-      if (found.kind !== 'free') return this.#told(found, request);
-      if (never) throw replayRefused(checkpoint);
-      const later = store.open(checkpoint.call, found.at);
-      await later.append(claim);
-      const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
-      return this.#replay(
-        request,
-        checkpoint,
-        later,
-        { since, fresh: found.claimed ? 0 : sorted.accepted.length },
-        sorted,
-      );
-    }
-    if (parked === undefined) {
+      const checkpoint = parked?.checkpoint ?? state.checkpoint ?? (await this.#readCheckpoint(state));
+      const { limits, now, check, store } = this.#parts;
+      const sorted = sortAnswers(checkpoint.open, request.responses, now(), check);
+      for (const ask of [...sorted.missing, ...sorted.bad]) {
+        const required = missingCapability(leg.capabilities, ask.method, ask.params);
+        if (required !== undefined) return refused(required, ask.method);
+      }
+      const nothingNew = sorted.accepted.length === 0 && checkpoint.open.length > 0;
+      if (nothingNew && sorted.bad.length === 0) {
+        return { kind: 'suspended', asks: checkpoint.open, token: request.token };
+      }
+      if (checkpoint.turn >= limits.rounds) {
+        const message = `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`;
+        throw new AwaitError('limit', message);
+      }
+      const journal = parked?.journal ?? store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
+      const never = parked === undefined && this.#parts.replay(checkpoint.call) === 'never';
+      if (never && store === undefined) throw replayRefused(checkpoint);
+      const mustRead =
+        parked === undefined && store !== undefined && (checkpoint.running !== undefined || never);
+      // The claim: from here on the turn is this process's, or somebody else's.
+      const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#id } as const;
+      if (mustRead || !(await isAppended(journal, claim))) {
+        unclaimed = undefined;
+        if (parked !== undefined) this.#runs.drop(parked);
+        return await this.#contend(request, checkpoint, claim, sorted, never);
+      }
+      unclaimed = undefined;
+      if (parked !== undefined) return this.#goOnLive(parked, request, checkpoint, sorted);
       const { accepted } = sorted;
       return this.#replay(request, checkpoint, journal, { since: accepted, fresh: accepted.length }, sorted);
+    } finally {
+      if (unclaimed !== undefined) this.#runs.parked.park(key, unclaimed);
     }
-    this.#runs.parked.take(key);
+  }
+
+  /** The frame is here, and the turn is claimed. */
+  #goOnLive(run: Run, request: Resume, checkpoint: Checkpoint, sorted: Answered): Promise<Outcome> {
     const again = reask(sorted.bad, checkpoint.asked);
-    parked.frame.rekey(again.byOldKey, again.asked);
-    if (nothingNew)
-      return this.#runs.suspend(parked, {
-        ...checkpoint,
-        turn: checkpoint.turn + 1,
-        open: parked.frame.fold().open,
-        asked: again.asked,
-      });
-    request.onRun(() => this.#runs.leave(parked, request));
-    return this.#runs.turn(parked, leg, sorted.accepted, false, { request });
+    run.frame.rekey(again.byOldKey, again.asked);
+    if (sorted.accepted.length === 0 && checkpoint.open.length > 0) {
+      const { open } = run.frame.fold();
+      return this.#runs.suspend(run, { ...checkpoint, turn: checkpoint.turn + 1, open, asked: again.asked });
+    }
+    request.onRun(() => this.#runs.leave(run, request));
+    return this.#runs.turn(run, request.leg, sorted.accepted, false, { request });
+  }
+
+  /** The next position is taken, or may be: what came since decides. */
+  async #contend(
+    request: Resume,
+    checkpoint: Checkpoint,
+    claim: Extract<Entry, { type: 'claimed' }>,
+    sorted: Answered,
+    never: boolean,
+  ): Promise<Outcome> {
+    const { store } = this.#parts;
+    if (store === undefined) throw new AwaitError('internal', 'only a store can be contended for');
+    const found = await this.#readOn(store, request, checkpoint);
+    if (found.kind === 'ended') return { kind: 'responded', response: found.response };
+    if (found.kind === 'suspended') return this.#runs.tokenFor(found.checkpoint, found.at, request.binding);
+    if (never) throw replayRefused(checkpoint);
+    const journal = store.open(checkpoint.call, found.at);
+    await journal.append(claim);
+    const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
+    const fresh = found.claimed ? 0 : sorted.accepted.length;
+    return this.#replay(request, checkpoint, journal, { since, fresh }, sorted);
   }
 
   /** Leads a new frame through the journal. */
@@ -283,7 +287,7 @@ export class Engine {
     checkpoint: Checkpoint,
     journal: OpenJournal,
     { since, fresh }: { since: readonly Completion[]; fresh: number },
-    sorted: { missing: readonly OpenAsk[]; bad: readonly OpenAsk[]; accepted: readonly AnswerCompletion[] },
+    sorted: Answered,
   ): Promise<Outcome> {
     const { call } = checkpoint;
     const again = reask(sorted.bad, checkpoint.asked);
@@ -298,7 +302,7 @@ export class Engine {
     if (sorted.accepted.length === 0 && from.open.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };
       await journal.append({ type: 'suspended', checkpoint: next });
-      return this.#runs.suspended(next, journal, request.binding);
+      return this.#runs.tokenFor(next, journal.position, request.binding);
     }
     const instance = await this.#parts.openInstance(call, request.leg);
     const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });
@@ -309,28 +313,28 @@ export class Engine {
 
   /** The turn was left by its client, or its end could not be written; the same client is back. */
   async #goOnWithLeft(run: Run, request: Resume): Promise<Outcome> {
+    const key = keyOf(request.state);
     if (run.left !== request.sent) {
+      this.#runs.parked.park(key, run);
       throw new AwaitError('bad-token', `call ${run.call.id}: this turn was taken with other answers`);
     }
-    this.#runs.parked.take(keyOf(request.state));
+    const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
     try {
-      await run.journal.append({ type: 'claimed', answers: [], sent: request.sent, by: this.#id });
-    } catch (error) {
-      if (!(error instanceof AwaitError) || error.code !== 'fenced') {
-        this.#runs.parked.park(keyOf(request.state), run);
-        throw error;
+      if (!(await isAppended(run.journal, claim))) {
+        this.#runs.drop(run);
+        return await this.#resume(request);
       }
-      this.#runs.drop(run);
-      return this.#resume(request);
+    } catch (error) {
+      if (run.over === undefined) this.#runs.parked.park(key, run);
+      throw error;
     }
     delete run.left;
     request.onRun(() => this.#runs.leave(run, request));
     return this.#runs.turn(run, request.leg, [], false, { request });
   }
 
-  #readOn(request: Resume, checkpoint: Checkpoint): Promise<Found> {
-    const { store, limits } = this.#parts;
-    if (store === undefined) throw new AwaitError('internal', 'only a store can be read on');
+  #readOn(store: CallStore, request: Resume, checkpoint: Checkpoint): Promise<Found> {
+    const { limits } = this.#parts;
     return readOn({
       store,
       callId: request.state.callId,
@@ -341,11 +345,6 @@ export class Engine {
       lease: limits.lease,
       wait: limits.turnWait,
     });
-  }
-
-  async #told(found: Exclude<Found, { kind: 'free' }>, request: Resume): Promise<Outcome> {
-    if (found.kind === 'ended') return { kind: 'responded', response: found.response };
-    return this.#runs.tokenFor(found.checkpoint, found.at, request.binding);
   }
 
   async #readCheckpoint(state: State): Promise<Checkpoint> {
@@ -375,6 +374,17 @@ export class Engine {
       created,
       expires,
     };
+  }
+}
+
+/** False when another process has the position. */
+async function isAppended(journal: OpenJournal, entry: Entry): Promise<boolean> {
+  try {
+    await journal.append(entry);
+    return true;
+  } catch (error) {
+    if (error instanceof AwaitError && error.code === 'fenced') return false;
+    throw error;
   }
 }
 

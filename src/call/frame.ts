@@ -33,6 +33,11 @@ export interface FrameOptions {
   readonly unknownStep: 'fail' | 'run';
   /** How long an ask waits for a running step before it goes out beside it, in milliseconds. */
   readonly askDelay: number;
+  /**
+   * How long a replayed tool may take to get where it was, in milliseconds, before a recorded completion that
+   * nobody attempts is passed over. A branch may be waiting for something that is not journaled.
+   */
+  readonly replayGrace: number;
   /** Asks a call may make in all. */
   readonly maxAsks: number;
   /** Notifications kept for a parked frame. */
@@ -96,6 +101,10 @@ export class Frame {
   #scheduled = false;
   #quiet = 0;
   #delay: NodeJS.Timeout | undefined;
+  /** Runs while a recorded completion is waited for; `#patient` once that was long enough. */
+  #patience: NodeJS.Timeout | undefined;
+  #patient = false;
+  readonly #deadlines = new Map<string, NodeJS.Timeout>();
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     this.call = call;
@@ -106,6 +115,11 @@ export class Frame {
     this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
     this.#steps = new RunningSteps(call.id);
     this.context = this.#steps.context(this, undefined, (step) => this.#attempt(step));
+  }
+
+  /** Whether this frame can be entered no more. */
+  get over(): boolean {
+    return this.#ended;
   }
 
   /** Whether a turn is entered: the gate is open. */
@@ -130,12 +144,16 @@ export class Frame {
     this.#turn = undefined;
     clearTimeout(this.#delay);
     this.#delay = undefined;
+    clearTimeout(this.#patience);
+    this.#patience = undefined;
   }
 
   /** Severs the frame from everything; what its tool awaits never settles. */
   drop(): void {
     this.leave();
     this.#ended = true;
+    for (const timer of this.#deadlines.values()) clearTimeout(timer);
+    this.#deadlines.clear();
     this.#fresh.clear();
     this.#open.clear();
     this.#recording.clear();
@@ -144,9 +162,12 @@ export class Frame {
 
   /** As `drop`, and then rejects what the tool awaits, for tools whose `finally` must run. */
   unwind(error: { code: number; message: string }): void {
-    const asks = [...this.#open.values(), ...this.#fresh].filter((attempt) => attempt.kind === 'ask');
+    const attempts = [...this.#open.values(), ...this.#fresh, ...this.#recording.attempts];
     this.drop();
-    for (const ask of asks) ask.settle({ error });
+    for (const attempt of attempts) {
+      if (attempt.kind === 'ask') attempt.settle({ error });
+      else attempt.settle({ error: { name: 'Error', message: error.message } });
+    }
   }
 
   /** Whether a step is running. */
@@ -192,14 +213,18 @@ export class Frame {
     }
     return new Promise((settle) => {
       const { inContext, timeout, signal } = options;
+      const onAbort = (): void => this.#abandon(attempt);
       const attempt: AskAttempt = {
         kind: 'ask',
         question: questionOf(method, params),
         inContext,
         ...(timeout !== undefined && { timeout }),
-        settle,
+        settle: (response) => {
+          signal?.removeEventListener('abort', onAbort);
+          settle(response);
+        },
       };
-      signal?.addEventListener('abort', () => this.#abandon(attempt), { once: true });
+      signal?.addEventListener('abort', onAbort, { once: true });
       this.#attempt(attempt);
     });
   }
@@ -260,6 +285,9 @@ export class Frame {
 
   #stir(): void {
     this.#quiet = 0;
+    this.#patient = false;
+    clearTimeout(this.#patience);
+    this.#patience = undefined;
     this.#poke();
   }
 
@@ -277,6 +305,18 @@ export class Frame {
     this.#quiet += 1;
     if (this.#quiet > QUIET_TURNS) return true;
     this.#poke();
+    return false;
+  }
+
+  /** True once nothing has happened for so long that what is recorded will not be attempted any more. */
+  #gaveUp(): boolean {
+    if (this.#patient) return true;
+    if (!this.#idle()) return false;
+    this.#patience ??= setTimeout(() => {
+      this.#patience = undefined;
+      this.#patient = true;
+      this.#poke();
+    }, this.#options.replayGrace);
     return false;
   }
 
@@ -302,30 +342,40 @@ export class Frame {
 
   /** The next recorded completion is one that nobody attempts. */
   #passOver(head: Recorded, turn: Turn): void {
+    const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
+    // A step that was cut off is run again, and attempts what is recorded of its inside.
+    const outer = steps.find(({ path }) => isInside(head, path));
+    if (outer !== undefined) this.#startStep(outer);
+    if (outer !== undefined || this.#isRunningAround(head)) return;
     // With no attempt open the tool is busy with something that is not journaled: it may get there yet.
     const waits = this.#fresh.size > 0 || this.#open.size > 0 || this.#recording.awaited;
-    if (!waits || !this.#idle() || this.#matchChanged(turn)) return;
-    const step = [...this.#fresh].find((attempt) => attempt.kind === 'step');
+    if (!waits || !this.#gaveUp() || this.#matchChanged(turn)) return;
+    const [step] = steps;
     if (head.completion.kind === 'step' && step !== undefined && this.#options.unknownStep === 'fail') {
       this.#diverge(`the tool attempts step '${step.path}'`);
       return;
     }
     head.state = 'skipped';
-    this.#stir();
+    this.#quiet = 0;
+    this.#poke();
+  }
+
+  #isRunningAround(recorded: Recorded): boolean {
+    return this.#steps.running.some((path) => isInside(recorded, path));
   }
 
   /** Nothing recorded is left to release: new steps start, new asks go out, the turn may suspend. */
   #goOn(turn: Turn): void {
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
-    const unknown = steps.length > 0 && this.#recording.unconsumedSteps().length > 0;
-    if (unknown && this.#options.unknownStep === 'fail') {
-      if (this.#idle()) this.#diverge(`the tool attempts step '${steps[0]?.path}'`);
+    const left = this.#recording.unconsumedSteps().filter((recorded) => !this.#isRunningAround(recorded));
+    if (steps.length > 0 && left.length > 0 && this.#options.unknownStep === 'fail') {
+      if (this.#gaveUp()) this.#diverge(`the tool attempts step '${steps[0]?.path}'`);
       return;
     }
     for (const step of steps) this.#startStep(step);
     const asks = [...this.#fresh].filter((attempt) => attempt.kind === 'ask');
     if (asks.some((ask) => this.#recording.mayStandFor(ask))) {
-      if (!this.#idle() || this.#matchChanged(turn)) return;
+      if (!this.#gaveUp() || this.#matchChanged(turn)) return;
     }
     for (const ask of asks) {
       if (this.#turn === turn && this.#fresh.has(ask)) this.#openAsk(ask, turn);
@@ -399,7 +449,7 @@ export class Frame {
     const nth = instead === undefined ? this.#recording.nextPlace(question.class) : nthOf(instead.place);
     const ask: OpenAsk = {
       place: `${question.class}#${nth}`,
-      key: wireKey(question, nth, this.#asked, instead !== undefined),
+      key: this.#freeKey(wireKey(question, nth, this.#asked, instead !== undefined)),
       method: question.method,
       params: question.params,
       question: question.digest,
@@ -410,6 +460,12 @@ export class Frame {
     const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
     if (given !== undefined && this.#turn === turn) this.answer(answerTo(ask, given));
     else if (turn.live && this.#turn === turn) this.#sendAsk(ask, turn);
+  }
+
+  /** A tool may give a key that looks like a generated one. */
+  #freeKey(key: string): string {
+    const isTaken = this.#open.has(key) || this.#recording.hasKey(key);
+    return isTaken ? `${key}~${this.#asked}` : key;
   }
 
   #reopen(attempt: AskAttempt, ask: OpenAsk): void {
@@ -438,7 +494,8 @@ export class Frame {
       this.#write({ type: 'completed', completion: late }, () => this.answer(late));
     };
     const left = Math.max(deadline.at - this.#options.now(), 0);
-    setTimeout(onTime, Math.min(left, LONGEST_TIMER)).unref();
+    const timer = setTimeout(onTime, Math.min(left, LONGEST_TIMER)).unref();
+    this.#deadlines.set(ask.key, timer);
   }
 
   #write(entry: Parameters<Journal['append']>[0], then: () => void): void {
@@ -469,6 +526,8 @@ export class Frame {
   #take(answer: AnswerCompletion): void {
     const attempt = this.#open.get(answer.key);
     this.#open.delete(answer.key);
+    clearTimeout(this.#deadlines.get(answer.key));
+    this.#deadlines.delete(answer.key);
     this.#recording.addAnswer(answer, attempt);
   }
 
@@ -515,6 +574,10 @@ export class Frame {
     const message = `${attempted}, where the journal of call ${this.call.id} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep the names and the order of its steps, or set unknownStep: 'run'.`;
     this.#end({ kind: 'broken', error: new AwaitError('divergence', message) });
   }
+}
+
+function isInside({ completion }: Recorded, path: string): boolean {
+  return completion.kind === 'step' && completion.path.startsWith(`${path}/`);
 }
 
 function release(recorded: Recorded): void {

@@ -30,6 +30,8 @@ export interface State {
   readonly at: number;
   /** The checkpoint itself, where tokens carry it. */
   readonly checkpoint?: Checkpoint;
+  /** Tells checkpoints apart that stand at one position: two processes may run one sealed token. */
+  readonly mark?: string;
 }
 
 /** What a token is bound to; all of it is checked before the store is looked at. */

@@ -91,6 +91,19 @@ export class Recording {
     return this.#all.some(({ attempt }) => attempt !== undefined);
   }
 
+  /** Attempts that wait for their turn in the recorded order. */
+  get attempts(): readonly Attempt[] {
+    return this.#all.flatMap(({ attempt }) => (attempt === undefined ? [] : [attempt]));
+  }
+
+  /** Whether an answer was recorded under this key, or an ask is out under it. */
+  hasKey(key: string): boolean {
+    const answered = this.#all.some(
+      ({ completion }) => completion.kind === 'answer' && completion.key === key,
+    );
+    return answered || this.#unclaimed.some((ask) => ask.key === key);
+  }
+
   /** A step that was run just now. */
   addDone(completion: Completion): void {
     this.#all.push({ completion, state: 'released' });

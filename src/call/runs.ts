@@ -2,6 +2,7 @@
  * The runs of one process: a frame, the server instance it lives in, and its journal. A run is in a turn,
  * parked between two, or over. What a turn comes to is written here before anybody is told (invariant 11).
  */
+import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
 import { checkGiven, type SchemaCheck } from './answer.ts';
 import { missingCapability } from './capability.ts';
@@ -13,7 +14,7 @@ import type { Limits } from './limits.ts';
 import { Parked } from './parked.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
-import { wireError } from './wire-error.ts';
+import { INTERNAL, wireError } from './wire-error.ts';
 
 export interface EngineParts {
   readonly store?: CallStore;
@@ -95,6 +96,14 @@ export class Runs {
     return this.active.get(key) ?? this.#recent.get(key);
   }
 
+  /** The run that waits for this token; one whose frame can be entered no more makes room for a replay. */
+  takeParked(key: string): Run | undefined {
+    const run = this.parked.take(key);
+    if (run === undefined || !run.frame.over) return run;
+    this.drop(run);
+    return undefined;
+  }
+
   close(): void {
     this.#closed = true;
     this.parked.dropAll();
@@ -148,6 +157,10 @@ export class Runs {
   async #ended(run: Run, ending: Ending, leg: Leg, request: Resume | undefined): Promise<Outcome> {
     switch (ending.kind) {
       case 'finished': {
+        if (request !== undefined && !isWritable(ending.response)) {
+          this.#over(run, false);
+          return this.endWith(run.journal, { error: INTERNAL });
+        }
         const urls = leg.live ? undefined : urlsNeeded(ending.response);
         if (urls !== undefined) return this.#rerunAfter(run, urls, leg);
         return this.#finished(run, ending.response, request);
@@ -214,8 +227,7 @@ export class Runs {
   }
 
   async suspend(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
-    // What was only asked is as long as its request, which has a limit of its own.
-    const size = checkpoint.completions.length === 0 ? 0 : JSON.stringify(checkpoint).length;
+    const size = JSON.stringify(checkpoint).length;
     if (size > this.#parts.limits.journalBytes) {
       throw new AwaitError(
         'limit',
@@ -223,22 +235,25 @@ export class Runs {
       );
     }
     await run.journal.append({ type: 'suspended', checkpoint });
-    const outcome = await this.suspended(checkpoint, run.journal, run.binding);
+    const state = this.#stateOf(checkpoint, run.journal.position);
+    const outcome = await this.#seal(state, checkpoint, run.binding);
     if (!this.#closed && !run.over) {
       run.checkpoint = checkpoint;
-      this.parked.park(keyOf({ callId: run.call.id, at: run.journal.position }), run);
+      this.parked.park(keyOf(state), run);
     }
     return outcome;
   }
 
-  suspended(checkpoint: Checkpoint, journal: OpenJournal, binding: Binding): Promise<Outcome> {
-    return this.tokenFor(checkpoint, journal.position, binding);
+  tokenFor(checkpoint: Checkpoint, at: number, binding: Binding): Promise<Outcome> {
+    return this.#seal(this.#stateOf(checkpoint, at), checkpoint, binding);
   }
 
-  async tokenFor(checkpoint: Checkpoint, at: number, binding: Binding): Promise<Outcome> {
-    const { call } = checkpoint;
-    const state: State = { callId: call.id, at, ...(this.#parts.carry && { checkpoint }) };
-    const token = await this.#parts.tokens.seal(state, binding, call.expires);
+  #stateOf(checkpoint: Checkpoint, at: number): State {
+    return { callId: checkpoint.call.id, at, ...(this.#parts.carry && { checkpoint, mark: randomUUID() }) };
+  }
+
+  async #seal(state: State, checkpoint: Checkpoint, binding: Binding): Promise<Outcome> {
+    const token = await this.#parts.tokens.seal(state, binding, checkpoint.call.expires);
     return { kind: 'suspended', asks: checkpoint.open, token };
   }
 
@@ -258,7 +273,7 @@ export class Runs {
     if (required !== undefined) return refused(required, 'elicitation/create');
     const checkpoint = askUrls(before, urls);
     await run.journal.append({ type: 'suspended', checkpoint });
-    return this.suspended(checkpoint, run.journal, run.binding);
+    return this.tokenFor(checkpoint, run.journal.position, run.binding);
   }
 
   // --- the ends of a run -----------------------------------------------------------------------------
@@ -279,7 +294,8 @@ export class Runs {
     await run.frame.settled();
     try {
       await run.journal.append({ type: 'left' });
-      this.parked.park(keyOf(request.state), run);
+      if (run.frame.over) this.drop(run);
+      else this.parked.park(keyOf(request.state), run);
     } catch (error) {
       this.#parts.log('warn', 'a turn that its client left could not be put down', {
         call: run.call.id,
@@ -370,8 +386,17 @@ export class Runs {
   }
 }
 
-export function keyOf(state: State): string {
-  return `${state.callId}@${state.at}`;
+/** A tool may return what is no JSON (a BigInt, a cycle): no store and no wire takes that. */
+function isWritable(response: Response): boolean {
+  try {
+    return JSON.stringify(response) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+export function keyOf({ callId, at, mark = '' }: State): string {
+  return `${callId}@${at}${mark}`;
 }
 
 export function refused(required: JsonObject, method: string): Outcome {

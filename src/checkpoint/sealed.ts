@@ -113,11 +113,16 @@ export function stateTokens(sealer: Sealer): StateTokens {
     async open(token, binding): Promise<State> {
       const known = minted.get(token);
       if (known !== undefined && sealer.hasExpired(known.expires)) throw bad('it expired');
-      const { callId, at, binding: bound, checkpoint } = known ?? (await sealer.open('state', token));
+      const { callId, at, mark, binding: bound, checkpoint } = known ?? (await sealer.open('state', token));
       const differs = differing(bound, binding);
       if (differs !== undefined) throw bad(`it is bound to another ${differs}`);
       if (typeof callId !== 'string' || typeof at !== 'number') throw bad('it names no call');
-      return { callId, at, ...(checkpoint !== undefined && { checkpoint: readCheckpoint(checkpoint) }) };
+      return {
+        callId,
+        at,
+        ...(typeof mark === 'string' && { mark }),
+        ...(checkpoint !== undefined && { checkpoint: readCheckpoint(checkpoint) }),
+      };
     },
   };
 }

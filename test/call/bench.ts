@@ -113,6 +113,7 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
       drift: 'ask',
       unknownStep: 'fail',
       askDelay: 5_000,
+      replayGrace: 60,
       maxAsks: 100,
       maxHeldNotifications: 100,
       now,
