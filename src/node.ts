@@ -23,14 +23,13 @@ const MAX_UNSENT = 4_194_304;
 export function toNodeHandler(
   handler: ServesExchanges,
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
-  return async (req, res) => {
+  const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new Departure();
     res.once('close', () => {
       if (!res.writableFinished) gone.tell();
     });
-    const reply = await handler.serve(inboundOf(req, gone));
+    const { status, headers, body } = await handler.serve(inboundOf(req, gone));
     if (res.destroyed) return;
-    const { status, headers, body } = reply;
     if (typeof body !== 'function') {
       // With its length known a body goes out in one write, and not in chunks.
       res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body ?? '') }).end(body);
@@ -39,6 +38,15 @@ export function toNodeHandler(
     res.writeHead(status, headers);
     res.flushHeaders();
     body(writerOf(res));
+  };
+  return async (req, res) => {
+    try {
+      await answer(req, res);
+    } catch {
+      // Nobody else hears of it: a listener's rejection would end the process.
+      if (!res.headersSent) res.writeHead(500);
+      res.end();
+    }
   };
 }
 
@@ -62,7 +70,12 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
 /** A `Host` that is no host must not keep a request from its answer. */
 function urlOf({ url = '/', headers }: IncomingMessage): string {
   const base = `http://${headers.host ?? 'localhost'}`;
-  return URL.canParse(url, base) ? new URL(url, base).href : 'http://localhost/';
+  if (!URL.canParse(url, base)) return 'http://localhost/';
+  const parsed = new URL(url, base);
+  // A Request takes no credentials in its URL.
+  parsed.username = '';
+  parsed.password = '';
+  return parsed.href;
 }
 
 function webHeaders(req: IncomingMessage): Headers {

@@ -60,9 +60,13 @@ async function post(services: Services, sessions: Sessions, inbound: Inbound, bo
   const found = await sessionOf(services, sessions, inbound, idOf(body));
   if ('reply' in found) return found.reply;
   const { session } = found;
-  const twice = requests.find(
-    ({ id }, index) => session.running(id) || requests.slice(0, index).some((other) => other.id === id),
-  );
+  const reserved: RpcRequest[] = [];
+  for (const request of requests) if (session.reserve(request.id)) reserved.push(request);
+  const release = (): void => {
+    for (const { id } of reserved) session.release(id);
+  };
+  const twice = requests.find((request) => !reserved.includes(request));
+  if (twice !== undefined) release();
   if (twice !== undefined)
     return rpcError(400, -32600, 'Invalid Request: a request with this id is in work', twice.id);
   for (const message of messages) {
@@ -73,7 +77,12 @@ async function post(services: Services, sessions: Sessions, inbound: Inbound, bo
     }
   }
   if (requests.length === 0) return empty(202);
-  return serveRequests(services, session, inbound, requests);
+  try {
+    return await serveRequests(services, session, inbound, requests);
+  } catch (error) {
+    release();
+    throw error;
+  }
 }
 
 async function startSession(
@@ -165,17 +174,19 @@ async function serveOne(
   instance: HostInstance | undefined,
   stream: SessionStream,
 ): Promise<void> {
-  const source = {
-    ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-    request: inbound.request(),
-    closeStream: () => stream.disconnect(),
-  };
   try {
+    const source = {
+      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+      request: inbound.request(),
+      closeStream: () => stream.disconnect(),
+    };
     const outcome = await session.start(request, instance, source, (message) => stream.send(message));
     if (outcome.kind === 'responded') stream.send({ jsonrpc: '2.0', id: request.id, ...outcome.response });
   } catch (error) {
     services.settings.logger.error('a request failed', { method: request.method, error: String(error) });
     stream.send({ jsonrpc: '2.0', id: request.id, error: INTERNAL });
+  } finally {
+    session.release(request.id);
   }
 }
 
@@ -191,7 +202,7 @@ async function get(services: Services, sessions: Sessions, inbound: Inbound): Pr
   const last = inbound.header('last-event-id');
   if (last === undefined) {
     await session.instance((outside) => openInstance(services, session, inbound, outside));
-    return { status: 200, headers, body: (writer) => session.standing?.attach(writer, 0) };
+    return { status: 200, headers, body: (writer) => session.standing?.attachNew(writer) };
   }
   const event = parseEventId(last);
   const stream = event === undefined ? undefined : session.stream(event.stream);
@@ -240,7 +251,8 @@ function accepts(accept: string, type: string): boolean {
 
 function isMessage(value: unknown): value is JsonObject {
   if (!isObject(value) || value.jsonrpc !== '2.0') return false;
-  if (typeof value.method === 'string') return value.params === undefined || isObject(value.params);
+  if (typeof value.method === 'string')
+    return hasTakenParams(value) && (value.id === undefined || isId(value.id));
   return isId(value.id) && ('result' in value || 'error' in value);
 }
 
@@ -250,6 +262,16 @@ function isRequest(message: JsonObject): message is JsonObject & RpcRequest {
   return true;
 }
 
+/** As narrow as the SDKs' own schemas: what they do not take is answered by nobody. */
 function isId(value: unknown): value is string | number {
-  return typeof value === 'string' || typeof value === 'number';
+  return typeof value === 'string' || Number.isSafeInteger(value);
+}
+
+function hasTakenParams({ params }: JsonObject): boolean {
+  if (params === undefined) return true;
+  if (!isObject(params)) return false;
+  const { _meta: meta } = params;
+  return (
+    meta === undefined || (isObject(meta) && (meta.progressToken === undefined || isId(meta.progressToken)))
+  );
 }

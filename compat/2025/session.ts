@@ -32,7 +32,10 @@ export class Session {
   readonly client: Client;
   readonly principal: string | undefined;
   used: number;
+  /** When the store was last asked whether it was ended, in milliseconds since the epoch. */
+  checked: number;
   readonly #services: Services;
+  readonly #reserved = new Set<string | number>();
   readonly #calls = new Map<string | number, Started>();
   readonly #asked = new Map<string, AskedOfClient>();
   readonly #streams = new Map<string, SessionStream>();
@@ -45,16 +48,15 @@ export class Session {
     this.principal = principal;
     this.#services = services;
     this.used = services.now();
+    this.checked = this.used;
     this.#streams.set(STANDING, new SessionStream(STANDING, true));
   }
 
-  /** Whether closing it now would lose something. */
-  get busy(): boolean {
-    return (
-      this.#calls.size > 0 ||
-      this.#asked.size > 0 ||
-      [...this.#streams.values()].some(({ connected }) => connected)
-    );
+  /** Whether somebody listens; a session that nobody listens to for long is let go, with what it has in work. */
+  get connected(): boolean {
+    const connected = [...this.#streams.values()].some((stream) => stream.connected);
+    if (connected) this.used = this.#services.now();
+    return connected;
   }
 
   /** The session's server instance, made when it is first needed. */
@@ -90,8 +92,15 @@ export class Session {
     return this.#streams.get(id);
   }
 
-  running(id: string | number): boolean {
-    return this.#calls.has(id);
+  /** Takes a request's id; false when a request of this id is in work. */
+  reserve(id: string | number): boolean {
+    if (this.#reserved.has(id)) return false;
+    this.#reserved.add(id);
+    return true;
+  }
+
+  release(id: string | number): void {
+    this.#reserved.delete(id);
   }
 
   /** Starts a request; what it says on the way, and its response, go where `send` puts them. */
@@ -168,8 +177,14 @@ export class Session {
     instance?.notify({ jsonrpc: '2.0', method: String(method), ...(isObject(params) && { params }) });
   }
 
+  /** Ends it: its tools are told, by their signals. */
   close(): void {
     for (const call of this.#calls.values()) call.cancel('the session was closed');
+    this.leave();
+  }
+
+  /** The process goes away: streams end, and tools hear nothing of it (invariant 1). */
+  leave(): void {
     for (const stream of this.#streams.values()) stream.finish();
     this.#opened?.close();
   }

@@ -13,6 +13,10 @@ import { Session } from './session.ts';
 const INLINE = 1_500;
 /** Sessions outlive the calls in them. */
 const LEAST_LIFETIME = 86_400_000;
+/** How long a session may be served after it was ended in another process, in milliseconds. */
+const CHECK_EVERY = 1_000;
+/** Ended sessions remembered where no store does. */
+const ENDED_KEPT = 10_000;
 
 export class Sessions {
   readonly #services: Services;
@@ -43,14 +47,15 @@ export class Sessions {
   /** The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's. */
   async find(id: string, principal: string | undefined): Promise<Session | undefined> {
     const here = this.#here.get(id);
-    if (here !== undefined && here.principal === principal) {
+    if (here !== undefined) {
+      if (here.principal !== principal || (await this.#endedElsewhere(here))) return undefined;
       here.used = this.#services.now();
       return here;
     }
     const body = await this.#open(id);
     if (body === undefined || body.principal !== principal) return undefined;
     const { store } = this.#services;
-    if ((await store?.get(`${String(body.name)}:ended`)) !== undefined) return undefined;
+    if (await this.#isEnded(body)) return undefined;
     const client = body.client ?? (await store?.get(`${String(body.name)}:session`));
     if (!isObject(client)) return undefined;
     return (
@@ -66,7 +71,31 @@ export class Sessions {
     const body = await this.#open(session.id);
     const { store, now } = this.#services;
     if (body !== undefined) await store?.insert(`${String(body.name)}:ended`, true, now() + LEAST_LIFETIME);
-    if (store === undefined) this.#ended.add(session.id);
+    if (store === undefined) this.#rememberEnd(session.id);
+  }
+
+  /** What another process ended, this one learns of with the next request, or the first after a second. */
+  async #endedElsewhere(session: Session): Promise<boolean> {
+    const { store, now } = this.#services;
+    if (store === undefined || now() - session.checked < CHECK_EVERY) return false;
+    session.checked = now();
+    const body = await this.#open(session.id);
+    if (body !== undefined && !(await this.#isEnded(body))) return false;
+    this.#here.delete(session.id);
+    session.close();
+    return true;
+  }
+
+  async #isEnded(body: JsonObject): Promise<boolean> {
+    return (await this.#services.store?.get(`${String(body.name)}:ended`)) !== undefined;
+  }
+
+  #rememberEnd(id: string): void {
+    this.#ended.add(id);
+    for (const oldest of this.#ended) {
+      if (this.#ended.size <= ENDED_KEPT) break;
+      this.#ended.delete(oldest);
+    }
   }
 
   /** Ids that were ended where no store could tell the others. */
@@ -74,7 +103,7 @@ export class Sessions {
 
   close(): void {
     clearInterval(this.#timer);
-    for (const session of this.#here.values()) session.close();
+    for (const session of this.#here.values()) session.leave();
     this.#here.clear();
   }
 
@@ -83,7 +112,7 @@ export class Sessions {
     const { sessions } = this.#services.settings.limits;
     for (const [id, oldest] of this.#here) {
       if (this.#here.size <= sessions) break;
-      if (oldest.busy || oldest === session) continue;
+      if (oldest.connected || oldest === session) continue;
       this.#here.delete(id);
       oldest.close();
     }
@@ -93,7 +122,7 @@ export class Sessions {
   #closeIdle(): void {
     const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
     for (const [id, session] of this.#here) {
-      if (session.used > before || session.busy) continue;
+      if (session.connected || session.used > before) continue;
       this.#here.delete(id);
       session.close();
     }

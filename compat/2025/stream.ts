@@ -18,6 +18,8 @@ export class SessionStream {
   readonly standing: boolean;
   readonly #events: { readonly sequence: number; readonly text: string }[] = [];
   #sequence = 0;
+  /** The last event that a connection was given. */
+  #delivered = 0;
   #writer: Writer | undefined;
   #timer: NodeJS.Timeout | undefined;
   #complete = false;
@@ -64,10 +66,16 @@ export class SessionStream {
     return sequence <= this.#sequence && (first === undefined || first.sequence <= sequence + 1);
   }
 
+  /** Follows the stream from what no connection has had yet. */
+  attachNew(writer: Writer): void {
+    this.attach(writer, this.#delivered);
+  }
+
   /** Follows the stream from after `sequence`; a newer connection ends an older one. */
   attach(writer: Writer, sequence: number): void {
     this.disconnect();
     for (const event of this.#events) if (event.sequence > sequence) writer.write(event.text);
+    this.#delivered = this.#sequence;
     if (this.#complete) {
       writer.end();
       return;
@@ -86,7 +94,9 @@ export class SessionStream {
     const text = render(`${this.id}_${this.#sequence}`);
     this.#events.push({ sequence: this.#sequence, text });
     if (this.#events.length > EVENTS_KEPT) this.#events.shift();
-    this.#writer?.write(text);
+    if (this.#writer === undefined) return;
+    this.#writer.write(text);
+    this.#delivered = this.#sequence;
   }
 }
 

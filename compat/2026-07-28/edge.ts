@@ -6,6 +6,7 @@
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
+import { INTERNAL } from '../../src/call/wire-error.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
 import { empty, json, SSE_HEADERS } from '../../src/http/reply.ts';
@@ -135,6 +136,12 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
         stream.send({ jsonrpc: '2.0', ...notification });
       },
     });
+    const respond = ({ message, status }: { message: JsonObject; status: number }): void => {
+      const reply = stream === undefined ? json(message, status) : undefined;
+      if (reply !== undefined) resolve(reply);
+      else stream?.send(message);
+      stream?.end();
+    };
     void outcome.then((ended) => {
       inbound.signal.removeEventListener('abort', abort);
       if (ended.kind === 'gone') {
@@ -142,12 +149,14 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
         resolve(empty(499));
         return;
       }
-      const { message, status } = messageOf(request, ended, services.serverInfo);
-      if (stream === undefined) {
-        resolve(json(message, status));
-      } else {
-        stream.send(message);
-        stream.end();
+      try {
+        respond(messageOf(request, ended, services.serverInfo));
+      } catch (error) {
+        services.settings.logger.error('a result is no JSON', {
+          method: request.method,
+          error: String(error),
+        });
+        respond({ message: { jsonrpc: '2.0', id: request.id, error: INTERNAL }, status: 200 });
       }
     });
   });

@@ -142,7 +142,7 @@ function exclusive(adapter: Adapter): Write {
       await adapter.set(key, value);
       return true;
     };
-    const result = (chains.get(adapter) ?? Promise.resolve()).then(insert);
+    const result = (chains.get(adapter) ?? Promise.resolve()).then(() => inTime(insert()));
     chains.set(
       adapter,
       result.catch(() => undefined),

@@ -45,7 +45,7 @@ export async function serve(args: readonly string[]): Promise<void> {
   const handler = createAwaitHandler(await loadFactory(path), options);
   const listener = toNodeHandler(handler);
   const server = createServer((req, res) => {
-    if (new URL(req.url ?? '/', 'http://localhost').pathname === PATH) void listener(req, res);
+    if ((req.url ?? '/').split('?', 1)[0] === PATH) void listener(req, res);
     else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);
   });
   await new Promise<void>((resolve, reject) => {

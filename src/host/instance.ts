@@ -21,6 +21,7 @@ import { shareValidator } from './validator.ts';
 const SESSION_METHODS: ReadonlySet<string> = new Set(['initialize', 'ping', 'logging/setLevel']);
 
 const INITIALIZE = 'mcp-await-initialize';
+const NOBODY = { known: undefined, wanted: undefined };
 /** Stands in the table of requests until the instance is ready. */
 const STARTING = 'mcp-await-starting';
 /** How long `oninitialized` may take to register what it registers, in milliseconds. */
@@ -94,8 +95,7 @@ export class HostInstance implements Instance {
   static async #open(options: InstanceOptions): Promise<HostInstance> {
     const { server, cleanup } = await make(options.factory, options.context);
     const inFlight = new Map<string | number, InFlight>();
-    const nobody = { known: undefined, wanted: undefined };
-    inFlight.set(STARTING, { id: STARTING, settle: () => {}, progress: nobody, auth: {} });
+    inFlight.set(STARTING, { id: STARTING, settle: () => {}, progress: NOBODY, auth: {} });
     const router = new Router(options, inFlight);
     const transport = new HostTransport(options.sessionId, router);
     const lowLevel = lowLevelOf(server);
@@ -103,22 +103,15 @@ export class HostInstance implements Instance {
       shareValidator(lowLevel);
       intercept(lowLevel, transport, (request) => router.ask(request));
     }
-    await server.connect(transport);
-    const { client } = options;
-    const response = await new Promise<Response>((settle) => {
-      inFlight.set(INITIALIZE, { id: INITIALIZE, settle, progress: nobody, auth: {} });
-      const params = {
-        protocolVersion: client.protocolVersion,
-        capabilities: client.capabilities,
-        clientInfo: client.info,
-      };
-      transport.deliver({ jsonrpc: '2.0', id: INITIALIZE, method: 'initialize', params });
-    });
-    if ('error' in response)
-      throw new AwaitError('internal', `the server refused to initialize: ${response.error.message}`);
-    await announceInitialized(transport, lowLevel, router.asked);
-    inFlight.delete(STARTING);
-    return new HostInstance(options, server, cleanup, transport, router, inFlight, response.result);
+    try {
+      const initialized = await initialize(options, server, transport, inFlight, router, lowLevel);
+      inFlight.delete(STARTING);
+      return new HostInstance(options, server, cleanup, transport, router, inFlight, initialized);
+    } catch (error) {
+      transport.sever();
+      cleanUp(cleanup, options);
+      throw error;
+    }
   }
 
   /** Calls that are in the server now. */
@@ -187,11 +180,7 @@ export class HostInstance implements Instance {
   close(unfinished = false): void {
     if (this.#released) return;
     this.#released = true;
-    try {
-      this.#cleanup?.(this.#options.sessionId);
-    } catch (error) {
-      this.#options.outside.error(error);
-    }
+    cleanUp(this.#cleanup, this.#options);
     // Closing a server that is done only tells its `onclose`, and an SDK makes an error for it.
     const unheard = lowLevelOf(this.#server)?.onclose === undefined && this.#options.single;
     if (unfinished || unheard || this.#inFlight.size > 0) {
@@ -201,9 +190,8 @@ export class HostInstance implements Instance {
     }
     // In a later turn of the event loop: the SDK still finishes the request whose response it just sent.
     setImmediate(() => {
-      void Promise.resolve(this.#server.close?.()).catch((error: unknown) =>
-        this.#options.outside.error(error),
-      );
+      const closed = Promise.resolve().then(() => this.#server.close?.());
+      closed.catch((error: unknown) => this.#options.outside.error(error));
     });
   }
 
@@ -215,7 +203,7 @@ export class HostInstance implements Instance {
   ): InFlight {
     const meta = isObject(request.params._meta) ? request.params._meta : {};
     // SDK v1 does not cancel a request whose id is the number 0, and some clients' first one is.
-    const id = request.id === 0 ? '0' : request.id;
+    const id = request.id === 0 ? 'mcp-await-0' : request.id;
     const entry: InFlight = {
       id,
       ...(frame !== undefined && { frame }),
@@ -245,6 +233,37 @@ export class HostInstance implements Instance {
       extra,
     );
   }
+}
+
+async function initialize(
+  options: InstanceOptions,
+  server: HostServer,
+  transport: HostTransport,
+  inFlight: Map<string | number, InFlight>,
+  router: Router,
+  lowLevel: LowLevel | undefined,
+): Promise<JsonObject> {
+  await server.connect(transport);
+  const { client } = options;
+  const response = await new Promise<Response>((settle) => {
+    inFlight.set(INITIALIZE, { id: INITIALIZE, settle, progress: NOBODY, auth: {} });
+    const params = {
+      protocolVersion: client.protocolVersion,
+      capabilities: client.capabilities,
+      clientInfo: client.info,
+    };
+    transport.deliver({ jsonrpc: '2.0', id: INITIALIZE, method: 'initialize', params });
+  });
+  if ('error' in response)
+    throw new AwaitError('internal', `the server refused to initialize: ${response.error.message}`);
+  await announceInitialized(transport, lowLevel, router.asked);
+  return response.result;
+}
+
+/** Always runs once, whatever becomes of the server; a cleanup that fails is told, and stops nothing. */
+function cleanUp(cleanup: ((sessionId?: string) => unknown) | undefined, options: InstanceOptions): void {
+  const cleaned = Promise.resolve().then(() => cleanup?.(options.sessionId));
+  cleaned.catch((error: unknown) => options.outside.error(error));
 }
 
 /** Sends what the server says to whom it belongs. */

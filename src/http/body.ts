@@ -26,11 +26,44 @@ export async function readBody(
     if (error instanceof AwaitError && error.code === 'limit') return { reply: payloadTooLarge(maxBytes) };
     return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
   }
+  if (isTooDeep(text))
+    return { reply: rpcError(400, -32600, 'Invalid Request: the body is nested too deeply') };
   try {
     return { body: JSON.parse(text) as unknown };
   } catch {
     return { reply: rpcError(400, -32700, 'Parse error: the request body is not valid JSON') };
   }
+}
+
+/** Deeper than any tool's arguments, and far from where recursion ends a process. */
+const MAX_DEPTH = 500;
+
+/** Whether objects and arrays are nested too deeply; what stands in strings does not count. */
+function isTooDeep(text: string): boolean {
+  let depth = 0;
+  let inString = false;
+  for (let index = 0; index < text.length; index += 1) {
+    switch (text.charCodeAt(index)) {
+      case 0x5c: // a backslash, and what it escapes
+        if (inString) index += 1;
+        break;
+      case 0x22: // a quotation mark
+        inString = !inString;
+        break;
+      case 0x7b: // { and [
+      case 0x5b:
+        if (!inString) depth += 1;
+        break;
+      case 0x7d: // } and ]
+      case 0x5d:
+        if (!inString) depth -= 1;
+        break;
+      default:
+        break;
+    }
+    if (depth > MAX_DEPTH) return true;
+  }
+  return false;
 }
 
 function payloadTooLarge(maxBytes: number): Reply {

@@ -39,6 +39,9 @@ async function boundedText(request: Request, maxBytes: number): Promise<string> 
   return Buffer.concat(chunks).toString('utf8');
 }
 
+/** Bytes that a client may leave unread before its stream is broken off. */
+const MAX_UNREAD = 4_194_304;
+
 export function responseOf(reply: Reply, onCancel: () => void): Response {
   const { status, headers, body } = reply;
   if (typeof body !== 'function') return new Response(body ?? null, { status, headers });
@@ -50,26 +53,34 @@ export function responseOf(reply: Reply, onCancel: () => void): Response {
     closed = true;
     for (const fn of closing) fn();
   };
-  const stream = new ReadableStream<Uint8Array>({
-    start(controller) {
-      const writer: Writer = {
-        write: (text) => {
-          if (!closed) controller.enqueue(encoder.encode(text));
-        },
-        end: () => {
-          if (closed) return;
-          controller.close();
-          close();
-        },
-        onClose: (fn) => closing.push(fn),
-      };
-      body(writer);
+  const stream = new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        const writer: Writer = {
+          write: (text) => {
+            if (closed) return;
+            controller.enqueue(encoder.encode(text));
+            if ((controller.desiredSize ?? 0) > -MAX_UNREAD) return;
+            controller.error(new Error('the client does not read'));
+            onCancel();
+            close();
+          },
+          end: () => {
+            if (closed) return;
+            controller.close();
+            close();
+          },
+          onClose: (fn) => closing.push(fn),
+        };
+        body(writer);
+      },
+      cancel() {
+        onCancel();
+        close();
+      },
     },
-    cancel() {
-      onCancel();
-      close();
-    },
-  });
+    new ByteLengthQueuingStrategy({ highWaterMark: 0 }),
+  );
   return new Response(stream, { status, headers });
 }
 

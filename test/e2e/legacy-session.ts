@@ -4,6 +4,8 @@ import { messagesIn, type Rpc } from './clients.ts';
 export interface Stream {
   /** The next message that is the one wanted. */
   next(wanted: (message: Rpc) => boolean): Promise<Rpc>;
+  /** The client goes away. */
+  cancel(): Promise<void>;
 }
 
 export async function legacySession(
@@ -34,6 +36,7 @@ function streamOf(response: Response): Stream {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
   return {
+    cancel: async () => reader?.cancel(),
     async next(wanted) {
       for (;;) {
         const found = messagesIn(text.slice(0, text.lastIndexOf('\n') + 1)).find(wanted);
