@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util';
 import { load } from './client.mjs';
 
 const REFERENCE = 'hand-written';
-const VARIANTS = [REFERENCE, 'parked', 'replayed', 'floor'];
+const VARIANTS = [REFERENCE, 'parked', 'replayed', 'replayed-shared', 'floor'];
 const CONCURRENCIES = [8, 1];
 const WARM_UP_SECONDS = 1;
 
@@ -76,14 +76,14 @@ function print(servers, concurrency) {
   }));
   const reference = medians.find(({ name }) => name === REFERENCE)?.rate;
   console.log(
-    `\nconcurrency ${concurrency}`.padEnd(16),
+    `\nconcurrency ${concurrency}`.padEnd(17),
     'calls/s'.padStart(9),
     'ratio'.padStart(7),
     ' cpu µs/call',
   );
   for (const { name, rate, cpu } of medians) {
     const ratio = reference === undefined ? '-' : (rate / reference).toFixed(2);
-    console.log(name.padEnd(15), rate.toFixed(0).padStart(9), ratio.padStart(7), cpu.toFixed(0).padStart(12));
+    console.log(name.padEnd(16), rate.toFixed(0).padStart(9), ratio.padStart(7), cpu.toFixed(0).padStart(12));
   }
 }
 

@@ -5,6 +5,7 @@ const VARIANTS = {
   'hand-written': () => import('./hand-written.mjs').then(({ listener }) => listener()),
   parked: () => import('./await.mjs').then(({ parked }) => parked()),
   replayed: () => import('./await.mjs').then(({ replayed }) => replayed()),
+  'replayed-shared': () => import('./await.mjs').then(({ replayedShared }) => replayedShared()),
   floor: () => import('./floor.mjs').then(({ listener }) => listener()),
 };
 

@@ -93,7 +93,7 @@ export class Sealer {
 /** Tokens of this process that are recognized without being opened. */
 const MINTED = 1_000;
 /** Longest of them. */
-const MINTED_LENGTH = 2_000;
+const MINTED_LENGTH = 4_000;
 
 /** The tokens of suspended calls. */
 export function stateTokens(sealer: Sealer): StateTokens {

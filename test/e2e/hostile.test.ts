@@ -103,7 +103,7 @@ describe('a 2025 session', () => {
     const count = (): void => {
       cleaned += 1;
     };
-    const factory = () => ({ server: buildServer(() => {}), cleanup: () => void (cleaned += 1) });
+    const factory = () => ({ server: buildServer(() => {}), cleanup: count });
     served = await serveHere(factory, { secrets: [SECRET], limits: { sessionIdle: 50 } });
     const session = await legacySession(served.url, { elicitation: { form: {} } });
     const stream = await session.send({
