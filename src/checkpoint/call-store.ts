@@ -76,8 +76,9 @@ export class KeyvCallStore implements CallStore {
   }
 
   async read(callId: string, position: number): Promise<Entry | undefined> {
-    const value = await read(this.#keyv, keyOf(callId, position));
-    if (value === undefined || value === null) return undefined;
+    const found = await read(this.#keyv, keyOf(callId, position));
+    if (found === undefined || found === null) return undefined;
+    const value = unwrapped(found);
     if (!isObject(value) || typeof value.type !== 'string') {
       throw new AwaitError('format', `entry ${position} of call ${callId} is no entry of a journal`);
     }
@@ -121,12 +122,22 @@ export class KeyvCallStore implements CallStore {
   }
 
   #insert(call: CallRecord, at: number, entry: Entry): Promise<boolean> {
-    return insertIfAbsent(this.#keyv, keyOf(call.id, at), entry, this.#lifetime(call.expires));
+    return insertIfAbsent(this.#keyv, keyOf(call.id, at), wrapped(entry), this.#lifetime(call.expires));
   }
 
   #lifetime(expires: number): number {
     return Math.max(expires - this.#now(), 0) + MARGIN;
   }
+}
+
+/** Keyv's encoder calls whatever is named `toJSON`, also where it is an argument that a client sent. */
+function wrapped(entry: Entry): unknown {
+  const text = JSON.stringify(entry);
+  return text.includes('"toJSON"') ? { text } : entry;
+}
+
+function unwrapped(found: unknown): unknown {
+  return isObject(found) && typeof found.text === 'string' ? JSON.parse(found.text) : found;
 }
 
 function keyOf(callId: string, position: number): string {
