@@ -49,7 +49,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
   };
   let closed = false;
 
-  const route = async (inbound: Inbound): Promise<Reply> => {
+  const route = async (inbound: Inbound, onBody: (body: unknown) => void): Promise<Reply> => {
     if (closed) return rpcError(503, -32000, 'This server is shutting down');
     const refusal = refuseForeign(inbound, rules);
     if (refusal !== undefined) return refusal;
@@ -57,6 +57,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       case 'POST': {
         const read = await readBody(inbound, settings.limits.bodyBytes);
         if ('reply' in read) return read.reply;
+        onBody(read.body);
         return (
           modern?.serve(inbound, read.body) ??
           legacy?.post(inbound, read.body) ??
@@ -74,12 +75,15 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
   };
 
   const serve = async (inbound: Inbound): Promise<Reply> => {
+    let id: string | number | null = null;
     try {
-      return await route(inbound);
+      return await route(inbound, (body) => {
+        id = idOf(body);
+      });
     } catch (error) {
       const failure = AwaitError.from(error);
       settings.logger.error(failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
-      return rpcError(500, -32603, 'Internal error');
+      return rpcError(500, -32603, 'Internal error', id);
     }
   };
 

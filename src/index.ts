@@ -2,6 +2,7 @@
 export { type AwaitHandler, createAwaitHandler } from '../compat/handler.ts';
 export { type StepFunction, type StepHandle, step } from './call/context.ts';
 export type { CallRecord } from './call/journal.ts';
+export type { JsonObject } from './call/json.ts';
 export type { Limits } from './call/limits.ts';
 export { AwaitError, type AwaitErrorCode } from './error.ts';
 export type { FactoryContext, HostFactory, HostProduct, HostServer } from './host/host.ts';

@@ -191,7 +191,7 @@ function secretsOf(options: AwaitOptions): readonly string[] {
     if (shared || state === 'sealed') {
       throw wrong(
         'secrets',
-        `is needed with ${shared ? 'a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET], with at least 32 random bytes in it`,
+        `is needed with ${shared ? 'a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET] (on the command line: set MCP_AWAIT_SECRET, or --secret), with at least 32 random bytes in it`,
       );
     }
     (options.logger ?? consoleLogger).warn(

@@ -11,6 +11,7 @@ import {
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Outcome } from '../../src/call/ports.ts';
+import { AwaitError } from '../../src/error.ts';
 import { HostInstance } from '../../src/host/instance.ts';
 import { CachingValidator } from '../../src/host/validator.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
@@ -47,7 +48,14 @@ export function createSdkEdge(
     async ({ requestInfo }) => {
       const exchange = requestInfo === undefined ? undefined : exchanges.get(requestInfo);
       if (exchange === undefined) throw new Error('a request that did not come through this edge');
-      return lightServer(services, exchange, validator, run);
+      try {
+        return await lightServer(services, exchange, validator, run);
+      } catch (error) {
+        // `onerror` is told of every request that is refused; that no server could be made is more than those.
+        const { message, code, cause } = AwaitError.from(error);
+        services.settings.logger.error(message, { code, cause: String(cause ?? '') });
+        throw error;
+      }
     },
     {
       legacy: 'reject',

@@ -1,7 +1,7 @@
 // @keyv/sqlite runs on the package `sqlite3`, which is compiled when it is installed where its prebuilt
 // binary cannot be fetched. A checkout of this project must install with Node alone, so here (and only
-// here: see "overrides" in package.json) that package is this file: the same calls over `libsql`, whose
-// binaries come from the registry. `.ci/run` also runs the SQLite suites over the real `sqlite3`.
+// here: see "overrides" in package.json) that package is this file: the same calls over `libsql`, a SQLite
+// whose binaries come from the registry. Users of this package get the real `sqlite3` with @keyv/sqlite.
 const Sqlite = require('libsql');
 
 class Database {

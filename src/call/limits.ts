@@ -14,7 +14,7 @@ export interface Limits {
   readonly frames: number;
   /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
   readonly frameIdle: number;
-  /** Outcomes kept for a request that comes again, where no store keeps them. Default 1,000. */
+  /** Finished calls whose outcome is kept for a request that comes again, where only memory keeps them. Default 1,000. */
   readonly outcomes: number;
   /** Session instances kept in this process; the least recently used idle ones are closed. Default 1,000. */
   readonly sessions: number;

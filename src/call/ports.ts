@@ -19,6 +19,8 @@ export interface CallStore {
   read(callId: string, position: number): Promise<Entry | undefined>;
   /** Tells others that the owner of this call's turn is alive: overwrites what was told before. */
   beat(call: CallRecord, sign: string): Promise<void>;
+  /** Stores that are this process's memory: drops a call's entries up to a position. */
+  forget?(call: CallRecord, upTo: number): void;
   /** What the owner told last. */
   heard(callId: string): Promise<unknown>;
 }

@@ -81,6 +81,8 @@ export class Runs {
   readonly leaving = new Map<string, Promise<void>>();
   /** Outcomes of turns that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
+  /** Calls that ended, the oldest first, as far as memory alone keeps them. */
+  readonly #finishedCalls: { call: CallRecord; at: number }[] = [];
   #closed = false;
 
   constructor(parts: EngineParts) {
@@ -198,6 +200,7 @@ export class Runs {
         this.#over(run, false);
         const outcome: Outcome = { kind: 'responded', response };
         this.#remember(request, outcome);
+        this.#retire(run);
         return outcome;
       },
       response,
@@ -359,6 +362,16 @@ export class Runs {
     this.#turnOver(run);
     if (unfinished) run.frame.drop();
     run.instance.release(unfinished);
+  }
+
+  /** In memory the outcomes of finished calls would pile up for as long as calls live. */
+  #retire(run: Run): void {
+    const { store, limits } = this.#parts;
+    if (store?.forget === undefined) return;
+    this.#finishedCalls.push({ call: run.call, at: run.journal.position });
+    if (this.#finishedCalls.length <= limits.outcomes) return;
+    const oldest = this.#finishedCalls.shift();
+    if (oldest !== undefined) store.forget(oldest.call, oldest.at);
   }
 
   #remember(request: Resume, outcome: Outcome): void {

@@ -94,6 +94,12 @@ export class KeyvCallStore implements CallStore {
     return read(this.#keyv, `${PREFIX}${callId}:beat`);
   }
 
+  /** Only where the store is this process's memory: others keep what they have until it expires. */
+  forget(call: CallRecord, upTo: number): void {
+    if (this.primitive !== 'map') return;
+    for (let position = 0; position <= upTo; position += 1) void remove(this.#keyv, keyOf(call.id, position));
+  }
+
   /** Inserts a record of another kind, such as a session's. */
   insert(name: string, value: unknown, expires: number): Promise<boolean> {
     return insertIfAbsent(this.#keyv, `${PREFIX}${name}`, value, this.#lifetime(expires));

@@ -61,7 +61,7 @@ export function assertSecrets(secrets: readonly unknown[]): asserts secrets is r
     if (typeof secret !== 'string' || Buffer.byteLength(secret) < LEAST) {
       throw new AwaitError(
         'bad-option',
-        `secrets[${index}] must be a string of at least ${LEAST} bytes. Make one with: node -e "console.log(require('crypto').randomBytes(32).toString('base64url'))"`,
+        `secrets[${index}] ${secret === undefined ? 'is undefined (is the environment variable set?); it ' : ''}must be a string of at least ${LEAST} bytes. Make one with: node -e "console.log(require('crypto').randomBytes(32).toString('base64url'))"`,
       );
     }
   }

@@ -98,12 +98,12 @@ const MINTED_LENGTH = 4_000;
 /** The tokens of suspended calls. */
 export function stateTokens(sealer: Sealer): StateTokens {
   // Whoever has the very text that was sealed here has the token: decrypting it would tell nothing new.
-  const minted = new Map<string, JsonObject>();
+  const minted = new Map<string, string>();
   return {
     async seal(state, binding, expires) {
       const body = { ...state, binding };
       const token = sealer.seal('state', body, expires);
-      if (token.length <= MINTED_LENGTH) minted.set(token, { ...body, expires });
+      if (token.length <= MINTED_LENGTH) minted.set(token, JSON.stringify({ ...body, expires }));
       for (const oldest of minted.keys()) {
         if (minted.size <= MINTED) break;
         minted.delete(oldest);
@@ -111,7 +111,8 @@ export function stateTokens(sealer: Sealer): StateTokens {
       return token;
     },
     async open(token, binding): Promise<State> {
-      const known = minted.get(token);
+      const text = minted.get(token);
+      const known = text === undefined ? undefined : (JSON.parse(text) as JsonObject);
       if (known !== undefined && sealer.hasExpired(known.expires)) throw bad('it expired');
       const { callId, at, mark, binding: bound, checkpoint } = known ?? (await sealer.open('state', token));
       const differs = differing(bound, binding);

@@ -1,4 +1,5 @@
 /** Loads a user's module; TypeScript with `tsx`, or with Node itself where it strips types. */
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import process from 'node:process';
 import { pathToFileURL } from 'node:url';
@@ -6,6 +7,7 @@ import { AwaitError } from '../error.ts';
 import type { HostFactory } from '../host/host.ts';
 
 export async function loadFactory(path: string): Promise<HostFactory> {
+  if (!existsSync(path)) throw new AwaitError('bad-option', `there is no file ${path}`);
   const url = pathToFileURL(resolve(path)).href;
   const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
   const { default: factory } = module as { default?: unknown };

@@ -22,7 +22,8 @@ async function main(args: readonly string[]): Promise<void> {
   const [command, ...rest] = args;
   switch (command) {
     case 'serve':
-      await serve(rest);
+      if (rest.includes('--help') || rest.includes('-h')) process.stdout.write(USAGE);
+      else await serve(rest);
       return;
     case undefined:
     case 'help':

@@ -49,7 +49,10 @@ export async function serve(args: readonly string[]): Promise<void> {
     else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);
   });
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const taken = `--port ${port} is taken on ${host}; choose another one, or 0 for a free one`;
+      reject(error.code === 'EADDRINUSE' ? new AwaitError('bad-option', taken, error) : error);
+    });
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;

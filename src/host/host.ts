@@ -33,7 +33,13 @@ export interface Made {
 }
 
 export async function make(factory: HostFactory, context: FactoryContext): Promise<Made> {
-  const product: unknown = await factory(context);
+  let product: unknown;
+  try {
+    product = await factory(context);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new AwaitError('internal', `the factory could not make a server: ${reason}`, error);
+  }
   if (isServer(product)) return { server: product };
   if (typeof product === 'object' && product !== null && 'server' in product && isServer(product.server)) {
     const { cleanup } = product as { cleanup?: unknown };
