@@ -17,7 +17,7 @@ async function startProcess(): Promise<URL> {
   const args = [
     'dist/src/cli/main.js',
     'serve',
-    'examples/booking/server.ts',
+    'examples/booking/with-steps.ts',
     '--port',
     '0',
     '--store',

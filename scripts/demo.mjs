@@ -21,7 +21,7 @@ const secret = randomBytes(32).toString('base64url');
 const children = [];
 
 async function startProcess(name) {
-  const args = ['dist/src/cli/main.js', 'serve', 'examples/booking/server.ts', '--port', '0'];
+  const args = ['dist/src/cli/main.js', 'serve', 'examples/booking/with-steps.ts', '--port', '0'];
   args.push('--store', `sqlite://${join(folder, 'calls.sqlite')}`);
   const child = spawn(process.execPath, args, {
     env: { ...process.env, MCP_AWAIT_SECRET: secret },
@@ -144,7 +144,7 @@ function print(revision, note, rows) {
 
 try {
   const processes = await Promise.all([startProcess('A'), startProcess('B')]);
-  process.stdout.write('One await-style tool, unchanged; two processes, A and B, on one SQLite file.\n');
+  process.stdout.write('One await-style tool; two processes, A and B, on one SQLite file.\n');
   const runs = [
     ['2026-07-28', 'each POST goes to the other process', withModernClient, false],
     ['2025-11-25', 'asked live on the stream, its session at one process', withClient, true],

@@ -26,6 +26,16 @@ describe('the README', () => {
     expect(readme).toContain('npm ci && npm test');
   });
 
+  it('names every option, and no other', () => {
+    const source = readFileSync(`${root}src/options.ts`, 'utf8');
+    const known = /const KNOWN[^(]*\(\[([\s\S]*?)\]\)/.exec(source)?.[1] ?? '';
+    const options = [...known.matchAll(/'(\w+)'/g)].map((match) => match[1]);
+    const table = readme.slice(readme.indexOf('## Options'), readme.indexOf('## The command line'));
+    const rows = [...table.matchAll(/^\| (`[^|]+) \|/gm)].map((match) => match[1] ?? '');
+    const named = rows.flatMap((row) => [...row.matchAll(/`(\w+)`/g)].map((match) => match[1]));
+    expect(named.sort()).toEqual(options.sort());
+  });
+
   it('names files that exist', () => {
     for (const [, path = ''] of readme.matchAll(/\]\(([\w./-]+)\)/g)) {
       expect(() => readFileSync(`${root}${path}`), path).not.toThrow(/ENOENT/);
@@ -51,7 +61,7 @@ describe('the README', () => {
     try {
       const [port] = (await once(createInterface(child.stdout), 'line')) as [string];
       const client = await modern(`http://127.0.0.1:${port}/mcp`);
-      expect(await client.tool('book_flight', { to: 'Rome' })).toContain('Booked seat');
+      expect(await client.tool('book_flight', { to: 'Rome' })).toContain('Booked a flight to Rome');
       await client.close();
     } finally {
       child.kill();

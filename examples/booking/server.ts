@@ -1,7 +1,6 @@
-// A booking tool as it has always been written: it asks its user twice, with a charge in between.
-// Only `step` is new, and only if the charge must not happen twice when a call moves between processes.
+// A booking tool as it has always been written: it asks its user twice in its middle. It knows nothing of
+// mcp-await, and is not changed for it.
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { step } from 'mcp-await';
 import { z } from 'zod';
 
 export default function buildServer(): McpServer {
@@ -17,25 +16,17 @@ export default function buildServer(): McpServer {
       });
       if (when.action !== 'accept') return text('Nothing was booked.');
 
-      const hold = await step('hold a seat', () => ({ seat: '12A', by: process.pid }));
-
       const sure = await server.server.elicitInput({
-        message: `Seat ${hold.seat} to ${to} on ${when.content?.day} is 120 €. Book it?`,
+        message: `The flight to ${to} on ${when.content?.day} is 120 €. Book it?`,
         requestedSchema: { type: 'object', properties: { yes: { type: 'boolean' } }, required: ['yes'] },
       });
       if (sure.action !== 'accept' || sure.content?.yes !== true) return text('Nothing was booked.');
 
-      const receipt = await step('charge', ({ idempotencyKey }) => charge(120, idempotencyKey));
-      return text(`Booked seat ${hold.seat} to ${to} on ${when.content?.day}: receipt ${receipt}.`);
+      return text(`Booked a flight to ${to} on ${when.content?.day}.`);
     },
   );
 
   return server;
-}
-
-/** Stands for a payment service: the same key gets the same receipt. */
-function charge(amount: number, idempotencyKey: string): string {
-  return `${amount}-${idempotencyKey.slice(0, 6)}`;
 }
 
 function text(message: string): { content: { type: 'text'; text: string }[] } {

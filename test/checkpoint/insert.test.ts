@@ -98,6 +98,16 @@ for (const service of [MEMORY, ...STORES]) {
 }
 
 describe('a journal', () => {
+  it('is forgotten in memory, and nowhere else', async () => {
+    const store = new KeyvCallStore(new Keyv(), Date.now);
+    const call = callOf(Date.now() + 60_000);
+    const journal = store.open(call, -1);
+    await journal.append({ type: 'left' });
+    store.forget(call, journal.position);
+    expect(await store.read(call.id, 0)).toBeUndefined();
+    expect(await store.read(call.id, 1)).toBeUndefined();
+  });
+
   it('keeps what a client named toJSON', async () => {
     const store = new KeyvCallStore(new Keyv(), Date.now);
     const call = { ...callOf(Date.now() + 60_000), params: { name: 'x', arguments: { toJSON: 1 } } };

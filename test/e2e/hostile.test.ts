@@ -68,6 +68,34 @@ describe('a tool whose result is no JSON', () => {
   });
 });
 
+describe('a factory that throws', () => {
+  it('is told to the logger, whichever way the request came, and to the client as an internal error', async () => {
+    const fail = (): never => {
+      throw new Error('no database');
+    };
+    served = await serveHere(fail, { secrets: [SECRET] });
+    expect((await post(served.url, { tool: 'one', args: {} })).message.error?.code).toBe(-32603);
+    await expect(modern(served.url)).rejects.toThrow();
+    const errors = served.log.lines.filter(({ level }) => level === 'error').map(({ message }) => message);
+    expect(errors).toEqual(Array(2).fill('the factory could not make a server: no database'));
+    const params = {
+      protocolVersion: '2025-11-25',
+      capabilities: {},
+      clientInfo: { name: 'x', version: '1' },
+    };
+    const response = await fetch(served.url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 9, method: 'initialize', params }),
+    });
+    expect(await response.json()).toEqual({
+      jsonrpc: '2.0',
+      id: 9,
+      error: { code: -32603, message: 'Internal error' },
+    });
+  });
+});
+
 describe('a server', () => {
   it('whose cleanup fails, in whichever way, ends nothing', async () => {
     for (const cleanup of [
