@@ -3,19 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { legacy, messagesIn, modern, type TestClient } from './clients.ts';
 import { asking, type Balancer, balance, CELLS, optionsOf, type Served, serveHere } from './harness.ts';
-
-/** Tool, what it answers, and what its user is asked. */
-const TOOLS: readonly (readonly [string, string, readonly string[]])[] = [
-  ['one', 'Hello its name', ['name?']],
-  ['in-turn', 'its name, its city, its street', ['name?', 'city?', 'street?']],
-  ['at-once', 'its name, its city, its street', ['name?', 'city?', 'street?']],
-  ['by-extra', 'Hello its name', ['name?']],
-  ['link', 'link: accept', ['open it']],
-  ['sample', 'a poem', ['sampling']],
-  ['sample-by-extra', 'test', ['sampling']],
-  ['roots', 'file:///home/ann', ['roots']],
-  ['roots-by-extra', 'file:///home/ann', ['roots']],
-];
+import { TOOLS } from './tools.ts';
 
 let served: Served;
 let client: TestClient;

@@ -3,18 +3,8 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { accept, modern, post, type TestClient, textOf } from './clients.ts';
 import { asking, type Balancer, balance, effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
-import { STORES } from './services.ts';
-
-interface Kind {
-  readonly name: string;
-  readonly down: boolean;
-  readonly args: () => readonly string[];
-}
-
-const KINDS: readonly Kind[] = [
-  ...STORES.map(({ name, down, url }) => ({ name, down, args: () => ['--store', url()] })),
-  { name: 'no store, state sealed', down: false, args: () => ['--state', 'sealed'] },
-];
+import { KINDS } from './services.ts';
+import { TOOLS } from './tools.ts';
 
 for (const kind of KINDS) {
   describe.skipIf(kind.down)(`two processes on ${kind.name}`, () => {
@@ -81,6 +71,14 @@ for (const kind of KINDS) {
       // The first process goes on with other things; its frame must not come back to this one.
       await post(first, { tool: 'one' });
       expect(acted()).toEqual(['ship']);
+    });
+
+    it.each(TOOLS)('serves %s, the answer in the process that did not ask', async (tool, text, asked) => {
+      await connect();
+      expect(await client.tool(tool)).toBe(text);
+      expect([...client.asked].sort()).toEqual([...asked].sort());
+      const went = asking(balancer.posts).map(({ to }) => to);
+      expect(went.every((to, nth) => nth === 0 || to !== went[nth - 1])).toBe(true);
     });
 
     it('asks three questions at once in one round', async () => {

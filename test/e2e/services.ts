@@ -66,3 +66,15 @@ export const POSTGRES = await service('PostgreSQL', POSTGRES_URL, 5432, async (u
   await adapter.disconnect();
 });
 export const STORES: readonly Service[] = [SQLITE, REDIS, POSTGRES];
+
+/** Where two processes may keep their calls: each store, and the token alone. */
+export interface Kind {
+  readonly name: string;
+  readonly down: boolean;
+  readonly args: () => readonly string[];
+}
+
+export const KINDS: readonly Kind[] = [
+  ...STORES.map(({ name, down, url }) => ({ name, down, args: () => ['--store', url()] })),
+  { name: 'no store, state sealed', down: false, args: () => ['--state', 'sealed'] },
+];

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { v2Server } from '../fixtures/v2-server.ts';
 import { accept, legacy, modern, post, type TestClient, textOf } from './clients.ts';
 import { balance, CELLS, optionsOf, type Served, type Spawned, serveHere, spawnServers } from './harness.ts';
+import { KINDS } from './services.ts';
 
 const TOOLS = [
   ['elicit', 'Hello its name'],
@@ -69,19 +70,21 @@ describe.each(CELLS)('a tool that returns inputRequired ($name)', (cell) => {
   });
 });
 
-describe('a v2 server in two processes', () => {
-  let servers: Spawned[] = [];
-  beforeAll(async () => {
-    servers = await spawnServers('v2-server.ts', 2, { args: ['--state', 'sealed'] });
-  });
-  afterAll(() => Promise.all(servers.map((server) => server.kill())));
+for (const kind of KINDS) {
+  describe.skipIf(kind.down)(`a v2 server in two processes on ${kind.name}`, () => {
+    let servers: Spawned[] = [];
+    beforeAll(async () => {
+      servers = await spawnServers('v2-server.ts', 2, { args: kind.args() });
+    });
+    afterAll(() => Promise.all(servers.map((server) => server.kill())));
 
-  it('serves every tool, each POST to the other process', async () => {
-    const balancer = await balance(servers.map(({ url }) => url));
-    const client = await modern(balancer.url);
-    for (const [tool, text] of TOOLS) expect(await client.tool(tool)).toBe(text);
-    expect(await client.tool('re-entrant')).toBe('its name of its name');
-    await client.close();
-    await balancer.close();
+    it('serves every tool, each POST to the other process', async () => {
+      const balancer = await balance(servers.map(({ url }) => url));
+      const client = await modern(balancer.url);
+      for (const [tool, text] of TOOLS) expect(await client.tool(tool)).toBe(text);
+      expect(await client.tool('re-entrant')).toBe('its name of its name');
+      await client.close();
+      await balancer.close();
+    });
   });
-});
+}
