@@ -52,6 +52,7 @@ export function toNodeHandler(
 
 function inboundOf(req: NodeRequest, signal: Departure): Inbound {
   const { headers, method = 'GET', auth, body } = req;
+  let made: Request | undefined;
   return {
     method,
     header: (name) => {
@@ -62,8 +63,10 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
     signal,
-    request: () =>
-      new Request(urlOf(req), { method, headers: webHeaders(req), signal: signal.asAbortSignal() }),
+    request: () => {
+      made ??= new Request(urlOf(req), { method, headers: webHeaders(req), signal: signal.asAbortSignal() });
+      return made;
+    },
   };
 }
 

@@ -9,7 +9,7 @@ import { isObject, type JsonObject } from '../../src/call/json.ts';
 import { INTERNAL } from '../../src/call/wire-error.ts';
 import { HostInstance, type Outside } from '../../src/host/instance.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { empty, idOf, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
+import { empty, idOf, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Services } from '../services.ts';
 import type { RpcRequest, Session } from './session.ts';
 import { Sessions } from './sessions.ts';
@@ -252,19 +252,14 @@ function accepts(accept: string, type: string): boolean {
 function isMessage(value: unknown): value is JsonObject {
   if (!isObject(value) || value.jsonrpc !== '2.0') return false;
   if (typeof value.method === 'string')
-    return hasTakenParams(value) && (value.id === undefined || isId(value.id));
-  return isId(value.id) && ('result' in value || 'error' in value);
+    return hasTakenParams(value) && (value.id === undefined || isRequestId(value.id));
+  return isRequestId(value.id) && ('result' in value || 'error' in value);
 }
 
 function isRequest(message: JsonObject): message is JsonObject & RpcRequest {
-  if (typeof message.method !== 'string' || !isId(message.id)) return false;
+  if (typeof message.method !== 'string' || !isRequestId(message.id)) return false;
   message.params ??= {};
   return true;
-}
-
-/** As narrow as the SDKs' own schemas: what they do not take is answered by nobody. */
-function isId(value: unknown): value is string | number {
-  return typeof value === 'string' || Number.isSafeInteger(value);
 }
 
 function hasTakenParams({ params }: JsonObject): boolean {
@@ -272,6 +267,7 @@ function hasTakenParams({ params }: JsonObject): boolean {
   if (!isObject(params)) return false;
   const { _meta: meta } = params;
   return (
-    meta === undefined || (isObject(meta) && (meta.progressToken === undefined || isId(meta.progressToken)))
+    meta === undefined ||
+    (isObject(meta) && (meta.progressToken === undefined || isRequestId(meta.progressToken)))
   );
 }

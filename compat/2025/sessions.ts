@@ -3,6 +3,7 @@
  * only names a record in the store.
  */
 import { randomUUID } from 'node:crypto';
+import { keepNewest } from '../../src/call/bounded.ts';
 import type { Client } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import { AwaitError } from '../../src/error.ts';
@@ -21,6 +22,8 @@ const ENDED_KEPT = 10_000;
 export class Sessions {
   readonly #services: Services;
   readonly #here = new Map<string, Session>();
+  /** Ids that were ended where no store could tell the others. */
+  readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
 
   constructor(services: Services) {
@@ -71,7 +74,9 @@ export class Sessions {
     const body = await this.#open(session.id);
     const { store, now } = this.#services;
     if (body !== undefined) await store?.insert(`${String(body.name)}:ended`, true, now() + LEAST_LIFETIME);
-    if (store === undefined) this.#rememberEnd(session.id);
+    if (store !== undefined) return;
+    this.#ended.add(session.id);
+    keepNewest(this.#ended, ENDED_KEPT);
   }
 
   /** What another process ended, this one learns of with the next request, or the first after a second. */
@@ -89,17 +94,6 @@ export class Sessions {
   async #isEnded(body: JsonObject): Promise<boolean> {
     return (await this.#services.store?.get(`${String(body.name)}:ended`)) !== undefined;
   }
-
-  #rememberEnd(id: string): void {
-    this.#ended.add(id);
-    for (const oldest of this.#ended) {
-      if (this.#ended.size <= ENDED_KEPT) break;
-      this.#ended.delete(oldest);
-    }
-  }
-
-  /** Ids that were ended where no store could tell the others. */
-  readonly #ended = new Set<string>();
 
   close(): void {
     clearInterval(this.#timer);

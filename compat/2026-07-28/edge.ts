@@ -9,7 +9,7 @@ import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
 import { INTERNAL } from '../../src/call/wire-error.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
-import { empty, json, SSE_HEADERS } from '../../src/http/reply.ts';
+import { empty, isRequestId, json, SSE_HEADERS } from '../../src/http/reply.ts';
 import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
 import type { Services } from '../services.ts';
 import { createSdkEdge } from './sdk-edge.ts';
@@ -117,20 +117,16 @@ function leanRequest(
 ): { request: ModernRequest; envelope: string } | undefined {
   if (!isObject(body) || typeof body.method !== 'string' || !ASKING.has(body.method)) return undefined;
   const { jsonrpc, id, method, params } = body;
-  if (jsonrpc !== '2.0' || !isId(id) || !isObject(params) || !isObject(params._meta)) return undefined;
+  if (jsonrpc !== '2.0' || !isRequestId(id) || !isObject(params) || !isObject(params._meta)) return undefined;
   const { progressToken, ...envelope } = params._meta;
   const target = method === 'resources/read' ? params.uri : params.name;
   const agrees =
-    (progressToken === undefined || isId(progressToken)) &&
+    (progressToken === undefined || isRequestId(progressToken)) &&
     inbound.header('mcp-protocol-version') === REVISION &&
     inbound.header('mcp-method') === method &&
     typeof target === 'string' &&
     inbound.header('mcp-name') === target;
   return agrees ? { request: { id, method, params }, envelope: JSON.stringify(envelope) } : undefined;
-}
-
-function isId(value: unknown): value is string | number {
-  return typeof value === 'string' || Number.isSafeInteger(value);
 }
 
 /** One JSON body, or a stream from the first notification on. */

@@ -47,7 +47,6 @@ export class Engine {
   /** This process, in the journals' claims. */
   readonly #id = randomUUID();
   readonly #runs: Runs;
-  #closed = false;
 
   constructor(parts: EngineParts) {
     this.#parts = parts;
@@ -121,7 +120,7 @@ export class Engine {
    */
   async resume(token: string, binding: Binding, responses: unknown, leg: Leg): Promise<Outcome> {
     try {
-      if (this.#closed) throw new AwaitError('closed', 'this handler was closed');
+      if (this.#runs.closed) throw new AwaitError('closed', 'this handler was closed');
       const state = await this.#parts.tokens.open(token, binding);
       return await this.#join(state, token, binding, responses, leg);
     } catch (error) {
@@ -131,7 +130,6 @@ export class Engine {
 
   /** Drops what is parked; running turns come to their end. */
   close(): void {
-    this.#closed = true;
     this.#runs.close();
   }
 
@@ -301,8 +299,7 @@ export class Engine {
     if (declined !== undefined) return this.#runs.endWith(journal, declinedResponse(call));
     if (sorted.accepted.length === 0 && from.open.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };
-      await journal.append({ type: 'suspended', checkpoint: next });
-      return this.#runs.tokenFor(next, journal.position, request.binding);
+      return this.#runs.suspendWithout(journal, next, request.binding);
     }
     const instance = await this.#parts.openInstance(call, request.leg);
     const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });

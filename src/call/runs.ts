@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
 import { checkGiven, type SchemaCheck } from './answer.ts';
+import { keepNewest } from './bounded.ts';
 import { missingCapability } from './capability.ts';
 import { countActiveTurns } from './context.ts';
 import type { Ending, Frame, FrameOptions, Turn } from './frame.ts';
@@ -106,6 +107,10 @@ export class Runs {
     return undefined;
   }
 
+  get closed(): boolean {
+    return this.#closed;
+  }
+
   close(): void {
     this.#closed = true;
     this.parked.dropAll();
@@ -196,9 +201,8 @@ export class Runs {
       run,
       request,
       async () => {
-        await run.journal.append({ type: 'ended', response });
+        const outcome = await this.endWith(run.journal, response);
         this.#over(run, false);
-        const outcome: Outcome = { kind: 'responded', response };
         this.#remember(request, outcome);
         this.#retire(run);
         return outcome;
@@ -247,6 +251,12 @@ export class Runs {
     return outcome;
   }
 
+  /** Writes a checkpoint that no frame waits at. */
+  async suspendWithout(journal: OpenJournal, checkpoint: Checkpoint, binding: Binding): Promise<Outcome> {
+    await journal.append({ type: 'suspended', checkpoint });
+    return this.tokenFor(checkpoint, journal.position, binding);
+  }
+
   tokenFor(checkpoint: Checkpoint, at: number, binding: Binding): Promise<Outcome> {
     return this.#seal(this.#stateOf(checkpoint, at), checkpoint, binding);
   }
@@ -274,9 +284,7 @@ export class Runs {
     }
     const required = missingCapability(leg.capabilities, 'elicitation/create', { mode: 'url' });
     if (required !== undefined) return refused(required, 'elicitation/create');
-    const checkpoint = askUrls(before, urls);
-    await run.journal.append({ type: 'suspended', checkpoint });
-    return this.tokenFor(checkpoint, run.journal.position, run.binding);
+    return this.suspendWithout(run.journal, askUrls(before, urls), run.binding);
   }
 
   // --- the ends of a run -----------------------------------------------------------------------------
@@ -323,7 +331,7 @@ export class Runs {
     if (store === undefined || run.beating !== undefined) return;
     let count = 0;
     run.beating = setInterval(() => {
-      if (run.entered === undefined && run.frame.busy === false) {
+      if (run.entered === undefined && !run.frame.busy) {
         clearInterval(run.beating);
         delete run.beating;
         return;
@@ -381,10 +389,7 @@ export class Runs {
       outcome: Promise.resolve(outcome),
       waiters: 0,
     });
-    for (const oldest of this.#recent.keys()) {
-      if (this.#recent.size <= this.#parts.limits.outcomes) break;
-      this.#recent.delete(oldest);
-    }
+    keepNewest(this.#recent, this.#parts.limits.outcomes);
   }
 
   /** Says what is wrong: to the logger all of it, to the client a frozen sentence. */

@@ -8,6 +8,7 @@
  */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { compactDecrypt } from 'jose';
+import { keepNewest } from '../call/bounded.ts';
 import { readCheckpoint } from '../call/journal.ts';
 import { isObject, type JsonObject } from '../call/json.ts';
 import type { Binding, State, StateTokens } from '../call/ports.ts';
@@ -104,10 +105,7 @@ export function stateTokens(sealer: Sealer): StateTokens {
       const body = { ...state, binding };
       const token = sealer.seal('state', body, expires);
       if (token.length <= MINTED_LENGTH) minted.set(token, JSON.stringify({ ...body, expires }));
-      for (const oldest of minted.keys()) {
-        if (minted.size <= MINTED) break;
-        minted.delete(oldest);
-      }
+      keepNewest(minted, MINTED);
       return token;
     },
     async open(token, binding): Promise<State> {

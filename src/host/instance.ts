@@ -114,18 +114,9 @@ export class HostInstance implements Instance {
     }
   }
 
-  /** Calls that are in the server now. */
-  get busy(): number {
-    return this.#inFlight.size;
-  }
-
   /** Whether the server has a handler for a method that no capability tells of. */
   handles(method: string): boolean {
     return (lowLevelOf(this.#server)?._requestHandlers?.has(method) ?? false) && !SESSION_METHODS.has(method);
-  }
-
-  has(id: string | number): boolean {
-    return this.#inFlight.has(id);
   }
 
   call(

@@ -5,6 +5,7 @@
  */
 
 import type { SchemaCheck } from '../call/answer.ts';
+import { keepNewest } from '../call/bounded.ts';
 import { canonical, type JsonObject } from '../call/json.ts';
 import type { LowLevel } from './intercept.ts';
 
@@ -36,10 +37,7 @@ export class CachingValidator implements Validator {
     validate = this.#byText.get(text) ?? this.#inner.getValidator(schema);
     this.#byText.delete(text);
     this.#byText.set(text, validate);
-    for (const oldest of this.#byText.keys()) {
-      if (this.#byText.size <= KEPT) break;
-      this.#byText.delete(oldest);
-    }
+    keepNewest(this.#byText, KEPT);
     this.#byIdentity.set(schema, validate);
     return validate;
   }

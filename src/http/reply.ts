@@ -35,3 +35,8 @@ export function idOf(body: unknown): string | number | null {
   const { id, method } = body as JsonObject;
   return typeof method === 'string' && (typeof id === 'string' || typeof id === 'number') ? id : null;
 }
+
+/** What the SDKs' own schemas take for a request's id or a progress token: what they do not take nobody answers. */
+export function isRequestId(value: unknown): value is string | number {
+  return typeof value === 'string' || Number.isSafeInteger(value);
+}
