@@ -1,5 +1,6 @@
 /** What every revision is handed: the engine, the tokens, the store and the user's server. */
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import { systemClock } from '../src/call/clock.ts';
 import { Engine } from '../src/call/engine.ts';
 import type { CallRecord } from '../src/call/journal.ts';
 import type { JsonObject } from '../src/call/json.ts';
@@ -56,14 +57,14 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       replayGrace: settings.replayGrace,
       maxAsks: limits.asks,
       maxHeldNotifications: limits.heldNotifications,
-      now,
+      clock: systemClock,
       warn: (message, detail) => logger.warn(message, detail),
     },
     limits,
     ttl: settings.ttl,
     replay: settings.replay,
     onDrop: settings.onDrop,
-    now,
+    clock: systemClock,
     log: (level, message, detail) => logger[level](message, detail),
     openInstance: async (call, leg) => {
       const instance = await openForCall(factory, settings, call, leg, outside);

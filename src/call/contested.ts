@@ -2,13 +2,14 @@
  * Reading a journal on from a checkpoint, where the next position is taken: who has the turn, and what came
  * of it (invariant 10). Used when an insert lost, and when a step was still running as the asks went out.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError } from '../error.ts';
+import { type Clock, sleep } from './clock.ts';
 import type { Checkpoint, Completion, Entry, Response } from './journal.ts';
 import type { CallStore } from './ports.ts';
 
 export interface Contest {
   readonly store: CallStore;
+  readonly clock: Clock;
   readonly callId: string;
   readonly at: number;
   /** Digest of what this client sends. */
@@ -39,10 +40,10 @@ export type Found =
  *   still at it after `wait`
  */
 export async function readOn(contest: Contest): Promise<Found> {
-  const { store, callId, sent } = contest;
+  const { store, clock, callId, sent } = contest;
   const since: Completion[] = [];
-  const silence = new Silence(() => store.heard(callId));
-  const started = performance.now();
+  const silence = new Silence(clock, () => store.heard(callId));
+  const started = clock.elapsed();
   let { at } = contest;
   let claim: Extract<Entry, { type: 'claimed' }> | undefined;
   let left = false;
@@ -53,13 +54,13 @@ export async function readOn(contest: Contest): Promise<Found> {
         claim === undefined ? since.length >= contest.running : left || contest.abandoned(claim.by);
       if (idle || (await silence.lasts()) >= contest.lease)
         return { kind: 'free', at, since, claimed: claim !== undefined };
-      if (performance.now() - started >= contest.wait) {
+      if (clock.elapsed() - started >= contest.wait) {
         throw new AwaitError(
           'fenced',
           `call ${callId}: its turn is still run by ${claim?.by ?? 'its owner'}`,
         );
       }
-      await sleep(pause);
+      await sleep(clock, pause);
       pause = Math.min(pause * 2, 500, contest.lease / 4);
       continue;
     }
@@ -94,16 +95,19 @@ export async function readOn(contest: Contest): Promise<Found> {
  * observer's own monotonic clock between two looks, so no two clocks are ever compared.
  */
 class Silence {
+  readonly #clock: Clock;
   readonly #listen: () => Promise<unknown>;
   #heard: string | undefined;
-  #since = performance.now();
+  #since: number;
 
-  constructor(listen: () => Promise<unknown>) {
+  constructor(clock: Clock, listen: () => Promise<unknown>) {
+    this.#clock = clock;
     this.#listen = listen;
+    this.#since = clock.elapsed();
   }
 
   end(): void {
-    this.#since = performance.now();
+    this.#since = this.#clock.elapsed();
   }
 
   /** @returns milliseconds */
@@ -111,6 +115,6 @@ class Silence {
     const heard = JSON.stringify(await this.#listen()) ?? '';
     if (this.#heard !== undefined && heard !== this.#heard) this.end();
     this.#heard = heard;
-    return performance.now() - this.#since;
+    return this.#clock.elapsed() - this.#since;
   }
 }

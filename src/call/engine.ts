@@ -211,8 +211,8 @@ export class Engine {
     let unclaimed = parked;
     try {
       const checkpoint = parked?.checkpoint ?? state.checkpoint ?? (await this.#readCheckpoint(state));
-      const { limits, now, check, store } = this.#parts;
-      const sorted = sortAnswers(checkpoint.open, request.responses, now(), check);
+      const { limits, clock, check, store } = this.#parts;
+      const sorted = sortAnswers(checkpoint.open, request.responses, clock.now(), check);
       for (const ask of [...sorted.missing, ...sorted.bad]) {
         const required = missingCapability(leg.capabilities, ask.method, ask.params);
         if (required !== undefined) return refused(required, ask.method);
@@ -331,9 +331,10 @@ export class Engine {
   }
 
   #readOn(store: CallStore, request: Resume, checkpoint: Checkpoint): Promise<Found> {
-    const { limits } = this.#parts;
+    const { limits, clock } = this.#parts;
     return readOn({
       store,
+      clock,
       callId: request.state.callId,
       at: request.state.at,
       sent: request.sent,
@@ -357,7 +358,7 @@ export class Engine {
 
   #record(request: NewCall): CallRecord {
     const { method, params, requestId, client, binding } = request;
-    const created = this.#parts.now();
+    const created = this.#parts.clock.now();
     const expires = created + this.#parts.ttl;
     return {
       // The id tells when the call expires, so that a sweeper need not read what it deletes.

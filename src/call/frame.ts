@@ -7,6 +7,7 @@
  * may enter a turn, and what is written when it ends, is the engine's business.
  */
 import { AwaitError } from '../error.ts';
+import type { Clock, Timer } from './clock.ts';
 import type { CallContext } from './context.ts';
 import {
   type AnswerCompletion,
@@ -25,8 +26,6 @@ import { RunningSteps } from './running-steps.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
 const QUIET_TURNS = 1;
-/** Node's longest timer. */
-const LONGEST_TIMER = 2 ** 31 - 1;
 
 export interface FrameOptions {
   readonly drift: 'ask' | 'reuse' | 'fail';
@@ -42,7 +41,7 @@ export interface FrameOptions {
   readonly maxAsks: number;
   /** Notifications kept for a parked frame. */
   readonly maxHeldNotifications: number;
-  readonly now: () => number;
+  readonly clock: Clock;
   readonly warn: (message: string, detail: JsonObject) => void;
 }
 
@@ -100,11 +99,11 @@ export class Frame {
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
   #quiet = 0;
-  #delay: NodeJS.Timeout | undefined;
+  #delay: Timer | undefined;
   /** Runs while a recorded completion is waited for; `#patient` once that was long enough. */
-  #patience: NodeJS.Timeout | undefined;
+  #patience: Timer | undefined;
   #patient = false;
-  readonly #deadlines = new Map<string, NodeJS.Timeout>();
+  readonly #deadlines = new Map<string, Timer>();
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     this.call = call;
@@ -142,9 +141,9 @@ export class Frame {
   /** Closes the gate without an ending: nobody waits for this turn any longer. */
   leave(): void {
     this.#turn = undefined;
-    clearTimeout(this.#delay);
+    this.#delay?.cancel();
     this.#delay = undefined;
-    clearTimeout(this.#patience);
+    this.#patience?.cancel();
     this.#patience = undefined;
   }
 
@@ -152,7 +151,7 @@ export class Frame {
   drop(): void {
     this.leave();
     this.#ended = true;
-    for (const timer of this.#deadlines.values()) clearTimeout(timer);
+    for (const timer of this.#deadlines.values()) timer.cancel();
     this.#deadlines.clear();
     this.#fresh.clear();
     this.#open.clear();
@@ -286,7 +285,7 @@ export class Frame {
   #stir(): void {
     this.#quiet = 0;
     this.#patient = false;
-    clearTimeout(this.#patience);
+    this.#patience?.cancel();
     this.#patience = undefined;
     this.#poke();
   }
@@ -294,7 +293,7 @@ export class Frame {
   #poke(): void {
     if (this.#scheduled || this.#turn === undefined) return;
     this.#scheduled = true;
-    setImmediate(() => {
+    this.#options.clock.soon(() => {
       this.#scheduled = false;
       if (this.#turn !== undefined) this.#pump(this.#turn);
     });
@@ -312,11 +311,12 @@ export class Frame {
   #gaveUp(): boolean {
     if (this.#patient) return true;
     if (!this.#idle()) return false;
-    this.#patience ??= setTimeout(() => {
+    const { clock, replayGrace } = this.#options;
+    this.#patience ??= clock.after(replayGrace, () => {
       this.#patience = undefined;
       this.#patient = true;
       this.#poke();
-    }, this.#options.replayGrace);
+    });
     return false;
   }
 
@@ -386,8 +386,8 @@ export class Frame {
   #maySuspend(): void {
     if (![...this.#open.values()].some(({ inContext }) => inContext)) return;
     if (this.#steps.running.length > 0) {
-      const { askDelay } = this.#options;
-      if (askDelay <= LONGEST_TIMER) this.#delay ??= setTimeout(() => this.#suspend(), askDelay);
+      const { askDelay, clock } = this.#options;
+      if (Number.isFinite(askDelay)) this.#delay ??= clock.after(askDelay, () => this.#suspend());
     } else if (this.#idle()) {
       this.#suspend();
     }
@@ -453,7 +453,7 @@ export class Frame {
       method: question.method,
       params: question.params,
       question: question.digest,
-      ...(timeout !== undefined && { deadline: { at: this.#options.now() + timeout, timeout } }),
+      ...(timeout !== undefined && { deadline: { at: this.#options.clock.now() + timeout, timeout } }),
       ...(instead !== undefined && { drift: instead.drift }),
     };
     this.#reopen(attempt, ask);
@@ -485,7 +485,7 @@ export class Frame {
   #armDeadline(ask: OpenAsk, deadline: { at: number; timeout: number }): void {
     const onTime = (): void => {
       if (!this.#open.has(ask.key) || this.#turn === undefined) return;
-      if (this.#options.now() < deadline.at) {
+      if (this.#options.clock.now() < deadline.at) {
         this.#armDeadline(ask, deadline);
         return;
       }
@@ -493,9 +493,8 @@ export class Frame {
       const late = timedOut(ask, deadline.timeout);
       this.#write({ type: 'completed', completion: late }, () => this.answer(late));
     };
-    const left = Math.max(deadline.at - this.#options.now(), 0);
-    const timer = setTimeout(onTime, Math.min(left, LONGEST_TIMER)).unref();
-    this.#deadlines.set(ask.key, timer);
+    const left = Math.max(deadline.at - this.#options.clock.now(), 0);
+    this.#deadlines.set(ask.key, this.#options.clock.after(left, onTime).unref());
   }
 
   #write(entry: Parameters<Journal['append']>[0], then: () => void): void {
@@ -526,7 +525,7 @@ export class Frame {
   #take(answer: AnswerCompletion): void {
     const attempt = this.#open.get(answer.key);
     this.#open.delete(answer.key);
-    clearTimeout(this.#deadlines.get(answer.key));
+    this.#deadlines.get(answer.key)?.cancel();
     this.#deadlines.delete(answer.key);
     this.#recording.addAnswer(answer, attempt);
   }

@@ -2,18 +2,20 @@
  * The frames parked in this process, by the token they wait for. Bounded in number and in idle time;
  * a dropped one costs nothing, its call goes on by replay (invariant 3).
  */
+import { type Clock, every, type Timer } from './clock.ts';
+
 export class Parked<T> {
   readonly #items = new Map<string, { readonly item: T; readonly since: number }>();
   readonly #max: number;
   readonly #idle: number;
-  readonly #now: () => number;
+  readonly #clock: Clock;
   readonly #dropped: (item: T) => void;
-  #timer: NodeJS.Timeout | undefined;
+  #timer: Timer | undefined;
 
-  constructor(max: number, idle: number, now: () => number, dropped: (item: T) => void) {
+  constructor(max: number, idle: number, clock: Clock, dropped: (item: T) => void) {
     this.#max = max;
     this.#idle = idle;
-    this.#now = now;
+    this.#clock = clock;
     this.#dropped = dropped;
   }
 
@@ -22,11 +24,10 @@ export class Parked<T> {
   }
 
   park(key: string, item: T): void {
-    this.#items.set(key, { item, since: this.#now() });
+    this.#items.set(key, { item, since: this.#clock.elapsed() });
     while (this.#items.size > this.#max) this.#dropOldest();
     if (this.#timer === undefined && this.#items.size > 0) {
-      this.#timer = setInterval(() => this.#dropIdle(), Math.min(this.#idle, 30_000));
-      this.#timer.unref();
+      this.#timer = every(this.#clock, Math.min(this.#idle, 30_000), () => this.#dropIdle());
     }
   }
 
@@ -54,7 +55,7 @@ export class Parked<T> {
 
   /** A map keeps the order of insertion, and a frame is parked anew on each turn: the oldest come first. */
   #dropIdle(): void {
-    const before = this.#now() - this.#idle;
+    const before = this.#clock.elapsed() - this.#idle;
     for (const [key, { item, since }] of this.#items) {
       if (since > before) break;
       this.#items.delete(key);
@@ -64,7 +65,7 @@ export class Parked<T> {
   }
 
   #stop(): void {
-    clearInterval(this.#timer);
+    this.#timer?.cancel();
     this.#timer = undefined;
   }
 }

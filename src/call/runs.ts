@@ -7,6 +7,7 @@ import { AwaitError } from '../error.ts';
 import { checkGiven, type SchemaCheck } from './answer.ts';
 import { keepNewest } from './bounded.ts';
 import { missingCapability } from './capability.ts';
+import { type Clock, every, type Timer } from './clock.ts';
 import { countActiveTurns } from './context.ts';
 import type { Ending, Frame, FrameOptions, Turn } from './frame.ts';
 import type { AnswerCompletion, CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
@@ -29,7 +30,7 @@ export interface EngineParts {
   readonly ttl: number;
   readonly replay: (call: CallRecord) => 'allow' | 'never';
   readonly onDrop: 'forget' | 'unwind';
-  readonly now: () => number;
+  readonly clock: Clock;
   readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
   /** A fresh instance of the user's server for one call. */
   readonly openInstance: (call: CallRecord, leg: Leg) => Promise<Instance>;
@@ -50,7 +51,7 @@ export interface Run {
   /** Set while a turn is entered. */
   entered?: true;
   /** Shows others that its turn is being run. */
-  beating?: NodeJS.Timeout;
+  beating?: Timer;
 }
 
 /** A request that goes on with a call. */
@@ -88,10 +89,10 @@ export class Runs {
 
   constructor(parts: EngineParts) {
     this.#parts = parts;
-    const { limits, now } = parts;
+    const { limits, clock } = parts;
     // A step that is running is recorded before its frame goes.
     const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
-    this.parked = new Parked(limits.frames, limits.frameIdle, now, dropped);
+    this.parked = new Parked(limits.frames, limits.frameIdle, clock, dropped);
   }
 
   /** A turn that somebody asked for already. */
@@ -327,12 +328,12 @@ export class Runs {
    * that is short writes nothing.
    */
   #keepAlive(run: Run): void {
-    const { store, limits, log } = this.#parts;
+    const { store, clock, limits, log } = this.#parts;
     if (store === undefined || run.beating !== undefined) return;
     let count = 0;
-    run.beating = setInterval(() => {
+    run.beating = every(clock, limits.lease / 3, () => {
       if (run.entered === undefined && !run.frame.busy) {
-        clearInterval(run.beating);
+        run.beating?.cancel();
         delete run.beating;
         return;
       }
@@ -340,8 +341,7 @@ export class Runs {
       store.beat(run.call, `${run.journal.position}.${count}`).catch((error: unknown) => {
         log('warn', 'a sign of life could not be written', { call: run.call.id, error: String(error) });
       });
-    }, limits.lease / 3);
-    run.beating.unref();
+    });
   }
 
   #turnOver(run: Run): void {

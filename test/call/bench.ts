@@ -1,5 +1,6 @@
 /** A workbench for the engine: no HTTP, no Keyv, no SDK. A tool is a function, a client is a function. */
 
+import { type Clock, systemClock } from '../../src/call/clock.ts';
 import { currentContext, runInContext, step } from '../../src/call/context.ts';
 import { Engine, type EngineParts } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame.ts';
@@ -96,13 +97,13 @@ export interface WorkbenchOptions {
   readonly limits?: Partial<Limits>;
   readonly parts?: Partial<EngineParts>;
   readonly frame?: Partial<EngineParts['frame']>;
-  readonly now?: () => number;
+  readonly clock?: Clock;
 }
 
 export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench {
   const log: Workbench['log'] = [];
   const counts = { opened: 0, released: 0 };
-  const now = options.now ?? Date.now;
+  const clock = options.clock ?? systemClock;
   const engine = new Engine({
     ...(options.store !== undefined && { store: options.store }),
     tokens: plainTokens,
@@ -116,7 +117,7 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
       replayGrace: 60,
       maxAsks: 100,
       maxHeldNotifications: 100,
-      now,
+      clock,
       warn: (message) => log.push({ level: 'warn', message }),
       ...options.frame,
     },
@@ -124,7 +125,7 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
     ttl: 3_600_000,
     replay: () => 'allow',
     onDrop: 'forget',
-    now,
+    clock,
     log: (level, message) => log.push({ level, message }),
     openInstance: async () => {
       counts.opened += 1;
