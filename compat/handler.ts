@@ -1,4 +1,6 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
+import { isObject } from '../src/call/json.ts';
+import { CLOSING } from '../src/call/wire-error.ts';
 import { AwaitError } from '../src/error.ts';
 import type { HostFactory } from '../src/host/host.ts';
 import { readBody } from '../src/http/body.ts';
@@ -15,7 +17,10 @@ import { createServices } from './services.ts';
 export interface AwaitHandler {
   /** One HTTP request of any revision: for Hono, Workers, Bun, Deno, and everything fetch-shaped. */
   readonly fetch: (request: Request, options?: FetchOptions) => Promise<Response>;
-  /** Ends open streams and drops what is parked; suspended calls stay good for other processes. */
+  /**
+   * For shutting down: new requests get 503; turns that are being run have `limits.drain` to end, and are then
+   * put down for other processes to take up; open streams end. Suspended calls stay good.
+   */
   readonly close: () => Promise<void>;
   /** Frames parked in this process. */
   readonly parked: number;
@@ -50,9 +55,9 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
   let closed = false;
 
   const route = async (inbound: Inbound, onBody: (body: unknown) => void): Promise<Reply> => {
-    if (closed) return rpcError(503, -32000, 'This server is shutting down');
     const refusal = refuseForeign(inbound, rules);
     if (refusal !== undefined) return refusal;
+    if (closed) return (await lastWords(inbound)) ?? shuttingDown();
     switch (inbound.method) {
       case 'POST': {
         const read = await readBody(inbound, settings.limits.bodyBytes);
@@ -72,6 +77,18 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       default:
         return methodNotAllowed(legacy === undefined ? 'POST' : 'GET, POST, DELETE');
     }
+  };
+
+  /** While turns come to their end, answers to what they asked are still taken. */
+  const lastWords = async (inbound: Inbound): Promise<Reply | undefined> => {
+    if (inbound.method !== 'POST' || legacy === undefined || inbound.header('mcp-session-id') === undefined) {
+      return undefined;
+    }
+    const read = await readBody(inbound, settings.limits.bodyBytes);
+    if ('reply' in read) return read.reply;
+    const messages = Array.isArray(read.body) ? read.body : [read.body];
+    const isAnswer = messages.every((message) => isObject(message) && message.method === undefined);
+    return isAnswer ? legacy.post(inbound, read.body) : undefined;
   };
 
   const serve = async (inbound: Inbound): Promise<Reply> => {
@@ -97,15 +114,21 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       return responseOf(reply, gone.tell);
     },
     close: async () => {
+      if (closed) return;
       closed = true;
+      await services.close();
       legacy?.close();
       await modern?.close();
-      services.close();
     },
     get parked() {
       return services.engine.parked;
     },
   };
+}
+
+function shuttingDown(): Reply {
+  const reply = rpcError(503, CLOSING.code, CLOSING.message);
+  return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
 }
 
 function methodNotAllowed(allow: string): Reply {

@@ -2,9 +2,10 @@
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { systemClock } from '../src/call/clock.ts';
 import { Engine } from '../src/call/engine.ts';
+import type { HandoffParts } from '../src/call/handoff.ts';
 import type { CallRecord } from '../src/call/journal.ts';
 import type { JsonObject } from '../src/call/json.ts';
-import type { Leg } from '../src/call/ports.ts';
+import type { Leg, Relay } from '../src/call/ports.ts';
 import { KeyvCallStore } from '../src/checkpoint/call-store.ts';
 import { KeyRing } from '../src/checkpoint/key-ring.ts';
 import { Sealer, stateTokens } from '../src/checkpoint/sealed.ts';
@@ -25,7 +26,7 @@ export interface Services {
   readonly outside: Set<(notification: JsonObject) => void>;
   /** The server's name and version, once an instance said it. */
   serverInfo?: unknown;
-  close(): void;
+  close(): Promise<void>;
 }
 
 export function createServices(factory: HostFactory, settings: Settings): Services {
@@ -66,6 +67,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     onDrop: settings.onDrop,
     clock: systemClock,
     log: (level, message, detail) => logger[level](message, detail),
+    ...(settings.relay !== undefined && { handoff: handoffOver(settings.relay, sealer, now) }),
     openInstance: async (call, leg) => {
       const instance = await openForCall(factory, settings, call, leg, outside);
       services.serverInfo ??= instance.initialized.serverInfo;
@@ -81,12 +83,24 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     store,
     now,
     outside,
-    close() {
+    async close() {
       sweeping?.stop();
-      engine.close();
+      await engine.close();
     },
   };
   return services;
+}
+
+/** How long a message of the relay is good for, in milliseconds; clocks may differ by as much. */
+const MESSAGE_LIFE = 300_000;
+
+/** What goes over a relay is sealed: it holds answers and credentials, and nobody else may speak in it. */
+function handoffOver(relay: Relay, sealer: Sealer, now: () => number): HandoffParts {
+  return {
+    relay,
+    seal: (message) => sealer.seal('relay', message, now() + MESSAGE_LIFE),
+    open: (text) => sealer.open('relay', text, Number.POSITIVE_INFINITY),
+  };
 }
 
 /** An instance of its own for a call on a revision without sessions (invariant 4). */

@@ -4,6 +4,8 @@ export { type StepFunction, type StepHandle, step } from './call/context.ts';
 export type { CallRecord } from './call/journal.ts';
 export type { JsonObject } from './call/json.ts';
 export type { Limits } from './call/limits.ts';
+export type { Relay } from './call/ports.ts';
 export { AwaitError, type AwaitErrorCode } from './error.ts';
 export type { FactoryContext, HostFactory, HostProduct, HostServer } from './host/host.ts';
 export type { AwaitOptions, Logger, Revision } from './options.ts';
+export { memoryRelay } from './relay/memory.ts';

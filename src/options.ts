@@ -5,6 +5,7 @@ import Keyv from 'keyv';
 import type { CallRecord } from './call/journal.ts';
 import { isObject, type JsonObject } from './call/json.ts';
 import { DEFAULT_LIMITS, type Limits } from './call/limits.ts';
+import type { Relay } from './call/ports.ts';
 import { primitiveOf } from './checkpoint/insert.ts';
 import { assertSecrets } from './checkpoint/key-ring.ts';
 import { AwaitError } from './error.ts';
@@ -23,6 +24,8 @@ export interface AwaitOptions {
   readonly state?: 'stored' | 'sealed';
   /** The first seals tokens, all open them; at least 32 bytes each. */
   readonly secrets?: readonly (string | undefined)[];
+  /** How processes reach one another: a call goes on where its frame is parked. Default: it is replayed. */
+  readonly relay?: Relay;
   /** Lifetime of a call, in milliseconds. Default one hour. */
   readonly ttl?: number;
   /** What a server instance serves. Default: a session where there are sessions, else a call. */
@@ -65,6 +68,7 @@ export interface Settings {
   readonly store: Keyv | undefined;
   readonly state: 'stored' | 'sealed';
   readonly secrets: readonly string[];
+  readonly relay: Relay | undefined;
   readonly ttl: number;
   readonly instance: 'session' | 'call' | undefined;
   readonly replay: (call: CallRecord) => 'allow' | 'never';
@@ -87,6 +91,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'store',
   'state',
   'secrets',
+  'relay',
   'ttl',
   'instance',
   'replay',
@@ -107,7 +112,6 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
 
 /** Options to come: refused by name, so that nobody relies on them; turning one off is what happens anyway. */
 const COMING: ReadonlySet<string> = new Set([
-  'relay',
   'tasks',
   'rateLimit',
   'paths',
@@ -160,10 +164,17 @@ export function settle(options: AwaitOptions): Settings {
       'must be a Keyv, such as new Keyv(new KeyvRedis(url)); an adapter alone goes inside of one',
     );
   }
+  if (options.relay !== undefined && !isRelay(options.relay)) {
+    throw wrong(
+      'relay',
+      'must be a relay, such as redisRelay(url) of mcp-await/redis, natsRelay(url) of mcp-await/nats or memoryRelay()',
+    );
+  }
   return {
     store: store ?? (state === 'stored' ? new Keyv() : undefined),
     state,
     secrets: secretsOf(options),
+    relay: options.relay,
     ttl: options.ttl ?? 3_600_000,
     instance: options.instance,
     replay: options.replay ?? (() => 'allow'),
@@ -185,13 +196,13 @@ export function settle(options: AwaitOptions): Settings {
 
 /** Without secrets tokens could not be read by another process, nor after a restart. */
 function secretsOf(options: AwaitOptions): readonly string[] {
-  const { secrets, store, state } = options;
+  const { secrets, store, state, relay } = options;
   if (secrets === undefined) {
-    const shared = store !== undefined && primitiveOf(store) !== 'map';
+    const shared = relay !== undefined || (store !== undefined && primitiveOf(store) !== 'map');
     if (shared || state === 'sealed') {
       throw wrong(
         'secrets',
-        `is needed with ${shared ? 'a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET] (on the command line: set MCP_AWAIT_SECRET, or --secret), with at least 32 random bytes in it`,
+        `is needed with ${shared ? 'a relay or a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET] (on the command line: set MCP_AWAIT_SECRET, or --secret), with at least 32 random bytes in it`,
       );
     }
     (options.logger ?? consoleLogger).warn(
@@ -206,7 +217,14 @@ function secretsOf(options: AwaitOptions): readonly string[] {
 }
 
 /** Limits of which zero makes sense. */
-const MAY_BE_NONE: ReadonlySet<string> = new Set(['frames', 'outcomes', 'heldNotifications', 'reruns']);
+const MAY_BE_NONE: ReadonlySet<string> = new Set([
+  'frames',
+  'callerFrames',
+  'callerBytes',
+  'outcomes',
+  'heldNotifications',
+  'reruns',
+]);
 
 function limitsOf(limits: Partial<Limits> | undefined): Limits {
   if (limits !== undefined && !isObject(limits))
@@ -250,6 +268,10 @@ function isLogger(value: unknown): value is Logger {
   return (
     isObject(value) && ['debug', 'info', 'warn', 'error'].every((level) => typeof value[level] === 'function')
   );
+}
+
+function isRelay(value: unknown): value is Relay {
+  return isObject(value) && ['listen', 'send', 'close'].every((name) => typeof value[name] === 'function');
 }
 
 function isKeyv(value: unknown): value is Keyv {

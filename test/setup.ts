@@ -1,6 +1,6 @@
 /** Says once what this machine lacks: the reporter does not show the names of suites that are skipped. */
-import { STORES } from './e2e/services.ts';
+import { NATS, STORES } from './e2e/services.ts';
 
 export default function setup(): void {
-  for (const { name, down } of STORES) if (down) console.warn(`\nTests are skipped: ${name}\n`);
+  for (const { name, down } of [...STORES, NATS]) if (down) console.warn(`\nTests are skipped: ${name}\n`);
 }

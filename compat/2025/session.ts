@@ -180,12 +180,12 @@ export class Session {
   /** Ends it: its tools are told, by their signals. */
   close(): void {
     for (const call of this.#calls.values()) call.cancel('the session was closed');
-    this.leave();
+    this.leave('the session was closed');
   }
 
   /** The process goes away: streams end, and tools hear nothing of it (invariant 1). */
-  leave(): void {
-    for (const stream of this.#streams.values()) stream.finish();
+  leave(reason = 'the server is shutting down'): void {
+    for (const stream of this.#streams.values()) stream.finish(reason);
     this.#opened?.close();
   }
 

@@ -5,7 +5,7 @@
  */
 import type { JsonObject } from '../../src/call/json.ts';
 import type { Writer } from '../../src/http/exchange.ts';
-import { SSE_KEEP_ALIVE, sseEvent, sseMessage } from '../../src/stream/sse.ts';
+import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseMessage } from '../../src/stream/sse.ts';
 
 const EVENTS_KEPT = 500;
 const KEEP_ALIVE = 15_000;
@@ -47,8 +47,9 @@ export class SessionStream {
   }
 
   /** Nothing follows. */
-  finish(): void {
+  finish(reason?: string): void {
     this.#complete = true;
+    if (reason !== undefined) this.#writer?.write(sseClosing(reason));
     this.disconnect();
   }
 

@@ -22,10 +22,12 @@ export interface Contest {
   readonly lease: number;
   /** How long to wait for an owner that is not, in milliseconds. */
   readonly wait: number;
+  /** Whether nobody wants to know any more; what is returned then does not matter. */
+  readonly stopped: () => boolean;
 }
 
 export type Found =
-  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly at: number }
+  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly at: number; readonly by?: string }
   | { readonly kind: 'ended'; readonly response: Response }
   /** The turn may be claimed after position `at`, with what is recorded since the checkpoint. */
   | {
@@ -52,13 +54,10 @@ export async function readOn(contest: Contest): Promise<Found> {
     if (entry === undefined) {
       const idle =
         claim === undefined ? since.length >= contest.running : left || contest.abandoned(claim.by);
-      if (idle || (await silence.lasts()) >= contest.lease)
+      if (idle || contest.stopped() || (await silence.lasts()) >= contest.lease)
         return { kind: 'free', at, since, claimed: claim !== undefined };
       if (clock.elapsed() - started >= contest.wait) {
-        throw new AwaitError(
-          'fenced',
-          `call ${callId}: its turn is still run by ${claim?.by ?? 'its owner'}`,
-        );
+        throw new AwaitError('busy', `call ${callId}: its turn is still run by ${claim?.by ?? 'its owner'}`);
       }
       await sleep(clock, pause);
       pause = Math.min(pause * 2, 500, contest.lease / 4);
@@ -81,7 +80,12 @@ export async function readOn(contest: Contest): Promise<Found> {
         left = true;
         break;
       case 'suspended':
-        return { kind: 'suspended', checkpoint: entry.checkpoint, at };
+        return {
+          kind: 'suspended',
+          checkpoint: entry.checkpoint,
+          at,
+          ...(entry.by !== undefined && { by: entry.by }),
+        };
       case 'ended':
         return { kind: 'ended', response: entry.response };
       default:

@@ -9,13 +9,16 @@ import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
 import { type Answered, sortAnswers } from './answer.ts';
 import { missingCapability } from './capability.ts';
+import { sleep } from './clock.ts';
 import { type Found, readOn } from './contested.ts';
 import { answerTo, Frame } from './frame.ts';
+import { type Accepted, Handoff, type Offer } from './handoff.ts';
 import type { CallRecord, Checkpoint, Client, Completion, Entry, OpenAsk, Response } from './journal.ts';
 import { digest, isObject, type JsonObject } from './json.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { type Active, type EngineParts, keyOf, type Resume, type Run, Runs, refused } from './runs.ts';
+import { wireError } from './wire-error.ts';
 
 export type { EngineParts } from './runs.ts';
 
@@ -38,6 +41,14 @@ export interface Started {
   cancel(reason?: string): void;
 }
 
+/** A turn that may begin: what is written first, and from what the tool goes on. */
+interface Prepared {
+  readonly kind: 'prepared';
+  readonly checkpoint: Checkpoint;
+  readonly sorted: Answered;
+  readonly claim: Extract<Entry, { type: 'claimed' }>;
+}
+
 const GONE: Outcome = { kind: 'gone' };
 /** How often a request may lose its turn to others before it is told to come again. */
 const FENCED_OFTEN = 5;
@@ -47,10 +58,20 @@ export class Engine {
   /** This process, in the journals' claims. */
   readonly #id = randomUUID();
   readonly #runs: Runs;
+  readonly #handoff: Handoff | undefined;
 
   constructor(parts: EngineParts) {
     this.#parts = parts;
-    this.#runs = new Runs(parts);
+    const { handoff, clock, limits, log } = parts;
+    this.#handoff =
+      handoff &&
+      new Handoff(handoff, {
+        clock,
+        wait: limits.handoffWait,
+        log,
+        accept: (offer, leg, onAccepted) => this.#accept(offer, leg, onAccepted),
+      });
+    this.#runs = new Runs(parts, this.#handoff);
   }
 
   /** Frames parked in this process. */
@@ -122,31 +143,40 @@ export class Engine {
     try {
       if (this.#runs.closed) throw new AwaitError('closed', 'this handler was closed');
       const state = await this.#parts.tokens.open(token, binding);
-      return await this.#join(state, token, binding, responses, leg);
+      return await this.#join({ state, token, binding, responses }, leg);
     } catch (error) {
       return this.#runs.failed(undefined, AwaitError.from(error));
     }
   }
 
-  /** Drops what is parked; running turns come to their end. */
-  close(): void {
-    this.#runs.close();
+  /**
+   * Takes nothing new on; turns that are being run come to their end, or are put down after `limits.drain` for
+   * others to take up. What is parked is dropped: its calls go on elsewhere, from the journal.
+   */
+  async close(): Promise<void> {
+    await this.#runs.close(this.#parts.limits.drain);
+    await this.#handoff?.close();
   }
 
   // --- who may enter a turn --------------------------------------------------------------------------
 
   /** The same token with the same answers shares one turn; with others it is refused. */
-  async #join(state: State, token: string, binding: Binding, responses: unknown, leg: Leg): Promise<Outcome> {
+  async #join(offer: Offer, leg: Leg, onAccepted?: () => void): Promise<Outcome> {
+    const { state } = offer;
     const key = keyOf(state);
-    const sent = digest(responses ?? null);
+    const sent = digest(offer.responses ?? null);
     const known = this.#runs.known(key);
     if (known !== undefined && known.sent !== sent) {
       throw new AwaitError('bad-token', `call ${state.callId}: this turn was taken with other answers`);
     }
-    if (known !== undefined) return this.#wait(known, leg);
+    if (known !== undefined) {
+      onAccepted?.();
+      return this.#wait(known, leg);
+    }
     let leave: (() => void) | undefined;
     let left = false;
     const onRun = (fn: () => void): void => {
+      onAccepted?.();
       leave = fn;
       // The client may have gone while the turn was being prepared.
       if (left) queueMicrotask(() => active.waiters === 0 && fn());
@@ -159,12 +189,20 @@ export class Engine {
         leave?.();
       },
       outcome: Promise.resolve()
-        .then(() => this.#resume({ state, token, binding, responses, sent, leg, onRun }))
+        .then(() => this.#resume({ ...offer, sent, leg, onRun, isOffered: onAccepted !== undefined }))
         .catch((error: unknown) => this.#runs.failed(state.callId, AwaitError.from(error)))
         .finally(() => this.#runs.active.delete(key)),
     };
     this.#runs.active.set(key, active);
     return this.#wait(active, leg);
+  }
+
+  /** Another process offers a POST whose call's frame may be here. */
+  #accept(offer: Offer, leg: Leg, onAccepted: () => void): Promise<Outcome> | undefined {
+    if (this.#runs.closed || !this.#runs.has(keyOf(offer.state))) return undefined;
+    return this.#join(offer, leg, onAccepted).catch((error: unknown) =>
+      this.#runs.failed(offer.state.callId, AwaitError.from(error)),
+    );
   }
 
   /** A client that goes away ends the turn when nobody else waits for it; the token stays good. */
@@ -194,60 +232,121 @@ export class Engine {
   async #resume(request: Resume): Promise<Outcome> {
     for (let lost = 0; ; lost += 1) {
       try {
-        return await this.#tryToResume(request);
+        return await this.#tryToResume(request, lost === 0);
       } catch (error) {
         if (!(error instanceof AwaitError) || error.code !== 'fenced' || lost >= FENCED_OFTEN) throw error;
       }
     }
   }
 
-  async #tryToResume(request: Resume): Promise<Outcome> {
-    const { state, sent, leg } = request;
+  /** Live first, handoff second, replay last. */
+  async #tryToResume(request: Resume, mayOffer: boolean): Promise<Outcome> {
+    const { state } = request;
     const key = keyOf(state);
     await this.#runs.leaving.get(key);
     const parked = this.#runs.takeParked(key);
     if (parked?.left !== undefined) return this.#goOnWithLeft(parked, request);
+    if (parked !== undefined) return this.#goOnParked(parked, request);
+    const { owner } = state;
+    if (mayOffer && owner !== undefined && !request.isOffered) {
+      const accepted = await this.#handoff?.offer(owner, request, request.leg);
+      if (accepted !== undefined) return this.#follow(accepted, request);
+    }
+    return this.#goOnFromJournal(request);
+  }
+
+  /** What a turn starts from, or its outcome where nothing of it needs the tool. */
+  #prepare(request: Resume, checkpoint: Checkpoint): Outcome | Prepared {
+    const { state, sent, leg } = request;
+    const { limits, clock, check } = this.#parts;
+    const sorted = sortAnswers(checkpoint.open, request.responses, clock.now(), check);
+    for (const ask of [...sorted.missing, ...sorted.bad]) {
+      const required = missingCapability(leg.capabilities, ask.method, ask.params);
+      if (required !== undefined) return refused(required, ask.method);
+    }
+    const nothingNew = sorted.accepted.length === 0 && checkpoint.open.length > 0;
+    if (nothingNew && sorted.bad.length === 0) {
+      return { kind: 'suspended', asks: checkpoint.open, token: request.token };
+    }
+    if (checkpoint.turn >= limits.rounds) {
+      const message = `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`;
+      throw new AwaitError('limit', message);
+    }
+    const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#id } as const;
+    return { kind: 'prepared', checkpoint, sorted, claim };
+  }
+
+  /** The frame is here. */
+  async #goOnParked(run: Run, request: Resume): Promise<Outcome> {
+    const { checkpoint } = run;
+    if (checkpoint === undefined) throw new AwaitError('internal', 'a frame is parked without a checkpoint');
     // Out of its place while the claim is written, so that nobody drops it; back there unless it is claimed.
-    let unclaimed = parked;
+    let unclaimed: Run | undefined = run;
     try {
-      const checkpoint = parked?.checkpoint ?? state.checkpoint ?? (await this.#readCheckpoint(state));
-      const { limits, clock, check, store } = this.#parts;
-      const sorted = sortAnswers(checkpoint.open, request.responses, clock.now(), check);
-      for (const ask of [...sorted.missing, ...sorted.bad]) {
-        const required = missingCapability(leg.capabilities, ask.method, ask.params);
-        if (required !== undefined) return refused(required, ask.method);
-      }
-      const nothingNew = sorted.accepted.length === 0 && checkpoint.open.length > 0;
-      if (nothingNew && sorted.bad.length === 0) {
-        return { kind: 'suspended', asks: checkpoint.open, token: request.token };
-      }
-      if (checkpoint.turn >= limits.rounds) {
-        const message = `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`;
-        throw new AwaitError('limit', message);
-      }
-      const journal = parked?.journal ?? store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
-      const never = parked === undefined && this.#parts.replay(checkpoint.call) === 'never';
-      if (never && store === undefined) throw replayRefused(checkpoint);
-      const mustRead =
-        parked === undefined && store !== undefined && (checkpoint.running !== undefined || never);
-      // The claim: from here on the turn is this process's, or somebody else's.
-      const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#id } as const;
-      if (mustRead || !(await isAppended(journal, claim))) {
-        unclaimed = undefined;
-        if (parked !== undefined) this.#runs.drop(parked);
-        return await this.#contend(request, checkpoint, claim, sorted, never);
-      }
+      const prepared = this.#prepare(request, checkpoint);
+      if (prepared.kind !== 'prepared') return prepared;
+      const isClaimed = await isAppended(run.journal, prepared.claim);
       unclaimed = undefined;
-      if (parked !== undefined) return this.#goOnLive(parked, request, checkpoint, sorted);
-      const { accepted } = sorted;
-      return this.#replay(request, checkpoint, journal, { since: accepted, fresh: accepted.length }, sorted);
+      if (isClaimed) return await this.#goOnLive(run, request, prepared);
+      this.#runs.drop(run);
+      return await this.#contend(request, prepared);
     } finally {
-      if (unclaimed !== undefined) this.#runs.parked.park(key, unclaimed);
+      if (unclaimed !== undefined) this.#runs.park(keyOf(request.state), unclaimed);
+    }
+  }
+
+  /** No frame can be reached: a new one is led through the journal. */
+  async #goOnFromJournal(request: Resume): Promise<Outcome> {
+    const { state } = request;
+    const { store } = this.#parts;
+    const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(state)));
+    if (prepared.kind !== 'prepared') return prepared;
+    const { checkpoint, sorted, claim } = prepared;
+    const never = this.#parts.replay(checkpoint.call) === 'never';
+    if (never && store === undefined) throw replayRefused(checkpoint);
+    const mustRead = store !== undefined && (checkpoint.running !== undefined || never);
+    const journal = store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
+    // The claim: from here on the turn is this process's, or somebody else's.
+    if (mustRead || !(await isAppended(journal, claim))) return this.#contend(request, prepared);
+    const { accepted } = sorted;
+    return this.#replay(request, prepared, journal, { since: accepted, fresh: accepted.length });
+  }
+
+  /**
+   * The turn was accepted where its frame is. Its outcome comes by message or, whatever becomes of that and of
+   * its owner, by the journal.
+   */
+  async #follow(accepted: Accepted, request: Resume): Promise<Outcome> {
+    const { store, clock, limits } = this.#parts;
+    const { state } = request;
+    let over = false;
+    request.onRun(() => {
+      over = true;
+      accepted.leave();
+    });
+    try {
+      const told = accepted.outcome.then((outcome) => ({ kind: 'told', outcome }) as const);
+      if (store === undefined) {
+        const late = sleep(clock, limits.turnWait).then(() => ({ kind: 'late' }) as const);
+        const first = await Promise.race([told, late]);
+        if (first.kind === 'told') return first.outcome;
+        throw new AwaitError('busy', `call ${state.callId}: the process that keeps its frame is still at it`);
+      }
+      // That a claim is there is certain, so what runs beside the asks does not matter.
+      const read = this.#readOn(store, request, Number.POSITIVE_INFINITY, () => over);
+      const first = await Promise.race([told, read]);
+      if (first.kind === 'told') return first.outcome;
+      if (over) return GONE;
+      const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(state)));
+      return prepared.kind === 'prepared' ? await this.#goOnFrom(first, request, prepared) : prepared;
+    } finally {
+      over = true;
+      accepted.forget();
     }
   }
 
   /** The frame is here, and the turn is claimed. */
-  #goOnLive(run: Run, request: Resume, checkpoint: Checkpoint, sorted: Answered): Promise<Outcome> {
+  #goOnLive(run: Run, request: Resume, { checkpoint, sorted }: Prepared): Promise<Outcome> {
     const again = reask(sorted.bad, checkpoint.asked);
     run.frame.rekey(again.byOldKey, again.asked);
     if (sorted.accepted.length === 0 && checkpoint.open.length > 0) {
@@ -259,33 +358,41 @@ export class Engine {
   }
 
   /** The next position is taken, or may be: what came since decides. */
-  async #contend(
-    request: Resume,
-    checkpoint: Checkpoint,
-    claim: Extract<Entry, { type: 'claimed' }>,
-    sorted: Answered,
-    never: boolean,
-  ): Promise<Outcome> {
+  async #contend(request: Resume, prepared: Prepared): Promise<Outcome> {
     const { store } = this.#parts;
     if (store === undefined) throw new AwaitError('internal', 'only a store can be contended for');
-    const found = await this.#readOn(store, request, checkpoint);
+    const running = prepared.checkpoint.running?.length ?? 0;
+    return this.#goOnFrom(await this.#readOn(store, request, running, () => false), request, prepared);
+  }
+
+  /** Goes on from what the journal has of the turn. */
+  async #goOnFrom(found: Found, request: Resume, prepared: Prepared): Promise<Outcome> {
+    const { store, replay } = this.#parts;
+    const { checkpoint, sorted, claim } = prepared;
+    if (store === undefined) throw new AwaitError('internal', 'a journal was read without a store');
     if (found.kind === 'ended') return { kind: 'responded', response: found.response };
-    if (found.kind === 'suspended') return this.#runs.tokenFor(found.checkpoint, found.at, request.binding);
-    if (never) throw replayRefused(checkpoint);
+    if (found.kind === 'suspended') {
+      return this.#runs.tokenFor(found.checkpoint, found.at, request.binding, found.by);
+    }
     const journal = store.open(checkpoint.call, found.at);
+    if (replay(checkpoint.call) === 'never') {
+      const error = replayRefused(checkpoint, found.since);
+      // Its owner is gone with the frame: nobody will ever go on with it.
+      if (found.claimed) await journal.append({ type: 'ended', response: { error: wireError(error) } });
+      throw error;
+    }
     await journal.append(claim);
     const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
     const fresh = found.claimed ? 0 : sorted.accepted.length;
-    return this.#replay(request, checkpoint, journal, { since, fresh }, sorted);
+    return this.#replay(request, prepared, journal, { since, fresh });
   }
 
   /** Leads a new frame through the journal. */
   async #replay(
     request: Resume,
-    checkpoint: Checkpoint,
+    { checkpoint, sorted }: Prepared,
     journal: OpenJournal,
     { since, fresh }: { since: readonly Completion[]; fresh: number },
-    sorted: Answered,
   ): Promise<Outcome> {
     const { call } = checkpoint;
     const again = reask(sorted.bad, checkpoint.asked);
@@ -312,7 +419,7 @@ export class Engine {
   async #goOnWithLeft(run: Run, request: Resume): Promise<Outcome> {
     const key = keyOf(request.state);
     if (run.left !== request.sent) {
-      this.#runs.parked.park(key, run);
+      this.#runs.park(key, run);
       throw new AwaitError('bad-token', `call ${run.call.id}: this turn was taken with other answers`);
     }
     const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
@@ -322,7 +429,7 @@ export class Engine {
         return await this.#resume(request);
       }
     } catch (error) {
-      if (run.over === undefined) this.#runs.parked.park(key, run);
+      if (run.over === undefined) this.#runs.park(key, run);
       throw error;
     }
     delete run.left;
@@ -330,7 +437,7 @@ export class Engine {
     return this.#runs.turn(run, request.leg, [], false, { request });
   }
 
-  #readOn(store: CallStore, request: Resume, checkpoint: Checkpoint): Promise<Found> {
+  #readOn(store: CallStore, request: Resume, running: number, stopped: () => boolean): Promise<Found> {
     const { limits, clock } = this.#parts;
     return readOn({
       store,
@@ -339,9 +446,10 @@ export class Engine {
       at: request.state.at,
       sent: request.sent,
       abandoned: (by) => by === this.#id,
-      running: checkpoint.running?.length ?? 0,
+      running,
       lease: limits.lease,
       wait: limits.turnWait,
+      stopped,
     });
   }
 
@@ -386,11 +494,11 @@ async function isAppended(journal: OpenJournal, entry: Entry): Promise<boolean> 
   }
 }
 
-function replayRefused({ call, completions }: Checkpoint): AwaitError {
-  const done = completions.flatMap((item) => (item.kind === 'step' ? [item.path] : []));
+function replayRefused({ completions }: Checkpoint, since: readonly Completion[] = []): AwaitError {
+  const done = [...completions, ...since].flatMap((item) => (item.kind === 'step' ? [item.path] : []));
   return new AwaitError(
     'replay-refused',
-    `call ${call.id} is not parked here, and the option replay says never; its completed steps: ${done.join(', ') || 'none'}`,
+    `this call could not be continued: the process that ran it cannot be reached, and it may not be run again from its start. Completed steps: ${done.join(', ') || 'none'}`,
   );
 }
 

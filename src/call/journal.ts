@@ -110,7 +110,8 @@ export type Entry =
   | { readonly type: 'called'; readonly format: number; readonly call: CallRecord }
   | { readonly type: 'asked'; readonly ask: OpenAsk }
   | { readonly type: 'completed'; readonly completion: Completion }
-  | { readonly type: 'suspended'; readonly checkpoint: Checkpoint }
+  /** `by`: the process that keeps the frame, where others can reach it. */
+  | { readonly type: 'suspended'; readonly checkpoint: Checkpoint; readonly by?: string }
   /** A turn is claimed, by the digest of what the client sent and the instance that got it. */
   | {
       readonly type: 'claimed';

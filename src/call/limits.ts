@@ -12,6 +12,10 @@ export interface Limits {
   readonly bodyBytes: number;
   /** Frames kept parked in this process; the least recently used are dropped. Default 1,000. */
   readonly frames: number;
+  /** Of these, frames of one caller, where callers are known. Default 200. */
+  readonly callerFrames: number;
+  /** Bytes of journal behind the parked frames of one caller; anonymous callers count as one. Default 64 MiB. */
+  readonly callerBytes: number;
   /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
   readonly frameIdle: number;
   /** Finished calls whose outcome is kept for a request that comes again, where only memory keeps them. Default 1,000. */
@@ -28,6 +32,10 @@ export interface Limits {
   readonly lease: number;
   /** How long a request waits for a turn that another process runs, in milliseconds. Default 30 s. */
   readonly turnWait: number;
+  /** How long the process that keeps a call's frame may take to accept its next turn, in milliseconds. Default 500. */
+  readonly handoffWait: number;
+  /** How long turns that are being run may take to end when the handler is closed, in milliseconds. Default 10 s. */
+  readonly drain: number;
 }
 
 export const DEFAULT_LIMITS: Limits = {
@@ -37,6 +45,8 @@ export const DEFAULT_LIMITS: Limits = {
   tokenBytes: 1_048_576,
   bodyBytes: 4_194_304,
   frames: 1_000,
+  callerFrames: 200,
+  callerBytes: 67_108_864,
   frameIdle: 600_000,
   outcomes: 1_000,
   sessions: 1_000,
@@ -45,4 +55,6 @@ export const DEFAULT_LIMITS: Limits = {
   reruns: 3,
   lease: 10_000,
   turnWait: 30_000,
+  handoffWait: 500,
+  drain: 10_000,
 };

@@ -25,6 +25,21 @@ export interface CallStore {
   heard(callId: string): Promise<unknown>;
 }
 
+/** How processes reach one another: messages by name, to at most one process each. */
+export interface Relay {
+  /**
+   * Hears what is sent to `name` from the moment this resolves.
+   * @returns how to stop
+   */
+  listen(name: string, hear: (message: string) => void): Promise<() => Promise<void>>;
+  /**
+   * May lose, delay, reorder or repeat.
+   * @returns false only when it is sure that nobody listens
+   */
+  send(name: string, message: string): Promise<boolean>;
+  close(): Promise<void>;
+}
+
 /** What a state token carries, apart from its checks. */
 export interface State {
   readonly callId: string;
@@ -34,6 +49,8 @@ export interface State {
   readonly checkpoint?: Checkpoint;
   /** Tells checkpoints apart that stand at one position: two processes may run one sealed token. */
   readonly mark?: string;
+  /** The process that parked the call's frame, where processes reach one another. */
+  readonly owner?: string;
 }
 
 /** What a token is bound to; all of it is checked before the store is looked at. */

@@ -10,13 +10,14 @@ import { missingCapability } from './capability.ts';
 import { type Clock, every, type Timer } from './clock.ts';
 import { countActiveTurns } from './context.ts';
 import type { Ending, Frame, FrameOptions, Turn } from './frame.ts';
+import type { HandoffParts } from './handoff.ts';
 import type { AnswerCompletion, CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
 import { isObject, type JsonObject } from './json.ts';
 import type { Limits } from './limits.ts';
 import { Parked } from './parked.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
-import { INTERNAL, wireError } from './wire-error.ts';
+import { CLOSING, INTERNAL, wireError } from './wire-error.ts';
 
 export interface EngineParts {
   readonly store?: CallStore;
@@ -32,6 +33,8 @@ export interface EngineParts {
   readonly onDrop: 'forget' | 'unwind';
   readonly clock: Clock;
   readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
+  /** How processes reach one another, if they do. */
+  readonly handoff?: HandoffParts;
   /** A fresh instance of the user's server for one call. */
   readonly openInstance: (call: CallRecord, leg: Leg) => Promise<Instance>;
 }
@@ -44,6 +47,8 @@ export interface Run {
   readonly journal: OpenJournal;
   /** The checkpoint it is parked at. */
   checkpoint?: Checkpoint;
+  /** How large that is, as JSON. */
+  bytes?: number;
   /** Digest of what the client sent whose turn ended without an outcome: only that may go on with it. */
   left?: string;
   /** Set once the call is over for this process. */
@@ -64,6 +69,8 @@ export interface Resume {
   readonly leg: Leg;
   /** Tells how to end the turn early, once there is one. */
   readonly onRun: (leave: () => void) => void;
+  /** Whether another process sent it here: it is not sent on. */
+  readonly isOffered: boolean;
 }
 
 /** A turn that is shared by all who ask for it. */
@@ -76,6 +83,7 @@ export interface Active {
 
 export class Runs {
   readonly #parts: EngineParts;
+  readonly #handoff: { readonly name: string; readonly listening: boolean } | undefined;
   readonly parked: Parked<Run>;
   /** Resumed turns that are being run here, by the token's position. */
   readonly active = new Map<string, Active>();
@@ -86,18 +94,27 @@ export class Runs {
   /** Calls that ended, the oldest first, as far as memory alone keeps them. */
   readonly #finishedCalls: { call: CallRecord; at: number }[] = [];
   #closed = false;
+  /** How to end the turns that are being run without an outcome. */
+  readonly #stops = new Map<Run, () => void>();
+  #onQuiet: (() => void) | undefined;
 
-  constructor(parts: EngineParts) {
+  constructor(parts: EngineParts, handoff?: { readonly name: string; readonly listening: boolean }) {
     this.#parts = parts;
+    this.#handoff = handoff;
     const { limits, clock } = parts;
     // A step that is running is recorded before its frame goes.
     const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
-    this.parked = new Parked(limits.frames, limits.frameIdle, clock, dropped);
+    this.parked = new Parked(limits, clock, dropped);
   }
 
   /** A turn that somebody asked for already. */
   known(key: string): Active | undefined {
     return this.active.get(key) ?? this.#recent.get(key);
+  }
+
+  /** Whether a turn with this token would find its frame here. */
+  has(key: string): boolean {
+    return this.active.has(key) || this.leaving.has(key) || this.parked.get(key)?.frame.over === false;
   }
 
   /** The run that waits for this token; one whose frame can be entered no more makes room for a replay. */
@@ -108,12 +125,38 @@ export class Runs {
     return undefined;
   }
 
+  park(key: string, run: Run): void {
+    const { principal } = run.call;
+    this.parked.park(key, run, {
+      ...(principal !== undefined && { caller: principal }),
+      bytes: run.bytes ?? 0,
+    });
+  }
+
   get closed(): boolean {
     return this.#closed;
   }
 
-  close(): void {
+  /**
+   * Takes nothing new on, gives what is running some time, and puts down what is not done then: its clients are
+   * told to send the same request again, and whoever gets it need not wait for a lease.
+   *
+   * @param wait milliseconds
+   */
+  async close(wait: number): Promise<void> {
     this.#closed = true;
+    const { clock } = this.#parts;
+    if (this.#stops.size > 0) {
+      await within(
+        clock,
+        wait,
+        new Promise((resolve) => {
+          this.#onQuiet = () => resolve(undefined);
+        }),
+      );
+    }
+    for (const stop of [...this.#stops.values()]) stop();
+    await within(clock, wait, Promise.all(this.leaving.values()));
     this.parked.dropAll();
   }
 
@@ -126,13 +169,20 @@ export class Runs {
     begin: boolean,
     extra: { responses?: unknown; request?: Resume },
   ): Promise<Outcome> {
+    const { request } = extra;
     return new Promise((resolve, reject) => {
       run.entered = true;
-      if (extra.request !== undefined) this.#keepAlive(run);
+      if (request !== undefined) this.#keepAlive(run);
       countActiveTurns(1);
+      const stop = (): void => {
+        if (request === undefined) this.drop(run);
+        else this.leave(run, request);
+        resolve({ kind: 'responded', response: { error: CLOSING } });
+      };
+      this.#stops.set(run, stop);
       const end = (ending: Ending): void => {
         this.#turnOver(run);
-        this.#ended(run, ending, leg, extra.request).then(resolve, reject);
+        this.#ended(run, ending, leg, request).then(resolve, reject);
       };
       const turn: Turn = {
         live: leg.live,
@@ -226,7 +276,7 @@ export class Runs {
       if (failure.code === 'store' && request !== undefined) {
         if (response !== undefined) run.frame.hold(response);
         run.left = request.sent;
-        this.parked.park(keyOf(request.state), run);
+        this.park(keyOf(request.state), run);
       } else {
         this.#over(run, response === undefined);
       }
@@ -242,12 +292,14 @@ export class Runs {
         `the journal of call ${run.call.id} takes ${size} bytes; return less from its steps, or raise limits.journalBytes`,
       );
     }
-    await run.journal.append({ type: 'suspended', checkpoint });
-    const state = this.#stateOf(checkpoint, run.journal.position);
+    const by = !this.#closed && this.#handoff?.listening ? this.#handoff.name : undefined;
+    await run.journal.append({ type: 'suspended', checkpoint, ...(by !== undefined && { by }) });
+    const state = this.#stateOf(checkpoint, run.journal.position, by);
     const outcome = await this.#seal(state, checkpoint, run.binding);
     if (!this.#closed && !run.over) {
       run.checkpoint = checkpoint;
-      this.parked.park(keyOf(state), run);
+      run.bytes = size;
+      this.park(keyOf(state), run);
     }
     return outcome;
   }
@@ -258,12 +310,18 @@ export class Runs {
     return this.tokenFor(checkpoint, journal.position, binding);
   }
 
-  tokenFor(checkpoint: Checkpoint, at: number, binding: Binding): Promise<Outcome> {
-    return this.#seal(this.#stateOf(checkpoint, at), checkpoint, binding);
+  /** @param by the process that keeps the frame */
+  tokenFor(checkpoint: Checkpoint, at: number, binding: Binding, by?: string): Promise<Outcome> {
+    return this.#seal(this.#stateOf(checkpoint, at, by), checkpoint, binding);
   }
 
-  #stateOf(checkpoint: Checkpoint, at: number): State {
-    return { callId: checkpoint.call.id, at, ...(this.#parts.carry && { checkpoint, mark: randomUUID() }) };
+  #stateOf(checkpoint: Checkpoint, at: number, by: string | undefined): State {
+    return {
+      callId: checkpoint.call.id,
+      at,
+      ...(this.#parts.carry && { checkpoint, mark: randomUUID() }),
+      ...(by !== undefined && { owner: by }),
+    };
   }
 
   async #seal(state: State, checkpoint: Checkpoint, binding: Binding): Promise<Outcome> {
@@ -307,7 +365,7 @@ export class Runs {
     try {
       await run.journal.append({ type: 'left' });
       if (run.frame.over) this.drop(run);
-      else this.parked.park(keyOf(request.state), run);
+      else this.park(keyOf(request.state), run);
     } catch (error) {
       this.#parts.log('warn', 'a turn that its client left could not be put down', {
         call: run.call.id,
@@ -347,6 +405,8 @@ export class Runs {
   #turnOver(run: Run): void {
     if (run.entered) countActiveTurns(-1);
     delete run.entered;
+    this.#stops.delete(run);
+    if (this.#stops.size === 0) this.#onQuiet?.();
   }
 
   drop(run: Run): void {
@@ -402,6 +462,15 @@ export class Runs {
     });
     return { kind: 'responded', response: { error: wireError(error) } };
   }
+}
+
+/** Waits for a promise, but not for ever; what it comes to does not matter. */
+async function within(clock: Clock, wait: number, promise: Promise<unknown>): Promise<void> {
+  const timer = await new Promise<Timer>((resolve) => {
+    const armed = clock.after(wait, () => resolve(armed));
+    void promise.then(() => resolve(armed));
+  });
+  timer.cancel();
 }
 
 /** A tool may return what is no JSON (a BigInt, a cycle): no store and no wire takes that. */

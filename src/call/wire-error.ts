@@ -9,6 +9,11 @@ const BAD_TOKEN: WireError = { code: -32602, message: 'Invalid or expired reques
 
 export const INTERNAL: WireError = { code: -32603, message: 'Internal error' };
 
+export const CLOSING: WireError = {
+  code: -32000,
+  message: 'This server is shutting down; send the same request again',
+};
+
 const STORE: WireError = {
   code: -32603,
   message: 'Internal error: this call could not be saved or read back; send the same request again',
@@ -17,11 +22,6 @@ const STORE: WireError = {
 const CHANGED: WireError = {
   code: -32603,
   message: 'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
-};
-
-const NOT_HERE: WireError = {
-  code: -32603,
-  message: 'Internal error: this call cannot be continued here; call the tool again',
 };
 
 const LIMIT: WireError = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
@@ -47,7 +47,10 @@ export function wireError(error: AwaitError): WireError {
     case 'question-drift':
       return CHANGED;
     case 'replay-refused':
-      return NOT_HERE;
+      // The user must know what was done: the names are the tool author's own.
+      return { code: -32603, message: `Internal error: ${error.message}` };
+    case 'closed':
+      return CLOSING;
     case 'limit':
       return LIMIT;
     default:

@@ -52,11 +52,14 @@ export class Sealer {
     return `${header}..${parts.join('.')}`;
   }
 
-  /** @throws AwaitError `bad-token` */
-  async open(purpose: Purpose, token: unknown): Promise<JsonObject> {
-    const { ring, audience, maxLength } = this.#options;
+  /**
+   * @param longest characters of a token that is looked at
+   * @throws AwaitError `bad-token`
+   */
+  async open(purpose: Purpose, token: unknown, longest = this.#options.maxLength): Promise<JsonObject> {
+    const { ring, audience } = this.#options;
     if (typeof token !== 'string') throw bad('it is no string');
-    if (token.length > maxLength) throw bad(`it has ${token.length} characters, more than ${maxLength}`);
+    if (token.length > longest) throw bad(`it has ${token.length} characters, more than ${longest}`);
     if (!isCanonical(token)) throw bad('it is no compact JWE as this package writes it');
     const envelope = await this.#decrypt(purpose, token, ring);
     if (envelope.purpose !== purpose) throw bad(`its purpose is ${String(envelope.purpose)}, not ${purpose}`);
@@ -112,7 +115,14 @@ export function stateTokens(sealer: Sealer): StateTokens {
       const text = minted.get(token);
       const known = text === undefined ? undefined : (JSON.parse(text) as JsonObject);
       if (known !== undefined && sealer.hasExpired(known.expires)) throw bad('it expired');
-      const { callId, at, mark, binding: bound, checkpoint } = known ?? (await sealer.open('state', token));
+      const {
+        callId,
+        at,
+        mark,
+        owner,
+        binding: bound,
+        checkpoint,
+      } = known ?? (await sealer.open('state', token));
       const differs = differing(bound, binding);
       if (differs !== undefined) throw bad(`it is bound to another ${differs}`);
       if (typeof callId !== 'string' || typeof at !== 'number') throw bad('it names no call');
@@ -120,6 +130,7 @@ export function stateTokens(sealer: Sealer): StateTokens {
         callId,
         at,
         ...(typeof mark === 'string' && { mark }),
+        ...(typeof owner === 'string' && { owner }),
         ...(checkpoint !== undefined && { checkpoint: readCheckpoint(checkpoint) }),
       };
     },

@@ -13,6 +13,7 @@ const USAGE = `mcp-await: await-style MCP servers for every client
   --host NAME          default 127.0.0.1
   --store URL          memory: | sqlite://file | redis://… | postgres://…   (default memory:)
   --state KIND         stored | sealed: where suspended calls live          (default stored)
+  --relay URL          redis://… | nats://…: a call goes on where its frame is (default none)
   --secret VALUE       seals tokens; repeat it for more, or use MCP_AWAIT_SECRET, comma-separated
   --allow-origin URL   an origin that browsers may come from; repeatable
   --log LEVEL          error | warn | info | debug                          (default warn)

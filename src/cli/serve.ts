@@ -8,6 +8,7 @@ import { openStore } from '../checkpoint/open-store.ts';
 import { AwaitError } from '../error.ts';
 import { toNodeHandler } from '../node.ts';
 import type { AwaitOptions } from '../options.ts';
+import { openRelay } from '../relay/open-relay.ts';
 import { loadFactory } from './load.ts';
 import { levelLogger } from './logger.ts';
 
@@ -36,6 +37,7 @@ export async function serve(args: readonly string[]): Promise<void> {
   }
   const options: AwaitOptions = {
     ...(values.store !== undefined && { store: await openStore(values.store) }),
+    ...(values.relay !== undefined && { relay: await openRelay(values.relay) }),
     ...(state !== undefined && { state }),
     ...(secrets !== undefined && { secrets }),
     allowedOrigins: values['allow-origin'] ?? [],
@@ -57,14 +59,18 @@ export async function serve(args: readonly string[]): Promise<void> {
   });
   const { port: bound } = server.address() as AddressInfo;
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
+  let stopping = false;
   const stop = async (): Promise<void> => {
-    server.close();
+    // Whoever asks twice does not want to wait for what is running.
+    if (stopping) process.exit(1);
+    stopping = true;
     await handler.close();
+    server.close();
     server.closeAllConnections();
     process.exit(0);
   };
-  process.once('SIGINT', () => void stop());
-  process.once('SIGTERM', () => void stop());
+  process.on('SIGINT', () => void stop());
+  process.on('SIGTERM', () => void stop());
 }
 
 function readArguments(args: readonly string[]) {
@@ -77,6 +83,7 @@ function readArguments(args: readonly string[]) {
         host: { type: 'string' },
         store: { type: 'string' },
         state: { type: 'string' },
+        relay: { type: 'string' },
         secret: { type: 'string', multiple: true },
         'allow-origin': { type: 'string', multiple: true },
         log: { type: 'string' },

@@ -23,3 +23,8 @@ export function sseMessage(message: unknown, id?: string): string {
 
 /** A comment, which keeps proxies from closing an idle connection. */
 export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
+
+/** Why a stream ends, for whoever reads what is on the wire. */
+export function sseClosing(reason: string): string {
+  return `: closing, ${reason}\n\n`;
+}

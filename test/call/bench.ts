@@ -4,10 +4,11 @@ import { type Clock, systemClock } from '../../src/call/clock.ts';
 import { currentContext, runInContext, step } from '../../src/call/context.ts';
 import { Engine, type EngineParts } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame.ts';
+import type { HandoffParts } from '../../src/call/handoff.ts';
 import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal.ts';
 import { canonical, type JsonObject } from '../../src/call/json.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/call/limits.ts';
-import type { Binding, CallStore, Instance, Leg, Outcome, State } from '../../src/call/ports.ts';
+import type { Binding, CallStore, Instance, Leg, Outcome, Relay, State } from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
 
 export interface ToolApi {
@@ -98,6 +99,7 @@ export interface WorkbenchOptions {
   readonly parts?: Partial<EngineParts>;
   readonly frame?: Partial<EngineParts['frame']>;
   readonly clock?: Clock;
+  readonly relay?: Relay;
 }
 
 export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench {
@@ -131,9 +133,18 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
       counts.opened += 1;
       return instanceOf(tool, counts);
     },
+    ...(options.relay !== undefined && { handoff: plainHandoff(options.relay) }),
     ...options.parts,
   });
   return { engine, log, counts };
+}
+
+function plainHandoff(relay: Relay): HandoffParts {
+  return {
+    relay,
+    seal: (message) => JSON.stringify(message),
+    open: async (text) => JSON.parse(text) as JsonObject,
+  };
 }
 
 /** Tokens in plain text: what is sealed is no business of the engine's. */

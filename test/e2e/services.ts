@@ -1,4 +1,4 @@
-/** The stores of the end-to-end tests, and whether they answer. */
+/** The stores and relays of the end-to-end tests, and whether they answer. */
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import process from 'node:process';
@@ -6,6 +6,7 @@ import KeyvPostgres from '@keyv/postgres';
 import { scratch } from './harness.ts';
 
 export const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+export const NATS_URL = process.env.NATS_URL ?? 'nats://127.0.0.1:4222';
 const POSTGRES_URL = process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
 
 export interface Service {
@@ -65,6 +66,7 @@ export const POSTGRES = await service('PostgreSQL', POSTGRES_URL, 5432, async (u
   await adapter.query('SELECT 1');
   await adapter.disconnect();
 });
+export const NATS = await service('NATS', NATS_URL, 4222);
 export const STORES: readonly Service[] = [SQLITE, REDIS, POSTGRES];
 
 /** Where two processes may keep their calls: each store, and the token alone. */

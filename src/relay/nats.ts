@@ -1,0 +1,105 @@
+/**
+ * `mcp-await/nats`: processes reach one another by NATS request and reply; the server says at once when
+ * nobody listens under a name.
+ * https://docs.nats.io/nats-concepts/core-nats/reqreply
+ */
+
+import { isObject } from '../call/json.ts';
+import type { Relay } from '../call/ports.ts';
+import { AwaitError } from '../error.ts';
+
+const PREFIX = 'mcp-await.relay.';
+/** How long a receipt may take, in milliseconds. */
+const RECEIPT = 2_000;
+/** Its types do not compile under `exactOptionalPropertyTypes` (3.4.0), so it is not imported by name. */
+const CLIENT: string = '@nats-io/transport-node';
+
+interface NatsMessage {
+  respond(): boolean;
+  string(): string;
+}
+
+/** As much of a connection of `@nats-io/transport-node` (3) or `nats` (2) as is needed here. */
+export interface NatsLike {
+  readonly info?: { readonly max_payload: number } | undefined;
+  subscribe(
+    subject: string,
+    options: { callback: (error: Error | null, message: NatsMessage) => void },
+  ): { unsubscribe(): void };
+  request(subject: string, payload: string, options: { timeout: number }): Promise<unknown>;
+  flush(): Promise<void>;
+  close(): Promise<void>;
+}
+
+interface NatsClient {
+  connect(options: { servers: string; maxReconnectAttempts: number }): Promise<NatsLike>;
+}
+
+/**
+ * @param nats `nats://…`, `tls://…`, or a connection, which stays its owner's to close
+ * @throws AwaitError `bad-option` for another URL
+ */
+export function natsRelay(nats: string | NatsLike): Relay {
+  if (typeof nats === 'string' && !/^(nats|tls):\/\//.test(nats)) {
+    throw new AwaitError('bad-option', `natsRelay(${JSON.stringify(nats)}): use nats://host:port`);
+  }
+  let connection: Promise<NatsLike> | undefined;
+  const open = (): Promise<NatsLike> => {
+    if (typeof nats !== 'string') return Promise.resolve(nats);
+    connection ??= dial(nats).catch((error: unknown) => {
+      connection = undefined;
+      throw error;
+    });
+    return connection;
+  };
+  return {
+    async listen(name, hear) {
+      const subscription = (await open()).subscribe(PREFIX + name, {
+        callback: (error, message) => {
+          if (error !== null) return;
+          message.respond();
+          hear(message.string());
+        },
+      });
+      await (await open()).flush();
+      return async () => subscription.unsubscribe();
+    },
+    async send(name, message) {
+      const client = await open();
+      const most = client.info?.max_payload ?? Number.POSITIVE_INFINITY;
+      if (Buffer.byteLength(message) > most) {
+        throw new AwaitError(
+          'limit',
+          `a message of ${Buffer.byteLength(message)} bytes is more than the NATS server takes (${most}); raise its max_payload`,
+        );
+      }
+      try {
+        await client.request(PREFIX + name, message, { timeout: RECEIPT });
+        return true;
+      } catch (error) {
+        if (isNobody(error)) return false;
+        throw error;
+      }
+    },
+    async close() {
+      await (await connection)?.close();
+    },
+  };
+}
+
+async function dial(servers: string): Promise<NatsLike> {
+  const client = (await import(CLIENT)) as NatsClient;
+  return client.connect({ servers, maxReconnectAttempts: -1 });
+}
+
+/** Version 3 wraps it, version 2 gives it the status of the protocol. */
+function isNobody(error: unknown): boolean {
+  if (!isObject(error)) return false;
+  const { name, cause, code } = error;
+  return (
+    name === 'NoResponders' ||
+    name === 'NoRespondersError' ||
+    code === '503' ||
+    (cause !== undefined && isNobody(cause))
+  );
+}

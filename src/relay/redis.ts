@@ -1,0 +1,69 @@
+/**
+ * `mcp-await/redis`: processes reach one another over Redis pub/sub (Valkey has the same commands).
+ * https://redis.io/docs/latest/develop/pubsub/
+ */
+import { createClient } from '@redis/client';
+import type { Relay } from '../call/ports.ts';
+import { AwaitError } from '../error.ts';
+
+const PREFIX = 'mcp-await:relay:';
+
+/** As much of a client of `redis` or `@redis/client` as is needed here. */
+export interface RedisLike {
+  readonly isOpen: boolean;
+  connect(): Promise<unknown>;
+  close(): Promise<unknown> | unknown;
+  on(event: 'error', listener: (error: unknown) => void): unknown;
+  publish(channel: string, message: string): Promise<number>;
+  subscribe(channel: string, listener: (message: string) => void): Promise<unknown>;
+  unsubscribe(channel: string): Promise<unknown>;
+  duplicate(): RedisLike;
+}
+
+/**
+ * @param redis `redis://…`, `rediss://…`, or a client, which stays its owner's to close. A client that
+ *   subscribes can do nothing else, so it is duplicated.
+ * @throws AwaitError `bad-option` for another URL
+ */
+export function redisRelay(redis: string | RedisLike): Relay {
+  if (typeof redis === 'string' && !/^rediss?:\/\//.test(redis)) {
+    throw new AwaitError('bad-option', `redisRelay(${JSON.stringify(redis)}): use redis://host:port`);
+  }
+  // What cannot be sent now is not sent later: its call goes on without it.
+  const publisher =
+    typeof redis === 'string'
+      ? quiet(createClient({ url: redis, disableOfflineQueue: true }) as RedisLike)
+      : redis;
+  const isOurs = typeof redis === 'string';
+  const subscriber = quiet(publisher.duplicate());
+  const opening = new Map<RedisLike, Promise<unknown>>();
+  const open = async (client: RedisLike): Promise<RedisLike> => {
+    if (!client.isOpen) opening.set(client, client.connect());
+    await opening.get(client);
+    return client;
+  };
+  return {
+    async listen(name, hear) {
+      const client = await open(subscriber);
+      await client.subscribe(PREFIX + name, (message) => hear(message));
+      return async () => {
+        if (client.isOpen) await client.unsubscribe(PREFIX + name);
+      };
+    },
+    async send(name, message) {
+      // How many heard it: none is a process that is gone, and nobody need wait for it.
+      return (await (await open(publisher)).publish(PREFIX + name, message)) > 0;
+    },
+    async close() {
+      for (const client of isOurs ? [publisher, subscriber] : [subscriber]) {
+        if (client.isOpen) await client.close();
+      }
+    },
+  };
+}
+
+/** A connection may fail while nobody is asking; each operation reports its own failure. */
+function quiet(client: RedisLike): RedisLike {
+  client.on('error', () => {});
+  return client;
+}

@@ -1,0 +1,283 @@
+/** Live first, handoff second, replay last (and what happens when messages are lost). */
+import { afterEach, describe, expect, it } from 'vitest';
+import type { JsonObject } from '../../src/call/json.ts';
+import type { Relay } from '../../src/call/ports.ts';
+import { memoryRelay } from '../../src/relay/memory.ts';
+import {
+  answers,
+  BINDING,
+  errorOf,
+  legOf,
+  MemoryStore,
+  resultOf,
+  start,
+  suspended,
+  type Tool,
+  workbench,
+} from './bench.ts';
+
+/** A relay that loses messages of the kinds it is told to. */
+function lossy(relay: Relay, lost: ReadonlySet<unknown>): Relay {
+  return {
+    ...relay,
+    send: async (name, message) =>
+      lost.has((JSON.parse(message) as JsonObject).type) ? true : relay.send(name, message),
+  };
+}
+
+/** Counts how often the tool is begun: a handoff does not run it again. */
+function counting() {
+  const seen = { begun: 0, charged: [] as string[] };
+  const tool: Tool = async ({ elicit, step, notify }) => {
+    seen.begun += 1;
+    const one = await elicit('one');
+    notify('between');
+    const charged = await step('charge', ({ idempotencyKey }) => seen.charged.push(idempotencyKey));
+    const two = await elicit('two');
+    notify('after');
+    return [one.content, charged, two.content];
+  };
+  return { seen, tool };
+}
+
+const LIMITS = { lease: 150, turnWait: 3_000, handoffWait: 100 };
+
+function two(tool: Tool, lost: ReadonlySet<unknown> = new Set(), extra: object = {}) {
+  const store = new MemoryStore();
+  const relay = lossy(memoryRelay(), lost);
+  const make = () => workbench(tool, { store, relay, limits: LIMITS, ...extra });
+  return { store, relay, owner: make(), other: make() };
+}
+
+const listening = () => new Promise((resolve) => setTimeout(resolve, 5));
+let heard: string[] = [];
+afterEach(() => {
+  heard = [];
+});
+
+describe('a call whose frame is parked elsewhere', () => {
+  it('goes on there: nothing of the tool runs again, and its client hears what it says', async () => {
+    const { seen, tool } = counting();
+    const { owner, other } = two(tool);
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const leg = legOf({ heard });
+    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), leg));
+    const done = await other.engine.resume(second.token, BINDING, answers(second), leg);
+    expect(resultOf(done)).toEqual([{ a: 're: one' }, 1, { a: 're: two' }]);
+    expect(seen.begun).toBe(1);
+    expect(heard).toEqual(['between', 'after']);
+    expect([owner.counts.opened, other.counts.opened]).toEqual([1, 0]);
+  });
+
+  it('also when tokens carry it and no store is there', async () => {
+    const { seen, tool } = counting();
+    const relay = memoryRelay();
+    const [owner, other] = [0, 1].map(() => workbench(tool, { relay, carry: true, limits: LIMITS })) as [
+      ReturnType<typeof workbench>,
+      ReturnType<typeof workbench>,
+    ];
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
+    resultOf(await other.engine.resume(second.token, BINDING, answers(second), legOf()));
+    expect(seen.begun).toBe(1);
+  });
+
+  it('goes on there although it may not be run again', async () => {
+    const { tool } = counting();
+    const { owner, other } = two(tool, new Set(), { parts: { replay: () => 'never' } });
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
+    expect(second.asks[0]?.params.message).toBe('two');
+  });
+
+  it('is replayed when that process is gone, dropped the frame, or never accepts', async () => {
+    for (const lost of [[], ['offer'], ['accepted', 'ended']]) {
+      const { seen, tool } = counting();
+      const { owner, other } = two(tool, new Set(lost));
+      await listening();
+      const first = suspended(await start(owner.engine, legOf()));
+      if (lost.length === 0) await owner.engine.close();
+      const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
+      const done = await other.engine.resume(second.token, BINDING, answers(second), legOf());
+      expect(resultOf(done)).toEqual([{ a: 're: one' }, 1, { a: 're: two' }]);
+      expect(seen.charged).toHaveLength(1);
+    }
+  });
+
+  it('has its outcome from the journal when the message about it is lost', async () => {
+    const { seen, tool } = counting();
+    const { owner, other } = two(tool, new Set(['ended']));
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
+    resultOf(await other.engine.resume(second.token, BINDING, answers(second), legOf()));
+    expect(seen).toMatchObject({ begun: 1 });
+  });
+
+  it('is taken up when that process dies after it accepted', async () => {
+    const begun: string[] = [];
+    let hang = true;
+    const tool: Tool = async ({ elicit, step }) => {
+      await elicit('one');
+      await step('done', () => begun.push('done'));
+      if (hang) await new Promise(() => {});
+      return 'finished';
+    };
+    const store = new MemoryStore();
+    const relay = memoryRelay();
+    const owner = workbench(tool, { store: store.muted(), relay, limits: LIMITS });
+    const other = workbench(tool, { store, relay, limits: LIMITS });
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const resumed = other.engine.resume(first.token, BINDING, answers(first), legOf());
+    while (begun.length === 0) await listening();
+    hang = false;
+    expect(resultOf(await resumed)).toBe('finished');
+    expect(begun).toEqual(['done']);
+  });
+
+  it('is left there when its client goes away, and its next request goes on from what was done', async () => {
+    const gone = new AbortController();
+    const ran: string[] = [];
+    let finish = (): void => {};
+    const tool: Tool = async ({ elicit, step }) => {
+      await elicit('one');
+      await step('slow', async () => {
+        ran.push('slow');
+        await new Promise<void>((resolve) => {
+          finish = resolve;
+        });
+      });
+      await step('next', () => ran.push('next'));
+      return 'finished';
+    };
+    const { owner, other, store } = two(tool);
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const resumed = other.engine.resume(first.token, BINDING, answers(first), legOf({ signal: gone.signal }));
+    while (ran.length === 0) await listening();
+    gone.abort();
+    expect((await resumed).kind).toBe('gone');
+    await listening();
+    finish();
+    while (!store.types().includes('left')) await listening();
+    expect(ran).toEqual(['slow']);
+    expect(resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()))).toBe(
+      'finished',
+    );
+    expect(ran).toEqual(['slow', 'next']);
+  });
+
+  it('is one turn for two clients of two processes, and other answers are refused', async () => {
+    const { seen, tool } = counting();
+    const { owner, other } = two(tool);
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const same = await Promise.all(
+      [other, owner, other].map(({ engine }) =>
+        engine.resume(first.token, BINDING, answers(first), legOf()).then(suspended),
+      ),
+    );
+    expect(new Set(same.map(({ asks }) => asks[0]?.key)).size).toBe(1);
+    expect(seen).toMatchObject({ begun: 1, charged: [expect.anything()] });
+    const changed = answers(first, () => ({ action: 'decline' }));
+    const refused = await other.engine.resume(first.token, BINDING, changed, legOf());
+    expect(errorOf(refused)).toEqual({ code: -32602, message: 'Invalid or expired requestState' });
+  });
+});
+
+describe('a message of the relay', () => {
+  it('that comes twice, or is nobody’s, changes nothing', async () => {
+    const { seen, tool } = counting();
+    const base = memoryRelay();
+    const relay: Relay = {
+      ...base,
+      send: async (name, message) => {
+        await base.send(name, message);
+        await base.send(name, '{"type":"offer"}');
+        await base.send(name, 'no json');
+        return base.send(name, message);
+      },
+    };
+    const store = new MemoryStore();
+    const [owner, other] = [0, 1].map(() => workbench(tool, { store, relay, limits: LIMITS })) as [
+      ReturnType<typeof workbench>,
+      ReturnType<typeof workbench>,
+    ];
+    await listening();
+    const first = suspended(await start(owner.engine, legOf()));
+    const leg = legOf({ heard });
+    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), leg));
+    resultOf(await other.engine.resume(second.token, BINDING, answers(second), leg));
+    expect(seen.begun).toBe(1);
+    expect(heard).toEqual(['between', 'after']);
+  });
+});
+
+describe('a process that shuts down', () => {
+  it('lets what is running end, and takes nothing new on', async () => {
+    let finish = (): void => {};
+    const tool: Tool = async ({ elicit, step }) => {
+      await elicit('one');
+      return step('slow', () => new Promise<string>((resolve) => (finish = () => resolve('done'))));
+    };
+    const { owner } = two(tool);
+    const first = suspended(await start(owner.engine, legOf()));
+    const resumed = owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    await listening();
+    const closed = owner.engine.close();
+    const late = await owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    expect(errorOf(late).message).toContain('shutting down; send the same request again');
+    finish();
+    await closed;
+    expect(resultOf(await resumed)).toBe('done');
+  });
+
+  it('puts down what does not end, and another process goes on at once', async () => {
+    const ran: string[] = [];
+    let hang = true;
+    const tool: Tool = async ({ elicit, step }) => {
+      await elicit('one');
+      await step('done', () => ran.push('done'));
+      if (hang) await new Promise(() => {});
+      return 'finished';
+    };
+    // With a lease of ten minutes it must be the entry in the journal that lets the other one in.
+    const limits = { ...LIMITS, drain: 30, lease: 600_000 };
+    const { owner, other } = two(tool, new Set(), { limits });
+    const first = suspended(await start(owner.engine, legOf()));
+    const resumed = owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    while (ran.length === 0) await listening();
+    await owner.engine.close();
+    hang = false;
+    expect(errorOf(await resumed).message).toContain('send the same request again');
+    expect(resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()))).toBe(
+      'finished',
+    );
+    expect(ran).toEqual(['done']);
+  });
+});
+
+describe('a turn whose owner is gone and that may not be run again', () => {
+  it('ends with an error that names what was done, for everybody who asks', async () => {
+    const tool: Tool = async ({ elicit, step }) => {
+      await elicit('one');
+      await step('charge', () => 'receipt');
+      await new Promise(() => {});
+    };
+    const store = new MemoryStore();
+    const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
+    const other = workbench(tool, { store, limits: LIMITS, parts: { replay: () => 'never' } });
+    const first = suspended(await start(owner.engine, legOf()));
+    void owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    await listening();
+    for (let twice = 0; twice < 2; twice += 1) {
+      const ended = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+      expect(errorOf(ended).message).toMatch(/could not be continued.*Completed steps: charge$/);
+    }
+    expect(store.types().at(-1)).toBe('ended');
+  });
+});

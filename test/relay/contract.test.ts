@@ -1,0 +1,103 @@
+/** What every relay must do, each on its real server. */
+import { randomUUID } from 'node:crypto';
+import { afterAll, describe, expect, it } from 'vitest';
+import type { Relay } from '../../src/call/ports.ts';
+import { memoryRelay } from '../../src/index.ts';
+import { natsRelay } from '../../src/relay/nats.ts';
+import { openRelay } from '../../src/relay/open-relay.ts';
+import { redisRelay } from '../../src/relay/redis.ts';
+import { NATS, NATS_URL, REDIS, REDIS_URL } from '../e2e/services.ts';
+
+const shared = memoryRelay();
+
+interface Kind {
+  readonly name: string;
+  readonly down: boolean;
+  /** A relay as a process of its own would make it. */
+  readonly make: () => Relay;
+}
+
+const RELAYS: readonly Kind[] = [
+  { name: 'memory', down: false, make: () => shared },
+  { name: REDIS.name, down: REDIS.down, make: () => redisRelay(REDIS_URL) },
+  { name: NATS.name, down: NATS.down, make: () => natsRelay(NATS_URL) },
+];
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let tries = 0; !condition(); tries += 1) {
+    if (tries > 1_000) throw new Error('it never came');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+for (const { name, down, make } of RELAYS) {
+  describe.skipIf(down)(`the relay of ${name}`, () => {
+    const [one, other] = [make(), make()];
+    afterAll(async () => {
+      await one.close();
+      await other.close();
+    });
+
+    it('brings what is sent to the one who listens, in order', async () => {
+      const heard: string[] = [];
+      const to = randomUUID();
+      await one.listen(to, (message) => heard.push(message));
+      const sent = Array.from({ length: 100 }, (_, index) => `${index} ü \u2028 ${'x'.repeat(index)}`);
+      for (const message of sent) expect(await other.send(to, message)).toBe(true);
+      await until(() => heard.length === sent.length);
+      expect(heard).toEqual(sent);
+    });
+
+    it('brings it to nobody else', async () => {
+      const heard: string[] = [];
+      await one.listen(randomUUID(), (message) => heard.push(message));
+      const to = randomUUID();
+      const right: string[] = [];
+      await other.listen(to, (message) => right.push(message));
+      await other.send(to, 'hello');
+      await until(() => right.length === 1);
+      expect(heard).toEqual([]);
+    });
+
+    it('says so when nobody listens, or nobody listens any more', async () => {
+      const to = randomUUID();
+      expect(await one.send(to, 'hello')).toBe(false);
+      const stop = await other.listen(to, () => {});
+      expect(await one.send(to, 'hello')).toBe(true);
+      await stop();
+      expect(await one.send(to, 'hello')).toBe(false);
+    });
+
+    it('carries half a megabyte', async () => {
+      const to = randomUUID();
+      const heard: string[] = [];
+      await one.listen(to, (message) => heard.push(message));
+      const message = 'x'.repeat(500_000);
+      await other.send(to, message);
+      await until(() => heard.length === 1);
+      expect(heard[0] === message).toBe(true);
+    });
+  });
+}
+
+describe.skipIf(NATS.down)('NATS', () => {
+  it('says what it does not take', async () => {
+    const relay = natsRelay(NATS_URL);
+    await expect(relay.send('somebody', 'x'.repeat(2_000_000))).rejects.toThrow(/raise its max_payload/);
+    await relay.close();
+  });
+});
+
+describe('a relay by its URL', () => {
+  it('is refused when there is none of that kind', async () => {
+    await expect(openRelay('amqp://host')).rejects.toThrow(/use redis:\/\/host:port or nats:/);
+    expect(() => redisRelay('nats://host')).toThrow(/use redis:/);
+    expect(() => natsRelay('redis://host')).toThrow(/use nats:/);
+  });
+
+  it('that nobody answers at fails to send, and does not wait for ever', async () => {
+    const relay = await openRelay('nats://127.0.0.1:1');
+    await expect(relay.send('somebody', 'hello')).rejects.toThrow();
+    await relay.close();
+  });
+});
