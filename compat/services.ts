@@ -32,7 +32,8 @@ export interface Services {
 export function createServices(factory: HostFactory, settings: Settings): Services {
   const { limits, logger } = settings;
   const now = Date.now;
-  const store = settings.store === undefined ? undefined : new KeyvCallStore(settings.store, now);
+  const store =
+    settings.store === undefined ? undefined : new KeyvCallStore(settings.store, systemClock, limits.lease);
   if (store?.primitive === 'none') {
     logger.warn(
       'this store has no insert-if-absent that mcp-await knows: across processes a turn may be run twice (at least once). Use Redis, PostgreSQL or SQLite to have it run once',

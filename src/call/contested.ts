@@ -16,8 +16,11 @@ export interface Contest {
   readonly sent: string;
   /** Whether a claim of this process is one that it has given up. */
   readonly abandoned: (by: string) => boolean;
-  /** Steps the checkpoint says are running; their completions come next, in any order. */
-  readonly running: number;
+  /**
+   * Paths of the steps that the checkpoint says are running; their completions come next, in any order, and
+   * among them those of what is inside. Undefined when a claim is certain to be there.
+   */
+  readonly running: readonly string[] | undefined;
   /** How long an owner may be silent before its turn is taken up, in milliseconds. */
   readonly lease: number;
   /** How long to wait for an owner that is not, in milliseconds. */
@@ -53,7 +56,7 @@ export async function readOn(contest: Contest): Promise<Found> {
     const entry = await store.read(callId, at + 1);
     if (entry === undefined) {
       const idle =
-        claim === undefined ? since.length >= contest.running : left || contest.abandoned(claim.by);
+        claim === undefined ? areDone(contest.running, since) : left || contest.abandoned(claim.by);
       if (idle || contest.stopped() || (await silence.lasts()) >= contest.lease)
         return { kind: 'free', at, since, claimed: claim !== undefined };
       if (clock.elapsed() - started >= contest.wait) {
@@ -92,6 +95,10 @@ export async function readOn(contest: Contest): Promise<Found> {
         break;
     }
   }
+}
+
+function areDone(running: readonly string[] | undefined, since: readonly Completion[]): boolean {
+  return running?.every((path) => since.some((item) => item.kind === 'step' && item.path === path)) ?? false;
 }
 
 /**

@@ -165,7 +165,7 @@ export class Engine {
     const { state } = offer;
     const key = keyOf(state);
     const sent = digest(offer.responses ?? null);
-    const known = this.#runs.known(key);
+    const known = this.#runs.known(key, sent);
     if (known !== undefined && known.sent !== sent) {
       throw new AwaitError('bad-token', `call ${state.callId}: this turn was taken with other answers`);
     }
@@ -191,9 +191,9 @@ export class Engine {
       outcome: Promise.resolve()
         .then(() => this.#resume({ ...offer, sent, leg, onRun, isOffered: onAccepted !== undefined }))
         .catch((error: unknown) => this.#runs.failed(state.callId, AwaitError.from(error)))
-        .finally(() => this.#runs.active.delete(key)),
+        .finally(() => this.#runs.over(key, sent)),
     };
-    this.#runs.active.set(key, active);
+    this.#runs.begin(key, active);
     return this.#wait(active, leg);
   }
 
@@ -243,7 +243,7 @@ export class Engine {
   async #tryToResume(request: Resume, mayOffer: boolean): Promise<Outcome> {
     const { state } = request;
     const key = keyOf(state);
-    await this.#runs.leaving.get(key);
+    await this.#runs.settled(key);
     const parked = this.#runs.takeParked(key);
     if (parked?.left !== undefined) return this.#goOnWithLeft(parked, request);
     if (parked !== undefined) return this.#goOnParked(parked, request);
@@ -282,16 +282,20 @@ export class Engine {
     if (checkpoint === undefined) throw new AwaitError('internal', 'a frame is parked without a checkpoint');
     // Out of its place while the claim is written, so that nobody drops it; back there unless it is claimed.
     let unclaimed: Run | undefined = run;
+    const key = keyOf(request.state);
+    const settle = this.#runs.unsettle(key);
     try {
       const prepared = this.#prepare(request, checkpoint);
       if (prepared.kind !== 'prepared') return prepared;
       const isClaimed = await isAppended(run.journal, prepared.claim);
       unclaimed = undefined;
+      settle();
       if (isClaimed) return await this.#goOnLive(run, request, prepared);
       this.#runs.drop(run);
       return await this.#contend(request, prepared);
     } finally {
-      if (unclaimed !== undefined) this.#runs.park(keyOf(request.state), unclaimed);
+      if (unclaimed !== undefined) this.#runs.park(key, unclaimed);
+      settle();
     }
   }
 
@@ -333,7 +337,7 @@ export class Engine {
         throw new AwaitError('busy', `call ${state.callId}: the process that keeps its frame is still at it`);
       }
       // That a claim is there is certain, so what runs beside the asks does not matter.
-      const read = this.#readOn(store, request, Number.POSITIVE_INFINITY, () => over);
+      const read = this.#readOn(store, request, undefined, () => over);
       const first = await Promise.race([told, read]);
       if (first.kind === 'told') return first.outcome;
       if (over) return GONE;
@@ -361,7 +365,7 @@ export class Engine {
   async #contend(request: Resume, prepared: Prepared): Promise<Outcome> {
     const { store } = this.#parts;
     if (store === undefined) throw new AwaitError('internal', 'only a store can be contended for');
-    const running = prepared.checkpoint.running?.length ?? 0;
+    const { running = [] } = prepared.checkpoint;
     return this.#goOnFrom(await this.#readOn(store, request, running, () => false), request, prepared);
   }
 
@@ -423,21 +427,31 @@ export class Engine {
       throw new AwaitError('bad-token', `call ${run.call.id}: this turn was taken with other answers`);
     }
     const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
+    const settle = this.#runs.unsettle(key);
+    let isClaimed = false;
     try {
-      if (!(await isAppended(run.journal, claim))) {
-        this.#runs.drop(run);
-        return await this.#resume(request);
-      }
+      isClaimed = await isAppended(run.journal, claim);
     } catch (error) {
-      if (run.over === undefined) this.#runs.park(key, run);
+      this.#runs.park(key, run);
       throw error;
+    } finally {
+      settle();
+    }
+    if (!isClaimed) {
+      this.#runs.drop(run);
+      return this.#resume(request);
     }
     delete run.left;
     request.onRun(() => this.#runs.leave(run, request));
     return this.#runs.turn(run, request.leg, [], false, { request });
   }
 
-  #readOn(store: CallStore, request: Resume, running: number, stopped: () => boolean): Promise<Found> {
+  #readOn(
+    store: CallStore,
+    request: Resume,
+    running: readonly string[] | undefined,
+    stopped: () => boolean,
+  ): Promise<Found> {
     const { limits, clock } = this.#parts;
     return readOn({
       store,
@@ -509,10 +523,12 @@ function volatileJournal(after: number): OpenJournal {
     get position() {
       return position;
     },
+    lapsed: false,
     append() {
       position += 1;
       return Promise.resolve();
     },
+    beat: () => Promise.resolve(),
   };
 }
 

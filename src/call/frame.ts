@@ -99,7 +99,11 @@ export class Frame {
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
   #quiet = 0;
+  /** Runs while asks wait for a step that is running; `#overdue` once they waited long enough. */
   #delay: Timer | undefined;
+  #overdue = false;
+  /** Steps that are done and whose entries are being written. */
+  #writing = 0;
   /** Runs while a recorded completion is waited for; `#patient` once that was long enough. */
   #patience: Timer | undefined;
   #patient = false;
@@ -143,6 +147,7 @@ export class Frame {
     this.#turn = undefined;
     this.#delay?.cancel();
     this.#delay = undefined;
+    this.#overdue = false;
     this.#patience?.cancel();
     this.#patience = undefined;
   }
@@ -151,6 +156,7 @@ export class Frame {
   drop(): void {
     this.leave();
     this.#ended = true;
+    this.#steps.abandon();
     for (const timer of this.#deadlines.values()) timer.cancel();
     this.#deadlines.clear();
     this.#fresh.clear();
@@ -291,12 +297,30 @@ export class Frame {
   }
 
   #poke(): void {
-    if (this.#scheduled || this.#turn === undefined) return;
+    if (this.#scheduled || (this.#turn === undefined && !this.busy)) return;
     this.#scheduled = true;
     this.#options.clock.soon(() => {
       this.#scheduled = false;
       if (this.#turn !== undefined) this.#pump(this.#turn);
+      else this.#pumpInside();
     });
+  }
+
+  /** A step that runs on behind the gate is done to its end, so what is inside of it is too. */
+  #pumpInside(): void {
+    for (const attempt of this.#fresh) {
+      if (attempt.kind !== 'step' || !this.#isInsideRunning(attempt.path)) continue;
+      if (this.#recording.claimExactly(attempt) === undefined) this.#startStep(attempt);
+      else this.#fresh.delete(attempt);
+    }
+    const next = this.#recording.nextInside((path) => this.#isInsideRunning(path));
+    if (next === undefined) return;
+    release(next);
+    this.#poke();
+  }
+
+  #isInsideRunning(path: string): boolean {
+    return this.#steps.running.some((outer) => path.startsWith(`${outer}/`));
   }
 
   /** True once nothing has happened for a while; until then it looks again. */
@@ -360,8 +384,8 @@ export class Frame {
     this.#poke();
   }
 
-  #isRunningAround(recorded: Recorded): boolean {
-    return this.#steps.running.some((path) => isInside(recorded, path));
+  #isRunningAround({ completion }: Recorded): boolean {
+    return completion.kind === 'step' && this.#isInsideRunning(completion.path);
   }
 
   /** Nothing recorded is left to release: new steps start, new asks go out, the turn may suspend. */
@@ -385,9 +409,17 @@ export class Frame {
 
   #maySuspend(): void {
     if (![...this.#open.values()].some(({ inContext }) => inContext)) return;
+    // A step's entry that is being written comes before the checkpoint, so it must be in it.
+    if (this.#writing > 0) return;
     if (this.#steps.running.length > 0) {
       const { askDelay, clock } = this.#options;
-      if (Number.isFinite(askDelay)) this.#delay ??= clock.after(askDelay, () => this.#suspend());
+      if (this.#overdue) this.#suspend();
+      else if (Number.isFinite(askDelay)) {
+        this.#delay ??= clock.after(askDelay, () => {
+          this.#overdue = true;
+          this.#poke();
+        });
+      }
     } else if (this.#idle()) {
       this.#suspend();
     }
@@ -401,7 +433,10 @@ export class Frame {
 
   #end(ending: Ending): void {
     const turn = this.#turn;
-    if (ending.kind !== 'suspended') this.#ended = true;
+    if (ending.kind !== 'suspended') {
+      this.#ended = true;
+      this.#steps.abandon();
+    }
     this.leave();
     turn?.end(ending);
   }
@@ -411,22 +446,35 @@ export class Frame {
   #startStep(step: StepAttempt): void {
     this.#fresh.delete(step);
     this.#steps.begin(step.path);
-    void step.run().then(async (outcome) => {
-      const completion: StepCompletion = { kind: 'step', path: step.path, outcome };
-      try {
-        // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
-        if (!this.#ended) await this.journal.append({ type: 'completed', completion });
-      } catch (error) {
-        this.#steps.done(step.path);
-        this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
-        return;
-      }
+    void this.#runStep(step).catch((error: unknown) => {
       this.#steps.done(step.path);
-      if (this.#ended) return;
-      this.#recording.addDone(completion);
-      step.settle(outcome);
-      this.#stir();
+      this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
     });
+  }
+
+  async #runStep(step: StepAttempt): Promise<void> {
+    // A process that slept may have lost its turn: nothing is done before that is certain (invariant 10).
+    while (this.journal.lapsed && !this.#ended) await this.journal.append({ type: 'held' });
+    if (this.#ended || (this.#turn === undefined && !this.#isInsideRunning(step.path))) {
+      // Behind the gate meanwhile.
+      this.#steps.done(step.path);
+      this.#attempt(step);
+      return;
+    }
+    const outcome = await step.run();
+    const completion: StepCompletion = { kind: 'step', path: step.path, outcome };
+    // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
+    this.#writing += 1;
+    try {
+      if (!this.#ended) await this.journal.append({ type: 'completed', completion });
+    } finally {
+      this.#writing -= 1;
+    }
+    this.#steps.done(step.path);
+    if (this.#ended) return;
+    this.#recording.addDone(completion);
+    step.settle(outcome);
+    this.#stir();
   }
 
   // --- asks ---

@@ -119,6 +119,8 @@ export type Entry =
       readonly sent: string;
       readonly by: string;
     }
+  /** The turn is still its owner's, who was silent for long. */
+  | { readonly type: 'held' }
   /** The client of this turn went away; the turn may be claimed again with the same answers. */
   | { readonly type: 'left' }
   | { readonly type: 'ended'; readonly response: Response };
@@ -126,6 +128,8 @@ export type Entry =
 /** Where the entries of one call go. `append` rejects with a `fenced` AwaitError when the position is taken. */
 export interface Journal {
   append(entry: Entry): Promise<void>;
+  /** Whether others may have taken the turn up meanwhile: an entry appended settles it. */
+  readonly lapsed: boolean;
 }
 
 /** Reads a checkpoint that came from outside of this process. */

@@ -10,6 +10,8 @@ import type { JsonObject } from './json.ts';
 export interface OpenJournal extends Journal {
   /** The position of the last entry appended; -1 before the first. */
   readonly position: number;
+  /** Tells others that the owner of this call's turn is alive: overwrites what was told before. */
+  beat(sign: string): Promise<void>;
 }
 
 export interface CallStore {
@@ -17,8 +19,6 @@ export interface CallStore {
   open(call: CallRecord, after: number): OpenJournal;
   /** @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss. */
   read(callId: string, position: number): Promise<Entry | undefined>;
-  /** Tells others that the owner of this call's turn is alive: overwrites what was told before. */
-  beat(call: CallRecord, sign: string): Promise<void>;
   /** Stores that are this process's memory: drops a call's entries up to a position. */
   forget?(call: CallRecord, upTo: number): void;
   /** What the owner told last. */

@@ -86,6 +86,17 @@ export class Recording {
     return this.#all.find(({ state, attempt }) => state === 'skipped' && attempt !== undefined);
   }
 
+  /** A recorded step that is attempted and whose path is one of those that may be released now. */
+  nextInside(isInside: (path: string) => boolean): Recorded | undefined {
+    return this.#all.find(
+      ({ completion, state, attempt }) =>
+        state !== 'released' &&
+        attempt !== undefined &&
+        completion.kind === 'step' &&
+        isInside(completion.path),
+    );
+  }
+
   /** Whether some attempt waits for its turn in the recorded order. */
   get awaited(): boolean {
     return this.#all.some(({ attempt }) => attempt !== undefined);

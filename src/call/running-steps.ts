@@ -44,7 +44,12 @@ export class RunningSteps {
 
   done(path: string): void {
     this.#running.delete(path);
-    if (this.#running.size > 0) return;
+    if (this.#running.size === 0) this.abandon();
+  }
+
+  /** What still runs can be recorded no more, so nobody need wait for it. */
+  abandon(): void {
+    this.#running.clear();
     for (const resolve of this.#whenSettled.splice(0)) resolve();
   }
 

@@ -85,10 +85,10 @@ export class Runs {
   readonly #parts: EngineParts;
   readonly #handoff: { readonly name: string; readonly listening: boolean } | undefined;
   readonly parked: Parked<Run>;
-  /** Resumed turns that are being run here, by the token's position. */
-  readonly active = new Map<string, Active>();
-  /** Turns whose client went away and that are being put down. */
-  readonly leaving = new Map<string, Promise<void>>();
+  /** Resumed turns that are being run here, by the token's position, and by what was sent with it. */
+  readonly #active = new Map<string, Map<string, Active>>();
+  /** Frames that are being put down or claimed: whoever wants one meanwhile waits, since it may be back. */
+  readonly #unsettled = new Map<string, Promise<void>>();
   /** Outcomes of turns that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
   /** Calls that ended, the oldest first, as far as memory alone keeps them. */
@@ -107,14 +107,45 @@ export class Runs {
     this.parked = new Parked(limits, clock, dropped);
   }
 
-  /** A turn that somebody asked for already. */
-  known(key: string): Active | undefined {
-    return this.active.get(key) ?? this.#recent.get(key);
+  /** A turn that somebody asked for already; with other answers only where no journal decides between them. */
+  known(key: string, sent: string): Active | undefined {
+    const active = this.#active.get(key);
+    const other = this.#parts.store === undefined ? active?.values().next().value : undefined;
+    return active?.get(sent) ?? this.#recent.get(key) ?? other;
+  }
+
+  begin(key: string, active: Active): void {
+    const turns = this.#active.get(key) ?? new Map<string, Active>();
+    this.#active.set(key, turns.set(active.sent, active));
+  }
+
+  over(key: string, sent: string): void {
+    const turns = this.#active.get(key);
+    turns?.delete(sent);
+    if (turns?.size === 0) this.#active.delete(key);
   }
 
   /** Whether a turn with this token would find its frame here. */
   has(key: string): boolean {
-    return this.active.has(key) || this.leaving.has(key) || this.parked.get(key)?.frame.over === false;
+    const isParked = this.parked.get(key)?.frame.over === false;
+    return isParked || this.#active.has(key) || this.#unsettled.has(key);
+  }
+
+  async settled(key: string): Promise<void> {
+    for (let wait = this.#unsettled.get(key); wait !== undefined; wait = this.#unsettled.get(key)) await wait;
+  }
+
+  /** @returns how to let in whoever waits for this frame */
+  unsettle(key: string): () => void {
+    let settle = (): void => {};
+    const wait = new Promise<void>((resolve) => {
+      settle = resolve;
+    });
+    this.#unsettled.set(key, wait);
+    return () => {
+      if (this.#unsettled.get(key) === wait) this.#unsettled.delete(key);
+      settle();
+    };
   }
 
   /** The run that waits for this token; one whose frame can be entered no more makes room for a replay. */
@@ -156,7 +187,7 @@ export class Runs {
       );
     }
     for (const stop of [...this.#stops.values()]) stop();
-    await within(clock, wait, Promise.all(this.leaving.values()));
+    await within(clock, wait, Promise.all(this.#unsettled.values()));
     this.parked.dropAll();
   }
 
@@ -216,7 +247,7 @@ export class Runs {
     switch (ending.kind) {
       case 'finished': {
         if (request !== undefined && !isWritable(ending.response)) {
-          this.#over(run, false);
+          this.#endRun(run, false);
           return this.endWith(run.journal, { error: INTERNAL });
         }
         const urls = leg.live ? undefined : urlsNeeded(ending.response);
@@ -230,10 +261,10 @@ export class Runs {
           return outcome;
         });
       case 'refused':
-        this.#over(run, true);
+        this.#endRun(run, true);
         return refused(ending.required, ending.method);
       case 'broken':
-        this.#over(run, true);
+        this.#endRun(run, true);
         // What a store failed to keep may be tried again from what it kept; all else is the end of the call.
         if (ending.error.code !== 'store' && ending.error.code !== 'fenced' && run.journal.position >= 0) {
           await run.journal.append({ type: 'ended', response: { error: wireError(ending.error) } });
@@ -245,7 +276,7 @@ export class Runs {
   async #finished(run: Run, response: Response, request: Resume | undefined): Promise<Outcome> {
     if (request === undefined) {
       // Nobody holds a token for this call yet, so nobody can ask for its outcome.
-      this.#over(run, false);
+      this.#endRun(run, false);
       return { kind: 'responded', response };
     }
     return this.#orLeft(
@@ -253,7 +284,7 @@ export class Runs {
       request,
       async () => {
         const outcome = await this.endWith(run.journal, response);
-        this.#over(run, false);
+        this.#endRun(run, false);
         this.#remember(request, outcome);
         this.#retire(run);
         return outcome;
@@ -278,7 +309,7 @@ export class Runs {
         run.left = request.sent;
         this.park(keyOf(request.state), run);
       } else {
-        this.#over(run, response === undefined);
+        this.#endRun(run, response === undefined);
       }
       throw failure;
     }
@@ -294,6 +325,8 @@ export class Runs {
     }
     const by = !this.#closed && this.#handoff?.listening ? this.#handoff.name : undefined;
     await run.journal.append({ type: 'suspended', checkpoint, ...(by !== undefined && { by }) });
+    // Its turn is over, and a step of it may run on for longer than a lease.
+    if (run.frame.busy) this.#keepAlive(run);
     const state = this.#stateOf(checkpoint, run.journal.position, by);
     const outcome = await this.#seal(state, checkpoint, run.binding);
     if (!this.#closed && !run.over) {
@@ -336,7 +369,7 @@ export class Runs {
 
   /** A thrown -32042 becomes the URL asks that it names; the tool is run again when they are answered. */
   async #rerunAfter(run: Run, urls: readonly JsonObject[], leg: Leg): Promise<Outcome> {
-    this.#over(run, false);
+    this.#endRun(run, false);
     const before = run.frame.fold();
     if (rerunsOf(before) >= this.#parts.limits.reruns * urls.length) {
       return this.endWith(run.journal, stillNeeded(run.call, urls));
@@ -353,9 +386,8 @@ export class Runs {
     const key = keyOf(request.state);
     run.frame.leave();
     this.#turnOver(run);
-    this.active.delete(key);
-    const leaving = this.#putDown(run, request).finally(() => this.leaving.delete(key));
-    this.leaving.set(key, leaving);
+    this.over(key, request.sent);
+    void this.#putDown(run, request).finally(this.unsettle(key));
   }
 
   /** What is running comes to its end and into the journal; then anybody may go on. */
@@ -378,7 +410,7 @@ export class Runs {
   cancel(run: Run, reason?: string): void {
     if (run.over) return;
     run.instance.cancel(run.frame, reason);
-    this.#over(run, true);
+    this.#endRun(run, true);
   }
 
   /**
@@ -396,7 +428,7 @@ export class Runs {
         return;
       }
       count += 1;
-      store.beat(run.call, `${run.journal.position}.${count}`).catch((error: unknown) => {
+      run.journal.beat(`${run.journal.position}.${count}`).catch((error: unknown) => {
         log('warn', 'a sign of life could not be written', { call: run.call.id, error: String(error) });
       });
     });
@@ -424,7 +456,7 @@ export class Runs {
     run.instance.release(true);
   }
 
-  #over(run: Run, unfinished: boolean): void {
+  #endRun(run: Run, unfinished: boolean): void {
     if (run.over) return;
     run.over = true;
     this.#turnOver(run);

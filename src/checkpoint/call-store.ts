@@ -4,9 +4,10 @@
  * differ; Keyv's own would let a reader whose clock is ahead delete a live record.
  */
 import type Keyv from 'keyv';
-import type { CallRecord, Entry } from '../call/journal.ts';
-import { FORMAT, readCheckpoint } from '../call/journal.ts';
-import { canonical, isObject } from '../call/json.ts';
+import type { Clock } from '../call/clock.ts';
+import { type CallRecord, type Entry, readCheckpoint } from '../call/journal.ts';
+import { isObject } from '../call/json.ts';
+import { type Entries, openJournal } from '../call/open-journal.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { AwaitError } from '../error.ts';
 import { insertIfAbsent, overwrite, primitiveOf, read, remove } from './insert.ts';
@@ -17,11 +18,14 @@ const MARGIN = 300_000;
 
 export class KeyvCallStore implements CallStore {
   readonly #keyv: Keyv;
-  readonly #now: () => number;
+  readonly #clock: Clock;
+  readonly #lease: number;
 
-  constructor(keyv: Keyv, now: () => number) {
+  /** @param lease how long the owner of a turn may be silent, in milliseconds */
+  constructor(keyv: Keyv, clock: Clock, lease: number) {
     this.#keyv = keyv;
-    this.#now = now;
+    this.#clock = clock;
+    this.#lease = lease;
   }
 
   get primitive(): ReturnType<typeof primitiveOf> {
@@ -29,50 +33,13 @@ export class KeyvCallStore implements CallStore {
   }
 
   open(call: CallRecord, after: number): OpenJournal {
-    let position = after;
-    let last: Promise<void> = Promise.resolve();
-    /** The entry whose insert failed: the store may have written it before it said so. */
-    let doubtful: Entry | undefined;
-    const put = async (entry: Entry): Promise<void> => {
-      const at = position + 1;
-      let inserted: boolean;
-      try {
-        inserted = await this.#insert(call, at, entry);
-      } catch (error) {
-        doubtful = entry;
-        throw error;
-      }
-      if (inserted) {
-        position = at;
-        doubtful = undefined;
-        return;
-      }
-      if (doubtful === undefined || canonical(await this.read(call.id, at)) !== canonical(doubtful)) {
-        throw new AwaitError(
-          'fenced',
-          `entry ${at} of call ${call.id} is there already: another process goes on with it`,
-        );
-      }
-      const same = canonical(doubtful) === canonical(entry);
-      position = at;
-      doubtful = undefined;
-      if (!same) await put(entry);
+    const lifetime = (): number => this.#lifetime(call.expires);
+    const entries: Entries = {
+      insert: (at, entry) => insertIfAbsent(this.#keyv, keyOf(call.id, at), wrapped(entry), lifetime()),
+      read: (at) => this.read(call.id, at),
+      beat: (sign) => overwrite(this.#keyv, `${PREFIX}${call.id}:beat`, sign, lifetime()),
     };
-    const append = async (entry: Entry): Promise<void> => {
-      // A checkpoint holds the call; any other first entry has it before it.
-      if (position < 0 && entry.type !== 'suspended') await put({ type: 'called', format: FORMAT, call });
-      await put(entry);
-    };
-    return {
-      get position() {
-        return position;
-      },
-      append(entry) {
-        const done = last.then(() => append(entry));
-        last = done.catch(() => undefined);
-        return done;
-      },
-    };
+    return openJournal(entries, call, after, this.#clock, this.#lease);
   }
 
   async read(callId: string, position: number): Promise<Entry | undefined> {
@@ -84,10 +51,6 @@ export class KeyvCallStore implements CallStore {
     }
     if (value.type === 'suspended') readCheckpoint(value.checkpoint);
     return value as unknown as Entry;
-  }
-
-  beat(call: CallRecord, sign: string): Promise<void> {
-    return overwrite(this.#keyv, `${PREFIX}${call.id}:beat`, sign, this.#lifetime(call.expires));
   }
 
   heard(callId: string): Promise<unknown> {
@@ -121,18 +84,14 @@ export class KeyvCallStore implements CallStore {
     const expired: string[] = [];
     for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) {
       const at = expiryOf(key);
-      if (at !== undefined && at + MARGIN < this.#now()) expired.push(key);
+      if (at !== undefined && at + MARGIN < this.#clock.now()) expired.push(key);
     }
     for (const key of expired) await remove(this.#keyv, key);
     return expired.length;
   }
 
-  #insert(call: CallRecord, at: number, entry: Entry): Promise<boolean> {
-    return insertIfAbsent(this.#keyv, keyOf(call.id, at), wrapped(entry), this.#lifetime(call.expires));
-  }
-
   #lifetime(expires: number): number {
-    return Math.max(expires - this.#now(), 0) + MARGIN;
+    return Math.max(expires - this.#clock.now(), 0) + MARGIN;
   }
 }
 

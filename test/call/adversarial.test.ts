@@ -30,7 +30,11 @@ function slow(store: MemoryStore, verb: 'read' | 'append', ms: number): MemorySt
       get position() {
         return journal.position;
       },
+      get lapsed() {
+        return journal.lapsed;
+      },
       append: (entry) => sleep(ms).then(() => journal.append(entry)),
+      beat: (sign) => journal.beat(sign),
     };
   };
   return Object.create(store, { open: { value: open } });

@@ -8,7 +8,17 @@ import type { HandoffParts } from '../../src/call/handoff.ts';
 import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal.ts';
 import { canonical, type JsonObject } from '../../src/call/json.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/call/limits.ts';
-import type { Binding, CallStore, Instance, Leg, Outcome, Relay, State } from '../../src/call/ports.ts';
+import { type Entries, openJournal } from '../../src/call/open-journal.ts';
+import type {
+  Binding,
+  CallStore,
+  Instance,
+  Leg,
+  OpenJournal,
+  Outcome,
+  Relay,
+  State,
+} from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
 
 export interface ToolApi {
@@ -28,35 +38,30 @@ export type Tool = (api: ToolApi) => Promise<unknown>;
 /** A store that keeps entries as text, as a real one does. */
 export class MemoryStore implements CallStore {
   readonly entries = new Map<string, string>();
+  readonly lease: number;
+  constructor(lease = 10_000) {
+    this.lease = lease;
+  }
+
   /** Called before each insert; may throw, as a store that is down does. */
   before: (entry: Entry) => void = () => {};
   /** Called after each insert; may throw, as a store that fails after writing does. */
   after: (entry: Entry) => void = () => {};
 
-  open(call: CallRecord, after: number) {
-    let position = after;
-    const put = (entry: Entry): void => {
-      this.before(entry);
-      const key = `${call.id}:${position + 1}`;
-      if (this.entries.has(key)) throw new AwaitError('fenced', `${key} is taken`);
-      this.entries.set(key, JSON.stringify(entry));
-      position += 1;
-      this.after(entry);
-    };
-    let last = Promise.resolve();
-    return {
-      get position() {
-        return position;
+  open(call: CallRecord, after: number): OpenJournal {
+    const keyAt = (position: number): string => `${call.id}:${position}`;
+    const entries: Entries = {
+      insert: async (position, entry) => {
+        this.before(entry);
+        if (this.entries.has(keyAt(position))) return false;
+        this.entries.set(keyAt(position), JSON.stringify(entry));
+        this.after(entry);
+        return true;
       },
-      append: (entry: Entry) => {
-        const done = last.then(() => {
-          if (position < 0 && entry.type !== 'suspended') put({ type: 'called', format: 1, call });
-          put(entry);
-        });
-        last = done.catch(() => undefined);
-        return done;
-      },
+      read: (position) => this.read(call.id, position),
+      beat: (sign) => this.beat(call, sign),
     };
+    return openJournal(entries, call, after, systemClock, this.lease);
   }
 
   async read(callId: string, position: number): Promise<Entry | undefined> {

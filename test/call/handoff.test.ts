@@ -219,15 +219,21 @@ describe('a message of the relay', () => {
 
 describe('a process that shuts down', () => {
   it('lets what is running end, and takes nothing new on', async () => {
-    let finish = (): void => {};
+    let finish: (() => void) | undefined;
     const tool: Tool = async ({ elicit, step }) => {
       await elicit('one');
-      return step('slow', () => new Promise<string>((resolve) => (finish = () => resolve('done'))));
+      return step(
+        'slow',
+        () =>
+          new Promise<string>((resolve) => {
+            finish = () => resolve('done');
+          }),
+      );
     };
     const { owner } = two(tool);
     const first = suspended(await start(owner.engine, legOf()));
     const resumed = owner.engine.resume(first.token, BINDING, answers(first), legOf());
-    await listening();
+    while (finish === undefined) await listening();
     const closed = owner.engine.close();
     const late = await owner.engine.resume(first.token, BINDING, answers(first), legOf());
     expect(errorOf(late).message).toContain('shutting down; send the same request again');

@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/call/clock.ts';
 import type { CallRecord, Entry } from '../../src/call/journal.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { insertIfAbsent, primitiveOf, read, remove } from '../../src/checkpoint/insert.ts';
@@ -76,7 +77,7 @@ for (const service of [MEMORY, ...STORES]) {
     it('keeps a journal, fences who loses a position, and sweeps what has expired', async () => {
       const keyv = await openStore(url);
       let now = Date.now();
-      const store = new KeyvCallStore(keyv, () => now);
+      const store = new KeyvCallStore(keyv, { ...systemClock, now: () => now }, 10_000);
       const call = callOf(now + 1_000);
       const journal = store.open(call, -1);
       const rival = store.open(call, 0);
@@ -99,7 +100,7 @@ for (const service of [MEMORY, ...STORES]) {
 
 describe('a journal', () => {
   it('is forgotten in memory, and nowhere else', async () => {
-    const store = new KeyvCallStore(new Keyv(), Date.now);
+    const store = new KeyvCallStore(new Keyv(), systemClock, 10_000);
     const call = callOf(Date.now() + 60_000);
     const journal = store.open(call, -1);
     await journal.append({ type: 'left' });
@@ -109,7 +110,7 @@ describe('a journal', () => {
   });
 
   it('keeps what a client named toJSON', async () => {
-    const store = new KeyvCallStore(new Keyv(), Date.now);
+    const store = new KeyvCallStore(new Keyv(), systemClock, 10_000);
     const call = { ...callOf(Date.now() + 60_000), params: { name: 'x', arguments: { toJSON: 1 } } };
     await store.open(call, -1).append({ type: 'left' });
     expect(await store.read(call.id, 0)).toEqual({ type: 'called', format: 1, call });
@@ -146,7 +147,7 @@ describe('a store that fails', () => {
         if (failing) throw new Error('lost the connection after writing');
       },
     });
-    const store = new KeyvCallStore(keyv, Date.now);
+    const store = new KeyvCallStore(keyv, systemClock, 10_000);
     const journal = store.open(callOf(Date.now() + 60_000), 0);
     failing = true;
     await expect(journal.append({ type: 'left' })).rejects.toMatchObject({ code: 'store' });

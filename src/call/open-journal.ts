@@ -1,0 +1,98 @@
+/**
+ * A journal as its writer has it: how far it is, what is in doubt, and until when its turn is surely this
+ * process's own. Entries are inserted if absent; who loses a position is fenced (invariant 10).
+ */
+import { AwaitError } from '../error.ts';
+import type { Clock } from './clock.ts';
+import { type CallRecord, type Entry, FORMAT } from './journal.ts';
+import { canonical } from './json.ts';
+import type { OpenJournal } from './ports.ts';
+
+/** What a store does for one call's journal. */
+export interface Entries {
+  /** False when there is an entry already. */
+  insert(position: number, entry: Entry): Promise<boolean>;
+  read(position: number): Promise<Entry | undefined>;
+  /** Overwrites the sign of life. */
+  beat(sign: string): Promise<void>;
+}
+
+interface Moment {
+  readonly elapsed: number;
+  readonly now: number;
+}
+
+/** Part of a lease after which it is not counted on any more: clocks may run at different speeds. */
+const SURE = 0.8;
+
+/** @param lease how long an owner may be silent before others take its turn up, in milliseconds */
+export function openJournal(
+  entries: Entries,
+  call: CallRecord,
+  after: number,
+  clock: Clock,
+  lease: number,
+): OpenJournal {
+  let position = after;
+  let last: Promise<void> = Promise.resolve();
+  /** The entry whose insert failed: the store may have written it before it said so. */
+  let doubtful: Entry | undefined;
+  /** When what others saw move last was sent off. */
+  let heard: Moment | undefined;
+  const moment = (): Moment => ({ elapsed: clock.elapsed(), now: clock.now() });
+  // A machine that was suspended may have a monotonic clock that stood still.
+  const isSure = ({ elapsed, now }: Moment): boolean =>
+    Math.max(clock.elapsed() - elapsed, clock.now() - now) < lease * SURE;
+
+  const put = async (entry: Entry): Promise<void> => {
+    const sent = moment();
+    let inserted: boolean;
+    try {
+      inserted = await entries.insert(position + 1, entry);
+    } catch (error) {
+      doubtful = entry;
+      throw error;
+    }
+    if (inserted) {
+      position += 1;
+      doubtful = undefined;
+      heard = sent;
+      return;
+    }
+    if (doubtful === undefined || canonical(await entries.read(position + 1)) !== canonical(doubtful)) {
+      throw new AwaitError(
+        'fenced',
+        `entry ${position + 1} of call ${call.id} is there already: another process goes on with it`,
+      );
+    }
+    const same = canonical(doubtful) === canonical(entry);
+    position += 1;
+    doubtful = undefined;
+    if (!same) await put(entry);
+  };
+
+  return {
+    get position() {
+      return position;
+    },
+    get lapsed() {
+      // Nobody takes up a call that nobody knows of.
+      return position >= 0 && (heard === undefined || !isSure(heard));
+    },
+    append(entry) {
+      const done = last.then(async () => {
+        // A checkpoint holds the call; any other first entry has it before it.
+        if (position < 0 && entry.type !== 'suspended') await put({ type: 'called', format: FORMAT, call });
+        await put(entry);
+      });
+      last = done.catch(() => undefined);
+      return done;
+    },
+    async beat(sign) {
+      const sent = moment();
+      await entries.beat(sign);
+      // A sign that comes after a lease has run out keeps nobody from having taken the turn.
+      if (heard !== undefined && isSure(heard)) heard = sent;
+    },
+  };
+}

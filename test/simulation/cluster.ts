@@ -1,0 +1,224 @@
+/** Simulated processes: each an engine with a clock of its own, on one store and one relay. */
+import type { Clock } from '../../src/call/clock.ts';
+import { Engine, type NewCall } from '../../src/call/engine.ts';
+import type { Frame } from '../../src/call/frame.ts';
+import { canonical, type JsonObject } from '../../src/call/json.ts';
+import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
+import type { Binding, Instance, Leg, Outcome, State } from '../../src/call/ports.ts';
+import { idempotencyKey } from '../../src/call/step.ts';
+import { AwaitError } from '../../src/error.ts';
+import { type Plan, runPlan } from './plan.ts';
+import type { SimulatedRelay } from './relay.ts';
+import type { SimulatedStore } from './store.ts';
+import type { Life, World } from './world.ts';
+
+export interface ClusterOptions {
+  readonly plan: Plan;
+  readonly carry: boolean;
+  readonly frames: number;
+  readonly relayed: boolean;
+}
+
+export const LEASE = 1_000;
+const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
+const CAPABILITIES = { elicitation: { form: {} } };
+
+interface Attempt {
+  readonly life: Life;
+  readonly at: number;
+}
+
+/** A process that comes back after it died, under the same name, with nothing in its memory. */
+interface Process {
+  life: Life;
+  engine: Engine;
+  readonly skew: { value: number };
+}
+
+export class Cluster {
+  readonly processes: Process[] = [];
+  /** Every effect that was begun, by idempotency key. */
+  readonly effects = new Map<string, Attempt[]>();
+  readonly #world: World;
+  readonly #store: SimulatedStore;
+  readonly #relay: SimulatedRelay;
+  readonly #options: ClusterOptions;
+
+  constructor(world: World, store: SimulatedStore, relay: SimulatedRelay, options: ClusterOptions) {
+    this.#world = world;
+    this.#store = store;
+    this.#relay = relay;
+    this.#options = options;
+  }
+
+  add(skew: number): void {
+    const name = `p${this.processes.length}`;
+    const offset = { value: skew };
+    this.processes.push({ ...this.#live(name, offset), skew: offset });
+  }
+
+  /** All that is in its memory is lost; what it asked of the store may happen still. */
+  crash(nth: number, downFor: number): void {
+    const process = this.processes[nth];
+    if (process === undefined || process.life.dead) return;
+    process.life.dead = true;
+    process.life.disturbed = true;
+    this.#world.after(downFor, () => Object.assign(process, this.#live(process.life.name, process.skew)));
+  }
+
+  sleep(nth: number, time: number): void {
+    const process = this.processes[nth];
+    if (process === undefined || process.life.dead) return;
+    process.life.asleepUntil = Math.max(process.life.asleepUntil, this.#world.time + time);
+    if (time > LEASE / 2) process.life.disturbed = true;
+  }
+
+  /** One POST: undefined when its connection broke, or its client lost patience. */
+  post(
+    nth: number,
+    turn: { token: string; responses: JsonObject } | undefined,
+    patience: number,
+  ): Promise<Outcome | undefined> {
+    const world = this.#world;
+    return new Promise((resolve) => {
+      const process = this.processes[nth];
+      let done = false;
+      const end = (outcome: Outcome | undefined): void => {
+        done = true;
+        resolve(outcome);
+      };
+      world.after(world.between(0.1, 3), () => {
+        if (process === undefined || process.life.dead) {
+          end(undefined);
+          return;
+        }
+        const { life, engine } = process;
+        const gone = new AbortController();
+        world.after(0, () => void this.#serve(engine, turn, gone.signal).then(reply), life);
+        const reply = (outcome: Outcome): void => {
+          world.after(world.between(0.1, 3), () => end(life.dead && world.chance(0.5) ? undefined : outcome));
+        };
+        world.after(patience, () => {
+          if (done) return;
+          end(undefined);
+          world.after(world.between(0.1, 3), () => gone.abort(), life);
+        });
+        const watch = (): void => {
+          if (done) return;
+          if (life.dead) end(undefined);
+          else world.after(50, watch);
+        };
+        watch();
+      });
+    });
+  }
+
+  async #serve(
+    engine: Engine,
+    turn: { token: string; responses: JsonObject } | undefined,
+    signal: AbortSignal,
+  ): Promise<Outcome> {
+    const leg: Leg = { live: false, capabilities: CAPABILITIES, signal, notify: () => {} };
+    if (turn !== undefined) return engine.resume(turn.token, BINDING, turn.responses, leg);
+    const client = { capabilities: CAPABILITIES, info: {}, protocolVersion: '2025-11-25' };
+    const call: NewCall = {
+      method: 'tools/call',
+      params: { name: 'tool' },
+      requestId: 1,
+      client,
+      binding: BINDING,
+    };
+    return engine.start(call, leg).outcome;
+  }
+
+  #live(name: string, skew: { value: number }): { life: Life; engine: Engine } {
+    const world = this.#world;
+    const life: Life = { name, dead: false, asleepUntil: 0, disturbed: false };
+    const clock = world.clockOf(life, skew);
+    const { carry, frames, relayed } = this.#options;
+    const engine = new Engine({
+      store: this.#store.for(life, clock, LEASE),
+      tokens: TOKENS,
+      carry,
+      check: () => true,
+      frame: {
+        drift: 'ask',
+        unknownStep: 'fail',
+        askDelay: 600,
+        replayGrace: 2_000,
+        maxAsks: 1_000,
+        maxHeldNotifications: 100,
+        clock,
+        warn: () => {},
+      },
+      limits: { ...DEFAULT_LIMITS, frames, lease: LEASE, turnWait: 8_000, handoffWait: 50, rounds: 1_000 },
+      ttl: 3_600_000_000,
+      replay: () => 'allow',
+      onDrop: 'forget',
+      clock,
+      log: () => {},
+      ...(relayed && { handoff: { relay: this.#relay.for(life), seal: JSON.stringify, open: parse } }),
+      openInstance: async (call) => this.#instance(call.id, life, clock),
+    });
+    return { life, engine };
+  }
+
+  #instance(callId: string, life: Life, clock: Clock): Instance {
+    const wait = (time: number) => new Promise<void>((resolve) => clock.after(time, resolve));
+    return {
+      call: (frame: Frame) =>
+        runPlan(this.#options.plan, frame, {
+          wait,
+          begin: (path, key) => {
+            if (key !== idempotencyKey(callId, path)) this.#world.violated(`the key of ${path} changed`);
+            this.#begin(callId, path, key, life);
+          },
+        }),
+      refresh: () => {},
+      cancel: () => {},
+      release: () => {},
+    };
+  }
+
+  /** An effect begins: is it this process's to do, and is it still to be done? */
+  #begin(callId: string, path: string, key: string, life: Life): void {
+    const journal = this.#store.of(callId);
+    const who = `${life.name} does ${path}`;
+    for (const { entry } of journal) {
+      if (entry.type !== 'completed' || entry.completion.kind !== 'step') continue;
+      if (entry.completion.path === path) this.#world.violated(`${who}, which is completed`);
+    }
+    const turn = journal.findLast(({ entry }) =>
+      ['claimed', 'suspended', 'left', 'ended'].includes(entry.type),
+    );
+    // What is inside of a step that began in its turn is part of it.
+    const outer = path.includes('/')
+      ? this.effects.get(idempotencyKey(callId, path.split('/')[0] ?? ''))
+      : [];
+    const isInside = outer?.at(-1)?.life === life;
+    if (turn !== undefined && turn.entry.type !== 'claimed' && !isInside) {
+      this.#world.violated(`${who} behind the gate: the journal says ${turn.entry.type}`);
+    }
+    if (turn !== undefined && turn.by !== life) this.#world.violated(`${who} in a turn of ${turn.by.name}`);
+    const attempts = this.effects.get(key) ?? [];
+    const before = attempts.at(-1);
+    if (before !== undefined && !before.life.disturbed) {
+      this.#world.violated(`${who} again, though nothing happened to ${before.life.name}`);
+    }
+    this.effects.set(key, [...attempts, { life, at: this.#world.time }]);
+  }
+}
+
+/** Tokens in plain text: what is sealed is no business of the engine's. */
+const TOKENS = {
+  seal: async (state: State, binding: Binding) => JSON.stringify({ state, binding }),
+  open: async (token: string, binding: Binding): Promise<State> => {
+    const opened = JSON.parse(token) as { state: State; binding: Binding };
+    if (canonical(opened.binding) !== canonical(binding)) throw new AwaitError('bad-token', 'of another');
+    return opened.state;
+  },
+};
+
+async function parse(text: string): Promise<JsonObject> {
+  return JSON.parse(text) as JsonObject;
+}

@@ -1,0 +1,59 @@
+/**
+ * npm run simulate -- --runs 100000 [--seed N] [--workers N]
+ *
+ * Plays random scenarios; on a violation it prints the seed, and the smallest scenario that shows it.
+ */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import process from 'node:process';
+import { parseArgs } from 'node:util';
+import fc from 'fast-check';
+import { play, scenarios } from './scenario.ts';
+
+const { values } = parseArgs({
+  options: {
+    runs: { type: 'string', default: '1000' },
+    seed: { type: 'string' },
+    workers: { type: 'string', default: '1' },
+    /** Says what broke and does not look for a smaller scenario. */
+    quick: { type: 'boolean', default: false },
+  },
+});
+const runs = Number(values.runs);
+const seed = values.seed === undefined ? (Date.now() ^ (process.pid << 8)) | 0 : Number(values.seed);
+const workers = Number(values.workers);
+
+async function simulate(): Promise<boolean> {
+  let repeated = 0;
+  const property = fc.asyncProperty(scenarios, async (scenario) => {
+    const report = await play(scenario);
+    repeated += report.repeated;
+    if (report.violations.length > 0) throw new Error(report.violations.join('\n'));
+  });
+  const details = await fc.check(property, { numRuns: runs, seed, endOnFailure: values.quick });
+  process.stdout.write(
+    `seed ${seed}: ${details.numRuns} runs, ${repeated} effects begun again after a fault\n`,
+  );
+  if (!details.failed) return true;
+  const error = details.errorInstance;
+  process.stdout.write(
+    `violation after ${details.numShrinks} shrinks: ${error instanceof Error ? error.message : String(error)}\n${JSON.stringify(details.counterexample?.[0])}\n`,
+  );
+  return false;
+}
+
+/** Each worker has a seed of its own. */
+async function inWorkers(): Promise<boolean> {
+  const script = new URL(import.meta.url).pathname;
+  const share = Math.ceil(runs / workers);
+  const ended = Array.from({ length: workers }, async (_, nth) => {
+    const args = ['--runs', String(share), '--seed', String((seed + nth) | 0)];
+    const [code] = (await once(fork(script, values.quick ? [...args, '--quick'] : args), 'exit')) as [number];
+    return code === 0;
+  });
+  return (await Promise.all(ended)).every(Boolean);
+}
+
+const passed = workers > 1 ? await inWorkers() : await simulate();
+if (workers === 1) process.stdout.write(passed ? 'no violation\n' : 'it failed\n');
+process.exit(passed ? 0 : 1);

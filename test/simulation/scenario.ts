@@ -1,0 +1,252 @@
+/**
+ * One scenario: a random tool on a few processes, with faults; a stubborn client, and one that lies. What must
+ * hold of every one of them is checked as it runs and at its end.
+ */
+import fc from 'fast-check';
+import { canonical, isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import { Cluster } from './cluster.ts';
+import { answerTo, expected, isDeterministic, type Plan, plans, racesTimers } from './plan.ts';
+import { SimulatedRelay, type Weather } from './relay.ts';
+import { type Outage, SimulatedStore } from './store.ts';
+import { World } from './world.ts';
+
+type Fault =
+  | { readonly kind: 'crash'; readonly process: number; readonly at: number; readonly for: number }
+  | { readonly kind: 'sleep'; readonly process: number; readonly at: number; readonly for: number }
+  | { readonly kind: 'jump'; readonly process: number; readonly at: number; readonly by: number };
+
+export interface Scenario {
+  readonly seed: number;
+  readonly plan: Plan;
+  readonly carry: boolean;
+  readonly frames: number;
+  readonly skews: readonly number[];
+  readonly weather: Weather | undefined;
+  readonly faults: readonly Fault[];
+  readonly outages: readonly Outage[];
+  readonly client: {
+    /** Probabilities: of a second POST beside the first, and of one with other answers. */
+    readonly twice: number;
+    readonly lies: number;
+    /** How long it waits for a reply, in milliseconds. */
+    readonly patience: number;
+  };
+}
+
+/** When nothing goes wrong any more, and by when all must be over. */
+const CALM = 12_000;
+const END = 900_000;
+const often = fc.constantFrom(0, 0, 0.1, 0.5);
+
+const trouble = {
+  process: fc.nat(2),
+  at: fc.oneof(fc.nat(200), fc.nat(CALM)),
+  for: fc.constantFrom(1, 60, 700, 1_500, 5_000),
+};
+
+const faults: fc.Arbitrary<Fault> = fc.oneof(
+  fc.record({ kind: fc.constant('crash' as const), ...trouble }),
+  fc.record({ kind: fc.constant('sleep' as const), ...trouble }),
+  fc.record({
+    kind: fc.constant('jump' as const),
+    process: fc.nat(2),
+    at: fc.nat(CALM),
+    by: fc.constantFrom(-3_600_000, -500, 500, 3_600_000),
+  }),
+);
+
+const outages = fc
+  .record({
+    from: fc.oneof(fc.nat(100), fc.nat(CALM)),
+    lasts: fc.constantFrom(2, 20, 500, 3_000),
+    mode: fc.constantFrom('before' as const, 'after' as const, 'slow' as const),
+  })
+  .map(({ from, lasts, mode }) => ({ from, to: from + lasts, mode }));
+
+export const scenarios: fc.Arbitrary<Scenario> = fc.record({
+  seed: fc.nat(),
+  plan: plans,
+  carry: fc.boolean(),
+  frames: fc.constantFrom(0, 100),
+  skews: fc.array(fc.constantFrom(0, 0, -60_000, 60_000), { minLength: 2, maxLength: 3 }),
+  weather: fc.option(fc.record({ loss: often, twice: often, delay: fc.constantFrom(1, 10, 200) }), {
+    nil: undefined,
+  }),
+  faults: fc.oneof(fc.constant([]), fc.array(faults, { maxLength: 6 })),
+  outages: fc.oneof(fc.constant([]), fc.array(outages, { maxLength: 2 })),
+  client: fc.record({ twice: often, lies: often, patience: fc.constantFrom(400, 3_000, 30_000) }),
+});
+
+export interface Report {
+  readonly violations: readonly string[];
+  /** Effects that were begun more than once, all of them where something cut the first attempt off. */
+  readonly repeated: number;
+  readonly time: number;
+}
+
+export async function play(scenario: Scenario): Promise<Report> {
+  const world = new World(scenario.seed);
+  const store = new SimulatedStore(world, scenario.outages);
+  const relay = new SimulatedRelay(world, scenario.weather ?? { loss: 0, twice: 0, delay: 1 });
+  const { plan, carry, frames, weather } = scenario;
+  const cluster = new Cluster(world, store, relay, { plan, carry, frames, relayed: weather !== undefined });
+  for (const skew of scenario.skews) cluster.add(skew);
+  for (const fault of scenario.faults) world.at(fault.at, () => strike(cluster, fault));
+  let over = false;
+  const client = new Client(world, cluster, scenario);
+  void client.call().then(
+    () => {
+      over = true;
+    },
+    (error: unknown) => {
+      world.violated(`the client failed: ${String(error)}`);
+    },
+  );
+  await world.run(() => over, END);
+  if (!over) world.violated('the call neither ended nor waits for its user');
+  if (over && world.violations.length === 0) await client.lookAgain();
+  const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
+  return { violations: world.violations, repeated, time: world.time };
+}
+
+function strike(cluster: Cluster, fault: Fault): void {
+  const { process } = fault;
+  if (fault.kind === 'crash') cluster.crash(process, fault.for);
+  else if (fault.kind === 'sleep') cluster.sleep(process, fault.for);
+  else {
+    const found = cluster.processes[process];
+    if (found !== undefined) found.skew.value += fault.by;
+  }
+}
+
+class Client {
+  readonly #world: World;
+  readonly #cluster: Cluster;
+  readonly #scenario: Scenario;
+  /** Keys of asks whose answers led to a reply: nobody may be asked them again. */
+  readonly #acknowledged = new Set<string>();
+  /** What a token with its answers came to. */
+  readonly #outcomes = new Map<string, string>();
+  #last: { token: string; responses: JsonObject; outcome: Outcome } | undefined;
+
+  constructor(world: World, cluster: Cluster, scenario: Scenario) {
+    this.#world = world;
+    this.#cluster = cluster;
+    this.#scenario = scenario;
+  }
+
+  async call(): Promise<void> {
+    let outcome = await this.#begin();
+    while (outcome.kind === 'suspended') {
+      const { asks, token } = outcome;
+      if (asks.length === 0) this.#world.violated('a call is suspended without asks');
+      for (const { key } of asks) {
+        if (this.#acknowledged.has(key)) this.#world.violated(`${key} is asked again`);
+      }
+      const responses = Object.fromEntries(
+        asks.map(({ key, params }) => [key, answerTo(String(params.message))]),
+      );
+      const lied = this.#scenario.client.lies > 0 && this.#world.chance(this.#scenario.client.lies);
+      if (lied) this.#lie(token, responses);
+      if (this.#world.chance(this.#scenario.client.twice)) void this.#insist(token, responses, false);
+      const next = await this.#insist(token, responses, lied);
+      if (next === undefined) return;
+      for (const { key } of asks) this.#acknowledged.add(key);
+      this.#last = { token, responses, outcome: next };
+      outcome = next;
+    }
+    this.#judge(outcome);
+  }
+
+  /** Asked again when all is over, by whoever is there, the same turn has the same outcome. */
+  async lookAgain(): Promise<void> {
+    if (this.#last === undefined) return;
+    const { token, responses } = this.#last;
+    let done = false;
+    void this.#insist(token, responses, false).then(() => {
+      done = true;
+    });
+    await this.#world.run(() => done, END * 2);
+    if (!done) this.#world.violated('a turn that is over has no outcome');
+  }
+
+  /** Without a token nobody can go on: a first POST without a reply is a call that never began. */
+  async #begin(): Promise<Outcome> {
+    for (;;) {
+      const outcome = await this.#cluster.post(this.#somewhere(), undefined, this.#patience);
+      if (outcome !== undefined && outcome.kind !== 'gone' && !isTransient(outcome)) return outcome;
+      await this.#pause();
+    }
+  }
+
+  /** @returns undefined when a lie was there first */
+  async #insist(token: string, responses: JsonObject, lied: boolean): Promise<Outcome | undefined> {
+    for (;;) {
+      const outcome = await this.#cluster.post(this.#somewhere(), { token, responses }, this.#patience);
+      if (outcome !== undefined && outcome.kind !== 'gone' && !isTransient(outcome)) {
+        if (isRefusal(outcome) && lied) return undefined;
+        this.#compare(token, responses, outcome);
+        return outcome;
+      }
+      await this.#pause();
+    }
+  }
+
+  /** Somebody else has the token too, and other answers. */
+  #lie(token: string, responses: JsonObject): void {
+    const lies = Object.fromEntries(Object.keys(responses).map((key) => [key, { action: 'decline' }]));
+    void this.#cluster.post(this.#somewhere(), { token, responses: lies }, 1_000);
+  }
+
+  #compare(token: string, responses: JsonObject, outcome: Outcome): void {
+    const key = canonical([token, responses]);
+    const shown = canonical(
+      outcome.kind === 'suspended' ? outcome.asks.map((ask) => ask.key).sort() : outcome,
+    );
+    const before = this.#outcomes.get(key);
+    if (before !== undefined && before !== shown) {
+      this.#world.violated(`one turn has two outcomes: ${before} and ${shown}`);
+    }
+    this.#outcomes.set(key, shown);
+  }
+
+  /** The result of a tool that depends on nothing but its answers is known. */
+  #judge(outcome: Outcome): void {
+    const { plan } = this.#scenario;
+    if (outcome.kind !== 'responded') return;
+    const { response } = outcome;
+    if ('error' in response) {
+      // A timer that no journal records may win on one process and lose on the other.
+      if (!racesTimers(plan)) this.#world.violated(`it ended with ${response.error.message}`);
+    } else if (isDeterministic(plan)) {
+      const wanted = canonical(expected(plan));
+      const got = canonical(isObject(response.result) ? response.result.value : undefined);
+      if (got !== wanted) this.#world.violated(`its result is ${got}, not ${wanted}`);
+    }
+  }
+
+  /** A client that never waits long enough would never see the end of a step. */
+  get #patience(): number {
+    return this.#world.time > CALM ? 60_000 : this.#scenario.client.patience;
+  }
+
+  #somewhere(): number {
+    return Math.floor(this.#world.random() * this.#cluster.processes.length);
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => this.#world.after(this.#world.between(5, 200), resolve));
+  }
+}
+
+/** Outcomes that say to send the same request again. */
+function isTransient(outcome: Outcome): boolean {
+  if (outcome.kind !== 'responded' || !('error' in outcome.response)) return false;
+  return outcome.response.error.message.includes('send the same request again');
+}
+
+function isRefusal(outcome: Outcome): boolean {
+  if (outcome.kind !== 'responded' || !('error' in outcome.response)) return false;
+  return outcome.response.error.message === 'Invalid or expired requestState';
+}

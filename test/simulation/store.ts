@@ -1,0 +1,98 @@
+/**
+ * The store's contract under simulated latency and failure: an operation reaches the store some time after it
+ * was asked for, and its answer the process some time after that. In between the process may die (what it
+ * asked for may happen all the same), and the store may fail before or after it wrote.
+ */
+import type { Clock } from '../../src/call/clock.ts';
+import type { Entry } from '../../src/call/journal.ts';
+import { type Entries, openJournal } from '../../src/call/open-journal.ts';
+import type { CallStore } from '../../src/call/ports.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { Life, World } from './world.ts';
+
+export interface Written {
+  readonly entry: Entry;
+  readonly by: Life;
+  readonly at: number;
+}
+
+/** What is wrong with the store for a while. */
+export interface Outage {
+  readonly from: number;
+  readonly to: number;
+  /** `after`: it writes, and says that it did not. */
+  readonly mode: 'before' | 'after' | 'slow';
+}
+
+export class SimulatedStore {
+  readonly journals = new Map<string, Written[]>();
+  readonly #beats = new Map<string, string>();
+  readonly #world: World;
+  readonly #outages: readonly Outage[];
+
+  constructor(world: World, outages: readonly Outage[]) {
+    this.#world = world;
+    this.#outages = outages;
+  }
+
+  of(callId: string): readonly Written[] {
+    return this.journals.get(callId) ?? [];
+  }
+
+  /** The store, as one process sees it. */
+  for(life: Life, clock: Clock, lease: number): CallStore {
+    const read = (callId: string, position: number): Promise<Entry | undefined> =>
+      this.#operate(life, () => {
+        const found = this.journals.get(callId)?.[position];
+        return found === undefined ? undefined : (JSON.parse(JSON.stringify(found.entry)) as Entry);
+      });
+    return {
+      read,
+      open: (call, after) => {
+        const entries: Entries = {
+          insert: (position, entry) => this.#insert(life, call.id, position, entry),
+          read: (position) => read(call.id, position),
+          beat: (sign) => this.#operate(life, () => void this.#beats.set(call.id, sign)),
+        };
+        return openJournal(entries, call, after, clock, lease);
+      },
+      heard: (callId) => this.#operate(life, () => this.#beats.get(callId)),
+    };
+  }
+
+  #operate<T>(life: Life, act: () => T): Promise<T> {
+    const world = this.#world;
+    const outage = this.#outages.find(({ from, to }) => world.time >= from && world.time < to);
+    const slow = outage?.mode === 'slow' ? world.between(100, 2_000) : 0;
+    return new Promise((resolve, reject) => {
+      // Whether it reaches the store does not depend on whether its process still lives.
+      world.after(world.between(0.1, 2) + slow, () => {
+        const fails = outage !== undefined && outage.mode !== 'slow' && world.chance(0.7);
+        const happens = !fails || outage.mode === 'after';
+        const result = happens ? act() : undefined;
+        if (fails) life.disturbed = true;
+        world.after(
+          world.between(0.1, 2) + slow,
+          () => {
+            if (fails) reject(new AwaitError('store', 'the store failed'));
+            else resolve(result as T);
+          },
+          life,
+        );
+      });
+    });
+  }
+
+  /** False when the position is taken. */
+  #insert(life: Life, callId: string, position: number, entry: Entry): Promise<boolean> {
+    const text = JSON.stringify(entry);
+    return this.#operate(life, () => {
+      const journal = this.journals.get(callId) ?? [];
+      this.journals.set(callId, journal);
+      if (journal[position] !== undefined) return false;
+      if (position !== journal.length) this.#world.violated(`entry ${position} of ${journal.length} written`);
+      journal[position] = { entry: JSON.parse(text) as Entry, by: life, at: this.#world.time };
+      return true;
+    });
+  }
+}
