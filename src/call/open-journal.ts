@@ -22,6 +22,8 @@ interface Moment {
   readonly now: number;
 }
 
+const BOUNDS: ReadonlySet<Entry['type']> = new Set(['claimed', 'suspended', 'ended']);
+
 /** Part of a lease after which it is not counted on any more: clocks may run at different speeds. */
 const SURE = 0.8;
 
@@ -59,13 +61,17 @@ export function openJournal(
       heard = sent;
       return;
     }
-    if (doubtful === undefined || canonical(await entries.read(position + 1)) !== canonical(doubtful)) {
+    const isOurs =
+      doubtful !== undefined && canonical(await entries.read(position + 1)) === canonical(doubtful);
+    const same = canonical(doubtful) === canonical(entry);
+    // What begins or ends a turn and was written although the store said no stands, and others may have read
+    // it: what was tried instead comes too late.
+    if (!isOurs || (doubtful !== undefined && !same && BOUNDS.has(doubtful.type))) {
       throw new AwaitError(
         'fenced',
         `entry ${position + 1} of call ${call.id} is there already: another process goes on with it`,
       );
     }
-    const same = canonical(doubtful) === canonical(entry);
     position += 1;
     doubtful = undefined;
     if (!same) await put(entry);

@@ -39,6 +39,8 @@ export class Cluster {
   readonly processes: Process[] = [];
   /** Every effect that was begun, by idempotency key. */
   readonly effects = new Map<string, Attempt[]>();
+  readonly #later: { nth: number; crash: boolean; for: number }[] = [];
+  #moments = 0;
   readonly #world: World;
   readonly #store: SimulatedStore;
   readonly #relay: SimulatedRelay;
@@ -49,6 +51,22 @@ export class Cluster {
     this.#store = store;
     this.#relay = relay;
     this.#options = options;
+  }
+
+  /** Strikes the process in which something happens for the nth time. */
+  strikeThen(fault: { nth: number; crash: boolean; for: number }): void {
+    this.#later.push(fault);
+  }
+
+  /** Something happens in a process: between this and what it does next it may die or fall asleep. */
+  #moment(life: Life): void {
+    this.#moments += 1;
+    for (const fault of this.#later) {
+      if (fault.nth !== this.#moments) continue;
+      const nth = this.processes.findIndex((process) => process.life === life);
+      if (fault.crash) this.crash(nth, fault.for);
+      else this.sleep(nth, fault.for);
+    }
   }
 
   add(skew: number): void {
@@ -119,7 +137,11 @@ export class Cluster {
     signal: AbortSignal,
   ): Promise<Outcome> {
     const leg: Leg = { live: false, capabilities: CAPABILITIES, signal, notify: () => {} };
-    if (turn !== undefined) return engine.resume(turn.token, BINDING, turn.responses, leg);
+    if (turn !== undefined) {
+      const outcome = await engine.resume(turn.token, BINDING, turn.responses, leg);
+      this.#isWritten(turn.token, outcome);
+      return outcome;
+    }
     const client = { capabilities: CAPABILITIES, info: {}, protocolVersion: '2025-11-25' };
     const call: NewCall = {
       method: 'tools/call',
@@ -129,6 +151,18 @@ export class Cluster {
       binding: BINDING,
     };
     return engine.start(call, leg).outcome;
+  }
+
+  /** Written before told (invariant 11). */
+  #isWritten(token: string, outcome: Outcome): void {
+    if (outcome.kind === 'gone' || (outcome.kind === 'responded' && 'error' in outcome.response)) return;
+    const { state } = JSON.parse(outcome.kind === 'suspended' ? outcome.token : token) as { state: State };
+    const journal = this.#store.of(state.callId);
+    const written = outcome.kind === 'suspended' ? journal[state.at] : journal.at(-1);
+    const wanted = outcome.kind === 'suspended' ? 'suspended' : 'ended';
+    if (written?.entry.type !== wanted) {
+      this.#world.violated(`a client is told that its call is ${wanted} before it is written`);
+    }
   }
 
   #live(name: string, skew: { value: number }): { life: Life; engine: Engine } {
@@ -172,6 +206,26 @@ export class Cluster {
           begin: (path, key) => {
             if (key !== idempotencyKey(callId, path)) this.#world.violated(`the key of ${path} changed`);
             this.#begin(callId, path, key, life);
+            this.#moment(life);
+          },
+          toldStep: (path) => {
+            this.#moment(life);
+            const isWritten = this.#store
+              .of(callId)
+              .some(
+                ({ entry }) =>
+                  entry.type === 'completed' &&
+                  entry.completion.kind === 'step' &&
+                  entry.completion.path === path,
+              );
+            if (!isWritten) this.#world.violated(`the tool is told of ${path} before it is written`);
+          },
+          toldAnswer: (answer) => {
+            this.#moment(life);
+            const isWritten = this.#store
+              .of(callId)
+              .some(({ entry }) => entry.type === 'claimed' && JSON.stringify(entry).includes(answer));
+            if (!isWritten) this.#world.violated(`the tool is told '${answer}' before it is written`);
           },
         }),
       refresh: () => {},

@@ -16,6 +16,9 @@ export interface Surroundings {
   wait(milliseconds: number): Promise<void>;
   /** A step begins. */
   begin(path: string, idempotencyKey: string): void;
+  /** The tool is told what a step came to, or an answer. */
+  toldStep(path: string): void;
+  toldAnswer(answer: string): void;
 }
 
 const leaf = fc.oneof(
@@ -25,7 +28,8 @@ const leaf = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('step' as const),
       fails: fc.boolean(),
-      takes: fc.constantFrom(0, 3, 40, 700, 2_500),
+      // One of them ends just as the asks beside it go out.
+      takes: fc.constantFrom(0, 3, 40, 599.5, 700, 2_500),
       inside: fc.boolean(),
     }),
   },
@@ -54,14 +58,16 @@ function group(kind: 'all' | 'sequence' | 'race', part: fc.Arbitrary<Plan>): fc.
 
 /** Whether the result depends on nothing but the answers. */
 export function isDeterministic(plan: Plan): boolean {
-  if (plan.kind === 'race') return false;
-  return 'parts' in plan ? plan.parts.every(isDeterministic) : true;
+  return !has(plan, 'race');
 }
 
-/** Whether what wins depends on a timer, which no journal records. */
-export function racesTimers(plan: Plan, inRace = false): boolean {
-  if (plan.kind === 'wait') return inRace;
-  return 'parts' in plan && plan.parts.some((part) => racesTimers(part, inRace || plan.kind === 'race'));
+/** Whether what wins a race, or is asked beside one, may depend on a timer, which no journal records. */
+export function racesTimers(plan: Plan): boolean {
+  return has(plan, 'race') && has(plan, 'wait');
+}
+
+function has(plan: Plan, kind: Plan['kind']): boolean {
+  return plan.kind === kind || ('parts' in plan && plan.parts.some((part) => has(part, kind)));
 }
 
 export const answerTo = (text: string): JsonObject => ({ action: 'accept', content: { a: `re: ${text}` } });
@@ -94,7 +100,9 @@ export function runPlan(root: Plan, frame: Frame, world: Surroundings): void {
     const params = { mode: 'form', message: text, requestedSchema };
     const response = await frame.ask('elicitation/create', params, { inContext: true });
     if ('error' in response) throw new Error(response.error.message);
-    return (response.result.content as { a: string }).a;
+    const { a } = response.result.content as { a: string };
+    world.toldAnswer(a);
+    return a;
   };
   const act = (plan: Extract<Plan, { kind: 'step' }>, path: string): Promise<Json> =>
     step(path, async ({ idempotencyKey }) => {
@@ -105,10 +113,13 @@ export function runPlan(root: Plan, frame: Frame, world: Surroundings): void {
           world.begin(`${path}/in`, inner.idempotencyKey);
           await world.wait(plan.takes / 2);
         });
+        world.toldStep(`${path}/in`);
       }
       if (plan.fails) throw new Error(`failed ${path}`);
       return path;
-    }).catch((error: unknown) => String(error));
+    })
+      .catch((error: unknown) => String(error))
+      .finally(() => world.toldStep(path));
   const run = async (plan: Plan, path: string): Promise<Json> => {
     switch (plan.kind) {
       case 'ask':

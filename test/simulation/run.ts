@@ -5,10 +5,11 @@
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import fc from 'fast-check';
-import { play, scenarios } from './scenario.ts';
+import { play, type Scenario, scenarios } from './scenario.ts';
 
 const { values } = parseArgs({
   options: {
@@ -17,13 +18,27 @@ const { values } = parseArgs({
     workers: { type: 'string', default: '1' },
     /** Says what broke and does not look for a smaller scenario. */
     quick: { type: 'boolean', default: false },
+    /** Plays those first that once showed a defect. */
+    kept: { type: 'boolean', default: false },
   },
 });
 const runs = Number(values.runs);
 const seed = values.seed === undefined ? (Date.now() ^ (process.pid << 8)) | 0 : Number(values.seed);
 const workers = Number(values.workers);
 
+async function playKept(): Promise<boolean> {
+  const text = readFileSync(new URL('./found.json', import.meta.url), 'utf8');
+  for (const { what, scenario } of JSON.parse(text) as { what: string; scenario: Scenario }[]) {
+    const { violations } = await play(scenario);
+    if (violations.length === 0) continue;
+    process.stdout.write(`violation where ${what}: ${violations.join('; ')}\n`);
+    return false;
+  }
+  return true;
+}
+
 async function simulate(): Promise<boolean> {
+  if (values.kept && !(await playKept())) return false;
   let repeated = 0;
   const property = fc.asyncProperty(scenarios, async (scenario) => {
     const report = await play(scenario);

@@ -14,6 +14,8 @@ import { World } from './world.ts';
 type Fault =
   | { readonly kind: 'crash'; readonly process: number; readonly at: number; readonly for: number }
   | { readonly kind: 'sleep'; readonly process: number; readonly at: number; readonly for: number }
+  /** Strikes the process in which something happens for the nth time: a step begins, a tool is told. */
+  | { readonly kind: 'then'; readonly nth: number; readonly crash: boolean; readonly for: number }
   | { readonly kind: 'jump'; readonly process: number; readonly at: number; readonly by: number };
 
 export interface Scenario {
@@ -49,6 +51,12 @@ const faults: fc.Arbitrary<Fault> = fc.oneof(
   fc.record({ kind: fc.constant('crash' as const), ...trouble }),
   fc.record({ kind: fc.constant('sleep' as const), ...trouble }),
   fc.record({
+    kind: fc.constant('then' as const),
+    nth: fc.nat(12),
+    crash: fc.boolean(),
+    for: fc.constantFrom(60, 5_000),
+  }),
+  fc.record({
     kind: fc.constant('jump' as const),
     process: fc.nat(2),
     at: fc.nat(CALM),
@@ -56,11 +64,11 @@ const faults: fc.Arbitrary<Fault> = fc.oneof(
   }),
 );
 
-const outages = fc
+const outages: fc.Arbitrary<Outage> = fc
   .record({
-    from: fc.oneof(fc.nat(100), fc.nat(CALM)),
+    from: fc.oneof(fc.nat(40), fc.nat(CALM)),
     lasts: fc.constantFrom(2, 20, 500, 3_000),
-    mode: fc.constantFrom('before' as const, 'after' as const, 'slow' as const),
+    mode: fc.constantFrom('before' as const, 'after' as const, 'after' as const, 'slow' as const),
   })
   .map(({ from, lasts, mode }) => ({ from, to: from + lasts, mode }));
 
@@ -75,7 +83,11 @@ export const scenarios: fc.Arbitrary<Scenario> = fc.record({
   }),
   faults: fc.oneof(fc.constant([]), fc.array(faults, { maxLength: 6 })),
   outages: fc.oneof(fc.constant([]), fc.array(outages, { maxLength: 2 })),
-  client: fc.record({ twice: often, lies: often, patience: fc.constantFrom(400, 3_000, 30_000) }),
+  client: fc.record({
+    twice: often,
+    lies: fc.constantFrom(0, 0, 0.5, 1),
+    patience: fc.constantFrom(400, 2_000, 3_000),
+  }),
 });
 
 export interface Report {
@@ -92,7 +104,10 @@ export async function play(scenario: Scenario): Promise<Report> {
   const { plan, carry, frames, weather } = scenario;
   const cluster = new Cluster(world, store, relay, { plan, carry, frames, relayed: weather !== undefined });
   for (const skew of scenario.skews) cluster.add(skew);
-  for (const fault of scenario.faults) world.at(fault.at, () => strike(cluster, fault));
+  for (const fault of scenario.faults) {
+    if (fault.kind === 'then') cluster.strikeThen(fault);
+    else world.at(fault.at, () => strike(cluster, fault));
+  }
   let over = false;
   const client = new Client(world, cluster, scenario);
   void client.call().then(
@@ -106,11 +121,40 @@ export async function play(scenario: Scenario): Promise<Report> {
   await world.run(() => over, END);
   if (!over) world.violated('the call neither ended nor waits for its user');
   if (over && world.violations.length === 0) await client.lookAgain();
+  const { last } = client;
+  if (last !== undefined && world.violations.length === 0) await replay(world, store, scenario, last);
   const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
   return { violations: world.violations, repeated, time: world.time };
 }
 
-function strike(cluster: Cluster, fault: Fault): void {
+/** A live result equals a replayed one: the last turn again, from what the journal has before its outcome. */
+async function replay(live: World, store: SimulatedStore, scenario: Scenario, last: Turn): Promise<void> {
+  const { plan, carry } = scenario;
+  const { outcome, token, responses } = last;
+  const hasResult = outcome.kind === 'responded' && 'result' in outcome.response;
+  if (!hasResult || racesTimers(plan)) return;
+  const world = new World(scenario.seed);
+  const copy = store.upToOutcome(world);
+  const relay = new SimulatedRelay(world, { loss: 0, twice: 0, delay: 1 });
+  const cluster = new Cluster(world, copy, relay, { plan, carry, frames: 0, relayed: false });
+  cluster.add(0);
+  let again: Outcome | undefined;
+  void cluster.post(0, { token, responses }, END).then((replayed) => {
+    again = replayed;
+  });
+  await world.run(() => again !== undefined, END);
+  for (const violation of world.violations) live.violated(`replayed, ${violation}`);
+  const [one, other] = [canonical(outcome), canonical(again)];
+  if (one !== other) live.violated(`live it came to ${one}, replayed to ${other}`);
+}
+
+interface Turn {
+  readonly token: string;
+  readonly responses: JsonObject;
+  readonly outcome: Outcome;
+}
+
+function strike(cluster: Cluster, fault: Exclude<Fault, { kind: 'then' }>): void {
   const { process } = fault;
   if (fault.kind === 'crash') cluster.crash(process, fault.for);
   else if (fault.kind === 'sleep') cluster.sleep(process, fault.for);
@@ -128,7 +172,8 @@ class Client {
   readonly #acknowledged = new Set<string>();
   /** What a token with its answers came to. */
   readonly #outcomes = new Map<string, string>();
-  #last: { token: string; responses: JsonObject; outcome: Outcome } | undefined;
+  /** The turn that ended it. */
+  last: Turn | undefined;
 
   constructor(world: World, cluster: Cluster, scenario: Scenario) {
     this.#world = world;
@@ -153,7 +198,7 @@ class Client {
       const next = await this.#insist(token, responses, lied);
       if (next === undefined) return;
       for (const { key } of asks) this.#acknowledged.add(key);
-      this.#last = { token, responses, outcome: next };
+      this.last = { token, responses, outcome: next };
       outcome = next;
     }
     this.#judge(outcome);
@@ -161,8 +206,8 @@ class Client {
 
   /** Asked again when all is over, by whoever is there, the same turn has the same outcome. */
   async lookAgain(): Promise<void> {
-    if (this.#last === undefined) return;
-    const { token, responses } = this.#last;
+    if (this.last === undefined) return;
+    const { token, responses } = this.last;
     let done = false;
     void this.#insist(token, responses, false).then(() => {
       done = true;

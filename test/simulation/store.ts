@@ -39,6 +39,16 @@ export class SimulatedStore {
     return this.journals.get(callId) ?? [];
   }
 
+  /** Another world with the same journals, as if every call had stopped right before its outcome was written. */
+  upToOutcome(world: World): SimulatedStore {
+    const copy = new SimulatedStore(world, []);
+    for (const [callId, journal] of this.journals) {
+      const end = journal.findIndex(({ entry }) => entry.type === 'ended');
+      copy.journals.set(callId, end < 0 ? [...journal] : journal.slice(0, end));
+    }
+    return copy;
+  }
+
   /** The store, as one process sees it. */
   for(life: Life, clock: Clock, lease: number): CallStore {
     const read = (callId: string, position: number): Promise<Entry | undefined> =>
@@ -70,7 +80,7 @@ export class SimulatedStore {
         const fails = outage !== undefined && outage.mode !== 'slow' && world.chance(0.7);
         const happens = !fails || outage.mode === 'after';
         const result = happens ? act() : undefined;
-        if (fails) life.disturbed = true;
+        if (fails || slow > 0) life.disturbed = true;
         world.after(
           world.between(0.1, 2) + slow,
           () => {

@@ -1,0 +1,94 @@
+/** Some random scenarios, those that once showed a defect, and the proof that the simulator sees defects. */
+import { spawn } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import process from 'node:process';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MUTANTS, type Mutant } from './mutants.ts';
+import { play, type Scenario, scenarios } from './scenario.ts';
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+const ROOT = join(HERE, '../..');
+
+describe('a simulated cluster', () => {
+  it('keeps every promise in random scenarios', async () => {
+    const property = fc.asyncProperty(scenarios, async (scenario) => {
+      expect((await play(scenario)).violations).toEqual([]);
+    });
+    await fc.assert(property, { numRuns: 1_000 });
+  }, 120_000);
+
+  it('plays a scenario the same way each time', async () => {
+    for (const scenario of fc.sample(scenarios, { numRuns: 30, seed: 4 })) {
+      expect(await play(scenario)).toEqual(await play(scenario));
+    }
+  });
+
+  const found = JSON.parse(readFileSync(join(HERE, 'found.json'), 'utf8')) as {
+    what: string;
+    scenario: Scenario;
+  }[];
+  it.each(found)('keeps them where it once did not: $what', async ({ scenario }) => {
+    expect((await play(scenario)).violations).toEqual([]);
+  });
+});
+
+describe('the simulator sees it when', () => {
+  let folder = '';
+  beforeAll(() => {
+    const cache = join(ROOT, '.cache');
+    mkdirSync(cache, { recursive: true });
+    folder = mkdtempSync(join(cache, 'mutants-'));
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  it.each(MUTANTS)(
+    '$name',
+    async (mutant) => {
+      const { code, output } = await simulate(broken(folder, mutant), mutant.rare ? ['--kept'] : []);
+      expect(output).toContain('violation');
+      expect(code).toBe(1);
+    },
+    120_000,
+  );
+
+  it('nothing is broken, and says so', async () => {
+    const { code, output } = await simulate(copy(join(folder, 'sound')));
+    expect(output).toContain('no violation');
+    expect(code).toBe(0);
+  }, 120_000);
+});
+
+function copy(to: string): string {
+  for (const path of ['src/call', 'src/error.ts', 'test/simulation', 'package.json']) {
+    cpSync(join(ROOT, path), join(to, path), { recursive: true });
+  }
+  return to;
+}
+
+/** A copy of the engine in which one thing is not as it should be. */
+function broken(folder: string, { name, file, from, to }: Mutant): string {
+  const place = copy(join(folder, name.replaceAll(/\W+/g, '-')));
+  const source = readFileSync(join(place, file), 'utf8');
+  if (source.split(from).length !== 2) throw new Error(`${file} does not have this once: ${from}`);
+  writeFileSync(
+    join(place, file),
+    source.replace(from, () => to),
+  );
+  return place;
+}
+
+async function simulate(
+  place: string,
+  extra: readonly string[] = [],
+): Promise<{ code: number | null; output: string }> {
+  const script = join(place, 'test/simulation/run.ts');
+  const args = ['--import', 'tsx', script, '--runs', '1000', '--seed', '1', '--quick', ...extra];
+  const child = spawn(process.execPath, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] });
+  const exit = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  const output = await text(child.stdout);
+  return { code: await exit, output };
+}
