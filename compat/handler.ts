@@ -9,6 +9,7 @@ import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { type FetchOptions, inboundOf, responseOf } from '../src/http/fetch.ts';
 import { type OriginRules, refuseForeign } from '../src/http/origin.ts';
 import { empty, idOf, rpcError } from '../src/http/reply.ts';
+import type { Counters } from '../src/observe/counters.ts';
 import { type AwaitOptions, settle } from '../src/options.ts';
 import { createEdge as create2025 } from './2025/edge.ts';
 import { createEdge as create2026 } from './2026-07-28/edge.ts';
@@ -24,6 +25,8 @@ export interface AwaitHandler {
   readonly close: () => Promise<void>;
   /** Frames parked in this process. */
   readonly parked: number;
+  /** What happened since it was made. */
+  readonly counters: Readonly<Counters>;
   /** Used by `mcp-await/node`, which saves making a `Request` and a `Response`. */
   readonly serve: (inbound: Inbound) => Promise<Reply>;
 }
@@ -63,6 +66,8 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
         const read = await readBody(inbound, settings.limits.bodyBytes);
         if ('reply' in read) return read.reply;
         onBody(read.body);
+        const tooMuch = await services.rates?.refuse(inbound, read.body);
+        if (tooMuch !== undefined) return tooMuch;
         return (
           modern?.serve(inbound, read.body) ??
           legacy?.post(inbound, read.body) ??
@@ -120,6 +125,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       legacy?.close();
       await modern?.close();
     },
+    counters: services.counters,
     get parked() {
       return services.engine.parked;
     },

@@ -7,12 +7,15 @@ import type { CallRecord } from '../src/call/journal.ts';
 import type { JsonObject } from '../src/call/json.ts';
 import type { Leg, Relay } from '../src/call/ports.ts';
 import { KeyvCallStore } from '../src/checkpoint/call-store.ts';
+import { encryptedRecords, plainRecords } from '../src/checkpoint/encrypted.ts';
 import { KeyRing } from '../src/checkpoint/key-ring.ts';
 import { Sealer, stateTokens } from '../src/checkpoint/sealed.ts';
 import { startSweeping } from '../src/checkpoint/sweep.ts';
 import type { HostFactory } from '../src/host/host.ts';
 import { HostInstance, type Outside } from '../src/host/instance.ts';
 import { CachingValidator, schemaCheck } from '../src/host/validator.ts';
+import { RateLimits } from '../src/http/rate-limit.ts';
+import { type Counters, newCounters } from '../src/observe/counters.ts';
 import type { Settings } from '../src/options.ts';
 
 export interface Services {
@@ -22,6 +25,8 @@ export interface Services {
   readonly sealer: Sealer;
   readonly store: KeyvCallStore | undefined;
   readonly now: () => number;
+  readonly counters: Counters;
+  readonly rates: RateLimits | undefined;
   /** Called with what a server says that belongs to no call, on revisions without sessions. */
   readonly outside: Set<(notification: JsonObject) => void>;
   /** The server's name and version, once an instance said it. */
@@ -32,19 +37,32 @@ export interface Services {
 export function createServices(factory: HostFactory, settings: Settings): Services {
   const { limits, logger } = settings;
   const now = Date.now;
-  const store =
-    settings.store === undefined ? undefined : new KeyvCallStore(settings.store, systemClock, limits.lease);
-  if (store?.primitive === 'none') {
-    logger.warn(
-      'this store has no insert-if-absent that mcp-await knows: across processes a turn may be run twice (at least once). Use Redis, PostgreSQL or SQLite to have it run once',
-    );
-  }
   const sealer = new Sealer({
     ring: new KeyRing(settings.secrets),
     audience: settings.audience,
     maxLength: limits.tokenBytes,
     now,
   });
+  const store =
+    settings.store === undefined
+      ? undefined
+      : new KeyvCallStore(
+          settings.store,
+          systemClock,
+          limits.lease,
+          settings.encrypt ? encryptedRecords(sealer) : plainRecords,
+        );
+  if (store?.primitive === 'none') {
+    logger.warn(
+      'this store has no insert-if-absent that mcp-await knows: across processes a turn may be run twice (at least once). Use Redis, PostgreSQL or SQLite to have it run once',
+    );
+  }
+  const counters = newCounters();
+  const { rateLimit, principal } = settings;
+  const rates =
+    rateLimit === false
+      ? undefined
+      : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
   const outside = new Set<(notification: JsonObject) => void>();
   const engine = new Engine({
     ...(store !== undefined && { store }),
@@ -61,12 +79,22 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       maxHeldNotifications: limits.heldNotifications,
       clock: systemClock,
       warn: (message, detail) => logger.warn(message, detail),
+      doneTwice: (path) => {
+        counters.stepsAtLeastOnce += 1;
+        logger.warn(
+          'a step was done here after another process took its turn up: it is done there again, under the same idempotencyKey',
+          { step: path },
+        );
+      },
     },
     limits,
     ttl: settings.ttl,
     replay: settings.replay,
     onDrop: settings.onDrop,
     clock: systemClock,
+    count: (what) => {
+      counters[what] += 1;
+    },
     log: (level, message, detail) => logger[level](message, detail),
     ...(settings.relay !== undefined && { handoff: handoffOver(settings.relay, sealer, now) }),
     openInstance: async (call, leg) => {
@@ -83,6 +111,8 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     sealer,
     store,
     now,
+    counters,
+    rates,
     outside,
     async close() {
       sweeping?.stop();

@@ -7,5 +7,7 @@ export type { Limits } from './call/limits.ts';
 export type { Relay } from './call/ports.ts';
 export { AwaitError, type AwaitErrorCode } from './error.ts';
 export type { FactoryContext, HostFactory, HostProduct, HostServer } from './host/host.ts';
+export type { Limiter, Rate, RateLimitOptions } from './http/rate-limit.ts';
+export type { Counters } from './observe/counters.ts';
 export type { AwaitOptions, Logger, Revision } from './options.ts';
 export { memoryRelay } from './relay/memory.ts';

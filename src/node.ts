@@ -51,7 +51,7 @@ export function toNodeHandler(
 }
 
 function inboundOf(req: NodeRequest, signal: Departure): Inbound {
-  const { headers, method = 'GET', auth, body } = req;
+  const { headers, method = 'GET', auth, body, socket } = req;
   let made: Request | undefined;
   return {
     method,
@@ -62,6 +62,7 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
     text: (maxBytes) => readText(req, maxBytes),
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
+    ...(socket.remoteAddress !== undefined && { address: socket.remoteAddress }),
     signal,
     request: () => {
       made ??= new Request(urlOf(req), { method, headers: webHeaders(req), signal: signal.asAbortSignal() });

@@ -9,6 +9,7 @@ import type { Relay } from './call/ports.ts';
 import { primitiveOf } from './checkpoint/insert.ts';
 import { assertSecrets } from './checkpoint/key-ring.ts';
 import { AwaitError } from './error.ts';
+import type { RateLimitOptions } from './http/rate-limit.ts';
 
 export interface Logger {
   debug(message: string, detail?: JsonObject): void;
@@ -24,6 +25,8 @@ export interface AwaitOptions {
   readonly state?: 'stored' | 'sealed';
   /** The first seals tokens, all open them; at least 32 bytes each. */
   readonly secrets?: readonly (string | undefined)[];
+  /** Whether records in the store are encrypted, with keys derived from `secrets`. Default false. */
+  readonly encrypt?: boolean;
   /** How processes reach one another: a call goes on where its frame is parked. Default: it is replayed. */
   readonly relay?: Relay;
   /** Lifetime of a call, in milliseconds. Default one hour. */
@@ -48,6 +51,8 @@ export interface AwaitOptions {
   /** The caller's stable subject. Default: issuer, subject and client of `authInfo`. */
   readonly principal?: (authInfo: JsonObject | undefined) => string | undefined;
   readonly limits?: Partial<Limits>;
+  /** How often one caller may call, go on, and be wrong. Default: generous, for callers that are known; `false`: no limits. */
+  readonly rateLimit?: RateLimitOptions | false;
   /** Origins that browsers may come from, besides this machine's. */
   readonly allowedOrigins?: readonly string[];
   /** Values of `Host` that are served; unchecked by default, as behind a proxy. */
@@ -68,6 +73,7 @@ export interface Settings {
   readonly store: Keyv | undefined;
   readonly state: 'stored' | 'sealed';
   readonly secrets: readonly string[];
+  readonly encrypt: boolean;
   readonly relay: Relay | undefined;
   readonly ttl: number;
   readonly instance: 'session' | 'call' | undefined;
@@ -79,6 +85,7 @@ export interface Settings {
   readonly replayGrace: number;
   readonly principal: (authInfo: JsonObject | undefined) => string | undefined;
   readonly limits: Limits;
+  readonly rateLimit: RateLimitOptions | false;
   readonly allowedOrigins: readonly string[];
   readonly allowedHosts: readonly string[] | undefined;
   readonly revisions: ReadonlySet<string>;
@@ -91,6 +98,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'store',
   'state',
   'secrets',
+  'encrypt',
   'relay',
   'ttl',
   'instance',
@@ -102,6 +110,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'replayGrace',
   'principal',
   'limits',
+  'rateLimit',
   'allowedOrigins',
   'allowedHosts',
   'revisions',
@@ -111,14 +120,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
 ]);
 
 /** Options to come: refused by name, so that nobody relies on them; turning one off is what happens anyway. */
-const COMING: ReadonlySet<string> = new Set([
-  'tasks',
-  'rateLimit',
-  'paths',
-  'warnUnjournaled',
-  'encrypt',
-  'onEvent',
-]);
+const COMING: ReadonlySet<string> = new Set(['tasks', 'paths', 'warnUnjournaled', 'onEvent']);
 
 /** @throws AwaitError `bad-option`, with what to write instead */
 export function settle(options: AwaitOptions): Settings {
@@ -139,8 +141,13 @@ export function settle(options: AwaitOptions): Settings {
     const value = options[name];
     if (value !== undefined && typeof value !== 'function') throw wrong(name, 'must be a function');
   }
-  if (options.steps !== undefined && typeof options.steps !== 'boolean')
-    throw wrong('steps', 'must be true or false');
+  for (const name of ['steps', 'encrypt'] as const) {
+    const value = options[name];
+    if (value !== undefined && typeof value !== 'boolean') throw wrong(name, 'must be true or false');
+  }
+  if (options.encrypt && options.secrets === undefined) {
+    throw wrong('encrypt', 'needs secrets: what is encrypted with a random one cannot be read again');
+  }
   for (const name of ['allowedOrigins', 'allowedHosts', 'revisions'] as const) {
     const list: unknown = options[name];
     if (list !== undefined && !(Array.isArray(list) && list.every((item) => typeof item === 'string'))) {
@@ -174,6 +181,7 @@ export function settle(options: AwaitOptions): Settings {
     store: store ?? (state === 'stored' ? new Keyv() : undefined),
     state,
     secrets: secretsOf(options),
+    encrypt: options.encrypt ?? false,
     relay: options.relay,
     ttl: options.ttl ?? 3_600_000,
     instance: options.instance,
@@ -185,6 +193,7 @@ export function settle(options: AwaitOptions): Settings {
     replayGrace: options.replayGrace ?? 300,
     principal: options.principal ?? subjectOf,
     limits: limitsOf(options.limits),
+    rateLimit: rateLimitOf(options.rateLimit),
     allowedOrigins: options.allowedOrigins ?? [],
     allowedHosts: options.allowedHosts,
     revisions: revisionsOf(options.revisions),
@@ -239,6 +248,33 @@ function limitsOf(limits: Partial<Limits> | undefined): Limits {
     }
   }
   return { ...DEFAULT_LIMITS, ...limits };
+}
+
+function rateLimitOf(rateLimit: RateLimitOptions | false | undefined): RateLimitOptions | false {
+  if (rateLimit === undefined || rateLimit === false) return rateLimit ?? {};
+  if (!isObject(rateLimit)) {
+    throw wrong('rateLimit', 'must be an object such as { calls: { most: 100, per: 60_000 } }, or false');
+  }
+  for (const [name, value] of Object.entries(rateLimit)) {
+    if (name === 'caller' && (value === undefined || typeof value === 'function')) continue;
+    if (name === 'caller') throw wrong('rateLimit.caller', 'must be a function that names the caller');
+    if (!['calls', 'resumes', 'badTokens'].includes(name)) {
+      throw wrong(`rateLimit.${name}`, 'is no limit; there are calls, resumes, badTokens and caller');
+    }
+    if (value !== undefined && !isRate(value)) {
+      throw wrong(
+        `rateLimit.${name}`,
+        'must be { most, per } with whole numbers from 1 on, per in milliseconds, or a limiter of rate-limiter-flexible',
+      );
+    }
+  }
+  return rateLimit;
+}
+
+function isRate(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  if (typeof value.consume === 'function' && typeof value.get === 'function') return true;
+  return [value.most, value.per].every((number) => Number.isSafeInteger(number) && Number(number) > 0);
 }
 
 function revisionsOf(revisions: readonly string[] | undefined): ReadonlySet<string> {

@@ -241,7 +241,9 @@ async function sessionOf(
     return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
   }
   const session = await sessions.find(name, services.settings.principal(inbound.authInfo));
-  return session === undefined ? { reply: rpcError(404, -32001, 'Session not found', id) } : { session };
+  if (session !== undefined) return { session };
+  await services.rates?.badToken(inbound);
+  return { reply: rpcError(404, -32001, 'Session not found', id) };
 }
 
 function accepts(accept: string, type: string): boolean {

@@ -6,7 +6,7 @@
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
-import { INTERNAL } from '../../src/call/wire-error.ts';
+import { INTERNAL, isBadToken } from '../../src/call/wire-error.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
 import { empty, isRequestId, json, SSE_HEADERS } from '../../src/http/reply.ts';
@@ -61,7 +61,7 @@ export function createEdge(services: Services): Edge {
 
 /** Runs or goes on with a call; both paths come through here. */
 function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
-  const { engine, settings } = services;
+  const { settings } = services;
   const read = readRequest(request, settings.principal(source.authInfo));
   const leg: Leg = {
     live: false,
@@ -75,9 +75,16 @@ function run(services: Services, request: ModernRequest, source: CallSource): Pr
     },
   };
   if (read.requestState !== undefined) {
-    return engine.resume(read.requestState as string, read.binding, read.inputResponses, leg);
+    return resumeCall(services, read, leg, source.inbound);
   }
   return startCall(services, request, read, leg);
+}
+
+async function resumeCall(services: Services, read: Read, leg: Leg, inbound: Inbound): Promise<Outcome> {
+  const { requestState, binding, inputResponses } = read;
+  const outcome = await services.engine.resume(requestState as string, binding, inputResponses, leg);
+  if (outcome.kind === 'responded' && isBadToken(outcome.response)) await services.rates?.badToken(inbound);
+  return outcome;
 }
 
 function startCall(services: Services, request: ModernRequest, read: Read, leg: Leg): Promise<Outcome> {
@@ -88,6 +95,7 @@ function startCall(services: Services, request: ModernRequest, read: Read, leg: 
 }
 
 export interface CallSource {
+  readonly inbound: Inbound;
   readonly authInfo?: JsonObject;
   readonly request: Request | undefined;
   readonly signal: Gone;
@@ -137,6 +145,7 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
   return new Promise((resolve) => {
     let stream: LeanStream | undefined;
     const outcome = run(services, request, {
+      inbound,
       ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
       request: undefined,
       signal: gone,

@@ -108,6 +108,7 @@ async function lightServer(
   if (request.method === 'subscriptions/listen') instance.close();
   server.onclose = () => instance.close();
   const source = (notify: CallSource['notify'], signal: AbortSignal): CallSource => ({
+    inbound,
     ...(authInfo !== undefined && { authInfo }),
     request: inbound.request(),
     signal,

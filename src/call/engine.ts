@@ -82,7 +82,8 @@ export class Engine {
   /** Runs a first leg, in `instance` or in one of its own. */
   start(request: NewCall, leg: Leg, instance?: Instance): Started {
     const call = this.#record(request);
-    const { store } = this.#parts;
+    const { store, count } = this.#parts;
+    count('calls');
     const journal = store?.open(call, -1) ?? volatileJournal(-1);
     let run: Run | undefined;
     let cancelled = false;
@@ -141,6 +142,7 @@ export class Engine {
    */
   async resume(token: string, binding: Binding, responses: unknown, leg: Leg): Promise<Outcome> {
     try {
+      this.#parts.count('resumes');
       if (this.#runs.closed) throw new AwaitError('closed', 'this handler was closed');
       const state = await this.#parts.tokens.open(token, binding);
       return await this.#join({ state, token, binding, responses }, leg);
@@ -324,6 +326,7 @@ export class Engine {
     const { store, clock, limits } = this.#parts;
     const { state } = request;
     let over = false;
+    this.#parts.count('handedOff');
     request.onRun(() => {
       over = true;
       accepted.leave();
@@ -358,6 +361,7 @@ export class Engine {
       return this.#runs.suspend(run, { ...checkpoint, turn: checkpoint.turn + 1, open, asked: again.asked });
     }
     request.onRun(() => this.#runs.leave(run, request));
+    this.#parts.count('live');
     return this.#runs.turn(run, request.leg, sorted.accepted, false, { request });
   }
 
@@ -386,6 +390,7 @@ export class Engine {
       throw error;
     }
     await journal.append(claim);
+    if (found.claimed) this.#parts.count('takenOver');
     const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
     const fresh = found.claimed ? 0 : sorted.accepted.length;
     return this.#replay(request, prepared, journal, { since, fresh });
@@ -412,6 +417,7 @@ export class Engine {
       const next = { ...from, turn: checkpoint.turn + 1 };
       return this.#runs.suspendWithout(journal, next, request.binding);
     }
+    this.#parts.count('replayed');
     const instance = await this.#parts.openInstance(call, request.leg);
     const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });
     const run: Run = { call, binding: request.binding, frame, instance, journal };

@@ -43,6 +43,8 @@ export interface FrameOptions {
   readonly maxHeldNotifications: number;
   readonly clock: Clock;
   readonly warn: (message: string, detail: JsonObject) => void;
+  /** A step is done, and its turn was lost meanwhile: it runs elsewhere again. */
+  readonly doneTwice: (path: string) => void;
 }
 
 /** What a frame sees of the turn it is in. */
@@ -95,6 +97,8 @@ export class Frame {
   #turns: number;
   #turn: Turn | undefined;
   #ended = false;
+  /** Whether another process goes on with the call. */
+  #lost = false;
   /** What waits behind the gate. */
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
@@ -156,6 +160,7 @@ export class Frame {
   drop(): void {
     this.leave();
     this.#ended = true;
+    this.#lost = this.busy;
     this.#steps.abandon();
     for (const timer of this.#deadlines.values()) timer.cancel();
     this.#deadlines.clear();
@@ -435,6 +440,7 @@ export class Frame {
     const turn = this.#turn;
     if (ending.kind !== 'suspended') {
       this.#ended = true;
+      this.#lost = ending.kind === 'broken' && isFenced(ending.error);
       this.#steps.abandon();
     }
     this.leave();
@@ -462,11 +468,15 @@ export class Frame {
       return;
     }
     const outcome = await step.run();
+    if (this.#lost) this.#options.doneTwice(step.path);
     const completion: StepCompletion = { kind: 'step', path: step.path, outcome };
     // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
     this.#writing += 1;
     try {
       if (!this.#ended) await this.journal.append({ type: 'completed', completion });
+    } catch (error) {
+      if (isFenced(error)) this.#options.doneTwice(step.path);
+      throw error;
     } finally {
       this.#writing -= 1;
     }
@@ -621,6 +631,10 @@ export class Frame {
     const message = `${attempted}, where the journal of call ${this.call.id} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep the names and the order of its steps, or set unknownStep: 'run'.`;
     this.#end({ kind: 'broken', error: new AwaitError('divergence', message) });
   }
+}
+
+function isFenced(error: unknown): boolean {
+  return error instanceof AwaitError && error.code === 'fenced';
 }
 
 function isInside({ completion }: Recorded, path: string): boolean {

@@ -32,12 +32,16 @@ export interface EngineParts {
   readonly replay: (call: CallRecord) => 'allow' | 'never';
   readonly onDrop: 'forget' | 'unwind';
   readonly clock: Clock;
+  /** Counts what happened, for the one who runs this. */
+  readonly count: (what: Counted) => void;
   readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
   /** How processes reach one another, if they do. */
   readonly handoff?: HandoffParts;
   /** A fresh instance of the user's server for one call. */
   readonly openInstance: (call: CallRecord, leg: Leg) => Promise<Instance>;
 }
+
+type Counted = 'calls' | 'resumes' | 'live' | 'handedOff' | 'replayed' | 'takenOver' | 'stepsAtLeastOnce';
 
 export interface Run {
   readonly call: CallRecord;

@@ -57,3 +57,7 @@ export function wireError(error: AwaitError): WireError {
       return INTERNAL;
   }
 }
+
+export function isBadToken(response: Response): boolean {
+  return 'error' in response && response.error.message === BAD_TOKEN.message;
+}

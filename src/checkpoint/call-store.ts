@@ -10,6 +10,7 @@ import { isObject } from '../call/json.ts';
 import { type Entries, openJournal } from '../call/open-journal.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { AwaitError } from '../error.ts';
+import { plainRecords, type RecordCipher } from './encrypted.ts';
 import { insertIfAbsent, overwrite, primitiveOf, read, remove } from './insert.ts';
 
 const PREFIX = 'mcp-await:';
@@ -20,9 +21,11 @@ export class KeyvCallStore implements CallStore {
   readonly #keyv: Keyv;
   readonly #clock: Clock;
   readonly #lease: number;
+  readonly #cipher: RecordCipher;
 
   /** @param lease how long the owner of a turn may be silent, in milliseconds */
-  constructor(keyv: Keyv, clock: Clock, lease: number) {
+  constructor(keyv: Keyv, clock: Clock, lease: number, cipher: RecordCipher = plainRecords) {
+    this.#cipher = cipher;
     this.#keyv = keyv;
     this.#clock = clock;
     this.#lease = lease;
@@ -35,7 +38,10 @@ export class KeyvCallStore implements CallStore {
   open(call: CallRecord, after: number): OpenJournal {
     const lifetime = (): number => this.#lifetime(call.expires);
     const entries: Entries = {
-      insert: (at, entry) => insertIfAbsent(this.#keyv, keyOf(call.id, at), wrapped(entry), lifetime()),
+      insert: (at, entry) => {
+        const key = keyOf(call.id, at);
+        return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, wrapped(entry)), lifetime());
+      },
       read: (at) => this.read(call.id, at),
       beat: (sign) => overwrite(this.#keyv, `${PREFIX}${call.id}:beat`, sign, lifetime()),
     };
@@ -43,7 +49,8 @@ export class KeyvCallStore implements CallStore {
   }
 
   async read(callId: string, position: number): Promise<Entry | undefined> {
-    const found = await read(this.#keyv, keyOf(callId, position));
+    const key = keyOf(callId, position);
+    const found = await this.#cipher.decode(key, await read(this.#keyv, key));
     if (found === undefined || found === null) return undefined;
     const value = unwrapped(found);
     if (!isObject(value) || typeof value.type !== 'string') {
@@ -65,11 +72,13 @@ export class KeyvCallStore implements CallStore {
 
   /** Inserts a record of another kind, such as a session's. */
   insert(name: string, value: unknown, expires: number): Promise<boolean> {
-    return insertIfAbsent(this.#keyv, `${PREFIX}${name}`, value, this.#lifetime(expires));
+    const key = `${PREFIX}${name}`;
+    return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, value), this.#lifetime(expires));
   }
 
-  get(name: string): Promise<unknown> {
-    return read(this.#keyv, `${PREFIX}${name}`);
+  async get(name: string): Promise<unknown> {
+    const key = `${PREFIX}${name}`;
+    return this.#cipher.decode(key, await read(this.#keyv, key));
   }
 
   /**

@@ -16,6 +16,8 @@ export interface Inbound {
   /** A body that was parsed before it came here. */
   readonly parsedBody?: unknown;
   readonly authInfo?: JsonObject;
+  /** The address of the connection, where it is known. */
+  readonly address?: string;
   /** Fires when the client goes away before the reply is complete. */
   readonly signal: Gone;
   /** The request as the web has it, made when somebody asks for it. Its body is spent. */

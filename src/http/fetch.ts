@@ -7,6 +7,8 @@ export interface FetchOptions {
   readonly authInfo?: JsonObject;
   /** A body that was parsed already. */
   readonly parsedBody?: unknown;
+  /** The client's address, for `rateLimit`. */
+  readonly address?: string;
 }
 
 export function inboundOf(request: Request, options: FetchOptions = {}): Inbound {
@@ -16,6 +18,7 @@ export function inboundOf(request: Request, options: FetchOptions = {}): Inbound
     text: (maxBytes) => boundedText(request, maxBytes),
     ...(options.parsedBody !== undefined && { parsedBody: options.parsedBody }),
     ...(options.authInfo !== undefined && { authInfo: options.authInfo }),
+    ...(options.address !== undefined && { address: options.address }),
     signal: request.signal,
     request: () => request,
   };

@@ -126,6 +126,7 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
       maxHeldNotifications: 100,
       clock,
       warn: (message) => log.push({ level: 'warn', message }),
+      doneTwice: () => {},
       ...options.frame,
     },
     limits: { ...DEFAULT_LIMITS, turnWait: 500, ...options.limits },
@@ -133,6 +134,7 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
     replay: () => 'allow',
     onDrop: 'forget',
     clock,
+    count: () => {},
     log: (level, message) => log.push({ level, message }),
     openInstance: async () => {
       counts.opened += 1;

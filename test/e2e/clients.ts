@@ -174,6 +174,7 @@ export interface Rpc {
 
 export interface RawReply {
   readonly status: number;
+  readonly headers: Headers;
   readonly text: string;
   /** The response, the last message of a stream. */
   readonly message: Rpc;
@@ -247,6 +248,7 @@ export async function send(
   const message = messages.at(-1) ?? {};
   return {
     status: response.status,
+    headers: response.headers,
     text,
     message,
     notifications: messages.filter(({ id, method }) => id === undefined && method !== undefined),

@@ -1,0 +1,161 @@
+/**
+ * Limits per caller: on new calls, on requests that go on with one, and on bad tokens. The counting is
+ * `rate-limiter-flexible`'s; here is what counts as what, and what a caller is told.
+ */
+import { RateLimiterMemory } from 'rate-limiter-flexible';
+import { isObject, type JsonObject } from '../call/json.ts';
+import type { Counters } from '../observe/counters.ts';
+import type { Inbound, Reply } from './exchange.ts';
+import { idOf, rpcError } from './reply.ts';
+
+/** So many in each window. */
+export interface Rate {
+  readonly most: number;
+  /** The window, in milliseconds. */
+  readonly per: number;
+}
+
+/** A limiter of `rate-limiter-flexible`, such as one on Redis that all processes share. */
+export interface Limiter {
+  consume(key: string, points: number): Promise<unknown>;
+  get(key: string): Promise<{ readonly remainingPoints: number; readonly msBeforeNext: number } | null>;
+}
+
+export interface RateLimitOptions {
+  /** New calls, and new sessions. Default 60,000 a minute. */
+  readonly calls?: Rate | Limiter;
+  /** Requests and answers that go on with a call. Default 60,000 a minute. */
+  readonly resumes?: Rate | Limiter;
+  /** Tokens and session ids that are refused, before no more of them are looked at. Default 600 a minute. */
+  readonly badTokens?: Rate | Limiter;
+  /**
+   * Who it is: by default the caller's stable name, and where there is none nobody, who is not limited.
+   * Behind a proxy that can be trusted, return what it says of the address.
+   */
+  readonly caller?: (request: {
+    readonly principal: string | undefined;
+    /** The address of the connection, where it is known. */
+    readonly address: string | undefined;
+    readonly header: (name: string) => string | undefined;
+    readonly authInfo: JsonObject | undefined;
+  }) => string | undefined;
+}
+
+const MINUTE = 60_000;
+const DEFAULTS = {
+  calls: { most: 60_000, per: MINUTE },
+  resumes: { most: 60_000, per: MINUTE },
+  badTokens: { most: 600, per: MINUTE },
+} as const;
+
+type Kind = keyof typeof DEFAULTS;
+
+/** What begins a call, or a session: both cost memory. */
+const BEGINS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'initialize']);
+
+export class RateLimits {
+  readonly #limiters: Readonly<Record<Kind, Limiter>>;
+  readonly #options: RateLimitOptions;
+  readonly #principal: (authInfo: JsonObject | undefined) => string | undefined;
+  readonly #counters: Counters;
+  readonly #warn: (message: string, detail: JsonObject) => void;
+
+  constructor(
+    options: RateLimitOptions,
+    principal: (authInfo: JsonObject | undefined) => string | undefined,
+    counters: Counters,
+    warn: (message: string, detail: JsonObject) => void,
+  ) {
+    this.#options = options;
+    this.#principal = principal;
+    this.#counters = counters;
+    this.#warn = warn;
+    const limiterOf = (kind: Kind): Limiter => {
+      const given = options[kind] ?? DEFAULTS[kind];
+      if ('consume' in given) return given;
+      return new RateLimiterMemory({ points: given.most, duration: given.per / 1_000 });
+    };
+    this.#limiters = {
+      calls: limiterOf('calls'),
+      resumes: limiterOf('resumes'),
+      badTokens: limiterOf('badTokens'),
+    };
+  }
+
+  #callerOf(inbound: Inbound): string | undefined {
+    const principal = this.#principal(inbound.authInfo);
+    const { caller } = this.#options;
+    if (caller === undefined) return principal;
+    const { address, authInfo } = inbound;
+    return caller({ principal, address, authInfo, header: (name) => inbound.header(name) });
+  }
+
+  /** The refusal of what is too much; undefined when it is not. */
+  async refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined> {
+    const caller = this.#callerOf(inbound);
+    if (caller === undefined) return undefined;
+    const { begins, goesOn } = countIn(body);
+    const hasToken = goesOn > 0 || inbound.header('mcp-session-id') !== undefined;
+    const wait =
+      (hasToken ? await this.#exhausted(caller) : undefined) ??
+      (begins > 0 ? await this.#consume('calls', caller, begins) : undefined) ??
+      (goesOn > 0 ? await this.#consume('resumes', caller, goesOn) : undefined);
+    if (wait === undefined) return undefined;
+    const seconds = Math.max(Math.ceil(wait / 1_000), 1);
+    const reply = rpcError(429, -32000, `Too many requests; try again in ${seconds} s`, idOf(body));
+    return { ...reply, headers: { ...reply.headers, 'retry-after': String(seconds) } };
+  }
+
+  /** A token that came with this request was refused. */
+  async badToken(inbound: Inbound): Promise<void> {
+    this.#counters.badTokens += 1;
+    const caller = this.#callerOf(inbound);
+    if (caller !== undefined) await this.#limiters.badTokens.consume(caller, 1).catch(() => {});
+  }
+
+  /** @returns the milliseconds until there may be more of it */
+  async #consume(kind: 'calls' | 'resumes', caller: string, points: number): Promise<number | undefined> {
+    try {
+      await this.#limiters[kind].consume(caller, points);
+      return undefined;
+    } catch (error) {
+      if (!isResult(error)) return this.#failed(error);
+      this.#counters[kind === 'calls' ? 'limitedCalls' : 'limitedResumes'] += 1;
+      return error.msBeforeNext;
+    }
+  }
+
+  async #exhausted(caller: string): Promise<number | undefined> {
+    try {
+      const state = await this.#limiters.badTokens.get(caller);
+      if (state === null || state.remainingPoints > 0 || state.msBeforeNext <= 0) return undefined;
+      this.#counters.limitedBadTokens += 1;
+      return state.msBeforeNext;
+    } catch (error) {
+      return this.#failed(error);
+    }
+  }
+
+  /** A limiter that cannot count must not keep everybody out. */
+  #failed(error: unknown): undefined {
+    this.#warn('a rate limiter failed; its limit is not held meanwhile', { error: String(error) });
+    return undefined;
+  }
+}
+
+function isResult(error: unknown): error is { readonly msBeforeNext: number } {
+  return isObject(error) && !(error instanceof Error) && typeof error.msBeforeNext === 'number';
+}
+
+function countIn(body: unknown): { begins: number; goesOn: number } {
+  let begins = 0;
+  let goesOn = 0;
+  for (const message of Array.isArray(body) ? body : [body]) {
+    if (!isObject(message)) continue;
+    const { method, params, id } = message;
+    if (typeof method !== 'string') goesOn += id === undefined ? 0 : 1;
+    else if (isObject(params) && params.requestState !== undefined) goesOn += 1;
+    else if (BEGINS.has(method)) begins += 1;
+  }
+  return { begins, goesOn };
+}
