@@ -7,6 +7,7 @@
 import type { Client } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import { INTERNAL } from '../../src/call/wire-error.ts';
+import { AwaitError } from '../../src/error.ts';
 import { HostInstance, type Outside } from '../../src/host/instance.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { empty, idOf, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
@@ -92,17 +93,13 @@ async function startSession(
   request: RpcRequest,
 ): Promise<Reply> {
   const { params, id } = request;
+  const invalid = (what: string): Reply => rpcError(400, -32602, `Invalid params: ${what}`, id);
   if (
     typeof params.protocolVersion !== 'string' ||
     !isObject(params.capabilities) ||
     !isObject(params.clientInfo)
   ) {
-    return rpcError(
-      400,
-      -32602,
-      'Invalid params: initialize needs protocolVersion, capabilities and clientInfo',
-      id,
-    );
+    return invalid('initialize needs protocolVersion, capabilities and clientInfo');
   }
   const { settings } = services;
   const served = settings.revisions.has(params.protocolVersion);
@@ -116,7 +113,15 @@ async function startSession(
     protocolVersion: served ? params.protocolVersion : (latest ?? params.protocolVersion),
   };
   const session = await sessions.create(client, settings.principal(inbound.authInfo));
-  const instance = await session.instance((outside) => openInstance(services, session, inbound, outside));
+  let instance: HostInstance;
+  try {
+    instance = await session.instance((outside) => openInstance(services, session, inbound, outside));
+  } catch (error) {
+    await sessions.end(session);
+    if (!(error instanceof AwaitError) || error.code !== 'bad-answer') throw error;
+    settings.logger.warn(error.message);
+    return invalid('the server does not take these capabilities, or this clientInfo');
+  }
   services.serverInfo ??= instance.initialized.serverInfo;
   return json({ jsonrpc: '2.0', id, result: instance.initialized }, 200, { [SESSION]: session.id });
 }

@@ -62,6 +62,12 @@ export function createEdge(services: Services): Edge {
 /** Runs or goes on with a call; both paths come through here. */
 function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
   const { settings } = services;
+  const { arguments: given } = request.params;
+  if (given !== undefined && !isObject(given)) {
+    // An SDK v1 server would call this an internal error of its own.
+    const error = { code: -32602, message: 'Invalid params: arguments must be an object' };
+    return Promise.resolve({ kind: 'responded', response: { error } });
+  }
   const read = readRequest(request, settings.principal(source.authInfo));
   const leg: Leg = {
     live: false,

@@ -246,7 +246,7 @@ async function initialize(
     transport.deliver({ jsonrpc: '2.0', id: INITIALIZE, method: 'initialize', params });
   });
   if ('error' in response)
-    throw new AwaitError('internal', `the server refused to initialize: ${response.error.message}`);
+    throw new AwaitError('bad-answer', `the server refused to initialize: ${response.error.message}`);
   await announceInitialized(transport, lowLevel, router.asked);
   return response.result;
 }

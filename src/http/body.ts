@@ -17,6 +17,10 @@ export async function readBody(
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
   }
   if (inbound.parsedBody !== undefined) return { body: inbound.parsedBody };
+  // Nothing is decompressed here: a few bytes could become any number of them.
+  if (!/^(identity)?$/i.test(inbound.header('content-encoding')?.trim() ?? '')) {
+    return { reply: rpcError(415, -32000, 'Unsupported Media Type: send the body without Content-Encoding') };
+  }
   const declared = Number(inbound.header('content-length') ?? 0);
   if (declared > maxBytes) return { reply: payloadTooLarge(maxBytes) };
   let text: string;
