@@ -56,6 +56,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       replayGrace: settings.replayGrace,
       maxAsks: limits.asks,
       maxHeldNotifications: limits.heldNotifications,
+      maxDrawnBytes: limits.journalBytes,
       now,
       warn: (message, detail) => logger.warn(message, detail),
     },

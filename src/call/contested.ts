@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError } from '../error.ts';
+import { addDrawn, type DrawnValues } from './drawn.ts';
 import type { Checkpoint, Completion, Entry, Response } from './journal.ts';
 import type { CallStore } from './ports.ts';
 
@@ -32,6 +33,7 @@ export type Found =
       readonly at: number;
       readonly since: readonly Completion[];
       readonly claimed: boolean;
+      readonly drawn?: DrawnValues;
     };
 
 /**
@@ -41,6 +43,7 @@ export type Found =
 export async function readOn(contest: Contest): Promise<Found> {
   const { store, callId, sent } = contest;
   const since: Completion[] = [];
+  let drawn: { drawn?: DrawnValues } = {};
   const silence = new Silence(() => store.heard(callId));
   const started = performance.now();
   let { at } = contest;
@@ -52,7 +55,7 @@ export async function readOn(contest: Contest): Promise<Found> {
       const idle =
         claim === undefined ? since.length >= contest.running : left || contest.abandoned(claim.by);
       if (idle || (await silence.lasts()) >= contest.lease)
-        return { kind: 'free', at, since, claimed: claim !== undefined };
+        return { kind: 'free', at, since, claimed: claim !== undefined, ...drawn };
       if (performance.now() - started >= contest.wait) {
         throw new AwaitError(
           'fenced',
@@ -68,6 +71,10 @@ export async function readOn(contest: Contest): Promise<Found> {
     switch (entry.type) {
       case 'completed':
         since.push(entry.completion);
+        drawn = addDrawn(drawn.drawn, entry.drawn);
+        break;
+      case 'drawn':
+        drawn = addDrawn(drawn.drawn, entry.drawn);
         break;
       case 'claimed':
         if (entry.sent !== sent)

@@ -10,6 +10,7 @@ import { AwaitError } from '../error.ts';
 import { type Answered, sortAnswers } from './answer.ts';
 import { missingCapability } from './capability.ts';
 import { type Found, readOn } from './contested.ts';
+import { addDrawn, type DrawnValues } from './drawn.ts';
 import { answerTo, Frame } from './frame.ts';
 import type { CallRecord, Checkpoint, Client, Completion, Entry, OpenAsk, Response } from './journal.ts';
 import { digest, isObject, type JsonObject } from './json.ts';
@@ -276,7 +277,8 @@ export class Engine {
     await journal.append(claim);
     const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
     const fresh = found.claimed ? 0 : sorted.accepted.length;
-    return this.#replay(request, checkpoint, journal, { since, fresh }, sorted);
+    const { drawn } = found;
+    return this.#replay(request, checkpoint, journal, { since, fresh, drawn }, sorted);
   }
 
   /** Leads a new frame through the journal. */
@@ -284,7 +286,7 @@ export class Engine {
     request: Resume,
     checkpoint: Checkpoint,
     journal: OpenJournal,
-    { since, fresh }: { since: readonly Completion[]; fresh: number },
+    { since, fresh, drawn }: { since: readonly Completion[]; fresh: number; drawn?: DrawnValues | undefined },
     sorted: Answered,
   ): Promise<Outcome> {
     const { call } = checkpoint;
@@ -292,6 +294,7 @@ export class Engine {
     const from: Checkpoint = {
       ...checkpoint,
       completions: [...checkpoint.completions, ...since],
+      ...addDrawn(checkpoint.drawn, drawn),
       open: [...sorted.missing, ...again.byOldKey.values()],
       asked: again.asked,
     };

@@ -7,7 +7,8 @@
  * may enter a turn, and what is written when it ends, is the engine's business.
  */
 import { AwaitError } from '../error.ts';
-import type { CallContext } from './context.ts';
+import { type CallContext, runOutsideContext } from './context.ts';
+import { Drawn, isOnce } from './drawn.ts';
 import {
   type AnswerCompletion,
   type CallRecord,
@@ -19,8 +20,16 @@ import {
   type StepCompletion,
 } from './journal.ts';
 import type { JsonObject } from './json.ts';
+import { DEFAULT_LIMITS } from './limits.ts';
 import { nthOf, questionOf, wireKey } from './place.ts';
-import { type AskAttempt, type Attempt, type Recorded, Recording, type StepAttempt } from './recording.ts';
+import {
+  type AskAttempt,
+  type Attempt,
+  isStep,
+  type Recorded,
+  Recording,
+  type StepAttempt,
+} from './recording.ts';
 import { RunningSteps } from './running-steps.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
@@ -42,6 +51,8 @@ export interface FrameOptions {
   readonly maxAsks: number;
   /** Notifications kept for a parked frame. */
   readonly maxHeldNotifications: number;
+  /** Bytes of what `mcp-await/record` keeps of a call. Default 1 MiB. */
+  readonly maxDrawnBytes?: number;
   readonly now: () => number;
   readonly warn: (message: string, detail: JsonObject) => void;
 }
@@ -76,7 +87,7 @@ export interface AskOptions {
 }
 
 /** A checkpoint with what came since. */
-export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn'> {
+export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn' | 'drawn'> {
   /** How many of the last completions came with the turn that is entered now. */
   readonly fresh: number;
 }
@@ -88,6 +99,7 @@ export class Frame {
   readonly #options: FrameOptions;
   readonly #recording: Recording;
   readonly #steps: RunningSteps;
+  readonly #drawn: Drawn;
   /** Attempts that are matched with nothing yet. */
   readonly #fresh = new Set<Attempt>();
   /** Asks that are out, by key. */
@@ -96,6 +108,8 @@ export class Frame {
   #turns: number;
   #turn: Turn | undefined;
   #ended = false;
+  /** Whether it ended with its tool's result: what the tool left running goes on by itself. */
+  #finished = false;
   /** What waits behind the gate. */
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
@@ -114,7 +128,15 @@ export class Frame {
     this.#turns = from?.turn ?? 0;
     this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
     this.#steps = new RunningSteps(call.id);
-    this.context = this.#steps.context(this, undefined, (step) => this.#attempt(step));
+    const paths = (from?.completions ?? []).flatMap((done) => (done.kind === 'step' ? [done.path] : []));
+    this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? DEFAULT_LIMITS.journalBytes);
+    const attempt = (step: StepAttempt): void => this.#attempt(step);
+    this.context = {
+      ...this.#steps.context(this, undefined, attempt),
+      draw: (place, fresh) => (this.#ended ? fresh() : this.#drawn.draw(place, fresh)),
+      once: (place, fn) =>
+        this.#finished ? fn() : this.#steps.once(this, this.#drawn.pathOf(place), fn, attempt),
+    };
   }
 
   /** Whether this frame can be entered no more. */
@@ -232,7 +254,8 @@ export class Frame {
   notify(notification: JsonObject): void {
     if (this.#ended || this.#recording.muted) return;
     if (this.#turn !== undefined) {
-      this.#turn.notify(notification);
+      const turn = this.#turn;
+      runOutsideContext(() => turn.notify(notification));
     } else if (this.#held.notifications.push(notification) > this.#options.maxHeldNotifications) {
       this.#held.notifications.shift();
     }
@@ -253,11 +276,16 @@ export class Frame {
       });
     }
     this.#end({ kind: 'finished', response });
+    this.#finished = true;
+    for (const attempt of this.#fresh) {
+      if (attempt.kind === 'step' && isOnce(attempt.path)) this.#startStep(attempt);
+    }
   }
 
   /** Takes a result back behind the gate: it could not be written, and is the next turn's outcome. */
   hold(response: Response): void {
     this.#ended = false;
+    this.#finished = false;
     this.#held = { notifications: [], response };
   }
 
@@ -272,6 +300,7 @@ export class Frame {
       open: [...this.#open.values()].flatMap(({ open }) => (open === undefined ? [] : [open])),
       asked: this.#asked,
       ...(running.length > 0 && { running }),
+      ...this.#drawn.all(),
     };
   }
 
@@ -294,10 +323,13 @@ export class Frame {
   #poke(): void {
     if (this.#scheduled || this.#turn === undefined) return;
     this.#scheduled = true;
-    setImmediate(() => {
-      this.#scheduled = false;
-      if (this.#turn !== undefined) this.#pump(this.#turn);
-    });
+    // What is written and sent from here on is this package's doing, not the tool's.
+    runOutsideContext(() =>
+      setImmediate(() => {
+        this.#scheduled = false;
+        if (this.#turn !== undefined) this.#pump(this.#turn);
+      }),
+    );
   }
 
   /** True once nothing has happened for a while; until then it looks again. */
@@ -350,8 +382,8 @@ export class Frame {
     // With no attempt open the tool is busy with something that is not journaled: it may get there yet.
     const waits = this.#fresh.size > 0 || this.#open.size > 0 || this.#recording.awaited;
     if (!waits || !this.#gaveUp() || this.#matchChanged(turn)) return;
-    const [step] = steps;
-    if (head.completion.kind === 'step' && step !== undefined && this.#options.unknownStep === 'fail') {
+    const step = steps.find(({ path }) => !isOnce(path));
+    if (isStep(head) && step !== undefined && this.#options.unknownStep === 'fail') {
       this.#diverge(`the tool attempts step '${step.path}'`);
       return;
     }
@@ -368,8 +400,9 @@ export class Frame {
   #goOn(turn: Turn): void {
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
     const left = this.#recording.unconsumedSteps().filter((recorded) => !this.#isRunningAround(recorded));
-    if (steps.length > 0 && left.length > 0 && this.#options.unknownStep === 'fail') {
-      if (this.#gaveUp()) this.#diverge(`the tool attempts step '${steps[0]?.path}'`);
+    const named = steps.find(({ path }) => !isOnce(path));
+    if (named !== undefined && left.length > 0 && this.#options.unknownStep === 'fail') {
+      if (this.#gaveUp()) this.#diverge(`the tool attempts step '${named.path}'`);
       return;
     }
     for (const step of steps) this.#startStep(step);
@@ -395,7 +428,13 @@ export class Frame {
 
   #suspend(): void {
     if (this.#turn === undefined) return;
+    if (this.#drawn.isFull) {
+      const message = `call ${this.call.id} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
+      this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
+      return;
+    }
     this.#turns += 1;
+    this.#drawn.takeUnwritten();
     this.#end({ kind: 'suspended', checkpoint: this.fold() });
   }
 
@@ -403,7 +442,7 @@ export class Frame {
     const turn = this.#turn;
     if (ending.kind !== 'suspended') this.#ended = true;
     this.leave();
-    turn?.end(ending);
+    runOutsideContext(() => turn?.end(ending));
   }
 
   // --- steps ---
@@ -411,22 +450,32 @@ export class Frame {
   #startStep(step: StepAttempt): void {
     this.#fresh.delete(step);
     this.#steps.begin(step.path);
-    void step.run().then(async (outcome) => {
-      const completion: StepCompletion = { kind: 'step', path: step.path, outcome };
-      try {
-        // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
-        if (!this.#ended) await this.journal.append({ type: 'completed', completion });
-      } catch (error) {
-        this.#steps.done(step.path);
-        this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
-        return;
+    void this.#runStep(step);
+  }
+
+  async #runStep(step: StepAttempt): Promise<void> {
+    let completion: StepCompletion;
+    try {
+      // What a step acts on is in the journal before it acts, once anybody else could run it again.
+      const { drawn } = this.#turns > 0 && !this.#ended ? this.#drawn.takeUnwritten() : {};
+      if (drawn !== undefined) await this.journal.append({ type: 'drawn', drawn });
+      completion = { kind: 'step', path: step.path, outcome: await step.run() };
+      // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
+      if (!this.#ended) {
+        const more = this.#drawn.takeUnwritten();
+        await this.journal.append({ type: 'completed', completion, ...more });
       }
+    } catch (error) {
       this.#steps.done(step.path);
-      if (this.#ended) return;
-      this.#recording.addDone(completion);
-      step.settle(outcome);
-      this.#stir();
-    });
+      this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
+      return;
+    }
+    this.#steps.done(step.path);
+    if (this.#finished && isOnce(step.path)) step.settle(completion.outcome);
+    if (this.#ended) return;
+    this.#recording.addDone(completion);
+    step.settle(completion.outcome);
+    this.#stir();
   }
 
   // --- asks ---

@@ -7,6 +7,7 @@
  * replay releases them in just that order (invariant 7).
  */
 import { AwaitError } from '../error.ts';
+import type { DrawnValues } from './drawn.ts';
 import { isObject, type Json, type JsonObject } from './json.ts';
 
 /** The format of everything this version writes. Another one is refused loudly, never guessed at. */
@@ -104,12 +105,17 @@ export interface Checkpoint {
   readonly asked: number;
   /** Steps that were still running when the asks went out (invariant 6: after `askDelay`). */
   readonly running?: readonly string[];
+  /** What the tool drew from the clock and from chance, where `mcp-await/record` is imported. */
+  readonly drawn?: DrawnValues;
 }
 
 export type Entry =
   | { readonly type: 'called'; readonly format: number; readonly call: CallRecord }
   | { readonly type: 'asked'; readonly ask: OpenAsk }
-  | { readonly type: 'completed'; readonly completion: Completion }
+  /** `drawn`: what was drawn since the last entry. */
+  | { readonly type: 'completed'; readonly completion: Completion; readonly drawn?: DrawnValues }
+  /** Written before a step is run, so that what a step acted on is known to whoever runs it again. */
+  | { readonly type: 'drawn'; readonly drawn: DrawnValues }
   | { readonly type: 'suspended'; readonly checkpoint: Checkpoint }
   /** A turn is claimed, by the digest of what the client sent and the instance that got it. */
   | {
