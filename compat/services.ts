@@ -11,6 +11,7 @@ import { startSweeping } from '../src/checkpoint/sweep.ts';
 import type { HostFactory } from '../src/host/host.ts';
 import { HostInstance, type Outside } from '../src/host/instance.ts';
 import { CachingValidator, schemaCheck } from '../src/host/validator.ts';
+import { watchUnjournaled } from '../src/observe/unjournaled.ts';
 import type { Settings } from '../src/options.ts';
 
 export interface Services {
@@ -43,6 +44,9 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     now,
   });
   const outside = new Set<(notification: JsonObject) => void>();
+  // Without an async context of its own, nothing is known to be a call's.
+  const isWatched = settings.warnUnjournaled && settings.steps;
+  const watch = isWatched ? watchUnjournaled((message, detail) => logger.warn(message, detail)) : undefined;
   const engine = new Engine({
     ...(store !== undefined && { store }),
     tokens: stateTokens(sealer),
@@ -59,6 +63,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       maxDrawnBytes: limits.journalBytes,
       now,
       warn: (message, detail) => logger.warn(message, detail),
+      ...(watch !== undefined && { asked: watch.asked }),
     },
     limits,
     ttl: settings.ttl,
@@ -83,6 +88,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     outside,
     close() {
       sweeping?.stop();
+      watch?.stop();
       engine.close();
     },
   };

@@ -55,6 +55,8 @@ export interface FrameOptions {
   readonly maxDrawnBytes?: number;
   readonly now: () => number;
   readonly warn: (message: string, detail: JsonObject) => void;
+  /** Told of each ask that a tool makes in its own flow, before anything comes of it. */
+  readonly asked?: (frame: object, call: CallRecord) => void;
 }
 
 /** What a frame sees of the turn it is in. */
@@ -233,6 +235,7 @@ export class Frame {
         ),
       );
     }
+    if (options.inContext) this.#options.asked?.(this, this.call);
     return new Promise((settle) => {
       const { inContext, timeout, signal } = options;
       const onAbort = (): void => this.#abandon(attempt);

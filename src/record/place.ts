@@ -8,6 +8,7 @@
  */
 import { createHash } from 'node:crypto';
 import type { DrawPlace } from '../call/drawn.ts';
+import { fileOf, isBuiltIn, placeIn, stackBelow } from '../stack.ts';
 
 /** Frames that are looked at. */
 const DEPTH = 64;
@@ -18,9 +19,9 @@ type AnyFunction = (...args: never[]) => unknown;
 
 /** @param below the frame that drew is the one that called this function */
 export function placeOf(kind: string, below: AnyFunction): DrawPlace {
-  const frames = stackBelow(below);
-  const called = frames.filter((frame) => !frame.isAsync()).map(textOf);
-  const awaiting = frames.filter((frame) => frame.isAsync()).map(textOf);
+  const frames = framesBelow(below);
+  const called = frames.filter((frame) => !frame.isAsync()).map(placeIn);
+  const awaiting = frames.filter((frame) => frame.isAsync()).map(placeIn);
   return {
     site: `${kind} ${called[0] ?? 'unknown'}~${short(called.join())}`,
     branch: `${pathOf(frames)}${short(awaiting.join())}`,
@@ -29,7 +30,7 @@ export function placeOf(kind: string, below: AnyFunction): DrawPlace {
 
 /** For what names itself, as a request does: only which branch it is in. */
 export function branchOf(below: AnyFunction): string {
-  return pathOf(stackBelow(below));
+  return pathOf(framesBelow(below));
 }
 
 function pathOf(frames: readonly NodeJS.CallSite[]): string {
@@ -42,41 +43,15 @@ export function short(text: string): string {
 }
 
 /** The frames of the user's code, and of the joints between branches. */
-function stackBelow(below: AnyFunction): readonly NodeJS.CallSite[] {
-  const { prepareStackTrace, stackTraceLimit } = Error;
-  let frames: readonly NodeJS.CallSite[] = [];
-  try {
-    Error.stackTraceLimit = DEPTH;
-    Error.prepareStackTrace = (_error, sites) => {
-      frames = sites;
-      return '';
-    };
-    const holder: { stack?: string } = {};
-    Error.captureStackTrace(holder, below);
-    // V8 may leave the formatting to whoever reads it first.
-    void holder.stack;
-  } finally {
-    Error.prepareStackTrace = prepareStackTrace;
-    Error.stackTraceLimit = stackTraceLimit;
-  }
-  const end = frames.findIndex((frame) => ENTRY.test(frame.getFileName() ?? ''));
+function framesBelow(below: AnyFunction): readonly NodeJS.CallSite[] {
+  const frames = stackBelow(below, DEPTH);
+  const end = frames.findIndex((frame) => ENTRY.test(fileOf(frame)));
   // Node's own frames tell from which phase of the event loop a promise went on, which is timing.
   return frames
     .slice(0, end < 0 ? frames.length : end)
-    .filter((frame) => indexOf(frame) !== undefined || !isNodes(frame));
+    .filter((frame) => indexOf(frame) !== undefined || !isBuiltIn(frame));
 }
 
 function indexOf(frame: NodeJS.CallSite): number | undefined {
   return frame.isAsync() ? (frame.getPromiseIndex() ?? undefined) : undefined;
-}
-
-/** Frames without a file are built-ins, such as `Array.map`. */
-function isNodes(frame: NodeJS.CallSite): boolean {
-  return (frame.getFileName() ?? 'node:').startsWith('node:');
-}
-
-/** With the file's name alone: folders differ between the machines a call moves between. */
-function textOf(frame: NodeJS.CallSite): string {
-  const file = (frame.getFileName() ?? '').replace(/[?#].*$/, '').replace(/^.*[\\/]/, '');
-  return `${file}:${frame.getLineNumber()}:${frame.getColumnNumber()}`;
 }
