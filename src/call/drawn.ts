@@ -32,8 +32,9 @@ const sizeOf = (value: DrawnValue): number => String(value).length + 4;
 
 export class Drawn {
   readonly #values = new Map<string, DrawnValue[]>();
-  readonly #places = new Places();
-  readonly #once = new Places();
+  readonly #places = new Places((joined, others) => !joined && !others);
+  /** A request names itself, and must not be sent twice: only a branch that is surely another one is. */
+  readonly #once = new Places((joined, others) => !joined || !others);
   /** What no entry of the journal has yet. */
   #unwritten = new Map<string, DrawnValue[]>();
   readonly #maxBytes: number;
@@ -92,6 +93,12 @@ export class Drawn {
 class Places {
   readonly #recorded = new Map<string, number>();
   readonly #used = new Map<string, number>();
+  readonly #mayBe: (joined: boolean, others: boolean) => boolean;
+
+  /** @param mayBe whether a place may be one that stands in other branches, by whether each is in any */
+  constructor(mayBe: (joined: boolean, others: boolean) => boolean) {
+    this.#mayBe = mayBe;
+  }
 
   expect(key: string, more: number): void {
     this.#recorded.set(key, (this.#recorded.get(key) ?? 0) + more);
@@ -99,7 +106,7 @@ class Places {
 
   next({ site, branch }: DrawPlace): { key: string; nth: number } {
     const own = `${site}${branch}`;
-    const key = this.#left(own) > 0 || isJoined(branch) ? own : (this.#onlyOther(site) ?? own);
+    const key = this.#left(own) > 0 ? own : (this.#onlyOther(site, branch) ?? own);
     const nth = this.#used.get(key) ?? 0;
     this.#used.set(key, nth + 1);
     return { key, nth };
@@ -107,11 +114,14 @@ class Places {
 
   /**
    * V8 knows who awaits a promise only once somebody does, so the outer part of a stack may be there or not,
-   * by timing. Outside of branches, with one candidate of this site, there is nothing to mistake it for.
+   * by timing. With one candidate of this site there is nothing to mistake it for.
    */
-  #onlyOther(site: string): string | undefined {
+  #onlyOther(site: string, branch: string): string | undefined {
     const others = [...this.#recorded.keys()].filter(
-      (key) => key.startsWith(`${site}[]`) && this.#left(key) > 0,
+      (key) =>
+        key.startsWith(`${site}[`) &&
+        this.#left(key) > 0 &&
+        this.#mayBe(isJoined(branch), isJoined(key.slice(site.length))),
     );
     return others.length === 1 ? others[0] : undefined;
   }
