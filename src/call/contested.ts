@@ -71,7 +71,6 @@ export async function readOn(contest: Contest): Promise<Found> {
     switch (entry.type) {
       case 'completed':
         since.push(entry.completion);
-        drawn = addDrawn(drawn.drawn, entry.drawn);
         break;
       case 'drawn':
         drawn = addDrawn(drawn.drawn, entry.drawn);

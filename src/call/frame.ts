@@ -445,7 +445,7 @@ export class Frame {
     const turn = this.#turn;
     if (ending.kind !== 'suspended') this.#ended = true;
     this.leave();
-    runOutsideContext(() => turn?.end(ending));
+    turn?.end(ending);
   }
 
   // --- steps ---
@@ -464,10 +464,7 @@ export class Frame {
       if (drawn !== undefined) await this.journal.append({ type: 'drawn', drawn });
       completion = { kind: 'step', path: step.path, outcome: await step.run() };
       // In the journal before the tool goes on (invariant 11), also while the frame is parked: it is done.
-      if (!this.#ended) {
-        const more = this.#drawn.takeUnwritten();
-        await this.journal.append({ type: 'completed', completion, ...more });
-      }
+      if (!this.#ended) await this.journal.append({ type: 'completed', completion });
     } catch (error) {
       this.#steps.done(step.path);
       this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });

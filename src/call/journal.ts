@@ -112,9 +112,8 @@ export interface Checkpoint {
 export type Entry =
   | { readonly type: 'called'; readonly format: number; readonly call: CallRecord }
   | { readonly type: 'asked'; readonly ask: OpenAsk }
-  /** `drawn`: what was drawn since the last entry. */
-  | { readonly type: 'completed'; readonly completion: Completion; readonly drawn?: DrawnValues }
-  /** Written before a step is run, so that what a step acted on is known to whoever runs it again. */
+  | { readonly type: 'completed'; readonly completion: Completion }
+  /** What was drawn since, before a step is run: what it acts on is known to whoever runs it again. */
   | { readonly type: 'drawn'; readonly drawn: DrawnValues }
   | { readonly type: 'suspended'; readonly checkpoint: Checkpoint }
   /** A turn is claimed, by the digest of what the client sent and the instance that got it. */

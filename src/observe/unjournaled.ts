@@ -41,7 +41,7 @@ interface Use {
   readonly at?: string;
 }
 
-/** By the call it belongs to; the first of each kind since the call's last ask. */
+/** By the call it belongs to, the first of each kind. */
 const uses = new WeakMap<object, Map<Kind, Use>>();
 
 export interface Watch {
@@ -61,7 +61,6 @@ export function watchUnjournaled(warn: (message: string, detail: JsonObject) => 
   return {
     asked(frame, call) {
       const used = uses.get(frame);
-      uses.delete(frame);
       const tool = nameOf(call);
       if (used === undefined || told.has(tool) || told.size >= MOST_TOOLS) return;
       told.add(tool);

@@ -188,7 +188,7 @@ describe('what a tool used outside of a step before it asked', () => {
   );
 
   it('is not a module that is loaded, nor what is printed', async () => {
-    const [server] = await spawnServers('importing-server.ts', 1);
+    const [server] = await spawnServers('importing-server.mjs', 1);
     const client = await modern(server?.url ?? '');
     expect(await client.tool('load')).toBe('loaded');
     expect(server?.stderr()).not.toContain('outside of a step');

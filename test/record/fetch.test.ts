@@ -172,6 +172,7 @@ describe('a fetch inside of a call', () => {
         const { status } = await fetch(base + path);
         await step('after', () => 1);
         await elicit('?');
+        await step('afterwards', () => 1);
         return status;
       };
     const first = suspended(await start(workbench(toolOf('/nothing'), { store }).engine));

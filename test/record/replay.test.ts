@@ -69,6 +69,24 @@ describe('a call that is replayed', () => {
     expect(result).toBe(first.asks[0]?.params.message);
   });
 
+  it('draws for its tool alone, not for what writes its journal and sends its notifications', async () => {
+    const store = new MemoryStore();
+    store.before = () => void Math.random();
+    const { engine } = workbench(
+      async ({ elicit, notify, step }) => {
+        // Until nothing is going on any more, so that it is the tool that sets it going.
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        await step('one', () => 1);
+        notify('hello');
+        Date.now();
+        await elicit('?');
+      },
+      { store },
+    );
+    suspended(await start(engine, legOf({ notify: () => void Math.random() })));
+    expect(Object.keys(lastCheckpoint(store)?.drawn ?? {})).toEqual([expect.stringMatching(/^now /)]);
+  });
+
   it('draws afresh what its tool drew not before, and no more than that', async () => {
     const store = new MemoryStore();
     const old: Tool = async ({ elicit }) => {
@@ -97,15 +115,19 @@ describe('a turn whose process dies', () => {
     const acted: string[] = [];
     let hang = true;
     const tool: Tool = async ({ elicit, step }) => {
-      await elicit('?');
-      const order = randomUUID();
-      await step('order', () => acted.push(`order ${order}`));
-      const mail = randomUUID();
-      await step('mail', async () => {
-        acted.push(`mail ${order} ${mail}`);
-        if (hang) await new Promise(() => {});
-      });
-      return [order, mail];
+      await Promise.resolve();
+      const ids: string[] = [];
+      for (const name of ['asked', 'order', 'mail']) {
+        ids.push(randomUUID());
+        const said = ids.join();
+        if (name === 'asked') await elicit(said);
+        else
+          await step(name, async () => {
+            acted.push(said);
+            if (name === 'mail' && hang) await new Promise(() => {});
+          });
+      }
+      return ids;
     };
     const owner = workbench(tool, { store: store.muted(), limits: GONE });
     const first = suspended(await start(owner.engine));
@@ -114,8 +136,9 @@ describe('a turn whose process dies', () => {
     hang = false;
     const other = workbench(tool, { store, limits: GONE });
     const result = resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
-    const [order, mail] = result as string[];
-    expect(acted).toEqual([`order ${order}`, `mail ${order} ${mail}`, `mail ${order} ${mail}`]);
+    const [asked, order, mail] = result as string[];
+    expect(first.asks[0]?.params.message).toBe(asked);
+    expect(acted).toEqual([`${asked},${order}`, `${asked},${order},${mail}`, `${asked},${order},${mail}`]);
     expect(store.types()).toEqual([
       'suspended',
       'claimed',
