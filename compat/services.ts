@@ -16,6 +16,7 @@ import { HostInstance, type Outside } from '../src/host/instance.ts';
 import { CachingValidator, schemaCheck } from '../src/host/validator.ts';
 import { RateLimits } from '../src/http/rate-limit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
+import { watchUnjournaled } from '../src/observe/unjournaled.ts';
 import type { Settings } from '../src/options.ts';
 
 export interface Services {
@@ -64,6 +65,9 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       ? undefined
       : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
   const outside = new Set<(notification: JsonObject) => void>();
+  // Without an async context of its own, nothing is known to be a call's.
+  const isWatched = settings.warnUnjournaled && settings.steps;
+  const watch = isWatched ? watchUnjournaled((message, detail) => logger.warn(message, detail)) : undefined;
   const engine = new Engine({
     ...(store !== undefined && { store }),
     tokens: stateTokens(sealer),
@@ -77,6 +81,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       replayGrace: settings.replayGrace,
       maxAsks: limits.asks,
       maxHeldNotifications: limits.heldNotifications,
+      maxDrawnBytes: limits.journalBytes,
       clock: systemClock,
       warn: (message, detail) => logger.warn(message, detail),
       doneTwice: (path) => {
@@ -86,6 +91,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
           { step: path },
         );
       },
+      ...(watch !== undefined && { asked: watch.asked }),
     },
     limits,
     ttl: settings.ttl,
@@ -116,6 +122,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     outside,
     async close() {
       sweeping?.stop();
+      watch?.stop();
       await engine.close();
     },
   };

@@ -37,6 +37,8 @@ export type AwaitErrorCode =
   | 'duplicate-step'
   /** a step's result is not JSON, so it cannot be kept */
   | 'step-not-json'
+  /** a replay came to a response that `mcp-await/record` could not keep, of a request that must not be sent twice */
+  | 'fetch-not-kept'
   /** a step ran outside the async context of its call */
   | 'step-without-context'
   /** the client cannot do what the tool asks for */

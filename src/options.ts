@@ -63,6 +63,11 @@ export interface AwaitOptions {
   readonly audience?: string;
   /** `false`: calls get no async context, and `step` is not journaled. */
   readonly steps?: boolean;
+  /**
+   * Whether the logger is told of tools that used the network, the file system or a child process outside of
+   * a step before they asked. Default: unless `NODE_ENV` is `production`.
+   */
+  readonly warnUnjournaled?: boolean;
   readonly logger?: Logger;
 }
 
@@ -91,6 +96,7 @@ export interface Settings {
   readonly revisions: ReadonlySet<string>;
   readonly audience: string;
   readonly steps: boolean;
+  readonly warnUnjournaled: boolean;
   readonly logger: Logger;
 }
 
@@ -116,11 +122,12 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'revisions',
   'audience',
   'steps',
+  'warnUnjournaled',
   'logger',
 ]);
 
 /** Options to come: refused by name, so that nobody relies on them; turning one off is what happens anyway. */
-const COMING: ReadonlySet<string> = new Set(['tasks', 'paths', 'warnUnjournaled', 'onEvent']);
+const COMING: ReadonlySet<string> = new Set(['tasks', 'paths', 'onEvent']);
 
 /** @throws AwaitError `bad-option`, with what to write instead */
 export function settle(options: AwaitOptions): Settings {
@@ -141,7 +148,7 @@ export function settle(options: AwaitOptions): Settings {
     const value = options[name];
     if (value !== undefined && typeof value !== 'function') throw wrong(name, 'must be a function');
   }
-  for (const name of ['steps', 'encrypt'] as const) {
+  for (const name of ['steps', 'encrypt', 'warnUnjournaled'] as const) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'boolean') throw wrong(name, 'must be true or false');
   }
@@ -199,6 +206,7 @@ export function settle(options: AwaitOptions): Settings {
     revisions: revisionsOf(options.revisions),
     audience: options.audience ?? 'mcp-await',
     steps: options.steps ?? true,
+    warnUnjournaled: options.warnUnjournaled ?? process.env.NODE_ENV !== 'production',
     logger: options.logger ?? consoleLogger,
   };
 }

@@ -48,7 +48,9 @@ function positive(name, text) {
 
 async function start(name, profile) {
   const execArgv = profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}/${name}`];
-  const child = fork(new URL('./server.mjs', import.meta.url), [name], { execArgv });
+  // As it is deployed: in development mcp-await watches what tools do (`warnUnjournaled`).
+  const env = { ...process.env, NODE_ENV: 'production' };
+  const child = fork(new URL('./server.mjs', import.meta.url), [name], { execArgv, env });
   const failed = once(child, 'exit').then(() => Promise.reject(new Error(`${name} did not start`)));
   const [{ port }] = await Promise.race([once(child, 'message'), failed]);
   return { name, child, port, figures: new Map(CONCURRENCIES.map((concurrency) => [concurrency, []])) };

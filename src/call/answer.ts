@@ -3,8 +3,7 @@
  * key (its content breaks the ask's schema); or refused as a whole, because it is no answer to such an ask.
  */
 import { AwaitError } from '../error.ts';
-import { answerTo, timedOut } from './frame.ts';
-import type { AnswerCompletion, OpenAsk, Response } from './journal.ts';
+import { type AnswerCompletion, answerTo, type OpenAsk, type Response, timedOut } from './journal.ts';
 import { isObject, type JsonObject } from './json.ts';
 
 /** Compiles a JSON schema; the returned function tells whether a value keeps it. */

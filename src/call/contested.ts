@@ -4,6 +4,7 @@
  */
 import { AwaitError } from '../error.ts';
 import { type Clock, sleep } from './clock.ts';
+import { addDrawn, type DrawnValues } from './drawn.ts';
 import type { Checkpoint, Completion, Entry, Response } from './journal.ts';
 import type { CallStore } from './ports.ts';
 
@@ -38,6 +39,7 @@ export type Found =
       readonly at: number;
       readonly since: readonly Completion[];
       readonly claimed: boolean;
+      readonly drawn?: DrawnValues;
     };
 
 /**
@@ -47,6 +49,7 @@ export type Found =
 export async function readOn(contest: Contest): Promise<Found> {
   const { store, clock, callId, sent } = contest;
   const since: Completion[] = [];
+  let drawn: { drawn?: DrawnValues } = {};
   const silence = new Silence(clock, () => store.heard(callId));
   const started = clock.elapsed();
   let { at } = contest;
@@ -58,7 +61,7 @@ export async function readOn(contest: Contest): Promise<Found> {
       const idle =
         claim === undefined ? areDone(contest.running, since) : left || contest.abandoned(claim.by);
       if (idle || contest.stopped() || (await silence.lasts()) >= contest.lease)
-        return { kind: 'free', at, since, claimed: claim !== undefined };
+        return { kind: 'free', at, since, claimed: claim !== undefined, ...drawn };
       if (clock.elapsed() - started >= contest.wait) {
         throw new AwaitError('busy', `call ${callId}: its turn is still run by ${claim?.by ?? 'its owner'}`);
       }
@@ -71,6 +74,9 @@ export async function readOn(contest: Contest): Promise<Found> {
     switch (entry.type) {
       case 'completed':
         since.push(entry.completion);
+        break;
+      case 'drawn':
+        drawn = addDrawn(drawn.drawn, entry.drawn);
         break;
       case 'claimed':
         if (entry.sent !== sent)

@@ -8,6 +8,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import process from 'node:process';
 import { AwaitError } from '../error.ts';
+import type { DrawnValue, DrawPlace } from './drawn.ts';
 
 const SLOT = Symbol.for('mcp-await.context.1');
 const COUNTER = Symbol.for('mcp-await.turns.1');
@@ -29,6 +30,10 @@ export interface CallContext {
   /** The path of the step this code runs in; absent outside of steps. */
   readonly stepPath?: string;
   step<T>(name: string, fn: StepFunction<T>): Promise<T>;
+  /** For `mcp-await/record`, absent inside of steps: a value that a replay gives again. */
+  readonly draw?: (place: DrawPlace, fresh: () => DrawnValue) => DrawnValue;
+  /** For `mcp-await/record`, absent inside of steps: does what comes to JSON as a step does. */
+  readonly once?: <T>(place: DrawPlace, fn: () => Promise<T>) => Promise<T>;
 }
 
 interface Counter {

@@ -11,9 +11,19 @@ import { type Answered, sortAnswers } from './answer.ts';
 import { missingCapability } from './capability.ts';
 import { sleep } from './clock.ts';
 import { type Found, readOn } from './contested.ts';
-import { answerTo, Frame } from './frame.ts';
+import { addDrawn, type DrawnValues } from './drawn.ts';
+import { Frame } from './frame.ts';
 import { type Accepted, Handoff, type Offer } from './handoff.ts';
-import type { CallRecord, Checkpoint, Client, Completion, Entry, OpenAsk, Response } from './journal.ts';
+import {
+  answerTo,
+  type CallRecord,
+  type Checkpoint,
+  type Client,
+  type Completion,
+  type Entry,
+  type OpenAsk,
+  type Response,
+} from './journal.ts';
 import { digest, isObject, type JsonObject } from './json.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
@@ -393,7 +403,8 @@ export class Engine {
     if (found.claimed) this.#parts.count('takenOver');
     const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
     const fresh = found.claimed ? 0 : sorted.accepted.length;
-    return this.#replay(request, prepared, journal, { since, fresh });
+    const { drawn } = found;
+    return this.#replay(request, prepared, journal, { since, fresh, drawn });
   }
 
   /** Leads a new frame through the journal. */
@@ -401,13 +412,14 @@ export class Engine {
     request: Resume,
     { checkpoint, sorted }: Prepared,
     journal: OpenJournal,
-    { since, fresh }: { since: readonly Completion[]; fresh: number },
+    { since, fresh, drawn }: { since: readonly Completion[]; fresh: number; drawn?: DrawnValues | undefined },
   ): Promise<Outcome> {
     const { call } = checkpoint;
     const again = reask(sorted.bad, checkpoint.asked);
     const from: Checkpoint = {
       ...checkpoint,
       completions: [...checkpoint.completions, ...since],
+      ...addDrawn(checkpoint.drawn, drawn),
       open: [...sorted.missing, ...again.byOldKey.values()],
       asked: again.asked,
     };

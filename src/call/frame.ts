@@ -7,10 +7,12 @@
  * may enter a turn, and what is written when it ends, is the engine's business.
  */
 import { AwaitError } from '../error.ts';
-import type { Clock, Timer } from './clock.ts';
-import type { CallContext } from './context.ts';
+import type { Timer } from './clock.ts';
+import { type CallContext, runOutsideContext } from './context.ts';
+import { Drawn, isOnce } from './drawn.ts';
 import {
   type AnswerCompletion,
+  answerTo,
   type CallRecord,
   type Checkpoint,
   FORMAT,
@@ -18,69 +20,24 @@ import {
   type OpenAsk,
   type Response,
   type StepCompletion,
+  timedOut,
 } from './journal.ts';
 import type { JsonObject } from './json.ts';
+import { DEFAULT_LIMITS } from './limits.ts';
 import { nthOf, questionOf, wireKey } from './place.ts';
-import { type AskAttempt, type Attempt, type Recorded, Recording, type StepAttempt } from './recording.ts';
+import {
+  type AskAttempt,
+  type Attempt,
+  isStep,
+  type Recorded,
+  Recording,
+  type StepAttempt,
+} from './recording.ts';
 import { RunningSteps } from './running-steps.ts';
+import type { AskOptions, Ending, FrameOptions, ReplayFrom, Turn } from './turn.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
 const QUIET_TURNS = 1;
-
-export interface FrameOptions {
-  readonly drift: 'ask' | 'reuse' | 'fail';
-  readonly unknownStep: 'fail' | 'run';
-  /** How long an ask waits for a running step before it goes out beside it, in milliseconds. */
-  readonly askDelay: number;
-  /**
-   * How long a replayed tool may take to get where it was, in milliseconds, before a recorded completion that
-   * nobody attempts is passed over. A branch may be waiting for something that is not journaled.
-   */
-  readonly replayGrace: number;
-  /** Asks a call may make in all. */
-  readonly maxAsks: number;
-  /** Notifications kept for a parked frame. */
-  readonly maxHeldNotifications: number;
-  readonly clock: Clock;
-  readonly warn: (message: string, detail: JsonObject) => void;
-  /** A step is done, and its turn was lost meanwhile: it runs elsewhere again. */
-  readonly doneTwice: (path: string) => void;
-}
-
-/** What a frame sees of the turn it is in. */
-export interface Turn {
-  /** Live revisions send each ask at once and stay in the turn; the others end it with all that are open. */
-  readonly live: boolean;
-  /** The client capability that this ask needs and the current leg does not declare. */
-  missing(method: string, params: JsonObject): JsonObject | undefined;
-  /** The answer a client sent along before it was asked, when it fits. */
-  given(ask: OpenAsk): Response | undefined;
-  ask(ask: OpenAsk): void;
-  /** The tool gave up on an ask that is out. */
-  withdraw(ask: OpenAsk): void;
-  notify(notification: JsonObject): void;
-  end(ending: Ending): void;
-}
-
-export type Ending =
-  | { readonly kind: 'finished'; readonly response: Response }
-  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint }
-  | { readonly kind: 'refused'; readonly required: JsonObject; readonly method: string }
-  | { readonly kind: 'broken'; readonly error: AwaitError };
-
-export interface AskOptions {
-  /** Whether the ask was made in the call's own flow, not by a timer or a listener of the server. */
-  readonly inContext: boolean;
-  /** The `timeout` that the tool passed, in milliseconds. */
-  readonly timeout?: number;
-  readonly signal?: AbortSignal;
-}
-
-/** A checkpoint with what came since. */
-export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn'> {
-  /** How many of the last completions came with the turn that is entered now. */
-  readonly fresh: number;
-}
 
 export class Frame {
   readonly call: CallRecord;
@@ -89,6 +46,7 @@ export class Frame {
   readonly #options: FrameOptions;
   readonly #recording: Recording;
   readonly #steps: RunningSteps;
+  readonly #drawn: Drawn;
   /** Attempts that are matched with nothing yet. */
   readonly #fresh = new Set<Attempt>();
   /** Asks that are out, by key. */
@@ -99,6 +57,8 @@ export class Frame {
   #ended = false;
   /** Whether another process goes on with the call. */
   #lost = false;
+  /** Whether it ended with its tool's result: what the tool left running goes on by itself. */
+  #finished = false;
   /** What waits behind the gate. */
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
@@ -121,7 +81,15 @@ export class Frame {
     this.#turns = from?.turn ?? 0;
     this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
     this.#steps = new RunningSteps(call.id);
-    this.context = this.#steps.context(this, undefined, (step) => this.#attempt(step));
+    const paths = (from?.completions ?? []).flatMap((done) => (done.kind === 'step' ? [done.path] : []));
+    this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? DEFAULT_LIMITS.journalBytes);
+    const attempt = (step: StepAttempt): void => this.#attempt(step);
+    this.context = {
+      ...this.#steps.context(this, undefined, attempt),
+      draw: (place, fresh) => (this.#ended ? fresh() : this.#drawn.draw(place, fresh)),
+      once: (place, fn) =>
+        this.#finished ? fn() : this.#steps.once(this, this.#drawn.pathOf(place), fn, attempt),
+    };
   }
 
   /** Whether this frame can be entered no more. */
@@ -221,6 +189,7 @@ export class Frame {
         ),
       );
     }
+    if (options.inContext) this.#options.asked?.(this, this.call);
     return new Promise((settle) => {
       const { inContext, timeout, signal } = options;
       const onAbort = (): void => this.#abandon(attempt);
@@ -242,7 +211,8 @@ export class Frame {
   notify(notification: JsonObject): void {
     if (this.#ended || this.#recording.muted) return;
     if (this.#turn !== undefined) {
-      this.#turn.notify(notification);
+      const turn = this.#turn;
+      runOutsideContext(() => turn.notify(notification));
     } else if (this.#held.notifications.push(notification) > this.#options.maxHeldNotifications) {
       this.#held.notifications.shift();
     }
@@ -263,11 +233,16 @@ export class Frame {
       });
     }
     this.#end({ kind: 'finished', response });
+    this.#finished = true;
+    for (const attempt of this.#fresh) {
+      if (attempt.kind === 'step' && isOnce(attempt.path)) this.#startStep(attempt);
+    }
   }
 
   /** Takes a result back behind the gate: it could not be written, and is the next turn's outcome. */
   hold(response: Response): void {
     this.#ended = false;
+    this.#finished = false;
     this.#held = { notifications: [], response };
   }
 
@@ -282,6 +257,7 @@ export class Frame {
       open: [...this.#open.values()].flatMap(({ open }) => (open === undefined ? [] : [open])),
       asked: this.#asked,
       ...(running.length > 0 && { running }),
+      ...this.#drawn.all(),
     };
   }
 
@@ -304,11 +280,14 @@ export class Frame {
   #poke(): void {
     if (this.#scheduled || (this.#turn === undefined && !this.busy)) return;
     this.#scheduled = true;
-    this.#options.clock.soon(() => {
-      this.#scheduled = false;
-      if (this.#turn !== undefined) this.#pump(this.#turn);
-      else this.#pumpInside();
-    });
+    // What is written and sent from here on is this package's doing, not the tool's.
+    runOutsideContext(() =>
+      this.#options.clock.soon(() => {
+        this.#scheduled = false;
+        if (this.#turn !== undefined) this.#pump(this.#turn);
+        else this.#pumpInside();
+      }),
+    );
   }
 
   /** A step that runs on behind the gate is done to its end, so what is inside of it is too. */
@@ -379,8 +358,8 @@ export class Frame {
     // With no attempt open the tool is busy with something that is not journaled: it may get there yet.
     const waits = this.#fresh.size > 0 || this.#open.size > 0 || this.#recording.awaited;
     if (!waits || !this.#gaveUp() || this.#matchChanged(turn)) return;
-    const [step] = steps;
-    if (head.completion.kind === 'step' && step !== undefined && this.#options.unknownStep === 'fail') {
+    const step = steps.find(({ path }) => !isOnce(path));
+    if (isStep(head) && step !== undefined && this.#options.unknownStep === 'fail') {
       this.#diverge(`the tool attempts step '${step.path}'`);
       return;
     }
@@ -397,8 +376,9 @@ export class Frame {
   #goOn(turn: Turn): void {
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
     const left = this.#recording.unconsumedSteps().filter((recorded) => !this.#isRunningAround(recorded));
-    if (steps.length > 0 && left.length > 0 && this.#options.unknownStep === 'fail') {
-      if (this.#gaveUp()) this.#diverge(`the tool attempts step '${steps[0]?.path}'`);
+    const named = steps.find(({ path }) => !isOnce(path));
+    if (named !== undefined && left.length > 0 && this.#options.unknownStep === 'fail') {
+      if (this.#gaveUp()) this.#diverge(`the tool attempts step '${named.path}'`);
       return;
     }
     for (const step of steps) this.#startStep(step);
@@ -432,7 +412,13 @@ export class Frame {
 
   #suspend(): void {
     if (this.#turn === undefined) return;
+    if (this.#drawn.isFull) {
+      const message = `call ${this.call.id} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
+      this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
+      return;
+    }
     this.#turns += 1;
+    this.#drawn.takeUnwritten();
     this.#end({ kind: 'suspended', checkpoint: this.fold() });
   }
 
@@ -459,9 +445,14 @@ export class Frame {
   }
 
   async #runStep(step: StepAttempt): Promise<void> {
+    // What a step acts on is in the journal before it acts, once anybody else could run it again.
+    const { drawn } = this.#turns > 0 && !this.#ended ? this.#drawn.takeUnwritten() : {};
+    if (drawn !== undefined) await this.journal.append({ type: 'drawn', drawn });
     // A process that slept may have lost its turn: nothing is done before that is certain (invariant 10).
     while (this.journal.lapsed && !this.#ended) await this.journal.append({ type: 'held' });
-    if (this.#ended || (this.#turn === undefined && !this.#isInsideRunning(step.path))) {
+    const isOpen = this.#turn !== undefined || this.#isInsideRunning(step.path);
+    // What is left of a tool that is done goes on by itself.
+    if (this.#finished ? !isOnce(step.path) : this.#ended || !isOpen) {
       // Behind the gate meanwhile.
       this.#steps.done(step.path);
       this.#attempt(step);
@@ -481,6 +472,7 @@ export class Frame {
       this.#writing -= 1;
     }
     this.#steps.done(step.path);
+    if (this.#finished && isOnce(step.path)) step.settle(outcome);
     if (this.#ended) return;
     this.#recording.addDone(completion);
     step.settle(outcome);
@@ -650,21 +642,4 @@ function release(recorded: Recorded): void {
   } else if (attempt?.kind === 'ask') {
     attempt.settle(completion.response);
   }
-}
-
-/** What an ask gets whose answer came after the `timeout` its author set: the SDK's own time-out error. */
-export function timedOut(ask: OpenAsk, timeout: number): AnswerCompletion {
-  return answerTo(ask, { error: { code: -32001, message: 'Request timed out', data: { timeout } } });
-}
-
-export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {
-  return {
-    kind: 'answer',
-    place: ask.place,
-    key: ask.key,
-    method: ask.method,
-    question: ask.question,
-    response,
-    ...(ask.drift !== undefined && { drift: ask.drift }),
-  };
 }

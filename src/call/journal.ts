@@ -7,6 +7,7 @@
  * replay releases them in just that order (invariant 7).
  */
 import { AwaitError } from '../error.ts';
+import type { DrawnValues } from './drawn.ts';
 import { isObject, type Json, type JsonObject } from './json.ts';
 
 /** The format of everything this version writes. Another one is refused loudly, never guessed at. */
@@ -104,12 +105,16 @@ export interface Checkpoint {
   readonly asked: number;
   /** Steps that were still running when the asks went out (invariant 6: after `askDelay`). */
   readonly running?: readonly string[];
+  /** What the tool drew from the clock and from chance, where `mcp-await/record` is imported. */
+  readonly drawn?: DrawnValues;
 }
 
 export type Entry =
   | { readonly type: 'called'; readonly format: number; readonly call: CallRecord }
   | { readonly type: 'asked'; readonly ask: OpenAsk }
   | { readonly type: 'completed'; readonly completion: Completion }
+  /** What was drawn since, before a step is run: what it acts on is known to whoever runs it again. */
+  | { readonly type: 'drawn'; readonly drawn: DrawnValues }
   /** `by`: the process that keeps the frame, where others can reach it. */
   | { readonly type: 'suspended'; readonly checkpoint: Checkpoint; readonly by?: string }
   /** A turn is claimed, by the digest of what the client sent and the instance that got it. */
@@ -141,4 +146,21 @@ export function readCheckpoint(value: unknown): Checkpoint {
     );
   }
   return value as unknown as Checkpoint;
+}
+
+/** What an ask gets whose answer came after the `timeout` its author set: the SDK's own time-out error. */
+export function timedOut(ask: OpenAsk, timeout: number): AnswerCompletion {
+  return answerTo(ask, { error: { code: -32001, message: 'Request timed out', data: { timeout } } });
+}
+
+export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {
+  return {
+    kind: 'answer',
+    place: ask.place,
+    key: ask.key,
+    method: ask.method,
+    question: ask.question,
+    response,
+    ...(ask.drift !== undefined && { drift: ask.drift }),
+  };
 }

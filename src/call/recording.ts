@@ -2,6 +2,7 @@
  * What a journal records of a call, as replay leads a tool through it: which completion is next, whose
  * attempt takes which, and what is left over (invariants 5, 7 and 9). It decides, and acts on nothing.
  */
+import { isOnce } from './drawn.ts';
 import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } from './journal.ts';
 import { classOf, nthOf, type Question } from './place.ts';
 
@@ -173,9 +174,9 @@ export class Recording {
     return open;
   }
 
-  /** Steps that nobody attempts. */
+  /** Steps that nobody attempts; a recorded `fetch` that is not made any more is no divergence. */
   unconsumedSteps(): readonly Recorded[] {
-    return this.#all.filter((recorded) => recorded.completion.kind === 'step' && isFree(recorded));
+    return this.#all.filter((recorded) => isStep(recorded) && isFree(recorded));
   }
 
   nextPlace(group: string): number {
@@ -224,6 +225,11 @@ export class Recording {
     const group = classOf(place);
     this.#places.set(group, Math.max(this.#places.get(group) ?? 0, nthOf(place)));
   }
+}
+
+/** Whether it is a step that the tool's author named. */
+export function isStep({ completion }: Recorded): boolean {
+  return completion.kind === 'step' && !isOnce(completion.path);
 }
 
 function isFree(recorded: Recorded): boolean {

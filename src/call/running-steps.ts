@@ -81,9 +81,29 @@ export class RunningSteps {
     this.#counts.set(base, count);
     this.#open.add(base);
     const path = count === 1 ? base : `${base}#${count}`;
+    return this.#begin(call, path, fn, attempt, () => this.#open.delete(base));
+  }
+
+  /** As a step, under a path of its own that no step's name can make: any number may be open. */
+  once<T>(
+    call: object,
+    path: string,
+    fn: () => Promise<T>,
+    attempt: (step: StepAttempt) => void,
+  ): Promise<T> {
+    return this.#begin(call, path, fn, attempt, () => {});
+  }
+
+  #begin<T>(
+    call: object,
+    path: string,
+    fn: StepFunction<T>,
+    attempt: (step: StepAttempt) => void,
+    onSettled: () => void,
+  ): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const settle = (outcome: StepOutcome): void => {
-        this.#open.delete(base);
+        onSettled();
         try {
           resolve(releaseOutcome(path, outcome) as T);
         } catch (error) {

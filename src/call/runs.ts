@@ -9,7 +9,7 @@ import { keepNewest } from './bounded.ts';
 import { missingCapability } from './capability.ts';
 import { type Clock, every, type Timer } from './clock.ts';
 import { countActiveTurns } from './context.ts';
-import type { Ending, Frame, FrameOptions, Turn } from './frame.ts';
+import type { Frame } from './frame.ts';
 import type { HandoffParts } from './handoff.ts';
 import type { AnswerCompletion, CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
 import { isObject, type JsonObject } from './json.ts';
@@ -17,6 +17,7 @@ import type { Limits } from './limits.ts';
 import { Parked } from './parked.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
+import type { Ending, FrameOptions, Turn } from './turn.ts';
 import { CLOSING, INTERNAL, wireError } from './wire-error.ts';
 
 export interface EngineParts {

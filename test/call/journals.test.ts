@@ -1,6 +1,8 @@
 /** Journals that earlier releases wrote, and that this one must go on with: one file each, kept for ever. */
 import { readdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { describe, expect, it } from 'vitest';
+import '../../src/record/index.ts';
 import { BINDING, complete, legOf, MemoryStore, resultOf, type Tool, workbench } from './bench.ts';
 
 const folder = new URL('../journals/', import.meta.url);
@@ -12,7 +14,10 @@ interface Kept {
   readonly result: unknown;
 }
 
-/** What every kept journal is of: never changed, or the journals are worth nothing. */
+/** What a journal is of that `mcp-await/record` was imported for: taken up in the middle of its second turn. */
+const recorded: Tool = createRequire(import.meta.url)('../fixtures/recorded-tool.cjs');
+
+/** What every other kept journal is of: never changed, or the journals are worth nothing. */
 const tool: Tool = async ({ elicit, step, ask }) => {
   const [name, town] = await Promise.all([elicit('Name?'), elicit('Town?')]);
   const order = await step('order', async () => ({ id: await step('number', () => 7) }));
@@ -33,7 +38,10 @@ describe('a journal of release', () => {
     const store = new MemoryStore();
     for (const [key, entry] of entries) store.entries.set(key, JSON.stringify(entry));
     // Calls of long ago have expired; only their tokens say so, and these carry no expiry.
-    const { engine } = workbench(tool, { store });
+    const { engine } = workbench(file.endsWith('-record.json') ? recorded : tool, {
+      store,
+      limits: { lease: 50, turnWait: 2_000 },
+    });
     const outcome = await engine.resume(token, BINDING, responses, legOf());
     expect(resultOf(await complete(outcome, () => engine))).toEqual(result);
   });

@@ -19,7 +19,7 @@ export interface ClusterOptions {
   readonly relayed: boolean;
 }
 
-export const LEASE = 1_000;
+const LEASE = 1_000;
 const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
 const CAPABILITIES = { elicitation: { form: {} } };
 

@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../../src/call/clock.ts';
 
 /** A small generator of numbers (mulberry32): the same for the same seed, everywhere. */
-export function randomFrom(seed: number): () => number {
+function randomFrom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

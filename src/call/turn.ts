@@ -1,0 +1,64 @@
+/** What a frame is given: its options, the turn it is in, and what it goes on from; and how a turn may end. */
+import type { AwaitError } from '../error.ts';
+import type { Clock } from './clock.ts';
+import type { CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
+import type { JsonObject } from './json.ts';
+
+export interface FrameOptions {
+  readonly drift: 'ask' | 'reuse' | 'fail';
+  readonly unknownStep: 'fail' | 'run';
+  /** How long an ask waits for a running step before it goes out beside it, in milliseconds. */
+  readonly askDelay: number;
+  /**
+   * How long a replayed tool may take to get where it was, in milliseconds, before a recorded completion that
+   * nobody attempts is passed over. A branch may be waiting for something that is not journaled.
+   */
+  readonly replayGrace: number;
+  /** Asks a call may make in all. */
+  readonly maxAsks: number;
+  /** Notifications kept for a parked frame. */
+  readonly maxHeldNotifications: number;
+  /** Bytes of what `mcp-await/record` keeps of a call. Default 1 MiB. */
+  readonly maxDrawnBytes?: number;
+  readonly clock: Clock;
+  readonly warn: (message: string, detail: JsonObject) => void;
+  /** A step is done, and its turn was lost meanwhile: it runs elsewhere again. */
+  readonly doneTwice: (path: string) => void;
+  /** Told of each ask that a tool makes in its own flow, before anything comes of it. */
+  readonly asked?: (frame: object, call: CallRecord) => void;
+}
+
+/** What a frame sees of the turn it is in. */
+export interface Turn {
+  /** Live revisions send each ask at once and stay in the turn; the others end it with all that are open. */
+  readonly live: boolean;
+  /** The client capability that this ask needs and the current leg does not declare. */
+  missing(method: string, params: JsonObject): JsonObject | undefined;
+  /** The answer a client sent along before it was asked, when it fits. */
+  given(ask: OpenAsk): Response | undefined;
+  ask(ask: OpenAsk): void;
+  /** The tool gave up on an ask that is out. */
+  withdraw(ask: OpenAsk): void;
+  notify(notification: JsonObject): void;
+  end(ending: Ending): void;
+}
+
+export type Ending =
+  | { readonly kind: 'finished'; readonly response: Response }
+  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint }
+  | { readonly kind: 'refused'; readonly required: JsonObject; readonly method: string }
+  | { readonly kind: 'broken'; readonly error: AwaitError };
+
+export interface AskOptions {
+  /** Whether the ask was made in the call's own flow, not by a timer or a listener of the server. */
+  readonly inContext: boolean;
+  /** The `timeout` that the tool passed, in milliseconds. */
+  readonly timeout?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** A checkpoint with what came since. */
+export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn' | 'drawn'> {
+  /** How many of the last completions came with the turn that is entered now. */
+  readonly fresh: number;
+}

@@ -1,0 +1,155 @@
+/**
+ * Tells authors, in development, what of a tool would run again: what it used of the network, the file
+ * system and child processes outside of `step` before it asked.
+ *
+ * Node tells of each such resource as it is made, or taken out of an agent's pool (`async_hooks`), and its
+ * `fetch` of each request (`diagnostics_channel`); whose it is, is told by the async context. Unseen is what
+ * is done synchronously, and what a database's driver sends over a connection that it had before.
+ */
+import { createHook } from 'node:async_hooks';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { currentContext } from '../call/context.ts';
+import type { CallRecord } from '../call/journal.ts';
+import { isObject, type JsonObject } from '../call/json.ts';
+import { fileOf, isBuiltIn, placeIn, stackBelow } from '../stack.ts';
+
+type Kind = 'the network' | 'the file system' | 'a child process';
+
+/** Types of async_hooks that are the beginning of something outside of this process. */
+const KINDS: ReadonlyMap<string, Kind> = new Map([
+  ...['FSREQCALLBACK', 'FSREQPROMISE', 'FSEVENTWRAP', 'STATWATCHER'].map(
+    (type) => [type, 'the file system'] as const,
+  ),
+  ...['TCPWRAP', 'PIPECONNECTWRAP', 'UDPWRAP', 'UDPSENDWRAP', 'GETADDRINFOREQWRAP', 'QUERYWRAP'].map(
+    (type) => [type, 'the network'] as const,
+  ),
+  ['PROCESSWRAP', 'a child process'],
+]);
+
+/** Requests of Node's `fetch` and of undici, also over connections that are kept alive. */
+const REQUESTS = 'undici:request:create';
+
+/** Frames looked at for who it was. */
+const DEPTH = 30;
+/** Tools that are told of: resources may have any number of names. */
+const MOST_TOOLS = 1_000;
+
+interface Use {
+  /** `fs.promises.readFile`, `GET http://127.0.0.1:80`; absent when it cannot be told. */
+  readonly what?: string;
+  /** Where: `server.ts:41:20`. */
+  readonly at?: string;
+}
+
+/** By the call it belongs to, the first of each kind. */
+const uses = new WeakMap<object, Map<Kind, Use>>();
+
+export interface Watch {
+  /** The call asks: what it did before is told, once for each tool. */
+  asked(frame: object, call: CallRecord): void;
+  stop(): void;
+}
+
+/** Handlers that watch: the hooks are there while there are any. */
+let watching = 0;
+
+export function watchUnjournaled(warn: (message: string, detail: JsonObject) => void): Watch {
+  const told = new Set<string>();
+  if (watching === 0) listen();
+  watching += 1;
+  let stopped = false;
+  return {
+    asked(frame, call) {
+      const used = uses.get(frame);
+      const tool = nameOf(call);
+      if (used === undefined || told.has(tool) || told.size >= MOST_TOOLS) return;
+      told.add(tool);
+      const texts = [...used].map(([kind, { what }]) => (what === undefined ? kind : `${kind} (${what})`));
+      const places = [...used.values()].flatMap(({ at }) => at ?? []);
+      warn(
+        `${tool} used ${texts.join(' and ')} outside of a step before it asked. A call that goes on in another process does that again: wrap it in step('name', …), or set warnUnjournaled: false.`,
+        { call: call.id, ...(places.length > 0 && { at: places }) },
+      );
+    },
+    stop() {
+      if (stopped) return;
+      stopped = true;
+      watching -= 1;
+      if (watching === 0) hush();
+    },
+  };
+}
+
+// Promises are of no interest; a version of Node that knows this option does not tell of them.
+const options = { init: onResource, trackPromises: false };
+const hook = createHook(options);
+
+function listen(): void {
+  hook.enable();
+  subscribe(REQUESTS, onRequest);
+}
+
+function hush(): void {
+  hook.disable();
+  unsubscribe(REQUESTS, onRequest);
+}
+
+/** Throws nothing: Node ends a process whose hook throws. */
+function onResource(_id: number, type: string): void {
+  const kind = KINDS.get(type);
+  if (kind === undefined) return;
+  const call = owner();
+  if (call === undefined || uses.get(call)?.get(kind)?.what !== undefined) return;
+  const frames = stackBelow(onResource, DEPTH);
+  // A module that is loaded once and for all, or the standard streams as they are first used.
+  if (frames.some((frame) => /^node:internal\/(modules|bootstrap)\//.test(fileOf(frame)))) return;
+  const user = frames.findIndex((frame) => !isBuiltIn(frame));
+  const called = user > 0 ? nameOfApi(frames[user - 1]) : undefined;
+  const place = frames[user];
+  note(call, kind, {
+    ...(called !== undefined && { what: called }),
+    ...(place !== undefined && { at: placeIn(place) }),
+  });
+}
+
+function onRequest(message: unknown): void {
+  const call = owner();
+  if (call === undefined || !isObject(message) || !isObject(message.request)) return;
+  const { origin, method } = message.request;
+  // Never the path: it may hold what is no business of a log.
+  note(call, 'the network', { what: `${String(method)} ${String(origin)}` });
+}
+
+function owner(): object | undefined {
+  const context = currentContext();
+  return context?.stepPath === undefined ? context?.call : undefined;
+}
+
+/** A use that says what it was stands for those of its kind. */
+function note(call: object, kind: Kind, use: Use): void {
+  const known = uses.get(call) ?? new Map<Kind, Use>();
+  uses.set(call, known);
+  if (known.get(kind)?.what === undefined) known.set(kind, use);
+}
+
+/** `node:internal/fs/promises` and `readFile` become `fs.promises.readFile`. */
+function nameOfApi(frame: NodeJS.CallSite | undefined): string | undefined {
+  const module = /^node:(?:internal\/)?(.+)$/.exec(frame === undefined ? '' : fileOf(frame))?.[1];
+  const name = frame?.getFunctionName()?.split('.').at(-1);
+  if (module === undefined || name === undefined) return undefined;
+  return `${module.replaceAll('/', '.')}.${name}`;
+}
+
+function nameOf({ method, params }: CallRecord): string {
+  const name = String(params.name ?? params.uri ?? '');
+  switch (method) {
+    case 'tools/call':
+      return `tool '${name}'`;
+    case 'prompts/get':
+      return `prompt '${name}'`;
+    case 'resources/read':
+      return `resource '${name}'`;
+    default:
+      return method;
+  }
+}

@@ -1,0 +1,43 @@
+/** `new Date()`, `Date()` and `Date.now()`. */
+import { currentContext } from '../call/context.ts';
+import { placeOf } from './place.ts';
+
+export function patchClock(): void {
+  const Real = globalThis.Date;
+  const realNow = Real.now;
+
+  /** @param below what the tool called */
+  const read = (below: typeof now | typeof RecordedDate): number => {
+    const draw = currentContext()?.draw;
+    return draw === undefined ? realNow() : Number(draw(placeOf('now', below), realNow));
+  };
+
+  function now(): number {
+    return read(now);
+  }
+
+  // A function, since a class cannot be called, and a Proxy would make each Date.now() a slow one.
+  function RecordedDate(this: unknown, ...parts: unknown[]): unknown {
+    if (new.target === undefined) return new Real(read(RecordedDate)).toString();
+    // V8 takes a slow way to make what is an instance of another constructor: needed only by subclasses.
+    const target = new.target === RecordedDate ? Real : new.target;
+    return Reflect.construct(Real, parts.length === 0 ? [read(RecordedDate)] : parts, target);
+  }
+
+  // Statics, `length`, `name` and the very same prototype: what was made before is an instance still.
+  Object.defineProperties(RecordedDate, {
+    ...Object.getOwnPropertyDescriptors(Real),
+    now: { value: now, writable: true, configurable: true, enumerable: false },
+  });
+  for (const [owner, name] of [
+    [globalThis, 'Date'],
+    [Real.prototype, 'constructor'],
+  ] as const) {
+    Object.defineProperty(owner, name, {
+      value: RecordedDate,
+      writable: true,
+      configurable: true,
+      enumerable: false,
+    });
+  }
+}

@@ -1,0 +1,66 @@
+/**
+ * `fetch` inside of a call, done as a step is: its response is in the journal before the tool goes on, and a
+ * replay gets it from there. What it came to goes through the journal's form live too, so that a tool sees
+ * the same live and replayed.
+ */
+import { type CallContext, currentContext } from '../call/context.ts';
+import { AwaitError } from '../error.ts';
+import { branchOf, short } from './place.ts';
+import { type Kept, keepFailure, keepResponse, reviveFailure, reviveResponse } from './response.ts';
+
+/** Methods that change nothing: sent again where the response was not kept. */
+const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+export function patchFetch(): void {
+  const real = globalThis.fetch;
+
+  globalThis.fetch = function fetch(input, init): Promise<Response> {
+    const once = currentContext()?.once;
+    if (once === undefined) return real(input, init);
+    const method = (init?.method ?? (input instanceof Request ? input.method : 'GET')).toUpperCase();
+    const url = input instanceof Request ? input.url : String(input);
+    const place = { site: siteOf(method, url, init?.body), branch: branchOf(fetch) };
+    return recorded(once, place, method, () => real(input, init));
+  };
+}
+
+async function recorded(
+  once: NonNullable<CallContext['once']>,
+  place: { site: string; branch: string },
+  method: string,
+  send: () => Promise<Response>,
+): Promise<Response> {
+  let live: Response | undefined;
+  const kept = await once<Kept>(place, async () => {
+    try {
+      const { kept, response } = await keepResponse(await send());
+      live = response;
+      return kept;
+    } catch (error) {
+      return keepFailure(error);
+    }
+  });
+  if ('error' in kept) throw reviveFailure(kept.error);
+  if (kept.body !== undefined) return reviveResponse(kept, kept.body);
+  if (live !== undefined) return live;
+  if (SAFE.has(method)) return send();
+  throw new AwaitError(
+    'fetch-not-kept',
+    `the response to ${place.site} was a stream, or too long for the journal, so it cannot be given again, and ${method} is not sent twice. Put it into a step that returns what the tool needs of it.`,
+  );
+}
+
+/** What a request is told by: all of it that can be read without using it up, as a digest, for its secrets. */
+function siteOf(method: string, url: string, body: unknown): string {
+  const text = typeof body === 'string' || body instanceof URLSearchParams ? String(body) : bytesOf(body);
+  const host = URL.canParse(url) ? new URL(url).host : '';
+  return `fetch ${method} ${host} ~${short(`${method}\n${url}\n${text}`)}`;
+}
+
+function bytesOf(body: unknown): string {
+  if (body instanceof ArrayBuffer) return Buffer.from(body).toString('base64');
+  if (ArrayBuffer.isView(body)) {
+    return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('base64');
+  }
+  return '';
+}

@@ -1,0 +1,46 @@
+/** `Math.random`, and `randomUUID` of the global `crypto` and of `node:crypto`. */
+import nodeCrypto from 'node:crypto';
+import { syncBuiltinESMExports } from 'node:module';
+import { currentContext } from '../call/context.ts';
+import { placeOf } from './place.ts';
+
+type Uuid = ReturnType<typeof nodeCrypto.randomUUID>;
+
+export function patchRandom(): void {
+  const realRandom = Math.random;
+  Math.random = function random(): number {
+    const draw = currentContext()?.draw;
+    return draw === undefined ? realRandom() : Number(draw(placeOf('random', random), realRandom));
+  };
+
+  const realUuid = nodeCrypto.randomUUID;
+  nodeCrypto.randomUUID = function randomUUID(options): Uuid {
+    const draw = currentContext()?.draw;
+    const fresh = (): Uuid => realUuid(options);
+    return draw === undefined ? fresh() : asUuid(draw(placeOf('uuid', randomUUID), fresh), fresh);
+  };
+  // `import { randomUUID } from 'node:crypto'` is a live binding, but only of what is synced into it.
+  syncBuiltinESMExports();
+
+  const { crypto } = globalThis;
+  const realWebUuid = crypto.randomUUID;
+  Object.defineProperty(crypto, 'randomUUID', {
+    value: function randomUUID(this: Crypto): Uuid {
+      const fresh = (): Uuid => realWebUuid.call(this);
+      const draw = currentContext()?.draw;
+      return draw === undefined ? fresh() : asUuid(draw(placeOf('uuid', randomUUID), fresh), fresh);
+    },
+    writable: true,
+    configurable: true,
+    enumerable: true,
+  });
+}
+
+function isUuid(value: unknown): value is Uuid {
+  return typeof value === 'string' && value.split('-').length === 5;
+}
+
+/** A journal is data: what is no UUID in it is not handed on as one. */
+function asUuid(value: unknown, fresh: () => Uuid): Uuid {
+  return isUuid(value) ? value : fresh();
+}
