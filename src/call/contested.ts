@@ -111,7 +111,7 @@ function areDone(running: readonly string[] | undefined, since: readonly Complet
  * How long an owner has been silent: neither its heartbeat nor the journal moved. It is measured by the
  * observer's own monotonic clock between two looks, so no two clocks are ever compared.
  */
-class Silence {
+export class Silence {
   readonly #clock: Clock;
   readonly #listen: () => Promise<unknown>;
   #heard: string | undefined;

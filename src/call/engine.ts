@@ -21,6 +21,7 @@ import {
   type Client,
   type Completion,
   type Entry,
+  FORMAT,
   type OpenAsk,
   type Response,
 } from './journal.ts';
@@ -28,6 +29,7 @@ import { digest, isObject, type JsonObject } from './json.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { type Active, type EngineParts, keyOf, type Resume, type Run, Runs, refused } from './runs.ts';
+import { follow } from './take-up.ts';
 import { wireError } from './wire-error.ts';
 
 export type { EngineParts } from './runs.ts';
@@ -40,6 +42,8 @@ export interface NewCall {
   readonly binding: Binding;
   /** `inputResponses` of a request without `requestState`: used where an ask's explicit key matches. */
   readonly responses?: unknown;
+  /** Whether it goes on without its request: others may follow it, and take it up (`takeUp`). */
+  readonly resumable?: boolean;
 }
 
 /** A call that is being run for a client that may still talk to it. */
@@ -92,9 +96,67 @@ export class Engine {
   /** Runs a first leg, in `instance` or in one of its own. */
   start(request: NewCall, leg: Leg, instance?: Instance): Started {
     const call = this.#record(request);
-    const { store, count } = this.#parts;
-    count('calls');
-    const journal = store?.open(call, -1) ?? volatileJournal(-1);
+    const { binding, responses, resumable = false } = request;
+    this.#parts.count('calls');
+    return this.#run(call, leg, async () => {
+      if (responses !== undefined && !isObject(responses)) {
+        throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
+      }
+      const { store } = this.#parts;
+      const journal = store?.open(call, -1) ?? volatileJournal(-1);
+      // Whoever takes it up must find it, whatever happens from here on.
+      if (resumable && store !== undefined) await journal.append({ type: 'called', format: FORMAT, call });
+      const home = instance ?? (await this.#parts.openInstance(call, leg));
+      const frame = new Frame(call, journal, this.#parts.frame);
+      return { run: { call, binding, frame, instance: home, journal, isResumable: resumable }, responses };
+    });
+  }
+
+  /**
+   * Goes on with a resumable call whose owner was not heard of for a lease; until then, and when it ends
+   * before that, the outcome is that owner's. Asks that are open go out again, under their keys.
+   *
+   * @param open an instance of the user's server, when one is needed
+   */
+  takeUp(
+    callId: string,
+    binding: Binding,
+    leg: Leg,
+    open?: (call: CallRecord) => Promise<Instance>,
+  ): Started {
+    return this.#run({ id: callId }, leg, async (stopped) => {
+      const { store, clock, limits, frame: options, replay, count } = this.#parts;
+      if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken up');
+      for (;;) {
+        const { principal } = binding;
+        const found = await follow({ store, clock, callId, principal, lease: limits.lease, stopped });
+        if (found.kind === 'stopped') return { outcome: GONE };
+        if (found.kind === 'ended') return { outcome: { kind: 'responded', response: found.response } };
+        const { call, at, completions } = found;
+        if (call.principal !== binding.principal)
+          throw new AwaitError('bad-token', 'the call of another caller');
+        const journal = store.open(call, at);
+        const mayReplay = replay(call) === 'allow';
+        const error = wireError(replayRefused({ completions }));
+        const claim = { type: 'claimed', answers: [], sent: '', by: this.#id } as const;
+        // Somebody else takes it up, or its owner was only slow: look again.
+        if (!(await isAppended(journal, mayReplay ? claim : { type: 'ended', response: { error } })))
+          continue;
+        if (!mayReplay) return { outcome: { kind: 'responded', response: { error } } };
+        count('takenOver');
+        const instance = await (open?.(call) ?? this.#parts.openInstance(call, leg));
+        const frame = new Frame(call, journal, options, { ...found, turn: 0, fresh: 0 });
+        return { run: { call, binding, frame, instance, journal, isResumable: true } };
+      }
+    });
+  }
+
+  /** Runs what `prepare` makes ready, or tells the outcome that it found; either can be cancelled at any time. */
+  #run(
+    call: { readonly id: string },
+    leg: Leg,
+    prepare: (stopped: () => boolean) => Promise<{ run: Run; responses?: unknown } | { outcome: Outcome }>,
+  ): Started {
     let run: Run | undefined;
     let cancelled = false;
     let tell: (outcome: Outcome) => void = () => {};
@@ -107,17 +169,12 @@ export class Engine {
       tell(GONE);
     };
     const begin = async (): Promise<Outcome> => {
-      if (request.responses !== undefined && !isObject(request.responses)) {
-        throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
-      }
-      const home = instance ?? (await this.#parts.openInstance(call, leg));
-      const frame = new Frame(call, journal, this.#parts.frame);
-      run = { call, binding: request.binding, frame, instance: home, journal };
-      if (cancelled) {
-        this.#runs.cancel(run);
-        return GONE;
-      }
-      return this.#runs.turn(run, leg, [], true, { responses: request.responses });
+      const ready = await prepare(() => cancelled);
+      if ('outcome' in ready) return ready.outcome;
+      run = ready.run;
+      if (!cancelled) return this.#runs.turn(run, leg, [], true, { responses: ready.responses });
+      this.#runs.cancel(run);
+      return GONE;
     };
     const { signal } = leg;
     const onAbort = (): void => cancel('the client went away');
@@ -526,7 +583,10 @@ async function isAppended(journal: OpenJournal, entry: Entry): Promise<boolean> 
   }
 }
 
-function replayRefused({ completions }: Checkpoint, since: readonly Completion[] = []): AwaitError {
+function replayRefused(
+  { completions }: Pick<Checkpoint, 'completions'>,
+  since: readonly Completion[] = [],
+): AwaitError {
   const done = [...completions, ...since].flatMap((item) => (item.kind === 'step' ? [item.path] : []));
   return new AwaitError(
     'replay-refused',

@@ -334,7 +334,7 @@ export class Frame {
       if (claimed === undefined) continue;
       this.#fresh.delete(attempt);
       // An ask that is out already keeps its key: the client may be about to answer it.
-      if (claimed !== 'recorded' && attempt.kind === 'ask') this.#reopen(attempt, claimed);
+      if (claimed !== 'recorded' && attempt.kind === 'ask') this.#askAgain(attempt, claimed, turn);
     }
     const next = this.#recording.next();
     const head = this.#recording.head();
@@ -437,6 +437,7 @@ export class Frame {
 
   #startStep(step: StepAttempt): void {
     this.#fresh.delete(step);
+    this.#recording.unmute();
     this.#steps.begin(step.path);
     void this.#runStep(step).catch((error: unknown) => {
       this.#steps.done(step.path);
@@ -485,6 +486,7 @@ export class Frame {
   #openAsk(attempt: AskAttempt, turn: Turn, instead?: { place: string; drift: number }): void {
     const { question, timeout } = attempt;
     this.#fresh.delete(attempt);
+    this.#recording.unmute();
     const required = turn.missing(question.method, question.params);
     if (required !== undefined) {
       this.#refuse(attempt, turn, required);
@@ -521,6 +523,14 @@ export class Frame {
   #reopen(attempt: AskAttempt, ask: OpenAsk): void {
     attempt.open = ask;
     this.#open.set(ask.key, attempt);
+  }
+
+  /** Where asks are live, whoever took the call up cannot know whether the last owner sent it. */
+  #askAgain(attempt: AskAttempt, ask: OpenAsk, turn: Turn): void {
+    this.#reopen(attempt, ask);
+    if (!turn.live) return;
+    turn.ask(ask);
+    if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
   }
 
   /** Once its entry is written (invariant 6). */

@@ -88,7 +88,8 @@ export function openJournal(
     append(entry) {
       const done = last.then(async () => {
         // A checkpoint holds the call; any other first entry has it before it.
-        if (position < 0 && entry.type !== 'suspended') await put({ type: 'called', format: FORMAT, call });
+        const isFirst = entry.type === 'suspended' || entry.type === 'called';
+        if (position < 0 && !isFirst) await put({ type: 'called', format: FORMAT, call });
         await put(entry);
       });
       last = done.catch(() => undefined);

@@ -43,6 +43,8 @@ export class Recording {
   #cursor = 0;
   /** What is said before the cursor gets here was said in an earlier turn. */
   readonly #mutedUntil: number;
+  /** Whether what is said before the asks that are out are made again was said already. */
+  #mutedByOpen: boolean;
   /** Asks that went out and that the tool has not made again yet. */
   #unclaimed: OpenAsk[];
   /** The highest how-many-eth of each class. */
@@ -60,12 +62,18 @@ export class Recording {
     // Nobody has seen what the fresh ones lead to: the first of them ends what was said before.
     const known = completions.length - fresh;
     this.#mutedUntil = fresh > 0 ? known + 1 : known;
+    this.#mutedByOpen = fresh === 0;
   }
 
   /** Whether the tool is being led through what it did before. */
   get muted(): boolean {
     this.head();
-    return this.#cursor < this.#mutedUntil;
+    return this.#cursor < this.#mutedUntil || (this.#mutedByOpen && this.#unclaimed.length > 0);
+  }
+
+  /** The tool does something new, whatever became of the asks that were out. */
+  unmute(): void {
+    this.#mutedByOpen = false;
   }
 
   get completions(): readonly Completion[] {

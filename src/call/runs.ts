@@ -18,7 +18,7 @@ import { Parked } from './parked.ts';
 import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
 import type { Ending, FrameOptions, Turn } from './turn.ts';
-import { CLOSING, INTERNAL, wireError } from './wire-error.ts';
+import { CANCELLED, CLOSING, INTERNAL, wireError } from './wire-error.ts';
 
 export interface EngineParts {
   readonly store?: CallStore;
@@ -50,6 +50,8 @@ export interface Run {
   readonly frame: Frame;
   readonly instance: Instance;
   readonly journal: OpenJournal;
+  /** Whether it goes on without its request, so that others may take it up. */
+  readonly isResumable?: boolean;
   /** The checkpoint it is parked at. */
   checkpoint?: Checkpoint;
   /** How large that is, as JSON. */
@@ -208,7 +210,7 @@ export class Runs {
     const { request } = extra;
     return new Promise((resolve, reject) => {
       run.entered = true;
-      if (request !== undefined) this.#keepAlive(run);
+      if (request !== undefined || run.isResumable) this.#keepAlive(run);
       countActiveTurns(1);
       const stop = (): void => {
         if (request === undefined) this.drop(run);
@@ -279,6 +281,10 @@ export class Runs {
   }
 
   async #finished(run: Run, response: Response, request: Resume | undefined): Promise<Outcome> {
+    if (request === undefined && run.isResumable) {
+      this.#endRun(run, false);
+      return this.endWith(run.journal, response);
+    }
     if (request === undefined) {
       // Nobody holds a token for this call yet, so nobody can ask for its outcome.
       this.#endRun(run, false);
@@ -416,6 +422,9 @@ export class Runs {
     if (run.over) return;
     run.instance.cancel(run.frame, reason);
     this.#endRun(run, true);
+    // Nobody may take up what its client does not want.
+    if (run.isResumable)
+      void run.journal.append({ type: 'ended', response: { error: CANCELLED } }).catch(() => {});
   }
 
   /**

@@ -14,6 +14,8 @@ export const CLOSING: WireError = {
   message: 'This server is shutting down; send the same request again',
 };
 
+export const CANCELLED: WireError = { code: -32000, message: 'This request was cancelled' };
+
 const STORE: WireError = {
   code: -32603,
   message: 'Internal error: this call could not be saved or read back; send the same request again',

@@ -1,0 +1,177 @@
+/** Calls that go on without their request: followed by others, and taken up when their owner is silent. */
+import { describe, expect, it } from 'vitest';
+import type { Engine, Started } from '../../src/call/engine.ts';
+import type { OpenAsk } from '../../src/call/journal.ts';
+import type { JsonObject } from '../../src/call/json.ts';
+import type { Binding, Leg } from '../../src/call/ports.ts';
+import { accept, BINDING, errorOf, legOf, MemoryStore, resultOf, type Tool, workbench } from './bench.ts';
+
+const LIMITS = { lease: 80 };
+const tick = (ms = 2) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** A live leg, which keeps what it is asked and told. */
+function listening(): { leg: Leg; asked: OpenAsk[]; heard: string[] } {
+  const asked: OpenAsk[] = [];
+  const heard: string[] = [];
+  const leg = { ...legOf({ heard }), live: true, ask: (ask: OpenAsk) => void asked.push(ask) };
+  return { leg, asked, heard };
+}
+
+function begin(engine: Engine, leg: Leg, binding: Binding = BINDING): Started {
+  const client = {
+    capabilities: leg.capabilities,
+    info: { name: 'test', version: '1' },
+    protocolVersion: '2025-11-25',
+  };
+  const params: JsonObject = { name: 'tool' };
+  return engine.start({ method: 'tools/call', params, requestId: 1, client, binding, resumable: true }, leg);
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let tries = 0; !condition(); tries += 1) {
+    if (tries > 1_000) throw new Error('it never came');
+    await tick();
+  }
+}
+
+const callIn = (store: MemoryStore): string => [...store.entries.keys()][0]?.split(':')[0] ?? '';
+
+function order() {
+  const effects: string[] = [];
+  const tool: Tool = async ({ elicit, step, notify }) => {
+    await step('charge', ({ idempotencyKey }) => effects.push(`charge ${idempotencyKey}`));
+    notify('charged');
+    const one = await elicit('one');
+    notify('one is known');
+    const two = await elicit('two');
+    await step('ship', () => effects.push('ship'));
+    return [one.content, two.content];
+  };
+  return { effects, tool };
+}
+
+describe('a call that goes on without its request', () => {
+  it('is in the journal before it runs', async () => {
+    const store = new MemoryStore();
+    let there: string[] = [];
+    const tool: Tool = async () => {
+      there = store.types();
+    };
+    const { outcome } = begin(workbench(tool, { store }).engine, listening().leg);
+    resultOf(await outcome);
+    expect(there).toEqual(['called']);
+    expect(store.types()).toEqual(['called', 'ended']);
+  });
+
+  it('is followed to its outcome, which is its owner’s', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const { effects, tool } = order();
+    const [owner, other] = [
+      workbench(tool, { store, limits: LIMITS }),
+      workbench(tool, { store, limits: LIMITS }),
+    ];
+    const { leg, asked } = listening();
+    const started = begin(owner.engine, leg);
+    await until(() => asked.length === 1);
+    const follower = listening();
+    const followed = other.engine.takeUp(callIn(store), BINDING, follower.leg);
+    // Far longer than a lease: its owner is alive, although nothing happens.
+    await tick(4 * LIMITS.lease);
+    await started.answer(asked[0]?.key ?? '', { result: accept(asked[0] as OpenAsk) });
+    await until(() => asked.length === 2);
+    await started.answer(asked[1]?.key ?? '', { result: accept(asked[1] as OpenAsk) });
+    const wanted = [{ a: 're: one' }, { a: 're: two' }];
+    expect([resultOf(await started.outcome), resultOf(await followed.outcome)]).toEqual([wanted, wanted]);
+    expect(effects).toHaveLength(2);
+    expect([follower.asked, other.counts.opened]).toEqual([[], 0]);
+  });
+
+  it('is taken up where its owner went silent: asks go out again under their keys, steps are not repeated', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const { effects, tool } = order();
+    const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
+    const other = workbench(tool, { store, limits: LIMITS });
+    const first = listening();
+    const started = begin(owner.engine, first.leg);
+    await until(() => first.asked.length === 1);
+    await started.answer(first.asked[0]?.key ?? '', { result: accept(first.asked[0] as OpenAsk) });
+    await until(() => first.asked.length === 2);
+    const second = listening();
+    const taken = other.engine.takeUp(callIn(store), BINDING, second.leg);
+    await until(() => second.asked.length === 1);
+    expect(second.asked[0]).toEqual(first.asked[1]);
+    expect(second.heard).toEqual([]);
+    // Who was only slow cannot go on with it any more.
+    await expect(
+      started.answer(first.asked[1]?.key ?? '', { result: { action: 'decline' } }),
+    ).rejects.toMatchObject({ code: 'fenced' });
+    await taken.answer(second.asked[0]?.key ?? '', { result: accept(second.asked[0] as OpenAsk) });
+    expect(resultOf(await taken.outcome)).toEqual([{ a: 're: one' }, { a: 're: two' }]);
+    expect(effects.map((effect) => effect.split(' ')[0])).toEqual(['charge', 'ship']);
+  });
+
+  it('is taken up by one of many', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    let begun = 0;
+    const tool: Tool = async ({ step }) => {
+      begun += 1;
+      if (begun === 1) await new Promise(() => {});
+      return step('once', () => begun);
+    };
+    begin(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
+    await until(() => begun === 1);
+    const others = Array.from({ length: 4 }, () => workbench(tool, { store, limits: LIMITS }));
+    const outcomes = others.map(
+      ({ engine }) => engine.takeUp(callIn(store), BINDING, listening().leg).outcome,
+    );
+    expect((await Promise.all(outcomes)).map(resultOf)).toEqual([2, 2, 2, 2]);
+    expect(begun).toBe(2);
+  });
+
+  it('ends with an error that names what was done, where it may not be run again', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const tool: Tool = async ({ step }) => {
+      await step('charge', () => 1);
+      await new Promise(() => {});
+    };
+    begin(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
+    await until(() => store.types().includes('completed'));
+    const parts = { replay: () => 'never' as const };
+    for (let twice = 0; twice < 2; twice += 1) {
+      const other = workbench(tool, { store, limits: LIMITS, parts });
+      const { outcome } = other.engine.takeUp(callIn(store), BINDING, listening().leg);
+      expect(errorOf(await outcome).message).toMatch(/could not be continued.*Completed steps: charge$/);
+    }
+    expect(store.types().filter((type) => type === 'ended')).toHaveLength(1);
+  });
+
+  it('is not taken up once its client cancelled it, nor for another caller', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const { tool } = order();
+    const owner = workbench(tool, { store, limits: LIMITS });
+    const { leg, asked } = listening();
+    const started = begin(owner.engine, leg, { ...BINDING, principal: 'ann' });
+    await until(() => asked.length === 1);
+    const other = workbench(tool, { store, limits: LIMITS });
+    const stranger = other.engine.takeUp(callIn(store), BINDING, listening().leg);
+    expect(errorOf(await stranger.outcome).message).toBe('Invalid or expired requestState');
+    started.cancel();
+    const ann = other.engine.takeUp(callIn(store), { ...BINDING, principal: 'ann' }, listening().leg);
+    expect(errorOf(await ann.outcome).message).toBe('This request was cancelled');
+    expect(other.counts.opened).toBe(0);
+  });
+
+  it('is let alone by a follower that left', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const { tool } = order();
+    const { leg, asked } = listening();
+    begin(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, leg);
+    await until(() => asked.length === 1);
+    const other = workbench(tool, { store, limits: LIMITS });
+    const follower = other.engine.takeUp(callIn(store), BINDING, listening().leg);
+    follower.cancel();
+    expect((await follower.outcome).kind).toBe('gone');
+    await tick(3 * LIMITS.lease);
+    expect(store.types()).not.toContain('claimed');
+  });
+});
