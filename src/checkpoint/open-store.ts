@@ -1,4 +1,7 @@
 /** Opens a Keyv by URL, as the command line takes it. */
+import type { EventEmitter } from 'node:events';
+import type KeyvPostgres from '@keyv/postgres';
+import type KeyvSqlite from '@keyv/sqlite';
 import Keyv from 'keyv';
 import { AwaitError } from '../error.ts';
 
@@ -12,8 +15,8 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'memory':
       return new Keyv();
     case 'sqlite': {
-      const { default: KeyvSqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
-      return guarded(new Keyv(new KeyvSqlite({ uri: url, busyTimeout: 5_000 })));
+      const { default: Sqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
+      return tried(url, new Sqlite({ uri: url, busyTimeout: 5_000 }));
     }
     case 'redis':
     case 'rediss': {
@@ -22,8 +25,8 @@ export async function openStore(url: string): Promise<Keyv> {
     }
     case 'postgres':
     case 'postgresql': {
-      const { default: KeyvPostgres } = await load('@keyv/postgres', () => import('@keyv/postgres'));
-      return guarded(new Keyv(new KeyvPostgres({ uri: url })));
+      const { default: Postgres } = await load('@keyv/postgres', () => import('@keyv/postgres'));
+      return tried(url, new Postgres({ uri: url, log: outlive }));
     }
     default:
       throw new AwaitError(
@@ -31,6 +34,31 @@ export async function openStore(url: string): Promise<Keyv> {
         `--store ${url}: use memory:, sqlite://file, redis://host:port or postgres://user@host/database`,
       );
   }
+}
+
+/**
+ * The SQL adapters make their table as they are constructed, and never again: one that could not (the file was
+ * locked, the server was starting) fails for ever, or ends the process with a rejection that nobody awaits.
+ * @throws AwaitError `store`
+ */
+async function tried(url: string, adapter: KeyvSqlite | KeyvPostgres): Promise<Keyv> {
+  const keyv = guarded(new Keyv(adapter));
+  try {
+    await adapter.query(`SELECT 1 FROM ${adapter.opts.table} LIMIT 1`);
+  } catch (error) {
+    const { protocol } = new URL(url);
+    throw new AwaitError('store', `the store ${protocol} cannot be opened; is it up?`, error);
+  }
+  return keyv;
+}
+
+/**
+ * A connection that fails while it is idle (the server is restarted) is an `error` event of the adapter's pool,
+ * which nobody listens to, and that ends the process. The adapter keeps its pool to itself, but the pool calls
+ * this option as a method of its own, with each connection it makes.
+ */
+function outlive(this: EventEmitter): void {
+  if (this.listenerCount('error') === 0) this.on('error', () => {});
 }
 
 /** An adapter's connection may fail while nobody is asking; each operation reports its own failure. */
