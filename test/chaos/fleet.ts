@@ -5,6 +5,7 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../fixtures/random.ts';
+import { clock } from './events.ts';
 
 const PROCESSES = 3;
 /** How far the clock of a process may be off, in milliseconds. */
@@ -29,8 +30,8 @@ export class Fleet {
   /** Deaths that nobody ordered, with what the process said last. */
   readonly crashes: string[] = [];
   readonly skews: number[] = [];
-  /** Starts that failed while the store had a fault. */
-  failedStarts = 0;
+  /** When starts failed: a process gives up where its store cannot be opened. */
+  readonly failedStarts: number[] = [];
 
   constructor(storeUrl: string, ledgerUrl: string, secret: string, random: Random) {
     this.#args = [storeUrl, ledgerUrl, secret];
@@ -89,7 +90,7 @@ export class Fleet {
         return slot;
       }
       if (this.#over) throw new Error('the run is over');
-      this.failedStarts += 1;
+      this.failedStarts.push(clock());
       await sleep(300);
     }
   }

@@ -24,6 +24,8 @@ import { ownStore, type StoreName } from './stores.ts';
 import { judge, type Verdict } from './verdict.ts';
 
 const CLIENTS = 8;
+/** A start that fails for want of a store takes this long at most after the store's fault, in milliseconds. */
+const START = 8_000;
 const NAMES: readonly StoreName[] = ['redis', 'postgres', 'sqlite'];
 
 const { values } = parseArgs({
@@ -84,7 +86,7 @@ function report(
     `faults: ${kinds.map((kind) => `${kind} ${count(kind)}`).join(', ')}${store.restart === undefined ? ' (SQLite: no process to restart)' : ''}`,
   );
   say(
-    `clocks: ${fleet.skews.length} processes, off by ${Math.min(...fleet.skews)} to ${Math.max(...fleet.skews)} ms`,
+    `processes: ${fleet.skews.length} started, ${fleet.failedStarts.length} more could not open their store; clocks off by ${Math.min(...fleet.skews)} to ${Math.max(...fleet.skews)} ms`,
   );
   say(
     `calls: ${tally.completed} completed, ${tally.lost.length} lost, ${tally.neverBegan} never began; ${tally.retries} requests sent again`,
@@ -103,6 +105,9 @@ function report(
     ...tally.lost.map((reply) => `lost: ${reply}`),
     ...fleet.crashes,
     ...violations,
+    ...fleet.failedStarts
+      .filter((at) => !hasStoreFault(at))
+      .map((at) => `a start failed by itself at ${at.toFixed(0)}`),
     ...(keys === completed ? [] : ['keys and completed steps differ']),
     ...(tally.completed > 0 ? [] : ['no call completed']),
     ...kinds
@@ -113,4 +118,8 @@ function report(
   for (const failure of failures.slice(0, 20)) say(`FAILED ${failure}`);
   say(`${tally.completed} passed, ${failures.length} failed`);
   process.exit(failures.length === 0 ? 0 : 1);
+}
+
+function hasStoreFault(at: number): boolean {
+  return faults.some(({ pid, since, until }) => pid === undefined && since <= at && at <= until + START);
 }

@@ -4,7 +4,8 @@
  *
  * 1. Its process was killed before its record could be written.
  * 2. Its record was fenced: another process had the turn. That is a lost lease, and there must be a pause of
- *    this process, or a fault of the store, of half a lease or more, since it last wrote into this journal.
+ *    this process, or a fault of the store, of half a lease or more, since it last wrote into this journal; or
+ *    writing this very record took so long.
  * 3. Its record failed in the store, while the store had a fault or this process a pause.
  *
  * No execution begins in a turn that was claimed after its step had been recorded, whatever the fault.
@@ -118,7 +119,8 @@ function excuse(execution: Execution, { own, stalls, faults, recorded }: Around)
     case 'written':
       return no('two executions were recorded');
     case 'fenced': {
-      const kind = cause(owned, fate.at, LEASE / 2);
+      const dragged = fate.at - fate.since >= LEASE / 2 ? 'a write that took long' : undefined;
+      const kind = cause(owned, fate.at, LEASE / 2) ?? dragged;
       return kind === undefined ? no('its lease was lost without a pause') : { ok: true, kind };
     }
     case 'store': {
