@@ -11,7 +11,7 @@ import type { DoneStep } from './verdict.ts';
 /** A request is given up, and its call lost, after this long without a reply, in milliseconds. */
 const STUBBORN_FOR = 90_000;
 /** After about this long without a reply the same request is sent beside, in milliseconds. */
-const IMPATIENT = [300, 1_500] as const;
+const IMPATIENT = [200, 900] as const;
 /** A checkpoint is larger than a page of SQLite: there is no room for it on a disk that is full. */
 const PADDING = 'x'.repeat(4_500);
 const STEPS = ['a0', 'b0', 'c0', 'a1', 'b1', 'c1', 'a2', 'b2', 'c2'];

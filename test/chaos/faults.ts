@@ -36,7 +36,7 @@ export function disturb(fleet: Fleet, store: OwnStore, seed: number, isOver: () 
     }
     await during(kind, pid, async () => {
       fleet.signal(index, 'SIGSTOP');
-      await sleep(LEASE * random.between(1.1, 2.5));
+      await sleep(LEASE * random.between(1.2, 3.6));
       fleet.signal(index, 'SIGCONT');
     });
   };
