@@ -46,8 +46,13 @@ async function tried(url: string, adapter: KeyvSqlite | KeyvPostgres): Promise<K
   try {
     await adapter.query(`SELECT 1 FROM ${adapter.opts.table} LIMIT 1`);
   } catch (error) {
-    const { protocol } = new URL(url);
-    throw new AwaitError('store', `the store ${protocol} cannot be opened; is it up?`, error);
+    // Not the whole URL: there may be a password in it.
+    const [scheme] = url.split(':', 1);
+    throw new AwaitError(
+      'store',
+      `the ${scheme} store cannot be opened (${String(error)}); is it up, and free?`,
+      error,
+    );
   }
   return keyv;
 }
