@@ -21,7 +21,9 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'redis':
     case 'rediss': {
       const { default: KeyvRedis } = await load('@keyv/redis', () => import('@keyv/redis'));
-      return guarded(new Keyv(new KeyvRedis(url)));
+      // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
+      // connection takes the replies of the next one for those of other commands, until it is restarted.
+      return guarded(new Keyv(new KeyvRedis({ url, disableOfflineQueue: true })));
     }
     case 'postgres':
     case 'postgresql': {
