@@ -81,6 +81,18 @@ describe('the verdict on a step that ran twice', () => {
     expect(judged(failed, []).violations).toHaveLength(1);
   });
 
+  it('excuses a record that failed on waking, if the store fell in the pause', () => {
+    const failed = [
+      ...ran('first', FIRST, 1_010),
+      appended(FIRST, 'completed', 4_120, { run: 'first', outcome: 'store' }),
+    ];
+    const stop = pause(FIRST, 1_050, 3_000);
+    const restart: Fault = { kind: 'restart', since: 1_100, until: 1_200 };
+    expect([...judged(failed, [stop, restart]).excused]).toEqual([['restart', 1]]);
+    expect(judged(failed, [stop]).violations).toHaveLength(1);
+    expect(judged(failed, [restart]).violations).toHaveLength(1);
+  });
+
   it('excuses nothing where the step was recorded before the turn was claimed, or recorded twice', () => {
     const late = judged(
       [...ran('first', FIRST, 1_010), appended(FIRST, 'completed', 1_120, { run: 'first' })],

@@ -22,6 +22,8 @@ import {
 
 /** From a step's end to its record in the journal, where nothing is wrong, in milliseconds. */
 const GRACE = 500;
+/** How long after a pause a process may come upon what happened in it, in milliseconds. */
+const WAKING = 2_500;
 /** A restarted store answers again, but its clients only after they have reconnected, in milliseconds. */
 const AFTERMATH = { kill: 0, stop: 0, restart: 2_500, slow: 500, full: 500 } as const;
 
@@ -124,7 +126,7 @@ function excuse(execution: Execution, { own, stalls, faults, recorded }: Around)
       return kind === undefined ? no('its lease was lost without a pause') : { ok: true, kind };
     }
     case 'store': {
-      const kind = cause(fate.since, fate.at, 0);
+      const kind = cause(fate.since, fate.at, 0) ?? sleptThrough(faults, pid, fate.since);
       return kind === undefined ? no(`the store failed by itself: ${fate.cause}`) : { ok: true, kind };
     }
     case undefined: {
@@ -136,6 +138,17 @@ function excuse(execution: Execution, { own, stalls, faults, recorded }: Around)
         : no('it had all the time to be recorded before its process was killed');
     }
   }
+}
+
+/** A process that was stopped as the store fell learns of it when it wakes. */
+function sleptThrough(faults: readonly Fault[], pid: number, at: number): string | undefined {
+  const stop = faults.find(
+    (fault) => fault.kind === 'stop' && fault.pid === pid && fault.until <= at && at <= fault.until + WAKING,
+  );
+  if (stop === undefined) return undefined;
+  const during = (fault: Fault): boolean =>
+    fault.pid === undefined && overlap(withAftermath(fault), stop.since, stop.until) >= 0;
+  return faults.find(during)?.kind;
 }
 
 function hits(fault: Fault, pid: number): boolean {
