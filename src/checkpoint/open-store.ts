@@ -1,9 +1,13 @@
 /** Opens a Keyv by URL, as the command line takes it. */
 import type { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type KeyvPostgres from '@keyv/postgres';
 import type KeyvSqlite from '@keyv/sqlite';
 import Keyv from 'keyv';
 import { AwaitError } from '../error.ts';
+
+/** How long a first connection to Redis is waited for, in milliseconds. */
+const CONNECTING = 5_000;
 
 /**
  * @param url `memory:`, `sqlite://file`, `redis://…`, `rediss://…`, `postgres://…` or `postgresql://…`
@@ -23,7 +27,12 @@ export async function openStore(url: string): Promise<Keyv> {
       const { default: KeyvRedis } = await load('@keyv/redis', () => import('@keyv/redis'));
       // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
       // connection takes the replies of the next one for those of other commands, until it is restarted.
-      return guarded(new Keyv(new KeyvRedis({ url, disableOfflineQueue: true })));
+      const adapter = new KeyvRedis({ url, disableOfflineQueue: true });
+      const keyv = guarded(new Keyv(adapter));
+      // Without that queue nothing waits for the first connection either. One that is down may come up later.
+      const connected = adapter.getClient().catch(() => undefined);
+      await Promise.race([connected, sleep(CONNECTING, undefined, { ref: false })]);
+      return keyv;
     }
     case 'postgres':
     case 'postgresql': {
