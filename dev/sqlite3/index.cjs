@@ -24,21 +24,43 @@ class Database {
 
   all(sql, ...rest) {
     const callback = rest.pop();
-    const values = rest.flat();
     let rows;
     try {
-      const statement = this.#db.prepare(sql);
-      if (statement.reader) {
-        rows = statement.all(...values);
-      } else {
-        statement.run(...values);
-        rows = [];
-      }
+      rows = this.#run(sql, rest.flat());
     } catch (error) {
       queueMicrotask(() => callback(error));
       return;
     }
     queueMicrotask(() => callback(null, rows));
+  }
+
+  // A prepared statement that libsql could not get a lock for stays active, with no way to reset it, and as
+  // long as it does nothing that is written later over this connection is committed, although it is
+  // acknowledged. So the lock is taken first by `exec`, which leaves nothing behind.
+  #run(sql, values) {
+    if (/^\s*(BEGIN|COMMIT|ROLLBACK)/i.test(sql)) {
+      this.#db.exec(sql);
+      return [];
+    }
+    if (/^\s*PRAGMA/i.test(sql)) return this.#execute(sql, values);
+    const reads = /^\s*SELECT/i.test(sql);
+    this.#db.exec(reads ? 'BEGIN' : 'BEGIN IMMEDIATE');
+    try {
+      if (reads) this.#db.exec('SELECT 1 FROM sqlite_schema LIMIT 1');
+      const rows = this.#execute(sql, values);
+      this.#db.exec('COMMIT');
+      return rows;
+    } catch (error) {
+      if (this.#db.inTransaction) this.#db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  #execute(sql, values) {
+    const statement = this.#db.prepare(sql);
+    if (statement.reader) return statement.all(...values);
+    statement.run(...values);
+    return [];
   }
 
   close(callback) {

@@ -127,11 +127,17 @@ export class Silence {
     this.#since = this.#clock.elapsed();
   }
 
-  /** @returns milliseconds */
+  /**
+   * What is heard tells of the time up to the question, not of the time until the answer is looked at: this
+   * process may have been stopped in between, and the owner not.
+   *
+   * @returns milliseconds
+   */
   async lasts(): Promise<number> {
+    const asked = this.#clock.elapsed();
     const heard = JSON.stringify(await this.#listen()) ?? '';
-    if (this.#heard !== undefined && heard !== this.#heard) this.end();
+    if (heard !== this.#heard) this.end();
     this.#heard = heard;
-    return this.#clock.elapsed() - this.#since;
+    return asked - this.#since;
   }
 }

@@ -1,6 +1,13 @@
 /** Opens a Keyv by URL, as the command line takes it. */
+import type { EventEmitter } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type KeyvPostgres from '@keyv/postgres';
+import type KeyvSqlite from '@keyv/sqlite';
 import Keyv from 'keyv';
 import { AwaitError } from '../error.ts';
+
+/** How long a first connection to Redis is waited for, in milliseconds. */
+const CONNECTING = 5_000;
 
 /**
  * @param url `memory:`, `sqlite://file`, `redis://…`, `rediss://…`, `postgres://…` or `postgresql://…`
@@ -12,18 +19,25 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'memory':
       return new Keyv();
     case 'sqlite': {
-      const { default: KeyvSqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
-      return guarded(new Keyv(new KeyvSqlite({ uri: url, busyTimeout: 5_000 })));
+      const { default: Sqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
+      return tried(url, new Sqlite({ uri: url, busyTimeout: 5_000 }));
     }
     case 'redis':
     case 'rediss': {
       const { default: KeyvRedis } = await load('@keyv/redis', () => import('@keyv/redis'));
-      return guarded(new Keyv(new KeyvRedis(url)));
+      // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
+      // connection takes the replies of the next one for those of other commands, until it is restarted.
+      const adapter = new KeyvRedis({ url, disableOfflineQueue: true });
+      const keyv = guarded(new Keyv(adapter));
+      // Without that queue nothing waits for the first connection either. One that is down may come up later.
+      const connected = adapter.getClient().catch(() => undefined);
+      await Promise.race([connected, sleep(CONNECTING, undefined, { ref: false })]);
+      return keyv;
     }
     case 'postgres':
     case 'postgresql': {
-      const { default: KeyvPostgres } = await load('@keyv/postgres', () => import('@keyv/postgres'));
-      return guarded(new Keyv(new KeyvPostgres({ uri: url })));
+      const { default: Postgres } = await load('@keyv/postgres', () => import('@keyv/postgres'));
+      return tried(url, new Postgres({ uri: url, log: outlive }));
     }
     default:
       throw new AwaitError(
@@ -31,6 +45,36 @@ export async function openStore(url: string): Promise<Keyv> {
         `--store ${url}: use memory:, sqlite://file, redis://host:port or postgres://user@host/database`,
       );
   }
+}
+
+/**
+ * The SQL adapters make their table as they are constructed, and never again: one that could not (the file was
+ * locked, the server was starting) fails for ever, or ends the process with a rejection that nobody awaits.
+ * @throws AwaitError `store`
+ */
+async function tried(url: string, adapter: KeyvSqlite | KeyvPostgres): Promise<Keyv> {
+  const keyv = guarded(new Keyv(adapter));
+  try {
+    await adapter.query(`SELECT 1 FROM ${adapter.opts.table} LIMIT 1`);
+  } catch (error) {
+    // Not the whole URL: there may be a password in it.
+    const [scheme] = url.split(':', 1);
+    throw new AwaitError(
+      'store',
+      `the ${scheme} store cannot be opened (${String(error)}); is it up, and free?`,
+      error,
+    );
+  }
+  return keyv;
+}
+
+/**
+ * A connection that fails while it is idle (the server is restarted) is an `error` event of the adapter's pool,
+ * which nobody listens to, and that ends the process. The adapter keeps its pool to itself, but the pool calls
+ * this option as a method of its own, with each connection it makes.
+ */
+function outlive(this: EventEmitter): void {
+  if (this.listenerCount('error') === 0) this.on('error', () => {});
 }
 
 /** An adapter's connection may fail while nobody is asking; each operation reports its own failure. */

@@ -1,48 +1,71 @@
 /** One process of the chaos run: a tool of several asks and steps, whose effects go into the driver's ledger. */
+import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type KeyvSqlite from '@keyv/sqlite';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { createAwaitHandler, step } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
+import { clock, type Event, LEASE, LONGEST_STEP } from './events.ts';
+import { witness } from './witness.ts';
 
 const [storeUrl = '', ledgerUrl = '', secret = ''] = process.argv.slice(2);
-/** Rounds of asks, and steps after each. */
 const ROUNDS = 3;
-const STEP_MS = 40;
 
-async function effect(name: string, idempotencyKey: string): Promise<string> {
-  await fetch(ledgerUrl, {
-    method: 'POST',
-    body: JSON.stringify({ name, key: idempotencyKey, pid: process.pid }),
+async function tell(event: Event): Promise<void> {
+  await fetch(ledgerUrl, { method: 'POST', body: JSON.stringify(event) });
+}
+
+interface Done {
+  readonly step: string;
+  readonly key: string;
+  readonly run: string;
+}
+
+/** The begin is the effect: once the ledger has it, it happened. */
+function act(call: string, name: string): Promise<Done> {
+  return step(name, async ({ idempotencyKey: key }) => {
+    const run = randomUUID();
+    const effect = { call, step: name, key, run, pid: process.pid };
+    await tell({ ...effect, type: 'begin', at: clock() });
+    await sleep(LONGEST_STEP * (0.1 + 0.9 * Math.random()));
+    await tell({ ...effect, type: 'end', at: clock() });
+    return { step: name, key, run };
   });
-  await sleep(STEP_MS);
-  return name;
 }
 
 function build(): McpServer {
   const server = new McpServer({ name: 'chaos', version: '1' });
-  server.registerTool('work', {}, async () => {
-    const done: string[] = [];
+  server.registerTool('work', {}, async ({ sessionId: call = '' }) => {
+    const done: Done[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       const requestedSchema = { type: 'object' as const, properties: { go: { type: 'boolean' as const } } };
       await server.server.elicitInput({ message: `Round ${round}?`, requestedSchema });
-      const both = ['a', 'b'].map((part) =>
-        step(`${part}${round}`, ({ idempotencyKey }) => effect(`${part}${round}`, idempotencyKey)),
-      );
-      done.push(...(await Promise.all(both)));
+      done.push(...(await Promise.all([act(call, `a${round}`), act(call, `b${round}`)])));
+      done.push(await act(call, `c${round}`));
     }
-    return { content: [{ type: 'text', text: done.join(' ') }] };
+    return { content: [{ type: 'text', text: JSON.stringify(done) }] };
   });
   return server;
 }
 
+witness((event) => void tell(event).catch(() => undefined));
+const store = await openStore(storeUrl);
 const handler = createAwaitHandler(build, {
-  store: await openStore(storeUrl),
+  store,
   secrets: [secret],
-  limits: { lease: 900, turnWait: 5_000 },
+  limits: { lease: LEASE, turnWait: 5_000 },
 });
+
+/** A full disk, as SQLite sees it: no page more than there are. */
+process.on('message', (message: { full: boolean }) => {
+  const adapter = (store as unknown as { _store: KeyvSqlite })._store;
+  const pages = message.full ? 1 : 1_073_741_823;
+  void adapter.query(`PRAGMA max_page_count = ${pages}`).then(() => process.send?.('done'));
+});
+
 const http = createServer(toNodeHandler(handler));
 http.listen(0, '127.0.0.1', () => process.stdout.write(`${(http.address() as AddressInfo).port}\n`));

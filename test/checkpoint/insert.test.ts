@@ -1,7 +1,4 @@
-import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
-import { createInterface } from 'node:readline';
 import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/call/clock.ts';
@@ -10,8 +7,6 @@ import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { insertIfAbsent, primitiveOf, read, remove } from '../../src/checkpoint/insert.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { type Service, STORES } from '../e2e/services.ts';
-
-const claimant = new URL('./claimant.mts', import.meta.url).pathname;
 
 const MEMORY: Service = { name: 'memory', url: () => 'memory:', down: false };
 
@@ -45,32 +40,6 @@ for (const service of [MEMORY, ...STORES]) {
       await new Promise((resolve) => setTimeout(resolve, 20));
       expect(await read(keyv, key)).toBe('kept');
       await remove(keyv, key);
-      await keyv.disconnect();
-    });
-
-    const across = (title: string, run: () => Promise<void>): void => {
-      if (service !== MEMORY) it(title, run);
-    };
-    across('has one winner for each position, of 4 processes with 8 claimants', async () => {
-      const prefix = `race:${randomUUID()}`;
-      const positions = 60;
-      const processes = await Promise.all(
-        ['a', 'b', 'c', 'd'].map(async (process_) => {
-          const args = ['--import', 'tsx', claimant, url, prefix, process_, '8', String(positions)];
-          const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
-          const lines = createInterface(child.stdout);
-          await once(lines, 'line');
-          return {
-            child,
-            result: once(lines, 'line').then(([line]) => JSON.parse(String(line)) as number[]),
-          };
-        }),
-      );
-      for (const { child } of processes) child.stdin.write('go\n');
-      const won = (await Promise.all(processes.map(({ result }) => result))).flat().sort((a, b) => a - b);
-      expect(won).toEqual(Array.from({ length: positions }, (_, position) => position));
-      const keyv = await openStore(url);
-      for (let position = 0; position < positions; position += 1) await remove(keyv, `${prefix}:${position}`);
       await keyv.disconnect();
     });
 

@@ -1,0 +1,53 @@
+/** Who waits for a turn and is stopped itself: the time it slept through says nothing about the owner. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/call/clock.ts';
+import { readOn } from '../../src/call/contested.ts';
+import type { Entry } from '../../src/call/journal.ts';
+import type { CallStore } from '../../src/call/ports.ts';
+
+const LEASE = 200;
+const claim: Entry = { type: 'claimed', answers: [], sent: 'same', by: 'the owner' };
+
+/** A call whose owner beats; the observer hears what was said when it asked, but only after `slept(nth look)`. */
+function watching(slept: (look: number) => number, beats = true): Promise<unknown> {
+  const started = performance.now();
+  let look = 0;
+  const store: CallStore = {
+    open: () => {
+      throw new Error('nobody writes here');
+    },
+    read: async (_callId, position) => (position === 1 ? claim : undefined),
+    heard: async () => {
+      look += 1;
+      const said = beats ? Math.floor((performance.now() - started) / (LEASE / 3)) : 0;
+      await sleep(slept(look));
+      return said;
+    },
+  };
+  return readOn({
+    store,
+    callId: 'call',
+    at: 0,
+    sent: 'same',
+    abandoned: () => false,
+    clock: systemClock,
+    stopped: () => false,
+    running: [],
+    lease: LEASE,
+    wait: LEASE * 6,
+  });
+}
+
+describe('an observer that was stopped', () => {
+  it.each([1, 2])('at its look number %i leaves the turn to an owner that beats', async (stopped) => {
+    const found = watching((look) => (look === stopped ? LEASE * 1.5 : 0));
+    await expect(found).rejects.toMatchObject({ code: 'busy' });
+  });
+
+  it('still takes over from an owner that is silent', async () => {
+    await expect(watching((look) => (look === 1 ? LEASE * 1.5 : 0), false)).resolves.toMatchObject({
+      kind: 'free',
+    });
+  });
+});

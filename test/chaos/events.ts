@@ -1,0 +1,58 @@
+/**
+ * What the ledger is told. Every time is of the machine's monotonic clock, in milliseconds: one clock for all
+ * processes, whatever their `Date` says.
+ */
+import process from 'node:process';
+
+export const LEASE = 1_500;
+/** Longest a step's effect takes, in milliseconds. */
+export const LONGEST_STEP = 220;
+
+export function clock(): number {
+  return Number(process.hrtime.bigint()) / 1e6;
+}
+
+/** An effect on the world outside, under its idempotency key; `run` is one execution of the step. */
+export interface Effect {
+  readonly type: 'begin' | 'end';
+  readonly call: string;
+  readonly step: string;
+  readonly key: string;
+  readonly run: string;
+  readonly pid: number;
+  readonly at: number;
+}
+
+/** What became of an entry that a process wrote into a journal. */
+export interface Append {
+  readonly type: 'append';
+  readonly call: string;
+  readonly entry: string;
+  /** The execution whose result it records. */
+  readonly run?: string;
+  readonly outcome: 'written' | 'fenced' | 'store';
+  readonly cause?: string;
+  readonly pid: number;
+  readonly since: number;
+  readonly at: number;
+}
+
+/** The event loop of a process stood still. */
+export interface Stall {
+  readonly type: 'stall';
+  readonly pid: number;
+  readonly since: number;
+  readonly at: number;
+}
+
+export type Event = Effect | Append | Stall;
+
+type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full';
+
+/** What was done to a process, or to the store (no `pid`). */
+export interface Fault {
+  readonly kind: FaultKind;
+  readonly pid?: number;
+  readonly since: number;
+  until: number;
+}

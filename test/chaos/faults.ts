@@ -1,0 +1,87 @@
+/** What is done to the processes and to the store, in an order that the seed decides: each kind in every round. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Random, randomOf } from '../fixtures/random.ts';
+import { clock, type Fault, LEASE } from './events.ts';
+import type { Fleet } from './fleet.ts';
+import type { OwnStore } from './stores.ts';
+
+/** The store's operations give up after five seconds: slow is some of both. */
+const SHORT = [400, 4_000] as const;
+const LONG = [5_500, 7_500] as const;
+
+type StoreFault = 'restart' | 'slow a little' | 'slow' | 'full';
+
+export function disturb(fleet: Fleet, store: OwnStore, seed: number, isOver: () => boolean) {
+  const faults: Fault[] = [];
+  const during = async (kind: Fault['kind'], pid: number | undefined, run: () => Promise<void>) => {
+    const since = clock();
+    const fault: Fault = { kind, since, until: Number.POSITIVE_INFINITY, ...(pid !== undefined && { pid }) };
+    faults.push(fault);
+    try {
+      await run();
+    } finally {
+      fault.until = clock();
+    }
+  };
+
+  const toProcess = async (kind: 'kill' | 'stop', random: Random): Promise<void> => {
+    const index = random.int(fleet.size);
+    const pid = fleet.pid(index);
+    if (kind === 'kill') {
+      await fleet.replace(index, () => {
+        const now = clock();
+        faults.push({ kind, pid, since: now, until: now });
+      });
+      return;
+    }
+    await during(kind, pid, async () => {
+      fleet.signal(index, 'SIGSTOP');
+      await sleep(LEASE * random.between(1.2, 3.6));
+      fleet.signal(index, 'SIGCONT');
+    });
+  };
+
+  const toStore = async (kind: StoreFault, random: Random): Promise<void> => {
+    if (kind === 'restart') {
+      await during(kind, undefined, async () => store.restart?.());
+    } else if (kind === 'full') {
+      await during(kind, undefined, async () => {
+        await fleet.fill(true);
+        await sleep(random.between(1_000, 3_000));
+        await fleet.fill(false);
+      });
+    } else {
+      const [least, most] = kind === 'slow' ? LONG : SHORT;
+      await during('slow', undefined, async () => {
+        await store.pause();
+        await sleep(random.between(least, most));
+        await store.resume();
+      });
+    }
+  };
+
+  const loop = async <K>(
+    random: Random,
+    kinds: readonly K[],
+    pause: readonly [number, number],
+    inflict: (kind: K, random: Random) => Promise<void>,
+  ): Promise<void> => {
+    for (;;) {
+      for (const kind of random.shuffled(kinds)) {
+        await sleep(random.between(...pause));
+        if (isOver()) return;
+        await inflict(kind, random);
+      }
+    }
+  };
+
+  const storeKinds: readonly StoreFault[] =
+    store.restart === undefined
+      ? ['full', 'slow a little', 'full', 'slow']
+      : ['restart', 'slow a little', 'restart', 'slow'];
+  const done = Promise.all([
+    loop(randomOf(seed), ['kill', 'kill', 'stop'] as const, [500, 1_400], toProcess),
+    loop(randomOf(seed + 1), storeKinds, [2_000, 4_000], toStore),
+  ]);
+  return { faults, done };
+}

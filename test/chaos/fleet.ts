@@ -1,0 +1,132 @@
+/** The three processes that serve, each with a clock of its own; one that is gone is replaced. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Random } from '../fixtures/random.ts';
+import { clock } from './events.ts';
+
+const PROCESSES = 3;
+/** How far the clock of a process may be off, in milliseconds. */
+const SKEW = 120_000;
+const [script, preload] = ['./server.ts', './skew.mjs'].map(
+  (name) => new URL(name, import.meta.url).pathname,
+);
+
+interface Slot {
+  child: ChildProcess;
+  url: string;
+}
+
+export class Fleet {
+  readonly #args: readonly string[];
+  readonly #random: Random;
+  #slots: Slot[] = [];
+  readonly #children = new Set<ChildProcess>();
+  readonly #expected = new WeakSet<ChildProcess>();
+  #full = false;
+  #over = false;
+  /** Deaths that nobody ordered, with what the process said last. */
+  readonly crashes: string[] = [];
+  readonly skews: number[] = [];
+  /** When starts failed: a process gives up where its store cannot be opened. */
+  readonly failedStarts: number[] = [];
+
+  constructor(storeUrl: string, ledgerUrl: string, secret: string, random: Random) {
+    this.#args = [storeUrl, ledgerUrl, secret];
+    this.#random = random;
+  }
+
+  get size(): number {
+    return this.#slots.length;
+  }
+
+  async start(): Promise<void> {
+    this.#slots = await Promise.all(Array.from({ length: PROCESSES }, () => this.#startOne()));
+  }
+
+  url(index: number): string {
+    return this.#slots[index]?.url ?? '';
+  }
+
+  pid(index: number): number {
+    return this.#slots[index]?.child.pid ?? 0;
+  }
+
+  signal(index: number, name: NodeJS.Signals): void {
+    this.#slots[index]?.child.kill(name);
+  }
+
+  /** Kills a process with SIGKILL and puts another in its place. */
+  async replace(index: number, killed: () => void): Promise<void> {
+    const slot = this.#slots[index];
+    if (slot === undefined) return;
+    this.#expected.add(slot.child);
+    killed();
+    slot.child.kill('SIGKILL');
+    this.#slots[index] = await this.#startOne();
+  }
+
+  /** The disk is full for every process, or is not. */
+  async fill(full: boolean): Promise<void> {
+    this.#full = full;
+    await Promise.all([...this.#children].map((child) => this.#tell(child, full)));
+  }
+
+  /** The end: also as this process exits. */
+  killAll(): void {
+    this.#over = true;
+    for (const child of this.#children) child.kill('SIGKILL');
+  }
+
+  async #startOne(): Promise<Slot> {
+    for (;;) {
+      const skew = Math.round(this.#random.between(-SKEW, SKEW));
+      const slot = await this.#tryToStart(skew);
+      if (slot !== undefined) {
+        this.skews.push(skew);
+        if (this.#full) await this.#tell(slot.child, true);
+        return slot;
+      }
+      if (this.#over) throw new Error('the run is over');
+      this.failedStarts.push(clock());
+      await sleep(300);
+    }
+  }
+
+  async #tryToStart(skew: number): Promise<Slot | undefined> {
+    const args = ['--import', preload ?? '', '--import', 'tsx', script ?? '', ...this.#args];
+    const child = spawn(process.execPath, args, {
+      env: { ...process.env, CHAOS_SKEW: String(skew) },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+    });
+    this.#children.add(child);
+    let said = '';
+    child.stderr?.on('data', (chunk: Buffer) => {
+      said = (said + chunk.toString()).slice(-3_000);
+    });
+    let up = false;
+    const gone = once(child, 'exit').then(() => {
+      this.#children.delete(child);
+      if (!up || this.#over || this.#expected.has(child)) return undefined;
+      this.crashes.push(`process ${child.pid} died by itself (${child.exitCode}): ${said}`);
+      const index = this.#slots.findIndex((slot) => slot.child === child);
+      if (index >= 0) void this.#startOne().then((slot) => this.#slots.splice(index, 1, slot));
+      return undefined;
+    });
+    if (child.stdout === null) return undefined;
+    const port = await Promise.race([once(createInterface(child.stdout), 'line'), gone]);
+    if (port === undefined) return undefined;
+    up = true;
+    return { child, url: `http://127.0.0.1:${String(port[0])}/mcp` };
+  }
+
+  /** Resolves once it is so, or the process is gone. */
+  async #tell(child: ChildProcess, full: boolean): Promise<void> {
+    if (!child.connected) return;
+    const heard = Promise.race([once(child, 'message'), once(child, 'exit')]);
+    child.send({ full }, () => {});
+    await heard;
+  }
+}

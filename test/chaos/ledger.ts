@@ -1,0 +1,36 @@
+/** The ledger outside of the system: it takes down what it is told, and nothing else. */
+import { createServer } from 'node:http';
+import { listen } from '../e2e/harness.ts';
+import type { Event } from './events.ts';
+
+export interface Ledger {
+  readonly url: string;
+  readonly events: readonly Event[];
+  close(): void;
+}
+
+export async function openLedger(): Promise<Ledger> {
+  const events: Event[] = [];
+  const server = createServer(async (req, res) => {
+    let text = '';
+    try {
+      for await (const chunk of req) text += chunk;
+    } catch {
+      // Its sender was killed as it spoke: what is not complete was not said.
+      return;
+    }
+    events.push(JSON.parse(text) as Event);
+    res.end();
+  });
+  // Connections of processes that are stopped for a while are kept.
+  server.keepAliveTimeout = 60_000;
+  const url = await listen(server);
+  return {
+    url,
+    events,
+    close() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}

@@ -1,0 +1,67 @@
+/**
+ * Tells the ledger what became of each entry that this process appends to a journal, and when its event loop
+ * stood still. So a step that ran twice is not excused by any fault nearby, but by what happened to it.
+ */
+import process from 'node:process';
+import { isObject } from '../../src/call/json.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
+import { AwaitError } from '../../src/error.ts';
+import { type Append, clock, type Event } from './events.ts';
+
+const LOOK_EVERY = 50;
+/** A timer that is this late counts as a stall, in milliseconds. */
+const LATE = 250;
+
+export function witness(tell: (event: Event) => void): void {
+  const { open } = KeyvCallStore.prototype;
+  KeyvCallStore.prototype.open = function (this: KeyvCallStore, call, after) {
+    const journal = open.call(this, call, after);
+    return {
+      get position() {
+        return journal.position;
+      },
+      get lapsed() {
+        return journal.lapsed;
+      },
+      beat: (sign) => journal.beat(sign),
+      async append(entry) {
+        const since = clock();
+        const told = (outcome: Append['outcome'], cause?: string): void => {
+          const run = entry.type === 'completed' ? runOf(entry.completion) : undefined;
+          tell({
+            type: 'append',
+            call: call.id,
+            entry: entry.type,
+            outcome,
+            pid: process.pid,
+            since,
+            at: clock(),
+            ...(run !== undefined && { run }),
+            ...(cause !== undefined && { cause }),
+          });
+        };
+        try {
+          await journal.append(entry);
+        } catch (error) {
+          const { code, cause } = AwaitError.from(error);
+          told(code === 'fenced' ? 'fenced' : 'store', String(cause));
+          throw error;
+        }
+        told('written');
+      },
+    };
+  };
+  let last = clock();
+  setInterval(() => {
+    const now = clock();
+    if (now - last > LOOK_EVERY + LATE) tell({ type: 'stall', pid: process.pid, since: last, at: now });
+    last = now;
+  }, LOOK_EVERY).unref();
+}
+
+/** Steps of the chaos tool return which execution of theirs it was. */
+function runOf(completion: object): string | undefined {
+  if (!('outcome' in completion) || !isObject(completion.outcome)) return undefined;
+  const { value } = completion.outcome;
+  return isObject(value) && typeof value.run === 'string' ? value.run : undefined;
+}

@@ -1,0 +1,99 @@
+/** Stores that fail at awkward moments: as they are opened, and while nobody is asking. */
+import { randomUUID } from 'node:crypto';
+import { Socket } from 'node:net';
+import { join } from 'node:path';
+import KeyvPostgres from '@keyv/postgres';
+import type KeyvRedis from '@keyv/redis';
+import type { RedisClientType } from '@keyv/redis';
+import KeyvSqlite from '@keyv/sqlite';
+import Keyv from 'keyv';
+import { describe, expect, it } from 'vitest';
+import { insertIfAbsent, read } from '../../src/checkpoint/insert.ts';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import { scratch } from '../e2e/harness.ts';
+import { POSTGRES, REDIS, SQLITE } from '../e2e/services.ts';
+
+describe('SQLite', () => {
+  it('that is locked as it is opened is an error of the opening', { timeout: 20_000 }, async () => {
+    const url = SQLITE.url();
+    const holder = new KeyvSqlite({ uri: url });
+    await holder.query('BEGIN EXCLUSIVE');
+    await expect(openStore(url)).rejects.toMatchObject({ code: 'store' });
+    await holder.query('ROLLBACK');
+    const keyv = await openStore(url);
+    expect(await insertIfAbsent(keyv, 'x', 1, 60_000)).toBe(true);
+    await keyv.disconnect();
+    await holder.disconnect();
+  });
+
+  it('that was locked for too long has what is written later, for everybody', async () => {
+    const uri = `sqlite://${join(scratch(), 'calls.db')}`;
+    const [ours, holder] = [
+      new KeyvSqlite({ uri, busyTimeout: 20 }),
+      new KeyvSqlite({ uri, busyTimeout: 20 }),
+    ];
+    const [keyv, theirs] = [new Keyv(ours), new Keyv(holder)];
+    expect(await insertIfAbsent(keyv, 'before', 1, 60_000)).toBe(true);
+    await holder.query('BEGIN EXCLUSIVE');
+    await expect(insertIfAbsent(keyv, 'x', 1, 60_000)).rejects.toMatchObject({ code: 'store' });
+    await expect(read(keyv, 'x')).rejects.toMatchObject({ code: 'store' });
+    await holder.query('ROLLBACK');
+    expect(await insertIfAbsent(keyv, 'x', 2, 60_000)).toBe(true);
+    expect(await read(theirs, 'x')).toBe(2);
+    expect(await insertIfAbsent(theirs, 'y', 3, 60_000)).toBe(true);
+    await Promise.all([keyv.disconnect(), theirs.disconnect()]);
+  });
+});
+
+describe.skipIf(POSTGRES.down)(POSTGRES.name, () => {
+  it('may end a connection that is idle', async () => {
+    const name = `idle-${randomUUID()}`;
+    const keyv = await openStore(`${POSTGRES.url()}?application_name=${name}`);
+    expect(await insertIfAbsent(keyv, name, 1, 60_000)).toBe(true);
+    const other = new KeyvPostgres(POSTGRES.url());
+    const sql = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1';
+    expect((await other.query(sql, [name])).length).toBeGreaterThan(0);
+    // An event that nobody listens to would end this process here.
+    await expect.poll(() => read(keyv, name).catch(() => undefined)).toBe(1);
+    await keyv.delete(name);
+    // The adapter keeps one pool for all: the newest.
+    await other.disconnect();
+  });
+
+  it('that is not there is an error of the opening', async () => {
+    await expect(openStore('postgres://postgres@127.0.0.1:1/none')).rejects.toMatchObject({ code: 'store' });
+  });
+});
+
+describe.skipIf(REDIS.down)(REDIS.name, () => {
+  it('gives no command the reply of another, when its connection is lost as a command is to be written', async () => {
+    const lines: Socket[] = [];
+    const { connect } = Socket.prototype;
+    Socket.prototype.connect = function (this: Socket, ...args: unknown[]) {
+      lines.push(this);
+      return Reflect.apply(connect, this, args) as Socket;
+    };
+    const keyv = await openStore(REDIS.url());
+    const key = `lost:${randomUUID()}`;
+    try {
+      await insertIfAbsent(keyv, key, 'right', 60_000);
+    } finally {
+      Socket.prototype.connect = connect;
+    }
+    const { client } = (keyv as unknown as { _store: KeyvRedis<unknown> })._store;
+    // The client has it, and writes it in the next turn of the event loop.
+    const ask = (): Promise<unknown> => (client as RedisClientType).get(key).catch(String);
+    const asked = ask();
+    for (const line of lines) line.destroy();
+    for (const line of lines) line.emit('error', new Error('the line is cut'));
+    const late = ask();
+    expect(await asked).toMatch(/the line is cut/);
+    expect(await late).toMatch(/^right$|offline/);
+    await expect.poll(() => read(keyv, key).catch(() => 'failed'), { timeout: 4_000 }).toBe('right');
+    expect(await insertIfAbsent(keyv, `${key}:2`, 'new', 60_000)).toBe(true);
+    expect(await read(keyv, `${key}:2`)).toBe('new');
+    await keyv.delete(key);
+    await keyv.delete(`${key}:2`);
+    await keyv.disconnect();
+  });
+});

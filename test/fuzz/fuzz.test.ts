@@ -1,0 +1,13 @@
+/** A short run of the token fuzz; `npm run fuzz -- --tokens 1000000` is the long one. */
+import { expect, it } from 'vitest';
+import { fuzz } from './fuzz.ts';
+
+it('accepts none of 20,000 damaged tokens, and answers all alike without the store', {
+  timeout: 120_000,
+}, async () => {
+  const { presented, byDamage, onWire, ...report } = await fuzz({ tokens: 20_000, seed: 20_000, onWire: 10 });
+  expect(report).toEqual({ touched: 0, accepted: [], different: [], problems: [] });
+  expect(presented).toBe(20_000);
+  expect(Math.min(...byDamage.values())).toBeGreaterThan(10);
+  expect(onWire).toBeGreaterThan(byDamage.size * 10);
+});

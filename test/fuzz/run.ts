@@ -1,0 +1,48 @@
+/**
+ * Presents damaged tokens, and says how many and how fast.
+ *
+ *   npm run fuzz -- --tokens 1000000 [--seed 7]
+ */
+import { randomInt } from 'node:crypto';
+import process from 'node:process';
+import { parseArgs } from 'node:util';
+import { fuzz } from './fuzz.ts';
+
+const { values } = parseArgs({ options: { tokens: { type: 'string' }, seed: { type: 'string' } } });
+const tokens = Number(values.tokens ?? 100_000);
+const seed = Number(values.seed ?? randomInt(2 ** 31));
+if (!Number.isInteger(tokens) || tokens < 1 || !Number.isInteger(seed))
+  throw new Error('--tokens and --seed take whole numbers');
+
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+say(`fuzz of ${tokens} tokens, --seed ${seed}`);
+const started = performance.now();
+const report = await fuzz({
+  tokens,
+  seed,
+  onWire: 50,
+  progress: (presented) => {
+    if (presented % 100_000 === 0) say(`${presented} tokens, ${rate(presented)} a second`);
+  },
+});
+const { presented, byDamage, onWire, touched, accepted, different, problems } = report;
+const least = Math.min(...byDamage.values());
+say(
+  `${presented} damaged tokens of ${byDamage.size} kinds (each at least ${least} times), ${rate(presented)} a second`,
+);
+say(
+  `accepted: ${accepted.length}; store touched: ${touched} times; over HTTP: ${onWire} replies, ${different.length} that differ`,
+);
+const failures = [
+  ...accepted.map((what) => `accepted: ${what}`),
+  ...different.map((what) => `another reply: ${what}`),
+  ...problems,
+  ...(touched > 0 ? [`the store was touched ${touched} times`] : []),
+];
+for (const failure of failures.slice(0, 20)) say(`FAILED ${failure}`);
+say(`${presented - accepted.length} passed, ${failures.length} failed`);
+process.exit(failures.length === 0 ? 0 : 1);
+
+function rate(count: number): number {
+  return Math.round((count / (performance.now() - started)) * 1_000);
+}
