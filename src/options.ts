@@ -10,6 +10,7 @@ import { primitiveOf } from './checkpoint/insert.ts';
 import { assertSecrets } from './checkpoint/key-ring.ts';
 import { AwaitError } from './error.ts';
 import type { RateLimitOptions } from './http/rate-limit.ts';
+import { withoutPasswords } from './observe/redact.ts';
 
 export interface Logger {
   debug(message: string, detail?: JsonObject): void;
@@ -207,7 +208,7 @@ export function settle(options: AwaitOptions): Settings {
     audience: options.audience ?? 'mcp-await',
     steps: options.steps ?? true,
     warnUnjournaled: options.warnUnjournaled ?? process.env.NODE_ENV !== 'production',
-    logger: options.logger ?? consoleLogger,
+    logger: withoutPasswords(options.logger ?? consoleLogger),
   };
 }
 

@@ -23,6 +23,16 @@ const LEASE = 1_000;
 const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
 const CAPABILITIES = { elicitation: { form: {} } };
 
+/** When a fault may strike: a step begins or a tool is told; something is asked of the store. */
+export type Moment = 'tool' | 'store';
+
+interface Then {
+  readonly of: Moment;
+  readonly nth: number;
+  readonly crash: boolean;
+  readonly for: number;
+}
+
 interface Attempt {
   readonly life: Life;
   readonly at: number;
@@ -39,8 +49,8 @@ export class Cluster {
   readonly processes: Process[] = [];
   /** Every effect that was begun, by idempotency key. */
   readonly effects = new Map<string, Attempt[]>();
-  readonly #later: { nth: number; crash: boolean; for: number }[] = [];
-  #moments = 0;
+  readonly #later: Then[] = [];
+  readonly #moments = { tool: 0, store: 0 };
   readonly #world: World;
   readonly #store: SimulatedStore;
   readonly #relay: SimulatedRelay;
@@ -51,18 +61,19 @@ export class Cluster {
     this.#store = store;
     this.#relay = relay;
     this.#options = options;
+    store.onAsked = (life) => this.#moment(life, 'store');
   }
 
   /** Strikes the process in which something happens for the nth time. */
-  strikeThen(fault: { nth: number; crash: boolean; for: number }): void {
+  strikeThen(fault: Then): void {
     this.#later.push(fault);
   }
 
   /** Something happens in a process: between this and what it does next it may die or fall asleep. */
-  #moment(life: Life): void {
-    this.#moments += 1;
+  #moment(life: Life, of: Moment = 'tool'): void {
+    this.#moments[of] += 1;
     for (const fault of this.#later) {
-      if (fault.nth !== this.#moments) continue;
+      if (fault.of !== of || fault.nth !== this.#moments[of]) continue;
       const nth = this.processes.findIndex((process) => process.life === life);
       if (fault.crash) this.crash(nth, fault.for);
       else this.sleep(nth, fault.for);

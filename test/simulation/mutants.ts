@@ -48,6 +48,13 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'while (this.#ended && this.journal.lapsed)',
   },
   {
+    name: 'who waits counts the time that it slept itself',
+    file: 'src/call/contested.ts',
+    from: 'return asked - this.#since;',
+    to: 'return this.#clock.elapsed() - this.#since;',
+    rare: true,
+  },
+  {
     name: 'the gate is left open',
     file: 'src/call/frame.ts',
     from: '  leave(): void {\n    this.#turn = undefined;\n',

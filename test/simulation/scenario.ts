@@ -5,7 +5,7 @@
 import fc from 'fast-check';
 import { canonical, isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { Cluster } from './cluster.ts';
+import { Cluster, type Moment } from './cluster.ts';
 import { answerTo, expected, isDeterministic, type Plan, plans, racesTimers } from './plan.ts';
 import { SimulatedRelay, type Weather } from './relay.ts';
 import { type Outage, SimulatedStore } from './store.ts';
@@ -14,8 +14,14 @@ import { World } from './world.ts';
 type Fault =
   | { readonly kind: 'crash'; readonly process: number; readonly at: number; readonly for: number }
   | { readonly kind: 'sleep'; readonly process: number; readonly at: number; readonly for: number }
-  /** Strikes the process in which something happens for the nth time: a step begins, a tool is told. */
-  | { readonly kind: 'then'; readonly nth: number; readonly crash: boolean; readonly for: number }
+  /** Strikes the process in which something happens for the nth time. */
+  | {
+      readonly kind: 'then';
+      readonly of: Moment;
+      readonly nth: number;
+      readonly crash: boolean;
+      readonly for: number;
+    }
   | { readonly kind: 'jump'; readonly process: number; readonly at: number; readonly by: number };
 
 export interface Scenario {
@@ -52,9 +58,10 @@ const faults: fc.Arbitrary<Fault> = fc.oneof(
   fc.record({ kind: fc.constant('sleep' as const), ...trouble }),
   fc.record({
     kind: fc.constant('then' as const),
-    nth: fc.nat(12),
+    of: fc.constantFrom('tool' as const, 'store' as const),
+    nth: fc.nat(16),
     crash: fc.boolean(),
-    for: fc.constantFrom(60, 5_000),
+    for: fc.constantFrom(60, 1_500, 5_000),
   }),
   fc.record({
     kind: fc.constant('jump' as const),

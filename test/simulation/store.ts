@@ -26,6 +26,8 @@ export interface Outage {
 
 export class SimulatedStore {
   readonly journals = new Map<string, Written[]>();
+  /** Told of each operation, as it leaves its process. */
+  onAsked: (life: Life) => void = () => {};
   readonly #beats = new Map<string, string>();
   readonly #world: World;
   readonly #outages: readonly Outage[];
@@ -72,6 +74,7 @@ export class SimulatedStore {
 
   #operate<T>(life: Life, act: () => T): Promise<T> {
     const world = this.#world;
+    this.onAsked(life);
     const outage = this.#outages.find(({ from, to }) => world.time >= from && world.time < to);
     const slow = outage?.mode === 'slow' ? world.between(100, 2_000) : 0;
     return new Promise((resolve, reject) => {
