@@ -15,7 +15,6 @@ import { addDrawn, type DrawnValues } from './drawn.ts';
 import { Frame } from './frame.ts';
 import { type Accepted, Handoff, type Offer } from './handoff.ts';
 import {
-  answerTo,
   type CallRecord,
   type Checkpoint,
   type Client,
@@ -84,6 +83,7 @@ export class Engine {
         wait: limits.handoffWait,
         log,
         accept: (offer, leg, onAccepted) => this.#accept(offer, leg, onAccepted),
+        woken: (callId) => this.#runs.wake(callId),
       });
     this.#runs = new Runs(parts, this.#handoff);
   }
@@ -105,7 +105,10 @@ export class Engine {
       const { store } = this.#parts;
       const journal = store?.open(call, -1) ?? volatileJournal(-1);
       // Whoever takes it up must find it, whatever happens from here on.
-      if (resumable && store !== undefined) await journal.append({ type: 'called', format: FORMAT, call });
+      if (resumable && store !== undefined) {
+        const by = this.#handoff?.listening ? { by: this.#handoff.name } : {};
+        await journal.append({ type: 'called', format: FORMAT, call, ...by });
+      }
       const home = instance ?? (await this.#parts.openInstance(call, leg));
       const frame = new Frame(call, journal, this.#parts.frame);
       return { run: { call, binding, frame, instance: home, journal, isResumable: resumable }, responses };
@@ -151,6 +154,27 @@ export class Engine {
     });
   }
 
+  /**
+   * Takes in an answer to an ask of a resumable call, whichever process runs it: it is in the store when this
+   * resolves. The first one counts.
+   *
+   * @throws AwaitError `bad-token` when this caller has no such call
+   */
+  async deliver(
+    callId: string,
+    principal: string | undefined,
+    key: string,
+    response: Response,
+  ): Promise<void> {
+    const first = await this.#parts.store?.read(callId, 0);
+    if (first?.type !== 'called' || first.call.principal !== principal) {
+      throw new AwaitError('bad-token', `call ${callId} has no record of this caller's to answer`);
+    }
+    await this.#parts.store?.deliver(callId, key, response, first.call.expires);
+    this.#runs.wake(callId);
+    if (first.by !== undefined) await this.#handoff?.wake(first.by, callId);
+  }
+
   /** Runs what `prepare` makes ready, or tells the outcome that it found; either can be cancelled at any time. */
   #run(
     call: { readonly id: string },
@@ -190,14 +214,7 @@ export class Engine {
     return {
       outcome,
       cancel,
-      answer: async (key, response) => {
-        const ask = run?.frame.openAsk(key);
-        if (run === undefined || ask === undefined) return false;
-        const completion = answerTo(ask, response);
-        await run.journal.append({ type: 'completed', completion });
-        run.frame.answer(completion);
-        return true;
-      },
+      answer: async (key, response) => run !== undefined && this.#runs.answer(run, key, response),
     };
   }
 
@@ -408,7 +425,12 @@ export class Engine {
       }
       // That a claim is there is certain, so what runs beside the asks does not matter.
       const read = this.#readOn(store, request, undefined, () => over);
-      const first = await Promise.race([told, read]);
+      let first = await Promise.race([told, read]);
+      if (first.kind === 'ended' || first.kind === 'suspended') {
+        // What was said on the way comes by message alone, and the outcome's is behind it.
+        const late = sleep(clock, limits.handoffWait).then(() => first);
+        first = await Promise.race([told, late]);
+      }
       if (first.kind === 'told') return first.outcome;
       if (over) return GONE;
       const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(state)));

@@ -60,6 +60,8 @@ interface Options {
   /** How long an offer may wait to be accepted, in milliseconds. */
   readonly wait: number;
   readonly accept: Accept;
+  /** Another process took in an answer for a call that runs here. */
+  readonly woken: (callId: string) => void;
   readonly log: (level: 'debug' | 'warn', message: string, detail: JsonObject) => void;
 }
 
@@ -134,6 +136,11 @@ export class Handoff {
     });
   }
 
+  /** Tells the process that runs a call that an answer came in. */
+  async wake(name: string, callId: string): Promise<void> {
+    await this.#tell(name, { type: 'woken', id: callId });
+  }
+
   /** @returns false when nobody can have heard it */
   async #tell(name: string, message: JsonObject): Promise<boolean> {
     try {
@@ -166,6 +173,7 @@ export class Handoff {
       if (typeof id !== 'string') throw new AwaitError('bad-token', 'a message without an id');
       if (type === 'offer') this.#onOffer(id, message);
       else if (type === 'gone') this.#taken.get(id)?.();
+      else if (type === 'woken') this.#options.woken(id);
       else this.#onReply(id, message);
     } catch (error) {
       this.#options.log('warn', 'a message of the relay is refused', { error: String(error) });

@@ -110,7 +110,8 @@ export interface Checkpoint {
 }
 
 export type Entry =
-  | { readonly type: 'called'; readonly format: number; readonly call: CallRecord }
+  /** `by`: the process that runs it, where others can reach it. */
+  | { readonly type: 'called'; readonly format: number; readonly call: CallRecord; readonly by?: string }
   | { readonly type: 'asked'; readonly ask: OpenAsk }
   | { readonly type: 'completed'; readonly completion: Completion }
   /** What was drawn since, before a step is run: what it acts on is known to whoever runs it again. */

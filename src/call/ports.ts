@@ -23,6 +23,14 @@ export interface CallStore {
   forget?(call: CallRecord, upTo: number): void;
   /** What the owner told last. */
   heard(callId: string): Promise<unknown>;
+  /**
+   * Takes in the answer to an ask; false when there was one.
+   * @param expires of the call, in milliseconds since the epoch
+   */
+  deliver(callId: string, key: string, response: Response, expires: number): Promise<boolean>;
+  delivered(callId: string, key: string): Promise<Response | undefined>;
+  /** Whether other processes may see it. */
+  readonly isShared: boolean;
 }
 
 /** How processes reach one another: messages by name, to at most one process each. */

@@ -11,7 +11,15 @@ import { type Clock, every, type Timer } from './clock.ts';
 import { countActiveTurns } from './context.ts';
 import type { Frame } from './frame.ts';
 import type { HandoffParts } from './handoff.ts';
-import type { AnswerCompletion, CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
+import { Inbox } from './inbox.ts';
+import {
+  type AnswerCompletion,
+  answerTo,
+  type CallRecord,
+  type Checkpoint,
+  type OpenAsk,
+  type Response,
+} from './journal.ts';
 import { isObject, type JsonObject } from './json.ts';
 import type { Limits } from './limits.ts';
 import { Parked } from './parked.ts';
@@ -58,6 +66,8 @@ export interface Run {
   bytes?: number;
   /** Digest of what the client sent whose turn ended without an outcome: only that may go on with it. */
   left?: string;
+  /** Keys of asks whose answers are being written. */
+  answering?: Set<string>;
   /** Set once the call is over for this process. */
   over?: true;
   /** Set while a turn is entered. */
@@ -91,6 +101,7 @@ export interface Active {
 export class Runs {
   readonly #parts: EngineParts;
   readonly #handoff: { readonly name: string; readonly listening: boolean } | undefined;
+  readonly #inbox: Inbox | undefined;
   readonly parked: Parked<Run>;
   /** Resumed turns that are being run here, by the token's position, and by what was sent with it. */
   readonly #active = new Map<string, Map<string, Active>>();
@@ -109,6 +120,12 @@ export class Runs {
     this.#parts = parts;
     this.#handoff = handoff;
     const { limits, clock } = parts;
+    const { store, log } = parts;
+    if (store?.isShared) {
+      this.#inbox = new Inbox(store, clock, (call, error) =>
+        log('warn', 'answers that came in elsewhere could not be fetched', { call, error: String(error) }),
+      );
+    }
     // A step that is running is recorded before its frame goes.
     const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
     this.parked = new Parked(limits, clock, dropped);
@@ -226,7 +243,10 @@ export class Runs {
         live: leg.live,
         missing: (method, params) => missingCapability(leg.capabilities, method, params),
         given: (ask) => this.#given(ask, extra.responses, end),
-        ask: (ask) => leg.ask?.(ask),
+        ask: (ask) => {
+          leg.ask?.(ask);
+          if (run.isResumable) this.#expect(run, ask.key);
+        },
         withdraw: (ask) => leg.withdraw?.(ask),
         notify: (notification) => leg.notify(notification),
         end,
@@ -388,6 +408,40 @@ export class Runs {
     const required = missingCapability(leg.capabilities, 'elicitation/create', { mode: 'url' });
     if (required !== undefined) return refused(required, 'elicitation/create');
     return this.suspendWithout(run.journal, askUrls(before, urls), run.binding);
+  }
+
+  // --- answers ---------------------------------------------------------------------------------------
+
+  /** An answer to an ask that went out live; false when none of this key waits. */
+  async answer(run: Run, key: string, response: Response): Promise<boolean> {
+    const ask = run.frame.openAsk(key);
+    if (ask === undefined || run.answering?.has(key)) return false;
+    run.answering ??= new Set();
+    run.answering.add(key);
+    try {
+      const completion = answerTo(ask, response);
+      await run.journal.append({ type: 'completed', completion });
+      run.frame.answer(completion);
+    } finally {
+      run.answering.delete(key);
+    }
+    return true;
+  }
+
+  /** An answer came in at another process. */
+  wake(callId: string): void {
+    this.#inbox?.wake(callId);
+  }
+
+  #expect(run: Run, key: string): void {
+    this.#inbox?.expect(
+      {
+        callId: run.call.id,
+        waits: (waiting) => !run.over && run.frame.openAsk(waiting) !== undefined,
+        answer: async (answered, response) => void (await this.answer(run, answered, response)),
+      },
+      key,
+    );
   }
 
   // --- the ends of a run -----------------------------------------------------------------------------

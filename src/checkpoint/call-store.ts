@@ -5,7 +5,7 @@
  */
 import type Keyv from 'keyv';
 import type { Clock } from '../call/clock.ts';
-import { type CallRecord, type Entry, readCheckpoint } from '../call/journal.ts';
+import { type CallRecord, type Entry, type Response, readCheckpoint } from '../call/journal.ts';
 import { isObject } from '../call/json.ts';
 import { type Entries, openJournal } from '../call/open-journal.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
@@ -62,6 +62,19 @@ export class KeyvCallStore implements CallStore {
 
   heard(callId: string): Promise<unknown> {
     return read(this.#keyv, `${PREFIX}${callId}:beat`);
+  }
+
+  deliver(callId: string, key: string, response: Response, expires: number): Promise<boolean> {
+    return this.insert(`${callId}:in:${key}`, { response }, expires);
+  }
+
+  async delivered(callId: string, key: string): Promise<Response | undefined> {
+    const found = await this.get(`${callId}:in:${key}`);
+    return isObject(found) ? (found.response as Response) : undefined;
+  }
+
+  get isShared(): boolean {
+    return this.primitive !== 'map';
   }
 
   /** Only where the store is this process's memory: others keep what they have until it expires. */

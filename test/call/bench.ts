@@ -80,6 +80,21 @@ export class MemoryStore implements CallStore {
     return this.beats.get(callId);
   }
 
+  readonly isShared = true;
+  readonly inbox = new Map<string, string>();
+
+  async deliver(callId: string, key: string, response: Response): Promise<boolean> {
+    const name = `${callId}:${key}`;
+    if (this.inbox.has(name)) return false;
+    this.inbox.set(name, JSON.stringify(response));
+    return true;
+  }
+
+  async delivered(callId: string, key: string): Promise<Response | undefined> {
+    const text = this.inbox.get(`${callId}:${key}`);
+    return text === undefined ? undefined : (JSON.parse(text) as Response);
+  }
+
   /** The same store, as a process sees it that nobody hears of any more. */
   muted(): MemoryStore {
     return Object.create(this, { beat: { value: async () => {} } });

@@ -18,6 +18,9 @@ function watching(slept: (look: number) => number, beats = true): Promise<unknow
       throw new Error('nobody writes here');
     },
     read: async (_callId, position) => (position === 1 ? claim : undefined),
+    isShared: true,
+    deliver: async () => false,
+    delivered: async () => undefined,
     heard: async () => {
       look += 1;
       const said = beats ? Math.floor((performance.now() - started) / (LEASE / 3)) : 0;

@@ -5,7 +5,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
-import { type Flaky, flakyStore, LEAK } from '../fixtures/flaky-store.ts';
+import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
 import { accept, post, type RawCall, type RawReply, textOf } from './clients.ts';
 import { CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
 import { REDIS, REDIS_URL } from './services.ts';

@@ -68,6 +68,9 @@ export class SimulatedStore {
         };
         return openJournal(entries, call, after, clock, lease);
       },
+      isShared: true,
+      deliver: async () => false,
+      delivered: async () => undefined,
       heard: (callId) => this.#operate(life, () => this.#beats.get(callId)),
     };
   }

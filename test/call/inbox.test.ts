@@ -1,0 +1,138 @@
+/** Answers that come in at another process than the one that runs the call. */
+import { describe, expect, it } from 'vitest';
+import type { Engine, Started } from '../../src/call/engine.ts';
+import type { OpenAsk } from '../../src/call/journal.ts';
+import type { Leg, Relay } from '../../src/call/ports.ts';
+import { memoryRelay } from '../../src/relay/memory.ts';
+import { accept, BINDING, legOf, MemoryStore, resultOf, type Tool, workbench } from './bench.ts';
+
+const LIMITS = { lease: 80 };
+const tick = (ms = 2) => new Promise((resolve) => setTimeout(resolve, ms));
+
+function listening(): { leg: Leg; asked: OpenAsk[] } {
+  const asked: OpenAsk[] = [];
+  return { leg: { ...legOf(), live: true, ask: (ask) => void asked.push(ask) }, asked };
+}
+
+function begin(engine: Engine, leg: Leg): Started {
+  const client = {
+    capabilities: leg.capabilities,
+    info: { name: 'test', version: '1' },
+    protocolVersion: '2025-11-25',
+  };
+  return engine.start(
+    {
+      method: 'tools/call',
+      params: { name: 'tool' },
+      requestId: 1,
+      client,
+      binding: BINDING,
+      resumable: true,
+    },
+    leg,
+  );
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  for (let tries = 0; !condition(); tries += 1) {
+    if (tries > 1_000) throw new Error('it never came');
+    await tick();
+  }
+}
+
+const callIn = (store: MemoryStore): string => [...store.entries.keys()][0]?.split(':')[0] ?? '';
+const both: Tool = async ({ elicit }) => {
+  const one = await elicit('one');
+  const [two, three] = await Promise.all([elicit('two'), elicit('three')]);
+  return [one, two, three].map((answer) => answer.content);
+};
+const ALL = [{ a: 're: one' }, { a: 're: two' }, { a: 're: three' }];
+
+/** A relay that says it delivered, and did not. */
+const deaf: Relay = { listen: async () => async () => {}, send: async () => true, close: async () => {} };
+
+describe('an answer that comes in elsewhere', () => {
+  for (const [how, relay] of [
+    ['over a relay', memoryRelay()],
+    ['over a relay that loses everything', deaf],
+    ['over the store alone', undefined],
+  ] as const) {
+    it(`reaches the tool ${how}`, async () => {
+      const store = new MemoryStore();
+      const make = () => workbench(both, { store, ...(relay !== undefined && { relay }) });
+      const [owner, other] = [make(), make()];
+      await tick();
+      const { leg, asked } = listening();
+      const { outcome } = begin(owner.engine, leg);
+      for (const known of [1, 2, 3]) {
+        await until(() => asked.length >= known);
+        const ask = asked[known - 1] as OpenAsk;
+        await other.engine.deliver(callIn(store), undefined, ask.key, { result: accept(ask) });
+      }
+      expect(resultOf(await outcome)).toEqual(ALL);
+    });
+  }
+
+  it('counts once: the first of several, wherever they come in', async () => {
+    const store = new MemoryStore();
+    const [owner, other] = [workbench(both, { store }), workbench(both, { store })];
+    const { leg, asked } = listening();
+    const started = begin(owner.engine, leg);
+    await until(() => asked.length === 1);
+    const [ask] = asked as [OpenAsk];
+    const good = { result: accept(ask) };
+    const bad = { result: { action: 'decline' } };
+    await other.engine.deliver(callIn(store), undefined, ask.key, good);
+    await other.engine.deliver(callIn(store), undefined, ask.key, bad);
+    await until(() => asked.length === 3);
+    expect(await started.answer(ask.key, bad)).toBe(false);
+    for (const { key, params } of asked.slice(1)) {
+      const response = { result: accept({ params } as OpenAsk) };
+      await Promise.all([
+        started.answer(key, response),
+        other.engine.deliver(callIn(store), undefined, key, response),
+        started.answer(key, response),
+      ]);
+    }
+    expect(resultOf(await started.outcome)).toEqual(ALL);
+    const answered = [...store.entries.values()].filter((text) => text.includes('"completed"'));
+    expect(answered).toHaveLength(3);
+  });
+
+  it('is there for whoever takes the call up', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    // As if it had died: nobody hears of it, and it fetches nothing.
+    const dead: MemoryStore = Object.create(store.muted(), { delivered: { value: async () => undefined } });
+    const owner = workbench(both, { store: dead, limits: LIMITS });
+    const other = workbench(both, { store, limits: LIMITS });
+    const first = listening();
+    begin(owner.engine, first.leg);
+    await until(() => first.asked.length === 1);
+    const [ask] = first.asked as [OpenAsk];
+    await other.engine.deliver(callIn(store), undefined, ask.key, { result: accept(ask) });
+    const second = listening();
+    const taken = other.engine.takeUp(callIn(store), BINDING, second.leg);
+    await until(() => second.asked.length === 3);
+    for (const { key, params } of second.asked.slice(1)) {
+      await taken.answer(key, { result: accept({ params } as OpenAsk) });
+    }
+    expect(resultOf(await taken.outcome)).toEqual(ALL);
+  });
+
+  it('is refused for a call of another caller, and for none', async () => {
+    const store = new MemoryStore();
+    const owner = workbench(both, { store });
+    const { leg, asked } = listening();
+    begin(owner.engine, leg);
+    await until(() => asked.length === 1);
+    const { key } = asked[0] as OpenAsk;
+    for (const [call, principal] of [
+      [callIn(store), 'ann'],
+      ['no-such-call', undefined],
+    ] as const) {
+      const delivered = owner.engine.deliver(call, principal, key, { result: { action: 'cancel' } });
+      await expect(delivered).rejects.toMatchObject({ code: 'bad-token' });
+    }
+    expect(store.inbox.size).toBe(0);
+  });
+});
