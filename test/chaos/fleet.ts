@@ -125,8 +125,11 @@ export class Fleet {
   /** Resolves once it is so, or the process is gone. */
   async #tell(child: ChildProcess, full: boolean): Promise<void> {
     if (!child.connected) return;
-    const heard = Promise.race([once(child, 'message'), once(child, 'exit')]);
+    // One that loses leaves its listeners behind, and there are many faults in the life of a process.
+    const settled = new AbortController();
+    const { signal } = settled;
+    const heard = Promise.race([once(child, 'message', { signal }), once(child, 'exit', { signal })]);
     child.send({ full }, () => {});
-    await heard;
+    await heard.finally(() => settled.abort()).catch(() => {});
   }
 }
