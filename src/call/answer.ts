@@ -9,6 +9,11 @@ import { isObject, type JsonObject } from './json.ts';
 /** Compiles a JSON schema; the returned function tells whether a value keeps it. */
 export type SchemaCheck = (schema: JsonObject, value: unknown) => boolean;
 
+type RpcError = Extract<Response, { error: unknown }>['error'];
+
+/** JSON-RPC errors in place of answers, by key: the revisions on which a client answers with whole responses. */
+export type ErrorAnswers = Readonly<Record<string, RpcError>>;
+
 export interface Answered {
   readonly accepted: readonly AnswerCompletion[];
   /** Asks whose answer broke their schema. */
@@ -20,6 +25,7 @@ export interface Answered {
  * Sorts what a client sent by what was asked.
  *
  * @param responses the client's `inputResponses` as it came, key → result
+ * @param errors asks that were answered by a JSON-RPC error: the tool's `await` rejects
  * @throws AwaitError `bad-answer` when it is no object, or a value is no result of its ask's kind
  */
 export function sortAnswers(
@@ -27,6 +33,7 @@ export function sortAnswers(
   responses: unknown,
   now: number,
   check: SchemaCheck,
+  errors: ErrorAnswers = {},
 ): Answered {
   if (responses !== undefined && !isObject(responses)) {
     throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
@@ -39,7 +46,9 @@ export function sortAnswers(
       responses !== undefined && Object.hasOwn(responses, ask.key) ? responses[ask.key] : undefined;
     if (ask.deadline !== undefined && now > ask.deadline.at)
       accepted.push(timedOut(ask, ask.deadline.timeout));
-    else if (value === undefined) missing.push(ask);
+    else if (errors[ask.key] !== undefined && Object.hasOwn(errors, ask.key)) {
+      accepted.push(answerTo(ask, { error: errors[ask.key] as RpcError }));
+    } else if (value === undefined) missing.push(ask);
     else if (!isResultOf(ask.method, value)) {
       throw new AwaitError('bad-answer', `inputResponses['${ask.key}'] is no result of ${ask.method}`);
     } else if (keepsSchema(ask, value, check)) accepted.push(answerTo(ask, { result: value }));

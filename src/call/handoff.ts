@@ -9,6 +9,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
+import type { ErrorAnswers } from './answer.ts';
 import { keepNewest } from './bounded.ts';
 import type { Clock } from './clock.ts';
 import { isObject, type JsonObject } from './json.ts';
@@ -31,6 +32,7 @@ export interface Offer {
   readonly token: string;
   readonly binding: Binding;
   readonly responses: unknown;
+  readonly errors?: ErrorAnswers;
 }
 
 /** What became of an offer that was accepted. */
@@ -126,6 +128,7 @@ export class Handoff {
         token: offer.token,
         binding: offer.binding as unknown as JsonObject,
         ...(offer.responses !== undefined && { responses: offer.responses }),
+        ...(offer.errors !== undefined && { errors: offer.errors }),
         leg: {
           capabilities,
           ...(progressToken !== undefined && { progressToken }),
@@ -183,7 +186,7 @@ export class Handoff {
   // --- where the frame is ----------------------------------------------------------------------------
 
   #onOffer(id: string, message: JsonObject): void {
-    const { from, state, token, binding, responses, leg: sent } = message;
+    const { from, state, token, binding, responses, errors, leg: sent } = message;
     if (this.#taken.has(id) || typeof from !== 'string' || typeof token !== 'string') return;
     if (!isState(state) || !isObject(binding) || !isObject(sent)) return;
     const gone = new AbortController();
@@ -206,7 +209,13 @@ export class Handoff {
       if (!accepted) void this.#tell(from, { type: 'accepted', id });
       accepted = true;
     };
-    const offer = { state, token, binding: binding as unknown as Binding, responses };
+    const offer = {
+      state,
+      token,
+      binding: binding as unknown as Binding,
+      responses,
+      ...(isObject(errors) && { errors: errors as ErrorAnswers }),
+    };
     const outcome = this.#options.accept(offer, leg, onAccepted);
     if (outcome === undefined) void this.#tell(from, { type: 'declined', id });
     else

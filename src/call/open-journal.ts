@@ -103,3 +103,30 @@ export function openJournal(
     },
   };
 }
+
+/** False when another process has the position. */
+export async function isAppended(journal: OpenJournal, entry: Entry): Promise<boolean> {
+  try {
+    await journal.append(entry);
+    return true;
+  } catch (error) {
+    if (error instanceof AwaitError && error.code === 'fenced') return false;
+    throw error;
+  }
+}
+
+/** Where no store is: positions count, nothing is written. */
+export function volatileJournal(after: number): OpenJournal {
+  let position = after;
+  return {
+    get position() {
+      return position;
+    },
+    lapsed: false,
+    append() {
+      position += 1;
+      return Promise.resolve();
+    },
+    beat: () => Promise.resolve(),
+  };
+}

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
-import { checkGiven, type SchemaCheck } from './answer.ts';
+import { checkGiven, type ErrorAnswers, type SchemaCheck } from './answer.ts';
 import { keepNewest } from './bounded.ts';
 import { missingCapability } from './capability.ts';
 import { type Clock, every, type Timer } from './clock.ts';
@@ -82,6 +82,7 @@ export interface Resume {
   readonly token: string;
   readonly binding: Binding;
   readonly responses: unknown;
+  readonly errors?: ErrorAnswers;
   readonly sent: string;
   readonly leg: Leg;
   /** Tells how to end the turn early, once there is one. */

@@ -2,7 +2,7 @@
 
 import { type Clock, systemClock } from '../../src/call/clock.ts';
 import { currentContext, runInContext, step } from '../../src/call/context.ts';
-import { Engine, type EngineParts } from '../../src/call/engine.ts';
+import { Engine, type EngineParts, type Started } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame.ts';
 import type { HandoffParts } from '../../src/call/handoff.ts';
 import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal.ts';
@@ -305,3 +305,34 @@ export async function complete(
   }
   return outcome;
 }
+
+/** A live leg, which keeps what it is asked and told. */
+export function listening(): { leg: Leg; asked: OpenAsk[]; heard: string[] } {
+  const asked: OpenAsk[] = [];
+  const heard: string[] = [];
+  const leg = { ...legOf({ heard }), live: true, ask: (ask: OpenAsk) => void asked.push(ask) };
+  return { leg, asked, heard };
+}
+
+/** Begins a call that goes on without its request. */
+export function beginResumable(engine: Engine, leg: Leg, binding: Binding = BINDING): Started {
+  const client = {
+    capabilities: leg.capabilities,
+    info: { name: 'test', version: '1' },
+    protocolVersion: '2025-11-25',
+  };
+  const params: JsonObject = { name: 'tool' };
+  return engine.start({ method: 'tools/call', params, requestId: 1, client, binding, resumable: true }, leg);
+}
+
+export const pause = (ms = 2): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+export async function until(condition: () => boolean): Promise<void> {
+  for (let tries = 0; !condition(); tries += 1) {
+    if (tries > 1_000) throw new Error('it never came');
+    await pause();
+  }
+}
+
+/** The id of the only call in a store. */
+export const callIn = (store: MemoryStore): string => [...store.entries.keys()][0]?.split(':')[0] ?? '';

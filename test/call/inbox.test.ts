@@ -1,46 +1,24 @@
 /** Answers that come in at another process than the one that runs the call. */
 import { describe, expect, it } from 'vitest';
-import type { Engine, Started } from '../../src/call/engine.ts';
 import type { OpenAsk } from '../../src/call/journal.ts';
-import type { Leg, Relay } from '../../src/call/ports.ts';
+import type { Relay } from '../../src/call/ports.ts';
 import { memoryRelay } from '../../src/relay/memory.ts';
-import { accept, BINDING, legOf, MemoryStore, resultOf, type Tool, workbench } from './bench.ts';
+import {
+  accept,
+  BINDING,
+  beginResumable,
+  callIn,
+  listening,
+  MemoryStore,
+  pause,
+  resultOf,
+  type Tool,
+  until,
+  workbench,
+} from './bench.ts';
 
 const LIMITS = { lease: 80 };
-const tick = (ms = 2) => new Promise((resolve) => setTimeout(resolve, ms));
 
-function listening(): { leg: Leg; asked: OpenAsk[] } {
-  const asked: OpenAsk[] = [];
-  return { leg: { ...legOf(), live: true, ask: (ask) => void asked.push(ask) }, asked };
-}
-
-function begin(engine: Engine, leg: Leg): Started {
-  const client = {
-    capabilities: leg.capabilities,
-    info: { name: 'test', version: '1' },
-    protocolVersion: '2025-11-25',
-  };
-  return engine.start(
-    {
-      method: 'tools/call',
-      params: { name: 'tool' },
-      requestId: 1,
-      client,
-      binding: BINDING,
-      resumable: true,
-    },
-    leg,
-  );
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  for (let tries = 0; !condition(); tries += 1) {
-    if (tries > 1_000) throw new Error('it never came');
-    await tick();
-  }
-}
-
-const callIn = (store: MemoryStore): string => [...store.entries.keys()][0]?.split(':')[0] ?? '';
 const both: Tool = async ({ elicit }) => {
   const one = await elicit('one');
   const [two, three] = await Promise.all([elicit('two'), elicit('three')]);
@@ -61,9 +39,9 @@ describe('an answer that comes in elsewhere', () => {
       const store = new MemoryStore();
       const make = () => workbench(both, { store, ...(relay !== undefined && { relay }) });
       const [owner, other] = [make(), make()];
-      await tick();
+      await pause();
       const { leg, asked } = listening();
-      const { outcome } = begin(owner.engine, leg);
+      const { outcome } = beginResumable(owner.engine, leg);
       for (const known of [1, 2, 3]) {
         await until(() => asked.length >= known);
         const ask = asked[known - 1] as OpenAsk;
@@ -77,7 +55,7 @@ describe('an answer that comes in elsewhere', () => {
     const store = new MemoryStore();
     const [owner, other] = [workbench(both, { store }), workbench(both, { store })];
     const { leg, asked } = listening();
-    const started = begin(owner.engine, leg);
+    const started = beginResumable(owner.engine, leg);
     await until(() => asked.length === 1);
     const [ask] = asked as [OpenAsk];
     const good = { result: accept(ask) };
@@ -106,7 +84,7 @@ describe('an answer that comes in elsewhere', () => {
     const owner = workbench(both, { store: dead, limits: LIMITS });
     const other = workbench(both, { store, limits: LIMITS });
     const first = listening();
-    begin(owner.engine, first.leg);
+    beginResumable(owner.engine, first.leg);
     await until(() => first.asked.length === 1);
     const [ask] = first.asked as [OpenAsk];
     await other.engine.deliver(callIn(store), undefined, ask.key, { result: accept(ask) });
@@ -123,7 +101,7 @@ describe('an answer that comes in elsewhere', () => {
     const store = new MemoryStore();
     const owner = workbench(both, { store });
     const { leg, asked } = listening();
-    begin(owner.engine, leg);
+    beginResumable(owner.engine, leg);
     await until(() => asked.length === 1);
     const { key } = asked[0] as OpenAsk;
     for (const [call, principal] of [

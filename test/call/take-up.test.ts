@@ -1,40 +1,22 @@
 /** Calls that go on without their request: followed by others, and taken up when their owner is silent. */
 import { describe, expect, it } from 'vitest';
-import type { Engine, Started } from '../../src/call/engine.ts';
 import type { OpenAsk } from '../../src/call/journal.ts';
-import type { JsonObject } from '../../src/call/json.ts';
-import type { Binding, Leg } from '../../src/call/ports.ts';
-import { accept, BINDING, errorOf, legOf, MemoryStore, resultOf, type Tool, workbench } from './bench.ts';
+import {
+  accept,
+  BINDING,
+  beginResumable,
+  callIn,
+  errorOf,
+  listening,
+  MemoryStore,
+  pause,
+  resultOf,
+  type Tool,
+  until,
+  workbench,
+} from './bench.ts';
 
 const LIMITS = { lease: 80 };
-const tick = (ms = 2) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** A live leg, which keeps what it is asked and told. */
-function listening(): { leg: Leg; asked: OpenAsk[]; heard: string[] } {
-  const asked: OpenAsk[] = [];
-  const heard: string[] = [];
-  const leg = { ...legOf({ heard }), live: true, ask: (ask: OpenAsk) => void asked.push(ask) };
-  return { leg, asked, heard };
-}
-
-function begin(engine: Engine, leg: Leg, binding: Binding = BINDING): Started {
-  const client = {
-    capabilities: leg.capabilities,
-    info: { name: 'test', version: '1' },
-    protocolVersion: '2025-11-25',
-  };
-  const params: JsonObject = { name: 'tool' };
-  return engine.start({ method: 'tools/call', params, requestId: 1, client, binding, resumable: true }, leg);
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  for (let tries = 0; !condition(); tries += 1) {
-    if (tries > 1_000) throw new Error('it never came');
-    await tick();
-  }
-}
-
-const callIn = (store: MemoryStore): string => [...store.entries.keys()][0]?.split(':')[0] ?? '';
 
 function order() {
   const effects: string[] = [];
@@ -57,7 +39,7 @@ describe('a call that goes on without its request', () => {
     const tool: Tool = async () => {
       there = store.types();
     };
-    const { outcome } = begin(workbench(tool, { store }).engine, listening().leg);
+    const { outcome } = beginResumable(workbench(tool, { store }).engine, listening().leg);
     resultOf(await outcome);
     expect(there).toEqual(['called']);
     expect(store.types()).toEqual(['called', 'ended']);
@@ -71,12 +53,12 @@ describe('a call that goes on without its request', () => {
       workbench(tool, { store, limits: LIMITS }),
     ];
     const { leg, asked } = listening();
-    const started = begin(owner.engine, leg);
+    const started = beginResumable(owner.engine, leg);
     await until(() => asked.length === 1);
     const follower = listening();
     const followed = other.engine.takeUp(callIn(store), BINDING, follower.leg);
     // Far longer than a lease: its owner is alive, although nothing happens.
-    await tick(4 * LIMITS.lease);
+    await pause(4 * LIMITS.lease);
     await started.answer(asked[0]?.key ?? '', { result: accept(asked[0] as OpenAsk) });
     await until(() => asked.length === 2);
     await started.answer(asked[1]?.key ?? '', { result: accept(asked[1] as OpenAsk) });
@@ -92,7 +74,7 @@ describe('a call that goes on without its request', () => {
     const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
     const other = workbench(tool, { store, limits: LIMITS });
     const first = listening();
-    const started = begin(owner.engine, first.leg);
+    const started = beginResumable(owner.engine, first.leg);
     await until(() => first.asked.length === 1);
     await started.answer(first.asked[0]?.key ?? '', { result: accept(first.asked[0] as OpenAsk) });
     await until(() => first.asked.length === 2);
@@ -118,7 +100,7 @@ describe('a call that goes on without its request', () => {
       if (begun === 1) await new Promise(() => {});
       return step('once', () => begun);
     };
-    begin(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
     await until(() => begun === 1);
     const others = Array.from({ length: 4 }, () => workbench(tool, { store, limits: LIMITS }));
     const outcomes = others.map(
@@ -134,7 +116,7 @@ describe('a call that goes on without its request', () => {
       await step('charge', () => 1);
       await new Promise(() => {});
     };
-    begin(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
     await until(() => store.types().includes('completed'));
     const parts = { replay: () => 'never' as const };
     for (let twice = 0; twice < 2; twice += 1) {
@@ -150,7 +132,7 @@ describe('a call that goes on without its request', () => {
     const { tool } = order();
     const owner = workbench(tool, { store, limits: LIMITS });
     const { leg, asked } = listening();
-    const started = begin(owner.engine, leg, { ...BINDING, principal: 'ann' });
+    const started = beginResumable(owner.engine, leg, { ...BINDING, principal: 'ann' });
     await until(() => asked.length === 1);
     const other = workbench(tool, { store, limits: LIMITS });
     const stranger = other.engine.takeUp(callIn(store), BINDING, listening().leg);
@@ -165,13 +147,13 @@ describe('a call that goes on without its request', () => {
     const store = new MemoryStore(LIMITS.lease);
     const { tool } = order();
     const { leg, asked } = listening();
-    begin(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, leg);
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, leg);
     await until(() => asked.length === 1);
     const other = workbench(tool, { store, limits: LIMITS });
     const follower = other.engine.takeUp(callIn(store), BINDING, listening().leg);
     follower.cancel();
     expect((await follower.outcome).kind).toBe('gone');
-    await tick(3 * LIMITS.lease);
+    await pause(3 * LIMITS.lease);
     expect(store.types()).not.toContain('claimed');
   });
 });

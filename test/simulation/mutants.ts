@@ -13,13 +13,13 @@ export interface Mutant {
 export const MUTANTS: readonly Mutant[] = [
   {
     name: 'the claim is removed, where the frame is here',
-    file: 'src/call/engine.ts',
+    file: 'src/call/resumption.ts',
     from: 'const isClaimed = await isAppended(run.journal, prepared.claim);',
     to: 'const isClaimed = true;',
   },
   {
     name: 'the claim is removed, where it is replayed',
-    file: 'src/call/engine.ts',
+    file: 'src/call/resumption.ts',
     from: 'if (mustRead || !(await isAppended(journal, claim)))',
     to: 'if (mustRead)',
   },
