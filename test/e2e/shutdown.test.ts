@@ -1,0 +1,89 @@
+/** A process that shuts down while calls are under way: what its clients are told, and who goes on. */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { afterEach, expect, it } from 'vitest';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import { step } from '../../src/index.ts';
+import { accept, post, textOf } from './clients.ts';
+import { SECRET, type Served, serveHere } from './harness.ts';
+import { legacySession } from './legacy-session.ts';
+import { SQLITE } from './services.ts';
+
+const open: Served[] = [];
+afterEach(() => Promise.all(open.splice(0).map((served) => served.close())));
+
+/** Asks, does something once, and then takes until `gate` opens. */
+function slowly(gate: { open: Promise<unknown> }, done: string[]): McpServer {
+  const server = new McpServer({ name: 'slow', version: '1.0.0' });
+  server.registerTool('work', {}, async () => {
+    const requestedSchema = { type: 'object' as const, properties: {} };
+    await server.server.elicitInput({ message: 'go?', requestedSchema });
+    await step('once', () => done.push('once'));
+    await gate.open;
+    return { content: [{ type: 'text', text: 'finished' }] };
+  });
+  return server;
+}
+
+async function serve(place: string, gate: { open: Promise<unknown> }, done: string[], drain: number) {
+  const served = await serveHere(() => slowly(gate, done), {
+    store: await openStore(place),
+    secrets: [SECRET],
+    // It must be the entry in the journal that lets the other process in, and not the lease.
+    limits: { drain, lease: 600_000 },
+  });
+  open.push(served);
+  return served;
+}
+
+it('puts down a turn that does not end, and the same request goes on elsewhere at once', async () => {
+  const gate = { open: new Promise<unknown>(() => {}) };
+  const done: string[] = [];
+  const place = SQLITE.url();
+  const [old, fresh] = [await serve(place, gate, done, 50), await serve(place, gate, done, 50)];
+  const { state, keys } = await post(old.url, { tool: 'work' });
+  const answer = { tool: 'work', state, responses: accept(keys, {}) };
+  const running = post(old.url, answer);
+  await expect.poll(() => done).toEqual(['once']);
+  await old.handler.close();
+  expect((await running).message.error).toEqual({
+    code: -32000,
+    message: 'This server is shutting down; send the same request again',
+  });
+  gate.open = Promise.resolve();
+  expect(textOf(await post(fresh.url, answer))).toBe('finished');
+  expect(done).toEqual(['once']);
+});
+
+it('lets a turn end that does, and refuses new requests with 503 meanwhile', async () => {
+  let finish = (_: unknown): void => {};
+  const gate = {
+    open: new Promise((resolve) => {
+      finish = resolve;
+    }),
+  };
+  const done: string[] = [];
+  const old = await serve(SQLITE.url(), gate, done, 20_000);
+  const { state, keys } = await post(old.url, { tool: 'work' });
+  const running = post(old.url, { tool: 'work', state, responses: accept(keys, {}) });
+  await expect.poll(() => done).toEqual(['once']);
+  const closed = old.handler.close();
+  const refused = await post(old.url, { tool: 'work' });
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get('retry-after')).toBe('1');
+  finish(undefined);
+  await closed;
+  expect(textOf(await running)).toBe('finished');
+});
+
+it('still takes the answers of a 2025 client, whose call can end only so', async () => {
+  const done: string[] = [];
+  const old = await serve(SQLITE.url(), { open: Promise.resolve() }, done, 20_000);
+  const { send } = await legacySession(old.url, { elicitation: {} });
+  const stream = await send({ id: 1, method: 'tools/call', params: { name: 'work', arguments: {} } });
+  const ask = await stream.next(({ method }) => method === 'elicitation/create');
+  const closed = old.handler.close();
+  await send({ id: ask.id, result: { action: 'accept', content: {} } });
+  const response = await stream.next(({ id }) => id === 1);
+  expect(response.result?.content).toEqual([{ type: 'text', text: 'finished' }]);
+  await closed;
+});
