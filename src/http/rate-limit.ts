@@ -22,11 +22,11 @@ export interface Limiter {
 }
 
 export interface RateLimitOptions {
-  /** New calls, and new sessions. Default 60,000 a minute. */
+  /** New calls, and new sessions. Default 600,000 a minute. */
   readonly calls?: Rate | Limiter;
-  /** Requests and answers that go on with a call. Default 60,000 a minute. */
+  /** Requests and answers that go on with a call. Default 600,000 a minute. */
   readonly resumes?: Rate | Limiter;
-  /** Tokens and session ids that are refused, before no more of them are looked at. Default 600 a minute. */
+  /** Tokens and session ids that are refused, before no more of them are looked at. Default 600,000 a minute. */
   readonly badTokens?: Rate | Limiter;
   /**
    * Who it is: by default the caller's stable name, and where there is none nobody, who is not limited.
@@ -42,11 +42,9 @@ export interface RateLimitOptions {
 }
 
 const MINUTE = 60_000;
-const DEFAULTS = {
-  calls: { most: 60_000, per: MINUTE },
-  resumes: { most: 60_000, per: MINUTE },
-  badTokens: { most: 600, per: MINUTE },
-} as const;
+/** A bound, and no policy: about what one process can do at all. */
+const MOST: Rate = { most: 600_000, per: MINUTE };
+const DEFAULTS = { calls: MOST, resumes: MOST, badTokens: MOST };
 
 type Kind = keyof typeof DEFAULTS;
 
