@@ -35,6 +35,8 @@ export interface NewCall {
 
 /** A call that is being run for a client that may still talk to it. */
 export interface Started {
+  /** The call's id, under which other processes find it where it is resumable. */
+  readonly callId: string;
   readonly outcome: Promise<Outcome>;
   /** Live revisions: the client's response to an ask; false when no ask of this key is open. */
   answer(key: string, response: Response): Promise<boolean>;
@@ -99,13 +101,13 @@ export class Engine {
    * Goes on with a resumable call whose owner was not heard of for a lease; until then, and when it ends
    * before that, the outcome is that owner's. Asks that are open go out again, under their keys.
    *
-   * @param open an instance of the user's server, when one is needed
+   * @param take told when the call is this process’s now, before anything of it is said: opens an instance
    */
   takeUp(
     callId: string,
     binding: Binding,
     leg: Leg,
-    open?: (call: CallRecord) => Promise<Instance>,
+    take?: (call: CallRecord) => Promise<Instance>,
   ): Started {
     return this.#run({ id: callId }, leg, async (stopped) => {
       const { store, clock, limits, frame: options, replay, count } = this.#parts;
@@ -127,7 +129,7 @@ export class Engine {
           continue;
         if (!mayReplay) return { outcome: { kind: 'responded', response: { error } } };
         count('takenOver');
-        const instance = await (open?.(call) ?? this.#parts.openInstance(call, leg));
+        const instance = await (take?.(call) ?? this.#parts.openInstance(call, leg));
         const frame = new Frame(call, journal, options, { ...found, turn: 0, fresh: 0 });
         return { run: { call, binding, frame, instance, journal, isResumable: true } };
       }
@@ -192,6 +194,7 @@ export class Engine {
       });
     if (signal?.aborted) onAbort();
     return {
+      callId: call.id,
       outcome,
       cancel,
       answer: async (key, response) => run !== undefined && this.#runs.answer(run, key, response),
