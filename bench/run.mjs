@@ -1,5 +1,8 @@
 // Runs the benchmark that is named: `npm run bench -- round-trip [--rounds n] [--seconds n] …`
-const BENCHMARKS = { 'round-trip': () => import('./round-trip/main.mjs') };
+const BENCHMARKS = {
+  'round-trip': () => import('./round-trip/main.mjs'),
+  stream: () => import('./stream.mjs'),
+};
 
 const [name, ...args] = process.argv.slice(2);
 if (name === undefined || !Object.hasOwn(BENCHMARKS, name)) {

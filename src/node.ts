@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { JsonObject } from './call/json.ts';
 import { Departure } from './http/departure.ts';
 import type { Inbound, Reply, Writer } from './http/exchange.ts';
-import { tooLarge } from './http/exchange.ts';
+import { MAX_UNSENT, tooLarge } from './http/exchange.ts';
 
 /** What `createAwaitHandler` returns, as far as it is used here. */
 export interface ServesExchanges {
@@ -12,9 +12,6 @@ export interface ServesExchanges {
 
 /** A request that middleware may have added credentials or a parsed body to. */
 export type NodeRequest = IncomingMessage & { auth?: unknown; body?: unknown };
-
-/** Bytes a client that does not read may leave unsent before its connection is closed. */
-const MAX_UNSENT = 4_194_304;
 
 /**
  * A listener for `http.createServer(…)`, `app.all('/mcp', …)` and the like. `req.auth`, as the SDKs' bearer
@@ -109,12 +106,22 @@ function readText(req: IncomingMessage, maxBytes: number): Promise<string> {
 function writerOf(res: ServerResponse): Writer {
   return {
     write: (text) => {
-      if (!res.destroyed && !res.writableEnded) res.write(text);
-      if (res.writableLength > MAX_UNSENT) res.destroy();
+      if (res.destroyed || res.writableEnded) return false;
+      if (res.writableLength <= MAX_UNSENT) return res.write(text);
+      res.destroy();
+      return false;
     },
+    get unsent() {
+      return res.writableLength;
+    },
+    onDrain: (fn) => res.on('drain', fn),
     end: () => {
       if (!res.writableEnded) res.end();
     },
-    onClose: (fn) => res.once('close', fn),
+    destroy: () => void res.destroy(),
+    onClose: (fn) => {
+      if (res.closed) fn();
+      else res.once('close', fn);
+    },
   };
 }

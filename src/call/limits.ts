@@ -34,6 +34,23 @@ export interface Limits {
   readonly turnWait: number;
   /** How long the process that keeps a call's frame may take to accept its next turn, in milliseconds. Default 500. */
   readonly handoffWait: number;
+  /** Events kept of one stream for a client that comes back; the oldest are deleted. Default 500. */
+  readonly streamEvents: number;
+  /** Streams kept of one session by each process; the oldest finished one is deleted. Default 100. */
+  readonly streams: number;
+  /** How long a stream lives, unless whoever opens it knows better, in milliseconds. Default one hour. */
+  readonly streamLife: number;
+  /** Characters of a `Last-Event-ID` that is looked at at all. Default 256. */
+  readonly eventIdBytes: number;
+  /**
+   * Longest pause between looks at a stream that another process appends to, where no relay tells of it, in
+   * milliseconds; with a relay it is five times as long. Default 1 s.
+   */
+  readonly streamPoll: number;
+  /** Time between two comments that keep an idle stream's connection open, in milliseconds. Default 15 s. */
+  readonly keepAlive: number;
+  /** How long a client of a stream may read nothing of what waits for it, in milliseconds. Default 30 s. */
+  readonly stalled: number;
   /** How long turns that are being run may take to end when the handler is closed, in milliseconds. Default 10 s. */
   readonly drain: number;
 }
@@ -56,5 +73,12 @@ export const DEFAULT_LIMITS: Limits = {
   lease: 10_000,
   turnWait: 30_000,
   handoffWait: 500,
+  streamEvents: 500,
+  streams: 100,
+  streamLife: 3_600_000,
+  eventIdBytes: 256,
+  streamPoll: 1_000,
+  keepAlive: 15_000,
+  stalled: 30_000,
   drain: 10_000,
 };

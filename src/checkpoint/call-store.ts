@@ -94,6 +94,16 @@ export class KeyvCallStore implements CallStore {
     return this.#cipher.decode(key, await read(this.#keyv, key));
   }
 
+  /** Writes a record over what was there: one that is a hint to find others by, and no more. */
+  replace(name: string, value: unknown, expires: number): Promise<void> {
+    const key = `${PREFIX}${name}`;
+    return overwrite(this.#keyv, key, this.#cipher.encode(key, value), this.#lifetime(expires));
+  }
+
+  remove(name: string): Promise<void> {
+    return remove(this.#keyv, `${PREFIX}${name}`);
+  }
+
   /**
    * Deletes what has expired, where the store can list its keys and does not expire them by itself.
    * @returns how many records were deleted

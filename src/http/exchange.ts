@@ -35,11 +35,24 @@ export interface Reply {
 type StreamBody = (writer: Writer) => void;
 
 export interface Writer {
-  write(text: string): void;
+  /** @returns false when the client is behind: what is written now waits in memory */
+  write(text: string): boolean;
+  /** Bytes that wait for the client. */
+  readonly unsent: number;
+  /** Calls each time that nothing waits any more after a write that returned false. */
+  onDrain(fn: () => void): void;
   end(): void;
-  /** Called once, when the client goes away or the stream was ended. */
+  /** Breaks the connection off, with what waits. */
+  destroy(): void;
+  /** Called once, when the client goes away or the stream was ended; at once when that is past. */
   onClose(fn: () => void): void;
 }
+
+/**
+ * Bytes that may wait for a client that does not read; whoever writes on regardless is broken off. One message
+ * that is longer by itself is not.
+ */
+export const MAX_UNSENT = 4_194_304;
 
 export function tooLarge(maxBytes: number): AwaitError {
   return new AwaitError(

@@ -1,6 +1,6 @@
 /** The web's side of an exchange: `Request` in, `Response` out. */
 import type { JsonObject } from '../call/json.ts';
-import { type Inbound, type Reply, tooLarge, type Writer } from './exchange.ts';
+import { type Inbound, MAX_UNSENT, type Reply, tooLarge, type Writer } from './exchange.ts';
 
 export interface FetchOptions {
   /** Validated credentials, passed through to the server's tools as `extra.authInfo`. */
@@ -42,15 +42,17 @@ async function boundedText(request: Request, maxBytes: number): Promise<string> 
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** Bytes that a client may leave unread before its stream is broken off. */
-const MAX_UNREAD = 4_194_304;
+/** Bytes that may wait before a client counts as behind, as many as Node's own streams take. */
+const HIGH_WATER = 16_384;
 
 export function responseOf(reply: Reply, onCancel: () => void): Response {
   const { status, headers, body } = reply;
   if (typeof body !== 'function') return new Response(body ?? null, { status, headers });
   const encoder = new TextEncoder();
   const closing: (() => void)[] = [];
+  const draining: (() => void)[] = [];
   let closed = false;
+  let behind = false;
   const close = (): void => {
     if (closed) return;
     closed = true;
@@ -59,30 +61,53 @@ export function responseOf(reply: Reply, onCancel: () => void): Response {
   const stream = new ReadableStream<Uint8Array>(
     {
       start(controller) {
+        const unsent = (): number => HIGH_WATER - (controller.desiredSize ?? HIGH_WATER);
+        const destroy = (): void => {
+          if (closed) return;
+          controller.error(new Error('the client does not read'));
+          onCancel();
+          close();
+        };
         const writer: Writer = {
           write: (text) => {
-            if (closed) return;
+            if (closed) return false;
+            if (unsent() > MAX_UNSENT) {
+              destroy();
+              return false;
+            }
             controller.enqueue(encoder.encode(text));
-            if ((controller.desiredSize ?? 0) > -MAX_UNREAD) return;
-            controller.error(new Error('the client does not read'));
-            onCancel();
-            close();
+            behind = unsent() >= HIGH_WATER;
+            return !behind;
           },
+          get unsent() {
+            return unsent();
+          },
+          onDrain: (fn) => draining.push(fn),
           end: () => {
             if (closed) return;
             controller.close();
             close();
           },
-          onClose: (fn) => closing.push(fn),
+          destroy,
+          onClose: (fn) => {
+            if (closed) fn();
+            else closing.push(fn);
+          },
         };
         body(writer);
+      },
+      // Asked for more: less than the mark waits.
+      pull() {
+        if (!behind) return;
+        behind = false;
+        for (const fn of draining) fn();
       },
       cancel() {
         onCancel();
         close();
       },
     },
-    new ByteLengthQueuingStrategy({ highWaterMark: 0 }),
+    new ByteLengthQueuingStrategy({ highWaterMark: HIGH_WATER }),
   );
   return new Response(stream, { status, headers });
 }
@@ -102,11 +127,16 @@ export async function replyOf(response: Response): Promise<Reply> {
       const reader = body.getReader();
       const decoder = new TextDecoder();
       writer.onClose(() => void reader.cancel().catch(() => undefined));
+      let drained: () => void = () => {};
+      writer.onDrain(() => drained());
       const pump = async (): Promise<void> => {
         for (;;) {
           const { done, value } = await reader.read();
           if (done) break;
-          writer.write(decoder.decode(value, { stream: true }));
+          const drain = new Promise<void>((resolve) => {
+            drained = resolve;
+          });
+          if (!writer.write(decoder.decode(value, { stream: true }))) await drain;
         }
         writer.end();
       };

@@ -28,3 +28,8 @@ export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
 export function sseClosing(reason: string): string {
   return `: closing, ${reason}\n\n`;
 }
+
+/** When a client whose connection ends should come back, in milliseconds; told before there is any event. */
+export function sseRetry(retry: number): string {
+  return `retry: ${retry}\n\n`;
+}

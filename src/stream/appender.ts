@@ -1,0 +1,197 @@
+/**
+ * The one who appends to a stream. Events are written one after the other, each before anybody is given it;
+ * who takes the stream over writes an entry that says so, on which the former appender loses its next
+ * position. Appenders of a standing stream (one in each process that has the session) go on after each other.
+ */
+import { canonical } from '../call/json.ts';
+import { AwaitError } from '../error.ts';
+import { eventId } from './event-id.ts';
+import {
+  type End,
+  type EntryBody,
+  isLast,
+  prevAfter,
+  type StreamEntry,
+  type StreamEvent,
+  type StreamLog,
+} from './log.ts';
+import { Pruning } from './pruning.ts';
+
+export interface AppenderOptions {
+  readonly log: StreamLog;
+  /** The name of this process. */
+  readonly self: string;
+  readonly shared: boolean;
+  /** Events kept, and appends that may wait for the store. */
+  readonly most: number;
+  readonly now: () => number;
+  /** An entry of this appender is in the store. */
+  readonly written: (at: number, entry: StreamEntry) => void;
+  /** An entry that somebody else wrote was found in the way. */
+  readonly found: (at: number, entry: StreamEntry) => void;
+  /** Nothing will follow from here. */
+  readonly done: (why: 'finished' | 'fenced') => void;
+  readonly warn: (message: string, error: unknown) => void;
+}
+
+export class Appender {
+  readonly #options: AppenderOptions;
+  readonly #pruning: Pruning;
+  /** Undefined until the end of a stream that others append to was looked for. */
+  #end: End | undefined;
+  /** What an insert that failed may have written. */
+  #doubtful: EntryBody | undefined;
+  #last: Promise<unknown> = Promise.resolve();
+  #waiting = 0;
+  #state: 'open' | 'finished' | 'fenced' = 'open';
+
+  /** @param end where to go on, if that is known */
+  constructor(options: AppenderOptions, end?: End) {
+    this.#options = options;
+    this.#end = end;
+    this.#pruning = new Pruning(options.log, options.most, (error) =>
+      options.warn('the oldest events of a stream could not be deleted', error),
+    );
+  }
+
+  get id(): string {
+    return this.#options.log.id;
+  }
+
+  /** The position of the last entry known here. */
+  get position(): number {
+    return this.#end?.at ?? 0;
+  }
+
+  /** The oldest position that is surely kept. */
+  get oldest(): number {
+    return this.#pruning.oldest;
+  }
+
+  /** Whether no other process can have heard of the stream. */
+  get isNew(): boolean {
+    return this.#state === 'open' && this.#end !== undefined && this.#end.at === 0;
+  }
+
+  get isOpen(): boolean {
+    return this.#state === 'open';
+  }
+
+  /**
+   * Appends after everything that was appended before. When it fails with `store`, the event may be there all
+   * the same; appending the same one next finds that out.
+   *
+   * @param last nothing follows: its connection is closed after this event
+   * @returns the event's id, once it is in the store and whoever follows here was given it
+   * @throws AwaitError `fenced` when another appender has taken the stream over, `closed` after its end or its
+   *   expiry, `limit` when more waits for the store than would be kept, `store`
+   */
+  async append(event: StreamEvent, last = false): Promise<string> {
+    return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }));
+  }
+
+  /** Ends the stream where it is; once more does nothing. */
+  async finish(): Promise<void> {
+    if (this.#state === 'open') await this.#put({ kind: 'end' });
+  }
+
+  /** Nothing is appended any more, and nothing says so: the stream was deleted. */
+  abandon(): void {
+    this.#state = 'finished';
+  }
+
+  /** Makes what the former appender would write next lose. */
+  async take(): Promise<void> {
+    await this.#pruning.load();
+    const former = await this.#options.log.end();
+    if (isLast(former.entry)) this.#refuse('finished');
+    this.#end = former;
+    const at = await this.#put({ kind: 'taken' });
+    await this.#pruning.load();
+    // It appended so much while we looked for the end that this position had been deleted: it is alive.
+    if (at < this.oldest) this.#refuse('fenced');
+    // The former appender's next position is one of these; without an entry there it would go on.
+    await this.#pruning.keep((this.#end.entry?.prev ?? 0) + 1, at);
+  }
+
+  #put(body: EntryBody): Promise<number> {
+    const { most } = this.#options;
+    if (this.#waiting >= most) {
+      throw new AwaitError('limit', `${most} events of ${this.#name()} wait for the store already`);
+    }
+    this.#waiting += 1;
+    const done = this.#last.then(() => this.#write(body));
+    this.#last = done.then(
+      () => this.#settled(),
+      () => this.#settled(),
+    );
+    return done;
+  }
+
+  #settled(): void {
+    this.#waiting -= 1;
+  }
+
+  async #write(body: EntryBody): Promise<number> {
+    const { log, self, shared, now } = this.#options;
+    if (this.#end === undefined) {
+      await this.#pruning.load();
+      this.#end = await log.end();
+      if (isLast(this.#end.entry)) this.#refuse('finished');
+    }
+    for (;;) {
+      if (this.#state !== 'open' || now() > log.expires) this.#refuse(this.#state);
+      const at: number = this.#end.at + 1;
+      const reader: string = this.#end.entry?.reader ?? self;
+      const entry: StreamEntry = { ...body, prev: prevAfter(this.#end), writer: self, reader };
+      let inserted: boolean;
+      try {
+        inserted = await log.insert(at, entry);
+      } catch (error) {
+        this.#doubtful = body;
+        throw error;
+      }
+      const there = inserted ? entry : await log.read(at);
+      if (there === undefined) throw new AwaitError('store', `${this.#name()} has lost its entry ${at}`);
+      const isOurs = inserted || (there.writer === self && isSame(there, this.#doubtful));
+      const isThis = inserted || (isOurs && isSame(there, body));
+      const goesOn = shared || isOurs || there.kind === 'claim' || (body.kind === 'taken' && !isLast(there));
+      if (!goesOn) this.#refuse(body.kind === 'taken' ? 'finished' : 'fenced');
+      if (isOurs) this.#doubtful = undefined;
+      this.#advance(at, there, isOurs);
+      if (isThis) return at;
+    }
+  }
+
+  #advance(at: number, entry: StreamEntry, isOurs: boolean): void {
+    this.#end = { at, entry };
+    if (isOurs) {
+      this.#options.written(at, entry);
+      this.#pruning.upTo(at);
+    } else this.#options.found(at, entry);
+    if (!isLast(entry) || this.#state !== 'open') return;
+    this.#state = 'finished';
+    this.#options.done('finished');
+  }
+
+  /** @throws AwaitError */
+  #refuse(state: 'open' | 'finished' | 'fenced'): never {
+    const wasOpen = this.#state === 'open';
+    if (state === 'fenced') this.#state = 'fenced';
+    else this.#state = 'finished';
+    if (wasOpen) this.#options.done(this.#state);
+    if (state === 'fenced') {
+      throw new AwaitError('fenced', `${this.#name()} was taken over: another process appends to it`);
+    }
+    throw new AwaitError('closed', `${this.#name()} has ${state === 'open' ? 'expired' : 'ended'}`);
+  }
+
+  #name(): string {
+    return `stream ${this.#options.log.name}`;
+  }
+}
+
+function isSame(entry: StreamEntry, body: EntryBody | undefined): boolean {
+  const { prev: _prev, writer: _writer, reader: _reader, ...rest } = entry;
+  return canonical(rest) === canonical(body);
+}

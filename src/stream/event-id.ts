@@ -1,0 +1,60 @@
+/**
+ * Names of streams and of their events. A stream's id says when it expires and is otherwise 128 random bits;
+ * an event's is `{streamId}_{sequence}`.
+ *
+ * Records do not stand under the id but under a digest of id and scope. So who asks with another session's or
+ * caller's id looks at records that are not there: a foreign stream is an unknown one, by the same way.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { AwaitError } from '../error.ts';
+
+/** A position in a stream. */
+export interface EventPlace {
+  readonly stream: string;
+  /** From 1. Not every number is an event's. */
+  readonly sequence: number;
+}
+
+export function newStreamId(expires: number): string {
+  return `${Math.ceil(expires).toString(36)}.${randomBytes(16).toString('base64url')}`;
+}
+
+/** The one stream of a scope that every process finds by itself; `~` is in no other id. */
+export function standingId(scope: string, expires: number): string {
+  return `${Math.ceil(expires).toString(36)}.~${digest('standing', scope)}`;
+}
+
+export function isStandingId(id: string): boolean {
+  return id.includes('~');
+}
+
+export function eventId(stream: string, sequence: number): string {
+  return `${stream}_${sequence}`;
+}
+
+/** @returns undefined when it is none of ours, or longer than `longest` characters */
+export function parseEventId(id: string, longest: number): EventPlace | undefined {
+  if (id.length > longest) return undefined;
+  const match = /^([0-9a-z]{1,11}\.~?[\w-]{22})_([1-9]\d{0,11})$/.exec(id);
+  return match?.[1] === undefined ? undefined : { stream: match[1], sequence: Number(match[2]) };
+}
+
+/** When a stream expires, in milliseconds since the epoch; NaN when it is no stream's id. */
+export function expiryOf(id: string): number {
+  const match = /^([0-9a-z]{1,11})\.~?[\w-]{22}$/.exec(id);
+  return match?.[1] === undefined ? Number.NaN : Number.parseInt(match[1], 36);
+}
+
+/** What a stream's records are found by; it begins with the expiry, for the sweeper. */
+export function recordsName(id: string, scope: string): string {
+  return `${id.slice(0, id.indexOf('.'))}.${digest(id, scope)}`;
+}
+
+/** One sentence for whatever is wrong with an id (unknown, expired, pruned, foreign); the cause is for the logger. */
+export function unknownEvent(reason: string): AwaitError {
+  return new AwaitError('bad-token', 'Invalid or expired Last-Event-ID', new Error(reason));
+}
+
+function digest(...parts: readonly string[]): string {
+  return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 22);
+}

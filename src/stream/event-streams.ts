@@ -1,0 +1,318 @@
+/**
+ * The event streams of one process: who appends here, which connections follow here, and how they hear of one
+ * another and of other processes.
+ *
+ * 1. An event is in the store before a connection is given it.
+ * 2. What is appended to a stream after a connection's claim goes to that connection alone: claims and events
+ *    are entries of one log. In one process the newer connection simply ends the older.
+ * 3. An id is looked up under its scope, so nothing of another session or caller can be found.
+ * 4. The relay only wakes; a message that is lost costs the time until the next look.
+ */
+import { randomBytes } from 'node:crypto';
+import { type Clock, every, type Timer } from '../call/clock.ts';
+import type { JsonObject } from '../call/json.ts';
+import type { Limits } from '../call/limits.ts';
+import type { Relay } from '../call/ports.ts';
+import { Appender } from './appender.ts';
+import { expiryOf, isStandingId, newStreamId, parseEventId, standingId, unknownEvent } from './event-id.ts';
+import { type Local, Locals } from './locals.ts';
+import { type End, isLast, prevAfter, type StreamEntry, StreamLog } from './log.ts';
+import { memoryRecords, type StreamRecords } from './records.ts';
+import { type Sink, Tail, type TailEnd } from './tail.ts';
+
+const SWEEP_EVERY = 60_000;
+/** How much longer pauses are where the relay, or this very process, tells of what is appended. */
+const TOLD = 5;
+
+export interface StreamParts {
+  /** Where streams are kept; without, in this process's memory. */
+  readonly records?: StreamRecords;
+  readonly relay?: Relay;
+  readonly clock: Clock;
+  readonly limits: Pick<Limits, 'streamEvents' | 'streams' | 'streamLife' | 'streamPoll' | 'eventIdBytes'>;
+  readonly warn: (message: string, detail: JsonObject) => void;
+}
+
+/** A place in a stream that a connection may follow it from. */
+export interface Found {
+  /** Closes the stream's older connection. When the store fails the sink is ended; this never rejects. */
+  follow(sink: Sink): Promise<void>;
+}
+
+export class EventStreams {
+  readonly #parts: StreamParts;
+  readonly #records: StreamRecords;
+  /** What other processes wake this one by. */
+  readonly #self = randomBytes(9).toString('base64url');
+  readonly #locals: Locals;
+  readonly #stop: Promise<(() => Promise<void>) | undefined>;
+  readonly #sweeping: Timer;
+  #listening = false;
+
+  constructor(parts: StreamParts) {
+    const { clock, limits, warn } = parts;
+    this.#parts = parts;
+    this.#records = parts.records ?? memoryRecords(clock);
+    this.#locals = new Locals(limits.streams, (error) =>
+      warn('a stream could not be deleted; it stays until it expires', { error: String(error) }),
+    );
+    this.#stop = this.#listen();
+    this.#sweeping = every(clock, SWEEP_EVERY, () => this.#locals.sweep(clock.now()));
+  }
+
+  /**
+   * A new stream, whose one appender is here. Nothing is written yet.
+   *
+   * @param scope the session or caller that it belongs to
+   * @param expires milliseconds since the epoch
+   * @throws AwaitError `limit` when the scope has `limits.streams` that are not finished
+   */
+  open(scope: string, expires = this.#parts.clock.now() + this.#parts.limits.streamLife): Appender {
+    const log = new StreamLog(this.#records, newStreamId(expires), scope);
+    const local = this.#locals.of(log, scope);
+    try {
+      this.#locals.count(local);
+    } catch (error) {
+      this.#locals.release(local);
+      throw error;
+    }
+    local.appender = this.#appender(local, { at: 0 });
+    return local.appender;
+  }
+
+  /** The stream of a scope that every process finds by itself, and that each may append to. */
+  standing(scope: string, expires: number): Appender {
+    const log = new StreamLog(this.#records, standingId(scope, expires), scope);
+    const local = this.#locals.of(log, scope);
+    local.appender ??= this.#appender(local);
+    return local.appender;
+  }
+
+  /**
+   * Goes on with a stream whose appender is gone; if it is not, it is fenced.
+   * @throws AwaitError `closed` when the stream has ended or expired, `store`
+   */
+  async takeOver(id: string, scope: string): Promise<Appender> {
+    const log = this.#log(id, scope);
+    const local = this.#locals.of(log, scope);
+    local.uses += 1;
+    try {
+      const appender = this.#appender(local);
+      await appender.take();
+      local.appender = appender;
+      this.#locals.count(local, true);
+      return appender;
+    } finally {
+      local.uses -= 1;
+      this.#locals.release(local);
+    }
+  }
+
+  /**
+   * Where a client that had an event goes on.
+   * @throws AwaitError `bad-token`, with one message for whatever is wrong with it; `store`
+   */
+  async resume(lastEventId: string, scope: string): Promise<Found> {
+    const place = parseEventId(lastEventId, this.#parts.limits.eventIdBytes);
+    if (place === undefined) throw unknownEvent('it is no event id of ours');
+    return this.find(place.stream, place.sequence, scope);
+  }
+
+  /**
+   * @param after the sequence of the last event that is not wanted; `new`: what no connection has had
+   * @throws AwaitError as `resume` does
+   */
+  async find(id: string, after: number | 'new', scope: string): Promise<Found> {
+    const log = this.#log(id, scope);
+    const isNew = this.#locals.get(log.name)?.appender?.isNew === true && after === 0;
+    const needsNone = isNew || (isStandingId(id) && (after === 'new' || after === 0));
+    const from = needsNone || after === 'new' ? after : await log.after(after);
+    if (from === undefined) throw unknownEvent(`stream ${log.name} has nothing after ${String(after)}`);
+    return {
+      follow: async (sink) => {
+        const local = this.#locals.of(log, scope);
+        local.uses += 1;
+        // One after the other, so that the newer one wins.
+        local.last = local.last.then(() => this.#follow(local, from, sink)).finally(() => (local.uses -= 1));
+        await local.last;
+        this.#locals.release(local);
+      },
+    };
+  }
+
+  /** Ends the connection that follows a stream here; its client may come back. */
+  disconnect(id: string, scope: string): void {
+    this.#locals.get(this.#log(id, scope).name)?.tail?.end('closed');
+  }
+
+  /** Ends what a scope has here, and deletes it. */
+  drop(scope: string): void {
+    this.#locals.drop(scope);
+  }
+
+  async close(): Promise<void> {
+    this.#sweeping.cancel();
+    this.#locals.close();
+    this.#listening = false;
+    await (await this.#stop)?.();
+  }
+
+  #log(id: string, scope: string): StreamLog {
+    const expires = expiryOf(id);
+    if (!(expires >= this.#parts.clock.now())) throw unknownEvent(`${id} has expired, or is no stream's id`);
+    return new StreamLog(this.#records, id, scope);
+  }
+
+  #appender(local: Local, end?: End): Appender {
+    const { clock, limits, warn } = this.#parts;
+    const appender: Appender = new Appender(
+      {
+        log: local.log,
+        self: this.#self,
+        shared: isStandingId(local.log.id),
+        most: limits.streamEvents,
+        now: () => clock.now(),
+        written: (at, entry) => {
+          if (entry.reader === this.#self) local.tail?.offer(at, entry);
+          else this.#wake(entry.reader, local);
+        },
+        found: (at, entry) => {
+          if (entry.kind === 'claim' && entry.reader !== this.#self) local.tail?.claimedAt(at);
+          else local.tail?.look();
+        },
+        done: (why) => {
+          if (local.appender !== appender) return;
+          this.#locals.done(local, why === 'finished');
+          // Who appends now is somewhere else.
+          if (why === 'fenced') local.tail?.look();
+          this.#locals.release(local);
+        },
+        warn: (message, error) => warn(message, { error: String(error) }),
+      },
+      end,
+    );
+    return appender;
+  }
+
+  async #follow(local: Local, after: number | 'new', sink: Sink): Promise<void> {
+    const { log } = local;
+    let tail: Tail | undefined;
+    try {
+      let from = after === 'new' ? 0 : after;
+      let claimed = 0;
+      const isNew = local.appender?.isNew === true;
+      let isOver = false;
+      if (!isNew) {
+        const end = await this.#claim(local, from);
+        claimed = end.at;
+        if (after === 'new') from = await this.#undelivered(local, claimed);
+        isOver = isLast(end.entry) && from >= end.at;
+      }
+      local.tail?.end('replaced');
+      if (isOver) {
+        sink.end('finished');
+        return;
+      }
+      tail = new Tail({
+        log,
+        sink,
+        self: this.#self,
+        clock: this.#parts.clock,
+        from,
+        claimed,
+        pace: () => this.#pace(local),
+        oldest: () => (local.appender?.isOpen && !isStandingId(log.id) ? local.appender.oldest : undefined),
+        stopped: (stopped, why) => this.#stopped(local, stopped, why),
+      });
+      if (!tail.isOpen) return;
+      local.tail = tail;
+      if (isStandingId(log.id)) await log.writeHad(from, true);
+      // An appender whose first event is on its way hands it over itself.
+      tail.start(!isNew);
+    } catch (error) {
+      this.#parts.warn('a stream cannot be followed', { error: String(error) });
+      if (tail === undefined) sink.end('failed');
+      else tail.end('failed');
+    }
+  }
+
+  /** @returns the position up to which claims are history; what comes after it goes to this process */
+  async #claim(local: Local, known: number): Promise<End> {
+    const { log } = local;
+    const self = this.#self;
+    let end = await log.end(Math.max(known, local.appender?.position ?? 0));
+    while (!isLast(end.entry) && end.entry?.reader !== self) {
+      const { writer = '', reader = '' } = end.entry ?? {};
+      const at = end.at + 1;
+      const entry: StreamEntry = { kind: 'claim', prev: prevAfter(end), writer, reader: self };
+      if (await log.insert(at, entry)) {
+        for (const name of new Set([writer, reader])) this.#wake(name, local);
+        return { at, entry };
+      }
+      end = await log.end(at);
+    }
+    return end;
+  }
+
+  async #undelivered(local: Local, claimed: number): Promise<number> {
+    const older = local.tail;
+    if (older !== undefined) {
+      older.end('replaced');
+      return older.position;
+    }
+    const had = await local.log.had();
+    // Another connection was there up to now, and had what there was.
+    if (had?.live) return claimed;
+    return Math.max(had?.at ?? 0, (await local.log.mark()).oldest - 1);
+  }
+
+  #stopped(local: Local, tail: Tail, why: TailEnd | undefined): void {
+    if (local.tail !== tail) return;
+    local.tail = undefined;
+    const { log } = local;
+    if (isStandingId(log.id) && why !== 'replaced') {
+      local.uses += 1;
+      local.last = local.last
+        .then(() => log.writeHad(tail.position, false))
+        .catch((error: unknown) => this.#parts.warn('a stream is in doubt', { error: String(error) }))
+        .finally(() => {
+          local.uses -= 1;
+          this.#locals.release(local);
+        });
+    }
+    this.#locals.release(local);
+  }
+
+  #pace(local: Local): { most: number; growing: boolean } | undefined {
+    if (this.#parts.records === undefined) return undefined;
+    const { streamPoll } = this.#parts.limits;
+    const isWriter = local.appender?.isOpen === true && !isStandingId(local.log.id);
+    return isWriter || this.#listening
+      ? { most: streamPoll * TOLD, growing: false }
+      : { most: streamPoll, growing: true };
+  }
+
+  #wake(name: string, local: Local): void {
+    if (name === '' || name === this.#self) return;
+    this.#parts.relay?.send(relayName(name), local.log.name).catch((error: unknown) => {
+      this.#parts.warn('the relay failed to send', { error: String(error) });
+    });
+  }
+
+  async #listen(): Promise<(() => Promise<void>) | undefined> {
+    const { relay, warn } = this.#parts;
+    if (relay === undefined) return undefined;
+    try {
+      const stop = await relay.listen(relayName(this.#self), (name) => this.#locals.get(name)?.tail?.look());
+      this.#listening = true;
+      return stop;
+    } catch (error) {
+      warn('the relay does not listen: streams of other processes are polled', { error: String(error) });
+      return undefined;
+    }
+  }
+}
+
+function relayName(process: string): string {
+  return `streams.${process}`;
+}

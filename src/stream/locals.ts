@@ -1,0 +1,115 @@
+/** What this process knows of streams: those it appends to, or did, and those that are followed here. */
+import { AwaitError } from '../error.ts';
+import type { Appender } from './appender.ts';
+import type { StreamLog } from './log.ts';
+import type { Tail } from './tail.ts';
+
+export interface Local {
+  readonly log: StreamLog;
+  readonly scope: string;
+  appender?: Appender | undefined;
+  tail?: Tail | undefined;
+  /** The last position, once it has ended here. */
+  ended?: number;
+  /** What is done with it one after the other. */
+  last: Promise<unknown>;
+  /** Operations that are under way. */
+  uses: number;
+}
+
+export class Locals {
+  readonly #most: number;
+  readonly #failed: (error: unknown) => void;
+  readonly #byName = new Map<string, Local>();
+  /** Those that were opened or taken over here, the oldest first: they count. */
+  readonly #counted = new Map<string, Set<Local>>();
+
+  /** @param most streams of one scope */
+  constructor(most: number, failed: (error: unknown) => void) {
+    this.#most = most;
+    this.#failed = failed;
+  }
+
+  get(name: string): Local | undefined {
+    return this.#byName.get(name);
+  }
+
+  of(log: StreamLog, scope: string): Local {
+    const local = this.#byName.get(log.name) ?? { log, scope, last: Promise.resolve(), uses: 0 };
+    this.#byName.set(log.name, local);
+    return local;
+  }
+
+  /**
+   * Takes one more stream into the account of its scope; the oldest finished ones are deleted for it.
+   * @param must a stream that exists already is let in where a new one is not
+   * @throws AwaitError `limit`
+   */
+  count(local: Local, must = false): void {
+    const counted = this.#counted.get(local.scope) ?? new Set();
+    this.#counted.set(local.scope, counted);
+    while (counted.size >= this.#most && !counted.has(local)) {
+      const ended = [...counted].filter(({ ended }) => ended !== undefined);
+      const oldest = ended.find(({ tail }) => tail === undefined) ?? ended[0];
+      if (oldest !== undefined) this.#delete(oldest);
+      else if (must) break;
+      else {
+        throw new AwaitError(
+          'limit',
+          `${this.#most} streams of one session are unfinished; raise limits.streams if that is meant`,
+        );
+      }
+    }
+    counted.add(local);
+  }
+
+  /** Its appender here is done. */
+  done(local: Local, finished: boolean): void {
+    if (finished) local.ended = local.appender?.position ?? 0;
+    else this.#uncount(local);
+    local.appender = undefined;
+  }
+
+  /** Forgets it unless something here still needs it. */
+  release(local: Local): void {
+    const { appender, tail, uses, scope, log } = local;
+    if (appender !== undefined || tail !== undefined || uses > 0) return;
+    if (!this.#counted.get(scope)?.has(local)) this.#byName.delete(log.name);
+  }
+
+  /** Forgets what has expired; the store has a sweeper of its own. */
+  sweep(now: number): void {
+    for (const local of this.#byName.values()) if (local.log.expires < now) this.#forget(local);
+  }
+
+  drop(scope: string): void {
+    for (const local of this.#byName.values()) if (local.scope === scope) this.#delete(local);
+  }
+
+  close(): void {
+    for (const { tail } of this.#byName.values()) tail?.end('closed');
+    this.#byName.clear();
+    this.#counted.clear();
+  }
+
+  #delete(local: Local): void {
+    const upTo = local.ended ?? local.appender?.position ?? 0;
+    this.#forget(local);
+    local.log.removeAll(upTo).catch(this.#failed);
+  }
+
+  #forget(local: Local): void {
+    const { tail, log, appender } = local;
+    tail?.end('closed');
+    appender?.abandon();
+    local.appender = undefined;
+    this.#uncount(local);
+    this.#byName.delete(log.name);
+  }
+
+  #uncount(local: Local): void {
+    const counted = this.#counted.get(local.scope);
+    counted?.delete(local);
+    if (counted?.size === 0) this.#counted.delete(local.scope);
+  }
+}

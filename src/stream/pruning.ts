@@ -1,0 +1,73 @@
+/**
+ * What is deleted of a stream: its oldest entries, a few at once, behind the appender's back. The mark that
+ * says so is written first, so whoever misses an entry can tell "deleted" from "not there yet". Keys are known
+ * by counting; nothing is listed.
+ */
+import type { StreamLog } from './log.ts';
+
+/** Part of what is kept that is deleted at once: a mark for each event would double what the store is told. */
+const BATCH = 1 / 16;
+
+export class Pruning {
+  readonly #log: StreamLog;
+  readonly #most: number;
+  readonly #batch: number;
+  readonly #failed: (error: unknown) => void;
+  #kept: readonly number[] = [];
+  #oldest = 1;
+  #end = 0;
+  #running = false;
+
+  /** @param most entries that are kept */
+  constructor(log: StreamLog, most: number, failed: (error: unknown) => void) {
+    this.#log = log;
+    this.#most = most;
+    this.#batch = Math.max(1, Math.floor(most * BATCH));
+    this.#failed = failed;
+  }
+
+  get oldest(): number {
+    return this.#oldest;
+  }
+
+  /** Reads what others have pruned. */
+  async load(): Promise<void> {
+    const { oldest, kept } = await this.#log.mark();
+    this.#oldest = Math.max(oldest, this.#oldest);
+    this.#kept = kept;
+  }
+
+  /** Keeps some positions for as long as the stream lives. */
+  async keep(from: number, to: number): Promise<void> {
+    const positions = Array.from({ length: to - from + 1 }, (_, index) => from + index);
+    this.#kept = [...this.#kept, ...positions];
+    await this.#log.writeMark({ oldest: this.#oldest, kept: this.#kept });
+  }
+
+  upTo(end: number): void {
+    this.#end = end;
+    if (this.#running || !this.#isDue()) return;
+    this.#running = true;
+    this.#prune()
+      .catch(this.#failed)
+      .finally(() => {
+        this.#running = false;
+      });
+  }
+
+  #isDue(): boolean {
+    return this.#end - this.#oldest >= this.#most;
+  }
+
+  async #prune(): Promise<void> {
+    const kept = new Set(this.#kept);
+    // More may have been appended in the meantime.
+    while (this.#isDue()) {
+      const from = this.#oldest;
+      const oldest = this.#end - this.#most + this.#batch;
+      await this.#log.writeMark({ oldest, kept: this.#kept });
+      this.#oldest = oldest;
+      for (let at = from; at < oldest; at += 1) if (!kept.has(at)) await this.#log.remove(at);
+    }
+  }
+}

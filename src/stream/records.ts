@@ -1,0 +1,40 @@
+/** What streams need of a store, and the same in this process's memory, where there is no store. */
+import type { Clock } from '../call/clock.ts';
+
+export interface StreamRecords {
+  /** False when there is one already. @throws AwaitError `store`: it may or may not be there */
+  insert(name: string, value: unknown, expires: number): Promise<boolean>;
+  get(name: string): Promise<unknown>;
+  /** Writes over what was there. */
+  replace(name: string, value: unknown, expires: number): Promise<void>;
+  remove(name: string): Promise<void>;
+}
+
+const SWEEP_EVERY = 60_000;
+
+export function memoryRecords(clock: Clock): StreamRecords {
+  const records = new Map<string, { readonly value: unknown; readonly expires: number }>();
+  let swept = clock.elapsed();
+  const sweep = (): void => {
+    if (clock.elapsed() - swept < SWEEP_EVERY) return;
+    swept = clock.elapsed();
+    for (const [name, { expires }] of records) if (expires < clock.now()) records.delete(name);
+  };
+  return {
+    async insert(name, value, expires) {
+      sweep();
+      if (records.has(name)) return false;
+      records.set(name, { value, expires });
+      return true;
+    },
+    async get(name) {
+      return records.get(name)?.value;
+    },
+    async replace(name, value, expires) {
+      records.set(name, { value, expires });
+    },
+    async remove(name) {
+      records.delete(name);
+    },
+  };
+}

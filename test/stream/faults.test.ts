@@ -1,0 +1,239 @@
+/** What goes wrong: stores, relays, time, and appending too much. */
+import Keyv from 'keyv';
+import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/call/clock.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
+import { encryptedRecords } from '../../src/checkpoint/encrypted.ts';
+import { KeyRing } from '../../src/checkpoint/key-ring.ts';
+import { Sealer } from '../../src/checkpoint/sealed.ts';
+import { AwaitError } from '../../src/error.ts';
+import { memoryRecords, type StreamRecords } from '../../src/stream/records.ts';
+import { Connection, FakeClock, follow, numbers, REFUSED, SCOPE, startProcess, until } from './workbench.ts';
+
+type Fault = 'before' | 'after' | undefined;
+
+function flaky(records: StreamRecords): StreamRecords & { fault: Fault; reads: number; failing: boolean } {
+  const store = {
+    fault: undefined as Fault,
+    failing: false,
+    reads: 0,
+    async insert(name: string, value: unknown, expires: number) {
+      const { fault } = store;
+      store.fault = undefined;
+      if (fault === 'before') throw new AwaitError('store', 'it is down');
+      const inserted = await records.insert(name, value, expires);
+      if (fault === 'after') throw new AwaitError('store', 'it wrote, and says that it did not');
+      return inserted;
+    },
+    async get(name: string) {
+      store.reads += 1;
+      if (store.failing) throw new AwaitError('store', 'it is down');
+      return records.get(name);
+    },
+    replace: records.replace,
+    remove: records.remove,
+  };
+  return store;
+}
+
+describe('a store that fails', () => {
+  for (const fault of ['before', 'after'] as const) {
+    it(`${fault} it has written: the same event once more is one event`, async () => {
+      const store = flaky(memoryRecords(systemClock));
+      const streams = startProcess({ records: store });
+      const stream = streams.open(SCOPE);
+      const connection = await follow(streams, stream.id);
+      await stream.append({ data: '1' });
+      store.fault = fault;
+      await expect(stream.append({ data: '2' })).rejects.toMatchObject({ code: 'store' });
+      expect(connection.data, 'nothing is told that is not known to be written').toEqual(['1']);
+      expect(await stream.append({ data: '2' })).toBe(`${stream.id}_2`);
+      await stream.append({ data: '3' });
+      expect(connection.data).toEqual(['1', '2', '3']);
+      await streams.close();
+    });
+
+    it(`${fault} it has written: another event comes after the one in doubt, if that is there`, async () => {
+      const store = flaky(memoryRecords(systemClock));
+      const streams = startProcess({ records: store });
+      const stream = streams.open(SCOPE);
+      const connection = await follow(streams, stream.id);
+      store.fault = fault;
+      await expect(stream.append({ data: 'in doubt' })).rejects.toMatchObject({ code: 'store' });
+      await stream.append({ data: 'next' }, true);
+      expect(connection.data).toEqual(fault === 'after' ? ['in doubt', 'next'] : ['next']);
+      expect(connection.ended).toBe('finished');
+      await streams.close();
+    });
+  }
+
+  it('to be read for a while costs that while, and a connection when it lasts', async () => {
+    const clock = new FakeClock();
+    const kept = memoryRecords(clock);
+    const store = flaky(kept);
+    const [here, there] = [startProcess({ records: kept, clock }), startProcess({ records: store, clock })];
+    const stream = here.open(SCOPE);
+    await stream.append({ data: '1' });
+    const far = await follow(there, stream.id, 1);
+    store.failing = true;
+    await stream.append({ data: '2' });
+    await clock.pass(100);
+    store.failing = false;
+    await clock.pass(1_000);
+    expect(far).toMatchObject({ data: ['2'], ended: undefined });
+    store.failing = true;
+    await clock.pass(10_000);
+    expect(far.ended).toBe('failed');
+    const dead = new Connection();
+    store.failing = false;
+    const found = await there.find(stream.id, 1, SCOPE);
+    store.failing = true;
+    await found.follow(dead);
+    expect(dead.ended).toBe('failed');
+  });
+});
+
+describe('time', () => {
+  it('ends what has expired, for who asks and for who is there', async () => {
+    const clock = new FakeClock();
+    const streams = startProcess({ clock, limits: { streamLife: 5_000 } });
+    const stream = streams.open(SCOPE);
+    const connection = await follow(streams, stream.id);
+    const id = await stream.append({ data: '1' });
+    await clock.pass(5_000);
+    await streams.resume(id, SCOPE);
+    expect(connection.ended).toBeUndefined();
+    await clock.pass(1);
+    await clock.pass(1);
+    expect(connection.ended).toBe('expired');
+    await expect(streams.resume(id, SCOPE)).rejects.toMatchObject(REFUSED);
+    await expect(streams.takeOver(stream.id, SCOPE)).rejects.toMatchObject(REFUSED);
+    await expect(stream.append({ data: '2' })).rejects.toMatchObject({ code: 'closed' });
+  });
+
+  it('is swept from the store by the sweeper that calls have', async () => {
+    const keyv = new Keyv();
+    let now = Date.now();
+    const clock = { ...systemClock, now: () => now };
+    const store = new KeyvCallStore(keyv, clock, 10_000);
+    const streams = startProcess({ records: store, clock, limits: { streamEvents: 5 } });
+    const stream = streams.open(SCOPE);
+    for (const data of numbers(1, 30)) await stream.append({ data });
+    await until(() => stream.oldest === 26);
+    await streams.standing(SCOPE, now + 1_000).append({ data: '1' });
+    await follow(streams, streams.standing(SCOPE, now + 1_000).id, 'new');
+    const kept = (keyv as unknown as { _store: Map<string, unknown> })._store;
+    expect(kept.size).toBeGreaterThan(7);
+    expect(await store.sweep()).toBe(0);
+    now += 2 * 3_600_000;
+    await store.sweep();
+    expect([...kept.keys()]).toEqual([]);
+    await streams.close();
+  });
+
+  it('is what an idle stream costs: looks, fewer and fewer, and none where nobody else can append', async () => {
+    const clock = new FakeClock();
+    const store = flaky(memoryRecords(clock));
+    const options = { records: store, clock, limits: { streamPoll: 1_000 } };
+    const [here, there] = [startProcess(options), startProcess(options)];
+    const stream = here.open(SCOPE);
+    const near = await follow(here, stream.id);
+    store.reads = 0;
+    await clock.pass(60_000);
+    expect(store.reads, 'one look in five seconds beside the appender').toBe(12);
+    await stream.append({ data: '1' });
+    const far = await follow(there, stream.id, 1);
+    await clock.pass(10_000);
+    expect(near.ended).toBe('replaced');
+    store.reads = 0;
+    await clock.pass(60_000);
+    expect(store.reads, 'a look a second elsewhere, and whether the next was pruned at every eighth').toBe(
+      67,
+    );
+    await stream.append({ data: '2' });
+    for (let waited = 0; far.data.length === 0 && waited < 1_000; waited += 1) await clock.pass(1);
+    expect(far.data).toEqual(['2']);
+    await stream.append({ data: '3' });
+    await clock.pass(20);
+    expect(far.data, 'soon after something came').toEqual(['2', '3']);
+    const alone = startProcess({ clock });
+    const quiet = alone.open(SCOPE, clock.now() + 1_000_000);
+    const connection = await follow(alone, quiet.id);
+    await clock.pass(600_000);
+    expect(connection.ended).toBeUndefined();
+  });
+});
+
+describe('a reader that is behind', () => {
+  it('is read nothing for, and gets all of it in order when it is ready', async () => {
+    const store = flaky(memoryRecords(systemClock));
+    const streams = startProcess({ records: store });
+    const stream = streams.open(SCOPE);
+    const connection = new Connection();
+    connection.room = 3;
+    await (await streams.find(stream.id, 0, SCOPE)).follow(connection);
+    for (const data of numbers(1, 300)) await stream.append({ data });
+    expect(connection.data).toHaveLength(3);
+    expect(store.reads, 'nothing is read while it is behind').toBeLessThan(3);
+    connection.take(50);
+    await until(() => connection.data.length === 53);
+    connection.take(1_000);
+    await until(() => connection.data.length === 300);
+    await stream.append({ data: '301' }, true);
+    expect(connection.data).toEqual(numbers(1, 301));
+    expect(connection.ended).toBe('finished');
+    await streams.close();
+  });
+});
+
+describe('an appender that is faster than its store', () => {
+  it('is refused what would not be kept', async () => {
+    const records = memoryRecords(systemClock);
+    let release: () => void = () => {};
+    const open = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    const slow: StreamRecords = {
+      ...records,
+      insert: async (name, value, expires) => {
+        await open;
+        return records.insert(name, value, expires);
+      },
+    };
+    const streams = startProcess({ records: slow, limits: { streamEvents: 10 } });
+    const stream = streams.open(SCOPE);
+    const appended = numbers(1, 10).map((data) => stream.append({ data }));
+    await expect(stream.append({ data: '11' })).rejects.toMatchObject({ code: 'limit' });
+    release();
+    await Promise.all(appended);
+    await stream.append({ data: '11' });
+    await streams.close();
+  });
+});
+
+describe('encrypted records', () => {
+  it('hold events that nobody reads in the store, and that are replayed', async () => {
+    const keyv = new Keyv();
+    const sealer = new Sealer({
+      ring: new KeyRing(['a secret of these tests, long enough to be taken for one']),
+      audience: 'test',
+      maxLength: 1_000_000,
+      now: Date.now,
+    });
+    const records = new KeyvCallStore(keyv, systemClock, 10_000, encryptedRecords(sealer));
+    const [here, there] = [startProcess({ records }), startProcess({ records })];
+    const stream = here.open(SCOPE);
+    const id = await stream.append({ data: 'nothing' });
+    await stream.append({ data: 'a password' }, true);
+    const far = new Connection();
+    await (await there.resume(id, SCOPE)).follow(far);
+    await until(() => far.ended !== undefined);
+    expect(far.data).toEqual(['a password']);
+    const kept = (keyv as unknown as { _store: Map<string, unknown> })._store;
+    const dump = JSON.stringify([...kept]);
+    expect(dump).not.toContain('password');
+    expect(dump, 'nor is an id there to be tried').not.toContain(stream.id);
+    await here.close();
+    await there.close();
+  });
+});
