@@ -18,6 +18,7 @@ import { RateLimits } from '../src/http/rate-limit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
 import { watchUnjournaled } from '../src/observe/unjournaled.ts';
 import type { Settings } from '../src/options.ts';
+import { EventStreams } from '../src/stream/event-streams.ts';
 
 export interface Services {
   readonly settings: Settings;
@@ -26,6 +27,9 @@ export interface Services {
   readonly sealer: Sealer;
   readonly store: KeyvCallStore | undefined;
   readonly now: () => number;
+  readonly streams: EventStreams;
+  /** Events that are being written: a handler that closes waits for them. */
+  readonly writing: Set<Promise<unknown>>;
   readonly counters: Counters;
   readonly rates: RateLimits | undefined;
   /** Called with what a server says that belongs to no call, on revisions without sessions. */
@@ -64,6 +68,13 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     rateLimit === false
       ? undefined
       : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
+  const streams = new EventStreams({
+    ...(store !== undefined && { records: store }),
+    ...(settings.relay !== undefined && { relay: settings.relay }),
+    clock: systemClock,
+    limits,
+    warn: (message, detail) => logger.warn(message, detail),
+  });
   const outside = new Set<(notification: JsonObject) => void>();
   // Without an async context of its own, nothing is known to be a call's.
   const isWatched = settings.warnUnjournaled && settings.steps;
@@ -117,6 +128,8 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     sealer,
     store,
     now,
+    streams,
+    writing: new Set(),
     counters,
     rates,
     outside,
@@ -124,6 +137,10 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       sweeping?.stop();
       watch?.stop();
       await engine.close();
+      // What the last turns came to is on its way to their streams.
+      await new Promise((resolve) => setImmediate(resolve));
+      await Promise.allSettled(services.writing);
+      await streams.close();
     },
   };
   return services;

@@ -4,17 +4,22 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
  */
 
+import { systemClock } from '../../src/call/clock.ts';
 import type { Client } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
-import { INTERNAL } from '../../src/call/wire-error.ts';
+import type { Leg } from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
 import { HostInstance, type Outside } from '../../src/host/instance.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { empty, idOf, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
+import { parseEventId } from '../../src/stream/event-id.ts';
+import type { Found } from '../../src/stream/event-streams.ts';
+import { sseSink } from '../../src/stream/sse-sink.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
+import { goOnWithCalls, rememberCalls } from './calls.ts';
 import type { RpcRequest, Session } from './session.ts';
 import { Sessions } from './sessions.ts';
-import { parseEventId, type SessionStream } from './stream.ts';
 
 const SESSION = 'mcp-session-id';
 /** Named in requests by clients that negotiated them elsewhere; served as the nearest of ours. */
@@ -161,38 +166,57 @@ async function serveRequests(
   const shared = await session.instance((outside) => openInstance(services, session, inbound, outside));
   const instance = services.settings.instance === 'call' ? undefined : shared;
   const stream = session.newStream();
+  const found = await services.streams.find(stream.id, 0, session.id);
   if (session.client.protocolVersion >= '2025-11-25') stream.prime();
-  const work = requests.map((request) => serveOne(services, session, inbound, request, instance, stream));
-  void Promise.all(work).then(() => stream.finish());
+  const source = sourceOf(inbound, () => services.streams.disconnect(stream.id, session.id));
+  const work = requests.map((request) => ({
+    request,
+    started: session.start(request, instance, source, stream),
+  }));
+  let left = work.length;
+  for (const { request, started } of work) {
+    void started.outcome.then((outcome) => {
+      session.release(request.id);
+      left -= 1;
+      if (outcome.kind === 'responded') {
+        const message = { jsonrpc: '2.0', id: request.id, ...outcome.response };
+        if (left === 0) stream.end(message);
+        else stream.send(message);
+      } else if (left === 0) stream.finish();
+    });
+  }
+  await rememberCalls(services, session, stream.id, work);
+  return sse(services, session, found);
+}
+
+/** What a request brings besides its params. */
+function sourceOf(
+  inbound: Inbound,
+  closeStream: () => void,
+): Pick<Leg, 'authInfo' | 'request' | 'closeStream'> {
   return {
-    status: 200,
-    headers: { ...SSE_HEADERS, [SESSION]: session.id },
-    body: (writer) => stream.attach(writer, 0),
+    ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+    request: inbound.request(),
+    closeStream,
   };
 }
 
-async function serveOne(
+function sse(
   services: Services,
   session: Session,
-  inbound: Inbound,
-  request: RpcRequest,
-  instance: HostInstance | undefined,
-  stream: SessionStream,
-): Promise<void> {
-  try {
-    const source = {
-      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-      request: inbound.request(),
-      closeStream: () => stream.disconnect(),
-    };
-    const outcome = await session.start(request, instance, source, (message) => stream.send(message));
-    if (outcome.kind === 'responded') stream.send({ jsonrpc: '2.0', id: request.id, ...outcome.response });
-  } catch (error) {
-    services.settings.logger.error('a request failed', { method: request.method, error: String(error) });
-    stream.send({ jsonrpc: '2.0', id: request.id, error: INTERNAL });
-  } finally {
-    session.release(request.id);
-  }
+  found: Found,
+  onSink: (sink: Sink) => void = () => {},
+): Reply {
+  const { keepAlive, stalled } = services.settings.limits;
+  return {
+    status: 200,
+    headers: { ...SSE_HEADERS, [SESSION]: session.id },
+    body: (writer) => {
+      const sink = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
+      onSink(sink);
+      void found.follow(sink);
+    },
+  };
 }
 
 /** With `Last-Event-ID` a stream goes on; without, it is the session's standing one. */
@@ -203,18 +227,27 @@ async function get(services: Services, sessions: Sessions, inbound: Inbound): Pr
   const found = await sessionOf(services, sessions, inbound, null);
   if ('reply' in found) return found.reply;
   const { session } = found;
-  const headers = { ...SSE_HEADERS, [SESSION]: session.id };
+  const open = (outside: Outside): Promise<HostInstance> => openInstance(services, session, inbound, outside);
   const last = inbound.header('last-event-id');
-  if (last === undefined) {
-    await session.instance((outside) => openInstance(services, session, inbound, outside));
-    return { status: 200, headers, body: (writer) => session.standing?.attachNew(writer) };
-  }
-  const event = parseEventId(last);
-  const stream = event === undefined ? undefined : session.stream(event.stream);
-  if (event === undefined || stream === undefined || !stream.reaches(event.sequence)) {
+  try {
+    if (last === undefined) {
+      await session.instance(open);
+      const standing = await services.streams.find(session.standing.id, 'new', session.id);
+      return sse(services, session, standing);
+    }
+    const place = await services.streams.resume(last, session.id);
+    const { stream } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
+    const source = sourceOf(inbound, () => services.streams.disconnect(stream, session.id));
+    return sse(services, session, place, (sink) =>
+      goOnWithCalls({ services, session, stream, source, open, sink }),
+    );
+  } catch (error) {
+    const failure = AwaitError.from(error);
+    if (failure.code !== 'bad-token') throw error;
+    services.settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
+    await services.rates?.badToken(inbound);
     return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
   }
-  return { status: 200, headers, body: (writer) => stream.attach(writer, event.sequence) };
 }
 
 async function end(services: Services, sessions: Sessions, inbound: Inbound): Promise<Reply> {

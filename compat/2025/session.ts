@@ -1,21 +1,25 @@
 /**
- * One session of a 2025 client in this process: its server instance, its streams, the calls it has in work
- * and the asks it has not answered. The session itself is in its id, sealed, so that any process can make
- * this anew; what is in work is only here.
+ * One session of a 2025 client in this process: its server instance, the calls it has in work here and the asks
+ * it has not answered. The session itself is in its id, sealed; its streams, its calls and their answers are in
+ * the store, so any process can go on with them.
  */
 import { randomUUID } from 'node:crypto';
 import type { Started } from '../../src/call/engine.ts';
-import type { Client, OpenAsk, Response } from '../../src/call/journal.ts';
+import type { CallRecord, Client, OpenAsk, Response } from '../../src/call/journal.ts';
 import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Leg, Outcome } from '../../src/call/ports.ts';
+import type { Binding, Leg, Outcome } from '../../src/call/ports.ts';
+import { AwaitError } from '../../src/error.ts';
 import type { HostInstance, Outside } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { SessionStream } from './stream.ts';
 
-const STREAMS_KEPT = 100;
-/** Asks and notifications that wait for a session's standing stream. */
-const STANDING = 'standing';
+/** The methods whose requests go on without their connection: others answer at once. */
+export const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
+
+/** Sessions and their streams outlive the calls in them. */
+export const LEAST_LIFETIME = 86_400_000;
 
 export interface RpcRequest {
   readonly id: string | number;
@@ -23,40 +27,71 @@ export interface RpcRequest {
   readonly params: JsonObject;
 }
 
-interface AskedOfClient {
-  settle(response: Response): Promise<boolean> | boolean;
-}
+type Source = Pick<Leg, 'authInfo' | 'request' | 'closeStream'>;
 
 export class Session {
   readonly id: string;
   readonly client: Client;
   readonly principal: string | undefined;
+  /** When it is over, in milliseconds since the epoch. */
+  readonly expires: number;
   used: number;
   /** When the store was last asked whether it was ended, in milliseconds since the epoch. */
   checked: number;
   readonly #services: Services;
   readonly #reserved = new Set<string | number>();
+  /** By the client's request id, for its cancellations. */
   readonly #calls = new Map<string | number, Started>();
-  readonly #asked = new Map<string, AskedOfClient>();
-  readonly #streams = new Map<string, SessionStream>();
+  /** By the call's id, for its answers. */
+  readonly #running = new Map<string, Started>();
+  /** Asks made outside of calls. */
+  readonly #asked = new Map<string, (response: Response) => void>();
+  readonly #standing: SessionStream;
+  #connections = 0;
   #instance: Promise<HostInstance> | undefined;
   #opened: HostInstance | undefined;
 
-  constructor(id: string, client: Client, principal: string | undefined, services: Services) {
+  constructor(
+    id: string,
+    client: Client,
+    principal: string | undefined,
+    expires: number,
+    services: Services,
+  ) {
     this.id = id;
     this.client = client;
     this.principal = principal;
+    this.expires = expires;
     this.#services = services;
     this.used = services.now();
     this.checked = this.used;
-    this.#streams.set(STANDING, new SessionStream(STANDING, true));
+    this.#standing = new SessionStream(services.streams.standing(id, expires), services);
   }
 
   /** Whether somebody listens; a session that nobody listens to for long is let go, with what it has in work. */
   get connected(): boolean {
-    const connected = [...this.#streams.values()].some((stream) => stream.connected);
-    if (connected) this.used = this.#services.now();
-    return connected;
+    if (this.#connections > 0) this.used = this.#services.now();
+    return this.#connections > 0;
+  }
+
+  /** Counts a connection for as long as it is there. */
+  connect(sink: Sink): Sink {
+    this.#connections += 1;
+    sink.onClose(() => {
+      this.#connections -= 1;
+    });
+    return sink;
+  }
+
+  get standing(): SessionStream {
+    return this.#standing;
+  }
+
+  /** A stream of its own for a POST: it lives for as long as a call may, or its session. */
+  newStream(): SessionStream {
+    const { streams, settings, now } = this.#services;
+    const expires = Math.max(this.expires, now() + Math.max(settings.ttl, LEAST_LIFETIME));
+    return new SessionStream(streams.open(this.id, expires), this.#services);
   }
 
   /** The session's server instance, made when it is first needed. */
@@ -74,24 +109,6 @@ export class Session {
     return this.#instance;
   }
 
-  newStream(): SessionStream {
-    const stream = new SessionStream(randomUUID());
-    this.#streams.set(stream.id, stream);
-    for (const [id, old] of this.#streams) {
-      if (this.#streams.size <= STREAMS_KEPT) break;
-      if (!old.standing && !old.connected && old.complete) this.#streams.delete(id);
-    }
-    return stream;
-  }
-
-  get standing(): SessionStream | undefined {
-    return this.#streams.get(STANDING);
-  }
-
-  stream(id: string): SessionStream | undefined {
-    return this.#streams.get(id);
-  }
-
   /** Takes a request's id; false when a request of this id is in work. */
   reserve(id: string | number): boolean {
     if (this.#reserved.has(id)) return false;
@@ -103,64 +120,98 @@ export class Session {
     this.#reserved.delete(id);
   }
 
-  /** Starts a request; what it says on the way, and its response, go where `send` puts them. */
-  async start(
+  /** Starts a request; what it says on the way goes to its stream. */
+  start(
     request: RpcRequest,
     instance: HostInstance | undefined,
-    source: Pick<Leg, 'authInfo' | 'request' | 'closeStream'>,
-    send: (message: JsonObject) => void,
-  ): Promise<Outcome> {
-    const meta = isObject(request.params._meta) ? request.params._meta : {};
-    const token = meta.progressToken;
-    const keys = new Map<string, string>();
-    const leg: Leg = {
-      ...source,
-      live: true,
-      capabilities: this.client.capabilities,
-      ...((typeof token === 'string' || typeof token === 'number') && { progressToken: token }),
-      notify: (notification) => send({ jsonrpc: '2.0', ...notification }),
-      ask: (ask) => {
-        const id = randomUUID();
-        keys.set(ask.key, id);
-        this.#asked.set(id, { settle: (response) => started.answer(ask.key, response) });
-        send({ jsonrpc: '2.0', id, method: ask.method, ...paramsOf(ask) });
-      },
-      withdraw: (ask) => {
-        const id = keys.get(ask.key);
-        if (id === undefined || !this.#asked.delete(id)) return;
-        send({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id } });
-      },
-    };
+    source: Source,
+    stream: SessionStream,
+  ): Started {
     const { method, params, id: requestId } = request;
-    const binding = {
-      revision: this.client.protocolVersion,
-      method,
-      target: String(params.name ?? params.uri ?? ''),
-      args: digest(params),
-      ...(this.principal !== undefined && { principal: this.principal }),
-    };
+    const leg = this.#leg(
+      params,
+      source,
+      () => started.callId,
+      (message) => stream.send(message),
+    );
     const started: Started = this.#services.engine.start(
-      { method, params, requestId, client: this.client, binding },
+      {
+        method,
+        params,
+        requestId,
+        client: this.client,
+        binding: this.#binding(request),
+        resumable: CALLS.has(method) && this.#services.store?.isShared === true,
+      },
       leg,
       instance,
     );
-    this.#calls.set(request.id, started);
-    try {
-      return await started.outcome;
-    } finally {
-      this.#calls.delete(request.id);
-      for (const id of keys.values()) this.#asked.delete(id);
-    }
+    this.#keep(requestId, started);
+    return started;
   }
 
-  /** The client's response to an ask; false when nothing here asked it. */
+  /**
+   * Follows a call that another process runs, and takes it up when that is silent for a lease.
+   *
+   * @param take an instance for it, and its stream from here on
+   */
+  follow(
+    callId: string,
+    source: Source,
+    take: (call: CallRecord) => Promise<{ instance: HostInstance | undefined; stream: SessionStream }>,
+  ): { readonly outcome: Promise<Outcome>; readonly taken: () => boolean; stop(): void } {
+    let stream: SessionStream | undefined;
+    let isTaken = false;
+    const leg = this.#leg(
+      {},
+      source,
+      () => callId,
+      (message) => stream?.send(message),
+    );
+    const binding = this.#binding({ id: '', method: '', params: {} });
+    const started = this.#services.engine.takeUp(callId, binding, leg, async (call) => {
+      isTaken = true;
+      const taken = await take(call);
+      stream = taken.stream;
+      this.#keep(call.requestId, started);
+      return taken.instance;
+    });
+    return {
+      outcome: started.outcome,
+      taken: () => isTaken,
+      stop: () => {
+        if (!isTaken) started.cancel();
+      },
+    };
+  }
+
+  /** Whether a call is run here. */
+  runs(callId: string): boolean {
+    return this.#running.has(callId);
+  }
+
+  /** The client's response to an ask; false when nothing of this session asked it. */
   async answer(message: JsonObject): Promise<boolean> {
     const id = String(message.id);
-    const asked = this.#asked.get(id);
-    if (asked === undefined) return false;
-    const done = await asked.settle(responseOf(message));
-    this.#asked.delete(id);
-    return done;
+    const response = responseOf(message);
+    const settle = this.#asked.get(id);
+    if (settle !== undefined) {
+      this.#asked.delete(id);
+      settle(response);
+      return true;
+    }
+    const slash = id.indexOf('/');
+    if (slash < 0) return false;
+    const [callId, key] = [id.slice(0, slash), id.slice(slash + 1)];
+    const here = this.#running.get(callId);
+    if (here !== undefined) return here.answer(key, response);
+    try {
+      await this.#services.engine.deliver(callId, this.principal, key, response);
+      return true;
+    } catch (error) {
+      if (error instanceof AwaitError && error.code === 'bad-token') return false;
+      throw error;
+    }
   }
 
   /** A notification of the client's. */
@@ -180,13 +231,49 @@ export class Session {
   /** Ends it: its tools are told, by their signals. */
   close(): void {
     for (const call of this.#calls.values()) call.cancel('the session was closed');
-    this.leave('the session was closed');
+    this.#services.streams.drop(this.id);
+    this.leave();
   }
 
-  /** The process goes away: streams end, and tools hear nothing of it (invariant 1). */
-  leave(reason = 'the server is shutting down'): void {
-    for (const stream of this.#streams.values()) stream.finish(reason);
+  /** The process goes away, and tools hear nothing of it (invariant 1). */
+  leave(): void {
     this.#opened?.close();
+  }
+
+  #keep(requestId: string | number, started: Started): void {
+    this.#calls.set(requestId, started);
+    this.#running.set(started.callId, started);
+    void started.outcome.finally(() => {
+      if (this.#calls.get(requestId) === started) this.#calls.delete(requestId);
+      this.#running.delete(started.callId);
+    });
+  }
+
+  #leg(params: JsonObject, source: Source, callId: () => string, send: (message: JsonObject) => void): Leg {
+    const meta = isObject(params._meta) ? params._meta : {};
+    const token = meta.progressToken;
+    // Any process that gets the answer can tell by its id whose it is.
+    const idOf = (ask: OpenAsk): string => `${callId()}/${ask.key}`;
+    return {
+      ...source,
+      live: true,
+      capabilities: this.client.capabilities,
+      ...((typeof token === 'string' || typeof token === 'number') && { progressToken: token }),
+      notify: (notification) => send({ jsonrpc: '2.0', ...notification }),
+      ask: (ask) => send({ jsonrpc: '2.0', id: idOf(ask), method: ask.method, ...paramsOf(ask) }),
+      withdraw: (ask) =>
+        send({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: idOf(ask) } }),
+    };
+  }
+
+  #binding({ method, params }: RpcRequest): Binding {
+    return {
+      revision: this.client.protocolVersion,
+      method,
+      target: String(params.name ?? params.uri ?? ''),
+      args: digest(params),
+      ...(this.principal !== undefined && { principal: this.principal }),
+    };
   }
 
   /** What a server does on its own account goes over the session's standing stream. */
@@ -194,22 +281,17 @@ export class Session {
     const { logger, limits } = this.#services.settings;
     return {
       notification: ({ method, params }) => {
-        this.standing?.send({ jsonrpc: '2.0', method, ...(params !== undefined && { params }) });
+        this.#standing.send({ jsonrpc: '2.0', method, ...(params !== undefined && { params }) });
       },
       request: ({ method, params }) =>
         new Promise((settle) => {
-          const id = randomUUID();
           if (this.#asked.size >= limits.asks) {
             logger.warn('a server asks its session more than it may; the ask stays pending', { method });
             return;
           }
-          this.#asked.set(id, {
-            settle: (response) => {
-              settle(response);
-              return true;
-            },
-          });
-          this.standing?.send({ jsonrpc: '2.0', id, method, ...(isObject(params) && { params }) });
+          const id = randomUUID();
+          this.#asked.set(id, settle);
+          this.#standing.send({ jsonrpc: '2.0', id, method, ...(isObject(params) && { params }) });
         }),
       error: (error) => logger.warn('a server instance reported an error', { error: String(error) }),
     };

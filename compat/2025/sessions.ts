@@ -8,12 +8,10 @@ import type { Client } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { Services } from '../services.ts';
-import { Session } from './session.ts';
+import { LEAST_LIFETIME, Session } from './session.ts';
 
 /** Longest client description that goes into the id itself, in characters of JSON. */
 const INLINE = 1_500;
-/** Sessions outlive the calls in them. */
-const LEAST_LIFETIME = 86_400_000;
 /** How long a session may be served after it was ended in another process, in milliseconds. */
 const CHECK_EVERY = 1_000;
 /** Ended sessions remembered where no store does. */
@@ -44,7 +42,7 @@ export class Sessions {
       throw new AwaitError('store', 'a session of this name exists');
     }
     const id = sealer.seal('session', inline ? { ...bound, client } : bound, expires);
-    return this.#keep(new Session(id, client, principal, this.#services));
+    return this.#keep(new Session(id, client, principal, expires, this.#services));
   }
 
   /** The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's. */
@@ -63,7 +61,9 @@ export class Sessions {
     if (!isObject(client)) return undefined;
     return (
       this.#here.get(id) ??
-      this.#keep(new Session(id, client as unknown as Client, principal, this.#services))
+      this.#keep(
+        new Session(id, client as unknown as Client, principal, expiryOf(String(body.name)), this.#services),
+      )
     );
   }
 
@@ -133,4 +133,9 @@ export class Sessions {
       return undefined;
     }
   }
+}
+
+/** A session's name begins with when it is over. */
+function expiryOf(name: string): number {
+  return Number.parseInt(name.slice(0, name.indexOf('.')), 36);
 }

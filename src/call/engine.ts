@@ -107,7 +107,7 @@ export class Engine {
     callId: string,
     binding: Binding,
     leg: Leg,
-    take?: (call: CallRecord) => Promise<Instance>,
+    take?: (call: CallRecord) => Promise<Instance | undefined>,
   ): Started {
     return this.#run({ id: callId }, leg, async (stopped) => {
       const { store, clock, limits, frame: options, replay, count } = this.#parts;
@@ -129,7 +129,7 @@ export class Engine {
           continue;
         if (!mayReplay) return { outcome: { kind: 'responded', response: { error } } };
         count('takenOver');
-        const instance = await (take?.(call) ?? this.#parts.openInstance(call, leg));
+        const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
         const frame = new Frame(call, journal, options, { ...found, turn: 0, fresh: 0 });
         return { run: { call, binding, frame, instance, journal, isResumable: true } };
       }

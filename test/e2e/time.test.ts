@@ -73,7 +73,7 @@ describe.each(CELLS)('an answer that takes its time ($name)', (cell) => {
 describe('a 2025-11-25 client whose user takes his time', () => {
   /** Asks, lets `later` pass, answers; what the tool makes of it. */
   const answered = async (timeout: number | undefined, later: number): Promise<string> => {
-    served = await serveHere(() => buildServer(() => {}));
+    served = await serveHere(() => buildServer(() => {}), { ttl: 90 * DAY });
     const client = new Client({ name: 'e2e', version: '1' }, { capabilities: { elicitation: {} } });
     let asked = (): void => {};
     const isAsked = new Promise<void>((resolve) => {
@@ -111,7 +111,9 @@ describe('a 2025-11-25 client whose user takes his time', () => {
   it('is not timed out early, though no timer of Node is as long as the 60 days that the author gave', async () => {
     vi.useRealTimers();
     vi.useFakeTimers({ toFake: ['Date', 'setTimeout', 'clearTimeout'] });
-    served = await serveHere(() => buildServer(() => {}), { ttl: 200 * DAY });
+    // Time passes at once, and no comment that keeps a connection open could be read in it.
+    const limits = { keepAlive: 90 * DAY };
+    served = await serveHere(() => buildServer(() => {}), { ttl: 200 * DAY, limits });
     // By hand, since the SDK's client has no timer that long either.
     const session = await legacySession(served.url, { elicitation: {} });
     const stream = await session.send({

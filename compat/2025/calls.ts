@@ -1,0 +1,83 @@
+/**
+ * The calls behind a POST's stream, for whichever process the client comes back to: their ids stand beside the
+ * stream, and who follows it follows them, and takes up those whose process is gone.
+ */
+import type { Started } from '../../src/call/engine.ts';
+import type { Leg } from '../../src/call/ports.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { HostInstance, Outside } from '../../src/host/instance.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import type { Services } from '../services.ts';
+import { CALLS, type RpcRequest, type Session } from './session.ts';
+import { SessionStream } from './stream.ts';
+
+/** Before the client is told of its stream. */
+export async function rememberCalls(
+  services: Services,
+  session: Session,
+  stream: string,
+  work: readonly { readonly request: RpcRequest; readonly started: Started }[],
+): Promise<void> {
+  const calls = work.filter(({ request }) => CALLS.has(request.method)).map(({ started }) => started.callId);
+  if (calls.length === 0 || services.store?.isShared !== true) return;
+  await services.store.insert(`${stream}:calls`, calls, session.expires);
+}
+
+export interface GoingOn {
+  readonly services: Services;
+  readonly session: Session;
+  readonly stream: string;
+  readonly source: Pick<Leg, 'authInfo' | 'request' | 'closeStream'>;
+  readonly open: (outside: Outside) => Promise<HostInstance>;
+  readonly sink: Sink;
+}
+
+/** Follows the calls of a stream for as long as its connection is there. */
+export function goOnWithCalls(goingOn: GoingOn): void {
+  void followAll(goingOn).catch((error: unknown) => {
+    const { message } = AwaitError.from(error);
+    goingOn.services.settings.logger.warn('the calls of a stream cannot be followed', { error: message });
+  });
+}
+
+async function followAll({ services, session, stream, source, open, sink }: GoingOn): Promise<void> {
+  const { store, streams, settings } = services;
+  if (store?.isShared !== true) return;
+  let isThere = true;
+  const stops: (() => void)[] = [];
+  sink.onClose(() => {
+    isThere = false;
+    for (const stop of stops) stop();
+  });
+  const calls = await store.get(`${stream}:calls`);
+  if (!Array.isArray(calls)) return;
+  let taken: Promise<SessionStream> | undefined;
+  const takeOver = (): Promise<SessionStream> => {
+    taken ??= streams.takeOver(stream, session.id).then((appender) => new SessionStream(appender, services));
+    return taken;
+  };
+  const take = async (): Promise<{ instance: HostInstance | undefined; stream: SessionStream }> => ({
+    instance: settings.instance === 'call' ? undefined : await session.instance(open),
+    stream: await takeOver(),
+  });
+  const follow = async (callId: string): Promise<void> => {
+    if (session.runs(callId) || !isThere) return;
+    const followed = session.follow(callId, source, take);
+    stops.push(followed.stop);
+    const outcome = await followed.outcome;
+    if (outcome.kind !== 'responded') return;
+    if (!followed.taken()) {
+      // Its process wrote the outcome down, and tells it, unless it died in between.
+      await new Promise((resolve) => setTimeout(resolve, settings.limits.lease).unref());
+      if (!isThere) return;
+    }
+    (await takeOver()).send({ jsonrpc: '2.0', id: await requestIdOf(services, callId), ...outcome.response });
+  };
+  await Promise.all(calls.map((callId) => follow(String(callId))));
+  (await taken)?.finish();
+}
+
+async function requestIdOf(services: Services, callId: string): Promise<string | number | null> {
+  const first = await services.store?.read(callId, 0);
+  return first?.type === 'called' ? first.call.requestId : null;
+}
