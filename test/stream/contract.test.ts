@@ -326,6 +326,11 @@ for (const { name, down, stores, relays } of KINDS) {
       await far.append({ data: '7' });
       await until(() => third.data.length === 1);
       expect([third.data, second.data]).toEqual([['7'], ['5', '6']]);
+      await near.finish();
+      await until(() => third.ended === 'finished');
+      await expect(far.append({ data: '8' })).rejects.toMatchObject({ code: 'closed' });
+      const late = here.standing(scope, expires);
+      await expect(late.append({ data: '9' })).rejects.toMatchObject({ code: 'closed' });
     });
 
     it('deletes what a session had when it ends', async () => {

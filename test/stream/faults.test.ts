@@ -7,6 +7,7 @@ import { encryptedRecords } from '../../src/checkpoint/encrypted.ts';
 import { KeyRing } from '../../src/checkpoint/key-ring.ts';
 import { Sealer } from '../../src/checkpoint/sealed.ts';
 import { AwaitError } from '../../src/error.ts';
+import { memoryRelay } from '../../src/index.ts';
 import { memoryRecords, type StreamRecords } from '../../src/stream/records.ts';
 import { Connection, FakeClock, follow, numbers, REFUSED, SCOPE, startProcess, until } from './workbench.ts';
 
@@ -164,6 +165,29 @@ describe('time', () => {
   });
 });
 
+describe('a relay', () => {
+  it('brings events and newer connections without a look', async () => {
+    const clock = new FakeClock();
+    const options = { records: memoryRecords(clock), clock, relay: memoryRelay() };
+    const [here, there] = [startProcess(options), startProcess(options)];
+    const stream = here.open(SCOPE);
+    await stream.append({ data: '1' });
+    const near = await follow(here, stream.id, 1);
+    await new Promise((resolve) => setImmediate(resolve));
+    const far = await follow(there, stream.id, 1);
+    await until(() => near.ended === 'replaced', 'the end of the older connection');
+    await stream.append({ data: '2' });
+    await until(() => far.data.length === 1);
+    const taken = await there.takeOver(stream.id, SCOPE);
+    const back = await follow(here, stream.id, 2);
+    await until(() => far.ended === 'replaced', 'the end of the older connection, beside the appender');
+    await taken.append({ data: '3' }, true);
+    await until(() => back.ended === 'finished');
+    await here.close();
+    await there.close();
+  });
+});
+
 describe('a reader that is behind', () => {
   it('is read nothing for, and gets all of it in order when it is ready', async () => {
     const store = flaky(memoryRecords(systemClock));
@@ -182,6 +206,45 @@ describe('a reader that is behind', () => {
     await stream.append({ data: '301' }, true);
     expect(connection.data).toEqual(numbers(1, 301));
     expect(connection.ended).toBe('finished');
+    await streams.close();
+  });
+});
+
+describe('an event that is appended while its connection looks', () => {
+  it('is given at once, not at the next look', async () => {
+    const clock = new FakeClock();
+    const kept = memoryRecords(clock);
+    let answer: (() => void) | undefined;
+    let slow = false;
+    const records: StreamRecords = {
+      ...kept,
+      get: async (name) => {
+        const found = await kept.get(name);
+        if (slow) {
+          await new Promise<void>((resolve) => {
+            answer = resolve;
+          });
+        }
+        return found;
+      },
+    };
+    const streams = startProcess({ records, clock });
+    const stream = streams.open(SCOPE);
+    await stream.append({ data: '1' });
+    const connection = new Connection();
+    const found = await streams.find(stream.id, 1, SCOPE);
+    await found.follow(connection);
+    await until(() => connection.data.length === 0);
+    slow = true;
+    await clock.pass(5_000);
+    await until(() => answer !== undefined, 'a look');
+    slow = false;
+    // The look has found nothing, and has not come back with it.
+    await stream.append({ data: '2' });
+    await stream.append({ data: '3' });
+    answer?.();
+    for (let turns = 0; turns < 20; turns += 1) await new Promise((resolve) => setImmediate(resolve));
+    expect(connection.data).toEqual(['2', '3']);
     await streams.close();
   });
 });
