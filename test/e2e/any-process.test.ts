@@ -1,0 +1,189 @@
+/** 2025 clients whose every request may reach another process: streams, answers and calls are everybody's. */
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { messagesIn, type Rpc } from './clients.ts';
+import { effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
+import { NATS, NATS_URL, POSTGRES, REDIS, REDIS_URL, SQLITE } from './services.ts';
+
+const KINDS = [
+  { name: REDIS.name, down: REDIS.down, args: () => ['--store', REDIS_URL] },
+  {
+    name: `${REDIS.name}, with a relay`,
+    down: REDIS.down,
+    args: () => ['--store', REDIS_URL, '--relay', REDIS_URL],
+  },
+  {
+    name: `${POSTGRES.name}, with a relay of ${NATS.name}`,
+    down: POSTGRES.down || NATS.down,
+    args: () => ['--store', POSTGRES.url(), '--relay', NATS_URL],
+  },
+  { name: SQLITE.name, down: false, args: () => ['--store', (place ??= SQLITE.url())] },
+];
+let place: string | undefined;
+
+let servers: Spawned[] = [];
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.kill()));
+});
+
+const HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+const ELICIT = 'elicitation/create';
+
+interface Session {
+  readonly headers: Record<string, string>;
+  post(to: number, message: object): Promise<Reader>;
+  get(to: number, last?: string): Promise<Reader>;
+}
+
+async function begin(): Promise<Session> {
+  const url = (nth: number): string => servers[nth]?.url ?? '';
+  const params = {
+    protocolVersion: '2025-11-25',
+    capabilities: { elicitation: {} },
+    clientInfo: { name: 'anywhere', version: '1' },
+  };
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params });
+  const first = await fetch(url(0), { method: 'POST', headers: HEADERS, body });
+  await first.text();
+  const session = first.headers.get('mcp-session-id') ?? '';
+  const headers = { ...HEADERS, 'mcp-session-id': session, 'mcp-protocol-version': '2025-11-25' };
+  return {
+    headers,
+    post: async (to, message) => {
+      const text = JSON.stringify({ jsonrpc: '2.0', ...message });
+      return new Reader(await fetch(url(to), { method: 'POST', headers, body: text }));
+    },
+    get: async (to, last) => {
+      const id = last === undefined ? {} : { 'last-event-id': last };
+      return new Reader(
+        await fetch(url(to), { headers: { ...headers, accept: 'text/event-stream', ...id } }),
+      );
+    },
+  };
+}
+
+/** What comes on a stream. */
+class Reader {
+  readonly status: number;
+  text = '';
+  over = false;
+
+  constructor(response: Response) {
+    this.status = response.status;
+    void this.#read(response.body?.pipeThrough(new TextDecoderStream()).getReader());
+  }
+
+  get messages(): Rpc[] {
+    return messagesIn(this.text.slice(0, this.text.lastIndexOf('\n\n') + 2));
+  }
+
+  /** The id of the last event. */
+  get last(): string {
+    return [...this.text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
+  }
+
+  async next(wanted: (message: Rpc) => boolean): Promise<Rpc> {
+    await expect.poll(() => this.messages.some(wanted), { timeout: 25_000 }).toBe(true);
+    return this.messages.find(wanted) as Rpc;
+  }
+
+  async #read(reader: ReadableStreamDefaultReader<string> | undefined): Promise<void> {
+    try {
+      for (;;) {
+        const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
+        if (done) break;
+        this.text += value;
+      }
+    } catch {
+      // Its process was killed.
+    }
+    this.over = true;
+  }
+}
+
+const asks = (field: string) => (message: Rpc) =>
+  message.method === ELICIT && message.params?.message === `${field}?`;
+const answer = ({ id }: Rpc, field: string) => ({
+  id,
+  result: { action: 'accept', content: { [field]: `its ${field}` } },
+});
+const call = (name: string) => ({ id: 7, method: 'tools/call', params: { name, arguments: {} } });
+
+for (const kind of KINDS) {
+  describe.skipIf(kind.down)(`three processes on ${kind.name}`, () => {
+    const effects = join(scratch(), 'effects');
+    const start = async (): Promise<Session> => {
+      servers = await spawnServers('asking-server.ts', 3, {
+        args: kind.args(),
+        env: { EFFECTS: effects },
+      });
+      return begin();
+    };
+
+    it('take an answer in another process than the one that asks', async () => {
+      const session = await start();
+      const stream = await session.post(0, call('in-turn'));
+      for (const [nth, field] of ['name', 'city', 'street'].entries()) {
+        const ask = await stream.next(asks(field));
+        expect((await session.post((nth % 2) + 1, answer(ask, field))).status).toBe(202);
+      }
+      const done = await stream.next(({ id }) => id === 7);
+      expect(done.result?.content?.[0]?.text).toBe('its name, its city, its street');
+      await expect.poll(() => stream.over).toBe(true);
+    });
+
+    it('go on with a stream that broke, from where it was, and once', async () => {
+      const session = await start();
+      const first = await session.post(0, call('in-turn'));
+      const ask = await first.next(asks('name'));
+      const again = await session.get(1, first.last);
+      expect((await session.post(2, answer(ask, 'name'))).status).toBe(202);
+      const city = await again.next(asks('city'));
+      // What one connection has is not said on the other.
+      expect(first.messages.filter(asks('city'))).toEqual([]);
+      const third = await session.get(2, again.last);
+      await session.post(0, answer(city, 'city'));
+      await session.post(1, answer(await third.next(asks('street')), 'street'));
+      const done = await third.next(({ id }) => id === 7);
+      expect(done.result?.content?.[0]?.text).toBe('its name, its city, its street');
+      await expect.poll(() => third.over).toBe(true);
+    });
+
+    it('take a call up whose process was killed, and run no completed step twice', async () => {
+      const session = await start();
+      const before = effectsIn(effects).length;
+      const first = await session.post(0, call('order'));
+      const ask = await first.next(asks('address'));
+      await servers[0]?.kill();
+      await expect.poll(() => first.over).toBe(true);
+      const again = await session.get(1, first.last);
+      expect((await session.post(2, answer(ask, 'address'))).status).toBe(202);
+      const name = await again.next(asks('name'));
+      await session.post(2, answer(name, 'name'));
+      const done = await again.next(({ id }) => id === 7);
+      expect(done.result?.content?.[0]?.text).toBe('its name, its address, 43');
+      const acted = effectsIn(effects).slice(before);
+      expect(acted.filter((effect) => effect !== 'finally')).toEqual(['charge', 'ship']);
+    });
+
+    it('refuse an id of another session, and one that is none, with one sentence', async () => {
+      const session = await start();
+      const other = await begin();
+      const stream = await session.post(0, call('one'));
+      await stream.next(asks('name'));
+      for (const [whose, id] of [
+        [other, stream.last],
+        [session, `${stream.last}9`],
+        [session, 'nonsense'],
+        [session, 'x'.repeat(5_000)],
+      ] as const) {
+        const refused = await whose.get(1, id);
+        await expect.poll(() => refused.over).toBe(true);
+        expect([refused.status, JSON.parse(refused.text).error]).toEqual([
+          400,
+          { code: -32602, message: 'Invalid or expired Last-Event-ID' },
+        ]);
+      }
+    });
+  });
+}
