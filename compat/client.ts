@@ -8,6 +8,7 @@ import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/
 import { Asks } from '../src/client/asks.ts';
 import { Endpoint, type EndpointOptions } from '../src/client/endpoint.ts';
 import { drainBody } from '../src/client/event-stream.ts';
+import { asError } from '../src/client/failure.ts';
 import {
   type Answer,
   isAnswer,
@@ -200,8 +201,4 @@ export class AwaitClientTransport implements Transport {
     this.#endpoint.protocolVersion = this.#revision;
     return { ...message, result: { ...message.result, protocolVersion: version } };
   }
-}
-
-function asError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
 }

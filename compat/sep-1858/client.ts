@@ -11,6 +11,7 @@
 import type { Asks } from '../../src/client/asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../../src/client/endpoint.ts';
 import { drainBody, readEvents } from '../../src/client/event-stream.ts';
+import { asError, failureOf } from '../../src/client/failure.ts';
 import {
   type Answer,
   isAnswer,
@@ -41,9 +42,6 @@ export interface CallOptions {
   readonly id?: RequestId | undefined;
   readonly onresumptiontoken?: ((token: string) => void) | undefined;
 }
-
-/** JSON-RPC's code for a server's own errors; the SDKs use it for a connection that closed. */
-const BROKEN = -32000;
 
 export class Call {
   readonly #ports: CallPorts;
@@ -241,7 +239,7 @@ export class Call {
     const { endpoint, reconnection, report } = this.#ports;
     for (let attempt = 0; attempt < reconnection.maxRetries; attempt += 1) {
       await pause(this.#retry ?? delayBefore(attempt, reconnection), endpoint.signal);
-      if (this.#closed) return undefined;
+      if (this.#closed || this.#cancelled) return undefined;
       try {
         return await endpoint.get(this.#lastEventId);
       } catch (thrown) {
@@ -263,7 +261,7 @@ export class Call {
     if (!this.#ports.negotiated() && thrown === undefined) return;
     if (!this.#cancelled || thrown !== undefined) this.#ports.report(error);
     if (this.#id === undefined || this.#cancelled || !this.#ports.negotiated()) return;
-    this.#ports.deliver({ jsonrpc: '2.0', id: this.#id, error: wireError(error) });
+    this.#ports.deliver(failureOf(this.#id, error));
   }
 
   /** Asks that can no longer be answered are taken from the user's screen. */
@@ -287,19 +285,4 @@ export class Call {
   get #closed(): boolean {
     return this.#ports.endpoint.signal.aborted;
   }
-}
-
-function asError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
-}
-
-/** The server's own error, if it sent one with its status. */
-function wireError(error: Error): { code: number; message: string; data?: unknown } {
-  if (!(error instanceof EndpointError)) return { code: BROKEN, message: error.message };
-  try {
-    for (const message of parseMessages(error.body)) if ('error' in message) return message.error;
-  } catch {
-    // A body of another kind is in the message already.
-  }
-  return { code: BROKEN, message: error.message, data: { status: error.code } };
 }
