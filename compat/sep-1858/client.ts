@@ -244,7 +244,10 @@ export class Call {
         return await endpoint.get(this.#lastEventId);
       } catch (thrown) {
         if (this.#closed) return undefined;
-        report(new Error(`Failed to reconnect SSE stream: ${asError(thrown).message}`, { cause: thrown }));
+        const error = asError(thrown);
+        // Both, as the SDK's transport does: the first has the code.
+        report(error);
+        report(new Error(`Failed to reconnect SSE stream: ${error.message}`, { cause: error }));
       }
     }
     report(new Error(`Maximum reconnection attempts (${reconnection.maxRetries}) exceeded.`));

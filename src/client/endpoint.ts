@@ -141,8 +141,11 @@ export class Endpoint {
 
   #why({ status, statusText, headers }: Response, text = statusText): string {
     const location = status >= 300 && status < 400 ? headers.get('location') : null;
-    if (location !== null)
-      return `Redirect to ${location} not followed; give the transport that URL, if you trust it.`;
+    if (location !== null && URL.canParse(location, this.#url)) {
+      // Without its query, which may hold a secret.
+      const { origin, pathname } = new URL(location, this.#url);
+      return `Redirect to ${origin}${pathname} not followed; give the transport that URL, if you trust it.`;
+    }
     if (status === 404 && this.sessionId !== undefined) {
       return `${text} (the session is gone: connect with a new transport, without \`sessionId\`)`;
     }

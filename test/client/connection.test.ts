@@ -2,13 +2,14 @@
 import { type OAuthClientProvider, UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { LATEST_PROTOCOL_VERSION } from '@modelcontextprotocol/sdk/types.js';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { AwaitClientTransport } from '../../src/client/index.ts';
 import {
   ask,
   bare,
-  type Connected,
+  closing,
   connect,
+  connected,
   DRAFT,
   message,
   onCall,
@@ -23,21 +24,8 @@ import {
   until,
 } from './script.ts';
 
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const one of open.splice(0)) await one.close();
-});
-
-async function serve(version: string, ...all: Route[]): Promise<Scripted> {
-  const server = await scripted(routes(...all), version);
-  open.push(server);
-  return server;
-}
-
-async function connected(...args: Parameters<typeof connect>): Promise<Connected> {
-  const one = await connect(...args);
-  open.unshift(one.client);
-  return one;
+function serve(version: string, ...all: Route[]): Promise<Scripted> {
+  return scripted(routes(...all), version).then(closing);
 }
 
 const asking = bare('buffer_input', '2') + message(ask(1, 'x'), '3') + bare('input_required', '4');
@@ -109,7 +97,7 @@ describe('a session', () => {
     transport.setProtocolVersion('2025-06-18');
     const client = new Client({ name: 'test', version: '1.0.0' });
     await client.connect(transport);
-    open.unshift(client);
+    closing(client);
     await client.callTool({ name: 'ask' }).catch(() => {});
     expect(server.seen[0]?.headers['mcp-protocol-version']).toBe('2025-06-18');
   });

@@ -1,40 +1,20 @@
 /** Streams that break before `input_required`, and what never opens them again. */
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import {
   ask,
   bare,
-  type Connected,
-  connect,
+  connected,
   message,
   onCall,
   onResume,
   onTurn,
   RESULT,
-  type Route,
   result,
-  routes,
   type Scripted,
-  scripted,
+  serve,
   sleep,
   until,
 } from './script.ts';
-
-const open: { close(): Promise<void> }[] = [];
-afterEach(async () => {
-  for (const one of open.splice(0)) await one.close();
-});
-
-async function serve(...all: Route[]): Promise<Scripted> {
-  const server = await scripted(routes(...all));
-  open.push(server);
-  return server;
-}
-
-async function connected(...args: Parameters<typeof connect>): Promise<Connected> {
-  const one = await connect(...args);
-  open.unshift(one.client);
-  return one;
-}
 
 function said(server: Scripted): unknown[] {
   return server

@@ -7,6 +7,7 @@ import {
   type ElicitResult,
   type JSONRPCMessage,
 } from '@modelcontextprotocol/sdk/types.js';
+import { afterEach } from 'vitest';
 import { type AwaitClientOptions, AwaitClientTransport } from '../../src/client/index.ts';
 import { listen, shut } from '../e2e/harness.ts';
 
@@ -180,6 +181,15 @@ export function sampling(id: string | number): unknown {
   return { jsonrpc: '2.0', id, method: 'sampling/createMessage', params };
 }
 
+export function asking(question: string, form: Form = 'without data', ids = [2, 3, 4]): string {
+  const [buffer, at, required] = ids.map(String);
+  return (
+    bare('buffer_input', buffer, form) +
+    message(ask('ask-1', question), at) +
+    bare('input_required', required, form)
+  );
+}
+
 export interface Connected {
   readonly client: Client;
   readonly transport: AwaitClientTransport;
@@ -229,6 +239,28 @@ export async function connect(
   const call: Connected['call'] = (name = 'ask', more = {}) =>
     client.callTool({ name, arguments: {} }, undefined, more);
   return { client, transport, asked, errors, messages, call };
+}
+
+const open: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  for (const one of open.splice(0)) await one.close();
+});
+
+/** Closed after the test, and before what was opened earlier. */
+export function closing<T extends { close(): Promise<void> }>(one: T): T {
+  open.unshift(one);
+  return one;
+}
+
+/** A server of the draft that lives as long as the test. */
+export async function serve(...all: Route[]): Promise<Scripted> {
+  return closing(await scripted(routes(...all)));
+}
+
+export async function connected(...args: Parameters<typeof connect>): Promise<Connected> {
+  const one = await connect(...args);
+  closing(one.client);
+  return one;
 }
 
 export async function until(condition: () => boolean): Promise<void> {
