@@ -108,7 +108,6 @@ export class AwaitClientTransport implements Transport {
 
   /** Leaves the session to the server: `terminateSession` ends it. */
   async close(): Promise<void> {
-    for (const call of this.#calls.values()) call.close();
     this.#endpoint.close();
     this.onclose?.();
   }

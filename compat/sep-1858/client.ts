@@ -23,7 +23,7 @@ import {
   type RpcNotification,
   type RpcRequest,
 } from '../../src/client/message.ts';
-import { delayBefore, pause, type Reconnection } from '../../src/client/reconnection.ts';
+import { delayBefore, pause, type Reconnection, untilTaken } from '../../src/client/reconnection.ts';
 import { AwaitError } from '../../src/error.ts';
 import { Turn } from './turn.ts';
 
@@ -103,12 +103,6 @@ export class Call {
   cancel(): void {
     this.#cancelled = true;
     this.#abandonTurn('The request was cancelled');
-  }
-
-  /** The transport is closed, and with it the client. */
-  close(): void {
-    this.#cancelled = true;
-    this.#turn?.giveUp();
   }
 
   async #follow(first: Response | undefined): Promise<void> {
@@ -214,8 +208,9 @@ export class Call {
     this.#turn = undefined;
     this.#lastEventId = undefined;
     await this.#pauseWhileIdle(answers.length);
-    const { endpoint } = this.#ports;
-    const response = await endpoint.post(JSON.stringify(answers), { 'last-event-id': lastEventId });
+    const { endpoint, reconnection } = this.#ports;
+    const post = () => endpoint.post(JSON.stringify(answers), { 'last-event-id': lastEventId });
+    const response = await untilTaken(post, reconnection, endpoint.signal);
     if (response.status !== 202) return response;
     throw new AwaitError(
       'stream',

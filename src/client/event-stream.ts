@@ -11,7 +11,7 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser';
 const DRAIN_MS = 250;
 
 /** Ends lines with LF alone, and adds a `data:` line to a block that has an `event` or an `id` and none. */
-export class DataLines {
+class DataLines {
   /** A line whose end has not come yet. */
   #partial = '';
   /** A CR ended the last line: an LF that follows, even in the next chunk, belongs to it. */

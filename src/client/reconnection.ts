@@ -1,4 +1,5 @@
 /** When a stream that broke is opened again: names and defaults are those of the SDK's transport. */
+import { EndpointError } from './endpoint.ts';
 
 export interface Reconnection {
   /** Milliseconds before the first attempt; 1,000. What the server says in `retry` counts for more. */
@@ -38,4 +39,39 @@ export function pause(milliseconds: number, signal: AbortSignal): Promise<void> 
     const timer = setTimeout(end, Math.min(milliseconds, LONGEST));
     signal.addEventListener('abort', end);
   });
+}
+
+/** Errors of a connection that never came about. */
+const UNREACHED: ReadonlySet<unknown> = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/**
+ * Tries again what the server has certainly not taken: it could not be reached, or it said so (503). Anything else
+ * may have been taken, and a server that keeps no count of it would do it twice.
+ */
+export async function untilTaken<T>(
+  doing: () => Promise<T>,
+  options: Reconnection,
+  signal: AbortSignal,
+): Promise<T> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await doing();
+    } catch (thrown) {
+      if (attempt >= options.maxRetries || signal.aborted || !isUntaken(thrown)) throw thrown;
+    }
+    await pause(delayBefore(attempt, options), signal);
+  }
+}
+
+function isUntaken(thrown: unknown): boolean {
+  if (thrown instanceof EndpointError) return thrown.code === 503;
+  const cause = thrown instanceof Error ? thrown.cause : undefined;
+  return typeof cause === 'object' && cause !== null && 'code' in cause && UNREACHED.has(cause.code);
 }

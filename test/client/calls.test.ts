@@ -10,6 +10,7 @@ import {
   onTurn,
   RESULT,
   result,
+  scripted,
   serve,
   sleep,
   until,
@@ -190,6 +191,43 @@ describe('the POST of a turn', () => {
     await expect(call('nothing')).rejects.toMatchObject({
       message: expect.stringContaining('without its result'),
     });
+    // The id of `input_required` is another stream's: nothing is asked for under it.
+    expect(server.turns().filter(({ verb }) => verb === 'GET')).toEqual([]);
+  });
+
+  it('is sent again where the server has not taken it: 503, or no connection', async () => {
+    let refusals = 2;
+    const server = await serve(
+      onCall((_, reply) => reply.write(asking('x')).end()),
+      onTurn('4', (_, reply) => {
+        refusals -= 1;
+        if (refusals >= 0) reply.json('shutting down', 503);
+        else reply.json(result(1));
+      }),
+    );
+    const gone = await scripted(() => false);
+    await gone.close();
+    let unreached = 1;
+    const { call } = await connected(server.url, undefined, {
+      reconnectionOptions: { initialReconnectionDelay: 5, maxRetries: 3 },
+      fetch: (url, init) => {
+        const turn = new Headers(init?.headers).has('last-event-id');
+        if (turn && unreached-- > 0) return fetch(gone.url, init);
+        return fetch(url, init);
+      },
+    });
+    expect(await call()).toEqual(RESULT);
+    expect(server.turns().filter(({ batch }) => batch !== undefined)).toHaveLength(3);
+  });
+
+  it('is not sent again where the server may have taken it', async () => {
+    const server = await serve(
+      onCall((_, reply) => reply.write(asking('x')).end()),
+      onTurn('4', (_, reply) => reply.cut()),
+    );
+    const { call } = await connected(server.url);
+    await expect(call()).rejects.toMatchObject({ code: -32000 });
+    expect(server.turns()).toHaveLength(2);
   });
 
   it('is not sent once the client has closed', async () => {

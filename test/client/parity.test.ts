@@ -27,7 +27,6 @@ import {
   QUICK,
   result,
   routes,
-  sampling,
   scripted,
   sleep,
   until,

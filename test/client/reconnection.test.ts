@@ -65,6 +65,17 @@ describe('a stream that breaks before input_required', () => {
     expect(await call()).toEqual(RESULT);
   });
 
+  it('is not opened again where none of its events had an id', async () => {
+    const server = await serve(onCall((_, reply) => reply.write(': nothing\n\n').end()));
+    const { call, errors } = await connected(server.url);
+    await until(() => server.seen.length === 3);
+    await expect(call()).rejects.toMatchObject({ code: -32000 });
+    await sleep(100);
+    // The one GET is the standing stream's.
+    expect(server.seen.filter(({ verb }) => verb === 'GET')).toHaveLength(1);
+    expect(errors).toContainEqual(expect.objectContaining({ code: 'stream' }));
+  });
+
   it('waits as long as retry says', async () => {
     const server = await serve(
       onCall((_, reply) => reply.write('retry: 200\nid: 1\ndata:\n\n').end()),

@@ -143,6 +143,19 @@ describe('a call', () => {
     expect(second?.batch).toMatchObject([{ id: 7 }]);
   });
 
+  it('may be told to buffer twice in one turn', async () => {
+    const server = await serve(
+      onCall((_, reply) => {
+        reply.write(bare('buffer_input', '1'), message(ask('a', 'a'), '2'), bare('buffer_input', '3'));
+        reply.write(message(ask('b', 'b'), '4'), bare('input_required', '5')).end();
+      }),
+      onTurn('5', (_, reply) => reply.json(result(1))),
+    );
+    const { call } = await connected(server.url);
+    expect(await call()).toEqual(RESULT);
+    expect(server.turns().map(({ batch }) => batch?.length)).toEqual([undefined, 2]);
+  });
+
   it('carries an error among its answers', async () => {
     const server = await serve(
       onCall((_, reply) => {
