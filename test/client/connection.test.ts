@@ -174,12 +174,31 @@ describe('what is refused', () => {
     expect(errors).toHaveLength(2);
   });
 
-  it('is nothing to start twice for', async () => {
-    const server = await serve(DRAFT);
-    const { transport, client } = await connected(server.url);
+  it('is to be started twice', async () => {
+    const { transport } = await connected((await serve(DRAFT)).url);
     await expect(transport.start()).rejects.toThrow('already started');
+  });
+
+  it('is whatever comes after a close, which breaks the streams that are open', async () => {
+    let broken = 0;
+    const server = await serve(DRAFT, ({ verb, body }, reply) => {
+      if (verb !== 'GET' && body.method !== 'tools/call') return false;
+      reply.write('id: 1\ndata:\n\n').res.once('close', () => {
+        broken += 1;
+      });
+      return true;
+    });
+    const { transport, client, call, errors } = await connected(server.url);
+    const done = call();
+    await until(() => server.seen.length === 4);
     await client.close();
-    await expect(transport.send({ jsonrpc: '2.0', method: 'ping', id: 5 })).rejects.toThrow();
+    await expect(done).rejects.toThrow('Connection closed');
+    await until(() => broken === 2);
+    const ping = { jsonrpc: '2.0', method: 'ping', id: 5 } as const;
+    await expect(transport.send(ping)).rejects.toMatchObject({ name: 'AbortError' });
+    await sleep(50);
+    expect(server.seen).toHaveLength(4);
+    expect(errors.map(({ name }) => name)).toEqual(['AbortError']);
   });
 });
 
