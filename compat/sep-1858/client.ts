@@ -77,7 +77,13 @@ export class Call {
   /** Goes on with a request whose stream was lost, perhaps by another client. */
   async resume(lastEventId: string): Promise<{ over: Promise<void> }> {
     this.#resumed = true;
-    return { over: this.#follow(await this.#ports.endpoint.get(lastEventId)) };
+    try {
+      return { over: this.#follow(await this.#ports.endpoint.get(lastEventId)) };
+    } catch (thrown) {
+      if (this.#id === undefined) throw thrown;
+      this.#fail(thrown);
+      return { over: Promise.resolve() };
+    }
   }
 
   /** What the server says of its own accord; a server need not have such a stream. */
@@ -187,6 +193,8 @@ export class Call {
   #ask(message: RpcRequest): void {
     // A stream that is opened again may say again what it said.
     if (this.#turn?.has(message.id)) return;
+    // Nobody is left to answer for, and no turn to hold the answer.
+    if (this.#cancelled && this.#ports.negotiated()) return;
     const name = this.#ports.asks.open(this, message.id);
     if (name === undefined) return;
     this.#turn?.expect(message.id);
@@ -203,15 +211,18 @@ export class Call {
       );
     }
     const answers = await (this.#turn ?? new Turn()).answers();
-    if (answers === undefined || this.#cancelled) return undefined;
+    if (answers === undefined) return undefined;
     // The stream of the next turn is another one: what it has not said cannot be asked for.
     this.#turn = undefined;
     this.#lastEventId = undefined;
     await this.#pauseWhileIdle(answers.length);
     const { endpoint, reconnection } = this.#ports;
-    const post = () => endpoint.post(JSON.stringify(answers), { 'last-event-id': lastEventId });
+    const post = async (): Promise<Response | undefined> => {
+      if (this.#cancelled) return undefined;
+      return endpoint.post(JSON.stringify(answers), { 'last-event-id': lastEventId });
+    };
     const response = await untilTaken(post, reconnection, endpoint.signal);
-    if (response.status !== 202) return response;
+    if (response?.status !== 202) return response;
     throw new AwaitError(
       'stream',
       'The server answered 202 to the answers of a turn, and so told no result.',
@@ -251,14 +262,14 @@ export class Call {
 
   /** Without this the client would wait until its own time is up, and not hear why. */
   #fail(thrown: unknown): void {
-    if (this.#closed || (this.#standing && thrown === undefined)) return;
+    if (this.#closed) return;
+    if (thrown !== undefined) this.#ports.report(asError(thrown));
+    if (this.#id === undefined || this.#cancelled || !this.#ports.negotiated()) return;
     const error =
       thrown === undefined
         ? new AwaitError('stream', 'The stream of a request ended without its result; call again.')
         : asError(thrown);
-    if (!this.#ports.negotiated() && thrown === undefined) return;
-    if (!this.#cancelled || thrown !== undefined) this.#ports.report(error);
-    if (this.#id === undefined || this.#cancelled || !this.#ports.negotiated()) return;
+    if (thrown === undefined) this.#ports.report(error);
     this.#ports.deliver(failureOf(this.#id, error));
   }
 

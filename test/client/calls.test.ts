@@ -127,6 +127,36 @@ describe('what is taken back', () => {
     ]);
   });
 
+  it('by the client in the middle of a turn: what is asked after that, nobody is asked', async () => {
+    const server = await serve(
+      onCall(async (_, reply) => {
+        reply.write(bare('buffer_input', '2'), message(ask('one', 'one')));
+        await sleep(100);
+        reply.write(message(ask('two', 'two')), bare('input_required', '4')).end();
+      }),
+    );
+    const { call, asked } = await connected(server.url);
+    await expect(call('ask', { timeout: 50 })).rejects.toThrow('timed out');
+    await sleep(150);
+    expect(asked).toEqual(['one']);
+    expect(server.turns().map(({ body, batch }) => batch ?? body.method)).toEqual([
+      'tools/call',
+      'notifications/cancelled',
+    ]);
+  });
+
+  it('by the client while the server cannot take it: it is not sent again', async () => {
+    const server = await serve(
+      onCall((_, reply) => reply.write(asking('x')).end()),
+      onTurn('4', (_, reply) => reply.json('shutting down', 503)),
+    );
+    const reconnectionOptions = { initialReconnectionDelay: 150 };
+    const { call } = await connected(server.url, undefined, { reconnectionOptions });
+    await expect(call('ask', { timeout: 80 })).rejects.toThrow('timed out');
+    await sleep(200);
+    expect(server.turns().filter(({ batch }) => batch !== undefined)).toHaveLength(1);
+  });
+
   it('by a result that came without the answer: it is never sent', async () => {
     const server = await serve(
       onCall((_, reply) =>

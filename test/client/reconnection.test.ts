@@ -203,6 +203,14 @@ describe('a resumption token', () => {
     ]);
   });
 
+  it('that the server does not know ends the request at once', async () => {
+    const server = await serve(onResume('9', (_, reply) => reply.json('who?', 404)));
+    const { call, transport, errors } = await connected(server.url);
+    await expect(call('ask', { resumptionToken: '9' })).rejects.toMatchObject({ data: { status: 404 } });
+    await expect(transport.resumeStream('9')).rejects.toMatchObject({ code: 404 });
+    expect(errors).toHaveLength(1);
+  });
+
   it('may be used without a request', async () => {
     const server = await serve(
       onResume('9', (_, reply) =>
