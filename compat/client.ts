@@ -170,7 +170,8 @@ export class AwaitClientTransport implements Transport {
     }
     const status = await this.#post(message);
     if (method !== 'notifications/initialized' || status !== 202) return;
-    new Call(this.#ports, {}).listen().catch(this.#ports.report);
+    const { signal } = this.#endpoint;
+    new Call(this.#ports, {}).listen().catch((error) => signal.aborted || this.#ports.report(error));
   }
 
   async #post(message: Rpc): Promise<number> {

@@ -36,6 +36,7 @@ describe('calls at once', () => {
     );
     const { call, asked } = await connected(server.url, async (question, { requestId }) => {
       names.push(requestId);
+      await until(() => names.length === 4);
       // The calls are answered crosswise.
       await sleep(question === 'left one' ? 120 : question.endsWith('two') ? 20 : 60);
       return { action: 'accept', content: { name: question } };
@@ -131,13 +132,13 @@ describe('what is taken back', () => {
     const server = await serve(
       onCall(async (_, reply) => {
         reply.write(bare('buffer_input', '2'), message(ask('one', 'one')));
-        await sleep(100);
+        await sleep(500);
         reply.write(message(ask('two', 'two')), bare('input_required', '4')).end();
       }),
     );
     const { call, asked } = await connected(server.url);
-    await expect(call('ask', { timeout: 50 })).rejects.toThrow('timed out');
-    await sleep(150);
+    await expect(call('ask', { timeout: 300 })).rejects.toThrow('timed out');
+    await sleep(350);
     expect(asked).toEqual(['one']);
     expect(server.turns().map(({ body, batch }) => batch ?? body.method)).toEqual([
       'tools/call',
@@ -150,10 +151,10 @@ describe('what is taken back', () => {
       onCall((_, reply) => reply.write(asking('x')).end()),
       onTurn('4', (_, reply) => reply.json('shutting down', 503)),
     );
-    const reconnectionOptions = { initialReconnectionDelay: 150 };
+    const reconnectionOptions = { initialReconnectionDelay: 500 };
     const { call } = await connected(server.url, undefined, { reconnectionOptions });
-    await expect(call('ask', { timeout: 80 })).rejects.toThrow('timed out');
-    await sleep(200);
+    await expect(call('ask', { timeout: 300 })).rejects.toThrow('timed out');
+    await sleep(400);
     expect(server.turns().filter(({ batch }) => batch !== undefined)).toHaveLength(1);
   });
 

@@ -53,7 +53,7 @@ describe('the version', () => {
       '2025-06-18',
       onCall((_, reply) => {
         reply.write(asking);
-        setTimeout(() => reply.write(message(result(1), '5')).end(), 100);
+        void until(() => server.turns().length === 2).then(() => reply.write(message(result(1), '5')).end());
       }),
     );
     const { call, transport } = await connected(server.url);

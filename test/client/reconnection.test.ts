@@ -137,15 +137,15 @@ describe('a stream that breaks before input_required', () => {
 
   it('is not opened again once the client has closed or cancelled', async () => {
     const server = await serve(onCall((_, reply) => reply.write('id: 1\ndata:\n\n').end()));
-    const reconnectionOptions = { initialReconnectionDelay: 150 };
+    const reconnectionOptions = { initialReconnectionDelay: 500 };
     const closing = await connected(server.url, undefined, { reconnectionOptions });
     const closed = closing.call();
     await sleep(50);
     await closing.client.close();
     await expect(closed).rejects.toThrow('Connection closed');
     const cancelling = await connected(server.url, undefined, { reconnectionOptions });
-    await expect(cancelling.call('ask', { timeout: 50 })).rejects.toThrow('timed out');
-    await sleep(250);
+    await expect(cancelling.call('ask', { timeout: 250 })).rejects.toThrow('timed out');
+    await sleep(500);
     expect(server.turns().filter(({ verb }) => verb === 'GET')).toEqual([]);
   });
 });
