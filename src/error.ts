@@ -53,6 +53,8 @@ export type AwaitErrorCode =
   | 'busy'
   /** the format of a record is not one this version reads */
   | 'format'
+  /** (`mcp-await/client`) a server's stream ended where the call cannot go on */
+  | 'stream'
   /** the handler was closed */
   | 'closed'
   | 'internal';

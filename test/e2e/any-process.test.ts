@@ -17,9 +17,8 @@ const KINDS = [
     down: POSTGRES.down || NATS.down,
     args: () => ['--store', POSTGRES.url(), '--relay', NATS_URL],
   },
-  { name: SQLITE.name, down: false, args: () => ['--store', (place ??= SQLITE.url())] },
+  { name: SQLITE.name, down: false, args: () => ['--store', SQLITE.url()] },
 ];
-let place: string | undefined;
 
 let servers: Spawned[] = [];
 afterEach(async () => {

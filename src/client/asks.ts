@@ -1,0 +1,43 @@
+/**
+ * What the server asks and the client has not answered: whose stream it came on, and under which id.
+ *
+ * A server may count its asks anew on each stream, while the client knows them by their ids alone. So an id that
+ * is open on another stream gets another name on the way in, and its own back on the way out.
+ */
+import type { RequestId } from './message.ts';
+
+export interface OpenAsk<Asker> {
+  readonly asker: Asker;
+  /** Its id on the wire. */
+  readonly id: RequestId;
+}
+
+export class Asks<Asker> {
+  /** By the id that the client knows. */
+  readonly #open = new Map<RequestId, OpenAsk<Asker>>();
+  #renamed = 0;
+
+  /** The id for the client; none if this very ask is open, since a resumed stream may repeat it. */
+  open(asker: Asker, id: RequestId): RequestId | undefined {
+    if (this.nameOf(asker, id) !== undefined) return undefined;
+    let name: RequestId = id;
+    while (this.#open.has(name)) {
+      this.#renamed += 1;
+      name = `${id}~${this.#renamed}`;
+    }
+    this.#open.set(name, { asker, id });
+    return name;
+  }
+
+  /** Forgets it: it has been answered, or will not be. */
+  take(name: RequestId): OpenAsk<Asker> | undefined {
+    const ask = this.#open.get(name);
+    this.#open.delete(name);
+    return ask;
+  }
+
+  nameOf(asker: Asker, id: RequestId): RequestId | undefined {
+    for (const [name, ask] of this.#open) if (ask.asker === asker && ask.id === id) return name;
+    return undefined;
+  }
+}

@@ -1,0 +1,165 @@
+/**
+ * The server's one URL: what goes to it carries the session, the version and the credentials, and nothing is sent
+ * once it is closed. Answers are checked for their status alone; a body is the caller's, to be read to its end.
+ */
+import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { Authorization, type OAuthClientProvider } from './authorization.ts';
+import { drainBody } from './event-stream.ts';
+import { fetchWithinOrigin } from './redirect.ts';
+
+export interface EndpointOptions {
+  /** What sends requests; by default the global `fetch`, which keeps connections alive. */
+  readonly fetch?: FetchLike | undefined;
+  /** Goes with each POST and DELETE; its headers with each GET too, as with the SDK's transport. */
+  readonly requestInit?: RequestInit | undefined;
+  /** More headers for every request, over those of `requestInit`. */
+  readonly headers?: HeadersInit | undefined;
+  /** The SDK's OAuth, which needs `@modelcontextprotocol/sdk` at run time. */
+  readonly authProvider?: OAuthClientProvider | undefined;
+  /** A session to go on with; the client then does not initialize one. */
+  readonly sessionId?: string | undefined;
+}
+
+/** The server refused a request. `code` is the HTTP status, or -1 where the reply is of no type that can be read. */
+export class EndpointError extends Error {
+  readonly code: number;
+  /** The reply's body, as far as it was text. */
+  readonly body: string;
+
+  constructor(code: number, message: string, body = '') {
+    super(`Streamable HTTP error: ${message}`);
+    this.name = 'EndpointError';
+    this.code = code;
+    this.body = body;
+  }
+}
+
+export class Endpoint {
+  sessionId: string | undefined;
+  /** What stands in `MCP-Protocol-Version`, once it is known. */
+  protocolVersion: string | undefined;
+  readonly #url: URL;
+  readonly #fetch: FetchLike;
+  readonly #init: RequestInit;
+  readonly #headers: Headers;
+  readonly #authorization: Authorization | undefined;
+  readonly #closed = new AbortController();
+
+  constructor(url: URL, { fetch, requestInit = {}, headers, authProvider, sessionId }: EndpointOptions) {
+    this.#url = url;
+    this.#fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
+    this.#init = requestInit;
+    this.#headers = merged(requestInit.headers, headers);
+    this.sessionId = sessionId;
+    const plain: FetchLike = (input, init) =>
+      this.#fetch(input, { ...requestInit, ...init, headers: merged(requestInit.headers, init?.headers) });
+    this.#authorization = authProvider && new Authorization(authProvider, url, plain);
+  }
+
+  get signal(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  /** Throws an EndpointError unless the status is 2xx. */
+  async post(body: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+    const response = await this.#send(
+      'POST',
+      {
+        ...headers,
+        accept: 'application/json, text/event-stream',
+        'content-type': 'application/json',
+      },
+      body,
+    );
+    this.sessionId = response.headers.get('mcp-session-id') ?? this.sessionId;
+    if (response.ok) return response;
+    const text = await response.text().catch(() => '');
+    throw new EndpointError(response.status, `Error POSTing to endpoint: ${this.#why(response, text)}`, text);
+  }
+
+  /** A stream, or nothing where the server has none (405). */
+  async get(lastEventId?: string): Promise<Response | undefined> {
+    const response = await this.#send('GET', {
+      accept: 'text/event-stream',
+      ...(lastEventId !== undefined && { 'last-event-id': lastEventId }),
+    });
+    if (response.ok) return response;
+    await drainBody(response.body);
+    if (response.status === 405) return undefined;
+    throw new EndpointError(response.status, `Failed to open SSE stream: ${this.#why(response)}`);
+  }
+
+  /** Ends the session; a server that does not let clients do that (405) keeps it until it expires. */
+  async delete(): Promise<void> {
+    if (this.sessionId === undefined) return;
+    const response = await this.#send('DELETE', {});
+    await drainBody(response.body);
+    if (!response.ok && response.status !== 405) {
+      throw new EndpointError(response.status, `Failed to terminate session: ${this.#why(response)}`);
+    }
+    this.sessionId = undefined;
+  }
+
+  async finishAuth(authorizationCode: string): Promise<void> {
+    if (this.#authorization === undefined) {
+      throw new Error(
+        'No auth provider: give the transport an `authProvider` to finish an authorization with.',
+      );
+    }
+    await this.#authorization.finish(authorizationCode);
+  }
+
+  close(): void {
+    this.#closed.abort();
+  }
+
+  async #send(method: string, headers: Readonly<Record<string, string>>, body?: string): Promise<Response> {
+    const once = async (): Promise<Response> =>
+      fetchWithinOrigin(this.#fetch, this.#url, {
+        ...(method !== 'GET' && this.#init),
+        method,
+        headers: await this.#headersOf(headers),
+        ...(body !== undefined && { body }),
+        signal: this.signal,
+      });
+    const response = await once();
+    // Once only: a server that refuses fresh credentials would be asked for ever.
+    return (await this.#authorization?.renew(response)) ? once() : response;
+  }
+
+  async #headersOf(own: Readonly<Record<string, string>>): Promise<Headers> {
+    const headers = merged(
+      {
+        ...(await this.#authorization?.header()),
+        ...(this.sessionId !== undefined && { 'mcp-session-id': this.sessionId }),
+        ...(this.protocolVersion !== undefined && { 'mcp-protocol-version': this.protocolVersion }),
+      },
+      this.#headers,
+    );
+    return merged(headers, own);
+  }
+
+  #why({ status, statusText, headers }: Response, text = statusText): string {
+    const location = status >= 300 && status < 400 ? headers.get('location') : null;
+    if (location !== null && URL.canParse(location, this.#url)) {
+      // Without its query, which may hold a secret.
+      const { origin, pathname } = new URL(location, this.#url);
+      return `Redirect to ${origin}${pathname} not followed; give the transport that URL, if you trust it.`;
+    }
+    if (status === 404 && this.sessionId !== undefined) {
+      return `${text} (the session is gone: connect with a new transport, without \`sessionId\`)`;
+    }
+    return text;
+  }
+}
+
+function merged(first: HeadersInit | undefined, second: HeadersInit | undefined): Headers {
+  const headers = new Headers(first);
+  for (const [name, value] of new Headers(second)) headers.set(name, value);
+  return headers;
+}
+
+/** `text/event-stream`, whatever its parameters. */
+export function mediaType({ headers }: Response): string {
+  return (headers.get('content-type') ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
+}

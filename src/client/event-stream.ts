@@ -1,0 +1,99 @@
+/**
+ * Reads server-sent events (WHATWG HTML, section 9.2), those without data among them.
+ *
+ * The standard drops an event that has no `data:` line, and so does every parser that keeps to it; SEP-1858's
+ * `buffer_input` and `input_required` have none. So each such block is given an empty `data:` line before the
+ * parser sees it, and the parser stays somebody else's.
+ */
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
+
+/** How long a stream that is left early may take to end by itself: a connection that is cut cannot be kept alive. */
+const DRAIN_MS = 250;
+
+/** Ends lines with LF alone, and adds a `data:` line to a block that has an `event` or an `id` and none. */
+class DataLines {
+  /** A line whose end has not come yet. */
+  #partial = '';
+  /** A CR ended the last line: an LF that follows, even in the next chunk, belongs to it. */
+  #afterCr = false;
+  #named = false;
+  #data = false;
+
+  /** What `text` completes, as whole lines. */
+  push(text: string): string {
+    const ends = /\r\n|\r|\n/g;
+    let lines = '';
+    let start = 0;
+    if (this.#afterCr && text !== '') {
+      if (text.startsWith('\n')) start = 1;
+      this.#afterCr = false;
+    }
+    for (;;) {
+      ends.lastIndex = start;
+      const end = ends.exec(text);
+      if (end === null) break;
+      lines += this.#ended(this.#partial + text.slice(start, end.index));
+      this.#partial = '';
+      start = ends.lastIndex;
+      if (end[0] === '\r' && start === text.length) this.#afterCr = true;
+    }
+    this.#partial += text.slice(start);
+    return lines;
+  }
+
+  #ended(line: string): string {
+    if (line === '') {
+      const lacking = this.#named && !this.#data;
+      this.#named = false;
+      this.#data = false;
+      return lacking ? 'data:\n\n' : '\n';
+    }
+    if (/^data(:|$)/.test(line)) this.#data = true;
+    else if (/^(event|id)(:|$)/.test(line)) this.#named = true;
+    return `${line}\n`;
+  }
+}
+
+/**
+ * The events of a body, as they come. Who leaves the loop early waits until the body has ended, for a moment at
+ * most, and what still comes is not read: so its connection serves the next request.
+ *
+ * Throws what reading throws; a block that the end of the body cuts off is no event.
+ */
+export async function* readEvents(
+  body: ReadableStream<Uint8Array>,
+  onRetry: (milliseconds: number) => void,
+): AsyncGenerator<EventSourceMessage, void, void> {
+  const events: EventSourceMessage[] = [];
+  const parser = createParser({ onEvent: (event) => void events.push(event), onRetry });
+  const lines = new DataLines();
+  // A byte order mark at the start is the decoder's to take off.
+  const decoder = new TextDecoder();
+  const reader = body.getReader();
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      parser.feed(lines.push(decoder.decode(value, { stream: true })));
+      yield* events.splice(0);
+    }
+  } finally {
+    await drain(reader);
+  }
+}
+
+/** Reads a body to its end without looking, and gives up where the end does not come. */
+export async function drainBody(body: ReadableStream<Uint8Array> | null): Promise<void> {
+  if (body !== null) await drain(body.getReader());
+}
+
+async function drain(reader: ReadableStreamDefaultReader<Uint8Array>): Promise<void> {
+  const late = setTimeout(() => void reader.cancel().catch(() => {}), DRAIN_MS);
+  try {
+    while (!(await reader.read()).done);
+  } catch {
+    // A connection that broke needs no ending.
+  } finally {
+    clearTimeout(late);
+  }
+}

@@ -1,0 +1,77 @@
+/** When a stream that broke is opened again: names and defaults are those of the SDK's transport. */
+import { EndpointError } from './endpoint.ts';
+
+export interface Reconnection {
+  /** Milliseconds before the first attempt; 1,000. What the server says in `retry` counts for more. */
+  readonly initialReconnectionDelay: number;
+  /** Milliseconds; 30,000. */
+  readonly maxReconnectionDelay: number;
+  /** 1.5. */
+  readonly reconnectionDelayGrowFactor: number;
+  /** Attempts that fail in a row before a stream is given up; 2. */
+  readonly maxRetries: number;
+}
+
+export const RECONNECTION: Reconnection = {
+  initialReconnectionDelay: 1000,
+  maxReconnectionDelay: 30_000,
+  reconnectionDelayGrowFactor: 1.5,
+  maxRetries: 2,
+};
+
+export function delayBefore(attempt: number, options: Reconnection): number {
+  const { initialReconnectionDelay, reconnectionDelayGrowFactor, maxReconnectionDelay } = options;
+  return Math.min(initialReconnectionDelay * reconnectionDelayGrowFactor ** attempt, maxReconnectionDelay);
+}
+
+/** No timer is longer than this. */
+const LONGEST = 2 ** 31 - 1;
+
+/** Ends early, without throwing, once the signal is aborted. */
+export function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const end = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, Math.min(milliseconds, LONGEST));
+    signal.addEventListener('abort', end);
+  });
+}
+
+/** Errors of a connection that never came about. */
+const UNREACHED: ReadonlySet<unknown> = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/**
+ * Tries again what the server has certainly not taken: it could not be reached, or it said so (503). Anything else
+ * may have been taken, and a server that keeps no count of it would do it twice.
+ */
+export async function untilTaken<T>(
+  doing: () => Promise<T>,
+  options: Reconnection,
+  signal: AbortSignal,
+): Promise<T> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await doing();
+    } catch (thrown) {
+      if (attempt >= options.maxRetries || signal.aborted || !isUntaken(thrown)) throw thrown;
+    }
+    await pause(delayBefore(attempt, options), signal);
+  }
+}
+
+function isUntaken(thrown: unknown): boolean {
+  if (thrown instanceof EndpointError) return thrown.code === 503;
+  const cause = thrown instanceof Error ? thrown.cause : undefined;
+  return typeof cause === 'object' && cause !== null && 'code' in cause && UNREACHED.has(cause.code);
+}

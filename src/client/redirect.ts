@@ -1,0 +1,40 @@
+/**
+ * Redirects as the SDK's own transport follows them: only within the origin of the request (or from http to https
+ * on one host), and only where the method stays. Credentials and session ids reach nobody else.
+ */
+import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { drainBody } from './event-stream.ts';
+
+const MOST = 5;
+
+export async function fetchWithinOrigin(fetch: FetchLike, url: URL, init: RequestInit): Promise<Response> {
+  if (init.redirect === 'error' || init.redirect === 'manual') return fetch(url, init);
+  let at = url;
+  let response = await fetch(at, { ...init, redirect: 'manual' });
+  for (let followed = 0; followed < MOST; followed += 1) {
+    const target = targetOf(response, at, init.method ?? 'GET');
+    if (target === undefined) break;
+    await drainBody(response.body);
+    at = target;
+    response = await fetch(at, { ...init, redirect: 'manual' });
+  }
+  return response;
+}
+
+function targetOf({ status, headers }: Response, from: URL, method: string): URL | undefined {
+  const location = headers.get('location');
+  // 301, 302 and 303 make a GET of what had a body.
+  const keepsMethod =
+    status === 307 || status === 308 || ([301, 302, 303].includes(status) && method === 'GET');
+  if (!keepsMethod || location === null || !URL.canParse(location, from)) return undefined;
+  const to = new URL(location, from);
+  const addsUser =
+    (to.username || to.password) && (to.username !== from.username || to.password !== from.password);
+  return addsUser || !isWithin(from, to) ? undefined : to;
+}
+
+function isWithin(from: URL, to: URL): boolean {
+  if (from.origin === to.origin) return true;
+  const upgrade = from.protocol === 'http:' && to.protocol === 'https:';
+  return upgrade && from.hostname === to.hostname && from.port === '' && to.port === '';
+}
