@@ -48,7 +48,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
   const settings = settle(options);
   const services = createServices(factory, settings);
   const modern = settings.revisions.has('2026-07-28') ? create2026(services) : undefined;
-  const legacy = [...settings.revisions].some((revision) => revision.startsWith('2025'))
+  const legacy = [...settings.revisions].some((revision) => revision !== '2026-07-28')
     ? create2025(services)
     : undefined;
   const rules: OriginRules = {
@@ -68,6 +68,9 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
         onBody(read.body);
         const tooMuch = await services.rates?.refuse(inbound, read.body);
         if (tooMuch !== undefined) return tooMuch;
+        const version = inbound.header('mcp-protocol-version') ?? '';
+        // The SDK knows no drafts, and would take one for a revision to come.
+        if (version.startsWith('DRAFT-') && legacy !== undefined) return legacy.post(inbound, read.body);
         return (
           modern?.serve(inbound, read.body) ??
           legacy?.post(inbound, read.body) ??

@@ -72,7 +72,7 @@ export interface AwaitOptions {
   readonly logger?: Logger;
 }
 
-const REVISIONS = ['2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'] as const;
+const REVISIONS = ['2025-03-26', '2025-06-18', '2025-11-25', 'DRAFT-SEP-1858', '2026-07-28'] as const;
 export type Revision = (typeof REVISIONS)[number];
 
 export interface Settings {

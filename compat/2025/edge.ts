@@ -16,12 +16,15 @@ import { parseEventId } from '../../src/stream/event-id.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
 import { sseSink } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
+import * as multiTurn from '../sep-1858/server.ts';
 import type { Services } from '../services.ts';
 import { goOnWithCalls, rememberCalls } from './calls.ts';
-import type { RpcRequest, Session } from './session.ts';
+import { CALLS, type RpcRequest, type Session } from './session.ts';
 import { Sessions } from './sessions.ts';
 
 const SESSION = 'mcp-session-id';
+/** What a host speaks to a client of a draft, when no other revision is served. */
+const LATEST = '2025-11-25';
 /** Named in requests by clients that negotiated them elsewhere; served as the nearest of ours. */
 const TOLERATED: ReadonlySet<string> = new Set(['2025-03-26', '2025-06-18', '2025-11-25']);
 
@@ -44,7 +47,9 @@ export function createEdge(services: Services): Edge {
 
 async function post(services: Services, sessions: Sessions, inbound: Inbound, body: unknown): Promise<Reply> {
   const accept = inbound.header('accept') ?? '';
-  if (!accepts(accept, 'application/json') || !accepts(accept, 'text/event-stream')) {
+  // Whoever goes on with a turn of SEP-1858 may take either.
+  const mayTakeOne = inbound.header('last-event-id') !== undefined && accept !== '';
+  if (!mayTakeOne && !(accepts(accept, 'application/json') && accepts(accept, 'text/event-stream'))) {
     return rpcError(
       406,
       -32000,
@@ -53,7 +58,8 @@ async function post(services: Services, sessions: Sessions, inbound: Inbound, bo
     );
   }
   const messages = Array.isArray(body) ? body : [body];
-  if (messages.length === 0 || !messages.every(isMessage)) {
+  const isTurn = inbound.header('last-event-id') !== undefined && messages.length === 0;
+  if ((messages.length === 0 && !isTurn) || !messages.every(isMessage)) {
     return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
   }
   const requests = messages.filter(isRequest);
@@ -66,6 +72,13 @@ async function post(services: Services, sessions: Sessions, inbound: Inbound, bo
   const found = await sessionOf(services, sessions, inbound, idOf(body));
   if ('reply' in found) return found.reply;
   const { session } = found;
+  const last = inbound.header('last-event-id');
+  if (session.revision === multiTurn.REVISION && (last !== undefined || Array.isArray(body))) {
+    if (last === undefined || !Array.isArray(body)) {
+      return rpcError(400, -32600, 'Invalid Request: an array of responses goes with Last-Event-ID');
+    }
+    return multiTurn.goOn(callOf(services, session, inbound), last, messages);
+  }
   const reserved: RpcRequest[] = [];
   for (const request of requests) if (session.reserve(request.id)) reserved.push(request);
   const release = (): void => {
@@ -107,7 +120,9 @@ async function startSession(
     return invalid('initialize needs protocolVersion, capabilities and clientInfo');
   }
   const { settings } = services;
-  const served = settings.revisions.has(params.protocolVersion);
+  const isMultiTurn =
+    params.protocolVersion === multiTurn.REVISION && settings.revisions.has(multiTurn.REVISION);
+  const served = settings.revisions.has(params.protocolVersion) && !isMultiTurn;
   const latest = [...settings.revisions]
     .filter((revision) => TOLERATED.has(revision))
     .sort()
@@ -115,9 +130,10 @@ async function startSession(
   const client: Client = {
     capabilities: params.capabilities,
     info: params.clientInfo,
-    protocolVersion: served ? params.protocolVersion : (latest ?? params.protocolVersion),
+    protocolVersion: served ? params.protocolVersion : (latest ?? LATEST),
   };
-  const session = await sessions.create(client, settings.principal(inbound.authInfo));
+  const principal = settings.principal(inbound.authInfo);
+  const session = await sessions.create(client, principal, isMultiTurn ? multiTurn.REVISION : undefined);
   let instance: HostInstance;
   try {
     instance = await session.instance((outside) => openInstance(services, session, inbound, outside));
@@ -128,7 +144,10 @@ async function startSession(
     return invalid('the server does not take these capabilities, or this clientInfo');
   }
   services.serverInfo ??= instance.initialized.serverInfo;
-  return json({ jsonrpc: '2.0', id, result: instance.initialized }, 200, { [SESSION]: session.id });
+  const result = isMultiTurn
+    ? { ...instance.initialized, protocolVersion: multiTurn.REVISION }
+    : instance.initialized;
+  return json({ jsonrpc: '2.0', id, result }, 200, { [SESSION]: session.id });
 }
 
 function openInstance(
@@ -164,6 +183,10 @@ async function serveRequests(
   requests: readonly RpcRequest[],
 ): Promise<Reply> {
   const shared = await session.instance((outside) => openInstance(services, session, inbound, outside));
+  const [request] = requests;
+  if (session.revision === multiTurn.REVISION && request !== undefined && CALLS.has(request.method)) {
+    return multiTurn.begin(callOf(services, session, inbound), request, shared);
+  }
   const instance = services.settings.instance === 'call' ? undefined : shared;
   const stream = session.newStream();
   const found = await services.streams.find(stream.id, 0, session.id);
@@ -189,6 +212,16 @@ async function serveRequests(
   return sse(services, session, found);
 }
 
+function callOf(services: Services, session: Session, inbound: Inbound): multiTurn.Call {
+  return {
+    services,
+    session,
+    inbound,
+    headers: { [SESSION]: session.id },
+    home: () => session.instance((outside) => openInstance(services, session, inbound, outside)),
+  };
+}
+
 /** What a request brings besides its params. */
 function sourceOf(
   inbound: Inbound,
@@ -212,7 +245,8 @@ function sse(
     status: 200,
     headers: { ...SSE_HEADERS, [SESSION]: session.id },
     body: (writer) => {
-      const sink = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
+      const plain = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
+      const sink = session.revision === multiTurn.REVISION ? multiTurn.untilInput(plain) : plain;
       onSink(sink);
       void found.follow(sink);
     },
@@ -275,10 +309,17 @@ async function sessionOf(
     };
   }
   const version = inbound.header('mcp-protocol-version');
-  if (version !== undefined && !(TOLERATED.has(version) && services.settings.revisions.has(version))) {
-    return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
-  }
+  const isKnown =
+    version === undefined ||
+    ((TOLERATED.has(version) || version === multiTurn.REVISION) && services.settings.revisions.has(version));
+  if (!isKnown) return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
   const session = await sessions.find(name, services.settings.principal(inbound.authInfo));
+  // A draft's session is its own to the end, and nobody else's becomes one.
+  const isOther = [session?.revision, version].includes(multiTurn.REVISION) && session?.revision !== version;
+  if (session !== undefined && isOther) {
+    const message = `Bad Request: this session speaks ${session.revision}, in MCP-Protocol-Version too`;
+    return { reply: rpcError(400, -32000, message, id) };
+  }
   if (session !== undefined) return { session };
   await services.rates?.badToken(inbound);
   return { reply: rpcError(404, -32001, 'Session not found', id) };

@@ -33,6 +33,8 @@ export class Session {
   readonly id: string;
   readonly client: Client;
   readonly principal: string | undefined;
+  /** What it negotiated; its server's instance may speak another. */
+  readonly revision: string;
   /** When it is over, in milliseconds since the epoch. */
   readonly expires: number;
   used: number;
@@ -44,6 +46,7 @@ export class Session {
   readonly #calls = new Map<string | number, Started>();
   /** By the call's id, for its answers. */
   readonly #running = new Map<string, Started>();
+  readonly #turns = new Map<string, Promise<unknown>>();
   /** Asks made outside of calls. */
   readonly #asked = new Map<string, (response: Response) => void>();
   readonly #standing: SessionStream;
@@ -56,8 +59,10 @@ export class Session {
     client: Client,
     principal: string | undefined,
     expires: number,
+    revision: string,
     services: Services,
   ) {
+    this.revision = revision;
     this.id = id;
     this.client = client;
     this.principal = principal;
@@ -146,7 +151,7 @@ export class Session {
       leg,
       instance,
     );
-    this.#keep(requestId, started);
+    this.keep(requestId, started);
     return started;
   }
 
@@ -173,7 +178,7 @@ export class Session {
       isTaken = true;
       const taken = await take(call);
       stream = taken.stream;
-      this.#keep(call.requestId, started);
+      this.keep(call.requestId, started);
       return taken.instance;
     });
     return {
@@ -188,6 +193,15 @@ export class Session {
   /** Whether a call is run here. */
   runs(callId: string): boolean {
     return this.#running.has(callId);
+  }
+
+  /** Runs something once, whoever asks for it meanwhile. */
+  once<T>(key: string, run: () => Promise<T>): Promise<T> {
+    const known = this.#turns.get(key);
+    if (known !== undefined) return known as Promise<T>;
+    const turn = run().finally(() => this.#turns.delete(key));
+    this.#turns.set(key, turn);
+    return turn;
   }
 
   /** The client's response to an ask; false when nothing of this session asked it. */
@@ -240,7 +254,8 @@ export class Session {
     this.#opened?.close();
   }
 
-  #keep(requestId: string | number, started: Started): void {
+  /** A call that the client may cancel. */
+  keep(requestId: string | number, started: Started): void {
     this.#calls.set(requestId, started);
     this.#running.set(started.callId, started);
     void started.outcome.finally(() => {

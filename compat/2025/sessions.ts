@@ -32,17 +32,22 @@ export class Sessions {
   }
 
   /** A new session, and the id its client gets. */
-  async create(client: Client, principal: string | undefined): Promise<Session> {
+  async create(
+    client: Client,
+    principal: string | undefined,
+    revision = client.protocolVersion,
+  ): Promise<Session> {
     const { sealer, store, settings, now } = this.#services;
     const expires = now() + Math.max(settings.ttl, LEAST_LIFETIME);
     const name = `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
-    const bound = { name, ...(principal !== undefined && { principal }) };
+    const isOwn = revision === client.protocolVersion;
+    const bound = { name, ...(principal !== undefined && { principal }), ...(!isOwn && { revision }) };
     const inline = store === undefined || JSON.stringify(client).length <= INLINE;
     if (!inline && !(await store.insert(`${name}:session`, client, expires))) {
       throw new AwaitError('store', 'a session of this name exists');
     }
     const id = sealer.seal('session', inline ? { ...bound, client } : bound, expires);
-    return this.#keep(new Session(id, client, principal, expires, this.#services));
+    return this.#keep(new Session(id, client, principal, expires, revision, this.#services));
   }
 
   /** The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's. */
@@ -59,11 +64,11 @@ export class Sessions {
     if (await this.#isEnded(body)) return undefined;
     const client = body.client ?? (await store?.get(`${String(body.name)}:session`));
     if (!isObject(client)) return undefined;
+    const known = client as unknown as Client;
+    const revision = typeof body.revision === 'string' ? body.revision : known.protocolVersion;
+    const expires = expiryOf(String(body.name));
     return (
-      this.#here.get(id) ??
-      this.#keep(
-        new Session(id, client as unknown as Client, principal, expiryOf(String(body.name)), this.#services),
-      )
+      this.#here.get(id) ?? this.#keep(new Session(id, known, principal, expires, revision, this.#services))
     );
   }
 

@@ -2,6 +2,7 @@
 import type { JsonObject } from '../../src/call/json.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { Appender } from '../../src/stream/appender.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
 import type { Services } from '../services.ts';
 
 /** When a client whose stream was closed should come back, in milliseconds. */
@@ -25,6 +26,10 @@ export class SessionStream {
 
   send(message: JsonObject): void {
     this.#written(this.#appender.append({ event: 'message', data: JSON.stringify(message) }));
+  }
+
+  event(event: StreamEvent): void {
+    this.#written(this.#appender.append(event));
   }
 
   /** The last message: its connection is closed after it. */

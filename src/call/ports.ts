@@ -119,14 +119,25 @@ export interface Leg extends InstanceLeg {
   readonly capabilities: JsonObject;
   /** Fires when the client goes away. */
   readonly signal?: Gone;
+  /** The instance that a replay runs in, where it is not to be one of its own. */
+  readonly home?: () => Promise<Instance>;
   notify(notification: JsonObject): void;
   /** Live revisions: an ask goes out. */
   ask?(ask: OpenAsk): void;
   withdraw?(ask: OpenAsk): void;
 }
 
+/** A turn that ended with asks. */
+export interface OpenAskOutcome {
+  readonly kind: 'suspended';
+  readonly asks: readonly OpenAsk[];
+  readonly token: string;
+  readonly elsewhere?: true;
+}
+
+/** `elsewhere`: another process ran the turn, and tells its own client. */
 export type Outcome =
-  | { readonly kind: 'responded'; readonly response: Response }
-  | { readonly kind: 'suspended'; readonly asks: readonly OpenAsk[]; readonly token: string }
+  | { readonly kind: 'responded'; readonly response: Response; readonly elsewhere?: true }
+  | OpenAskOutcome
   /** The client went away or cancelled; there is nobody to tell. */
   | { readonly kind: 'gone' };

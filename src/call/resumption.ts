@@ -196,9 +196,10 @@ export class Resumption {
     const { store, replay } = this.#parts;
     const { checkpoint, sorted, claim } = prepared;
     if (store === undefined) throw new AwaitError('internal', 'a journal was read without a store');
-    if (found.kind === 'ended') return { kind: 'responded', response: found.response };
+    if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
     if (found.kind === 'suspended') {
-      return this.#runs.tokenFor(found.checkpoint, found.at, request.binding, found.by);
+      const outcome = await this.#runs.tokenFor(found.checkpoint, found.at, request.binding, found.by);
+      return outcome.kind === 'gone' ? outcome : { ...outcome, elsewhere: true };
     }
     const journal = store.open(checkpoint.call, found.at);
     if (replay(checkpoint.call) === 'never') {
@@ -238,7 +239,8 @@ export class Resumption {
       return this.#runs.suspendWithout(journal, next, request.binding);
     }
     this.#parts.count('replayed');
-    const instance = await this.#parts.openInstance(call, request.leg);
+    const { leg } = request;
+    const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
     const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });
     const run: Run = { call, binding: request.binding, frame, instance, journal };
     request.onRun(() => this.#runs.leave(run, request));

@@ -68,6 +68,7 @@ export class HostInstance implements Instance {
   readonly #router: Router;
   readonly #inFlight: Map<string | number, InFlight>;
   #released = false;
+  #again = 0;
 
   private constructor(
     options: InstanceOptions,
@@ -194,7 +195,10 @@ export class HostInstance implements Instance {
   ): InFlight {
     const meta = isObject(request.params._meta) ? request.params._meta : {};
     // SDK v1 does not cancel a request whose id is the number 0, and some clients' first one is.
-    const id = request.id === 0 ? 'mcp-await-0' : request.id;
+    const wanted = request.id === 0 ? 'mcp-await-0' : request.id;
+    // A frame of this call that was dropped may answer its request yet, and must not answer for the new one.
+    if (this.#inFlight.has(wanted)) this.#again += 1;
+    const id = this.#inFlight.has(wanted) ? `mcp-await-${this.#again}-${wanted}` : wanted;
     const entry: InFlight = {
       id,
       ...(frame !== undefined && { frame }),
@@ -284,7 +288,7 @@ class Router {
   notification(message: Message, options: SendOptions): void {
     if (message.method === 'notifications/cancelled') return;
     if (message.method === 'notifications/progress') {
-      this.#progress(message);
+      this.#progress(message, this.#ownerOf(options.relatedRequestId));
       return;
     }
     // What a server registers as it starts is no change to anybody.
@@ -342,18 +346,20 @@ class Router {
     }
   }
 
-  /** Progress names its request by the token that came with it; each turn's client has its own. */
-  #progress(message: Message): void {
+  /**
+   * Progress names its request by the token that came with it; each turn's client has its own. A session's
+   * instance may hold two frames of one call, and then it is whose context or request it is.
+   */
+  #progress(message: Message, owner: InFlight | undefined): void {
     const token = message.params?.progressToken;
-    for (const { frame, progress } of this.#inFlight.values()) {
-      if (progress.known === undefined || progress.known !== token) continue;
-      if (progress.wanted === undefined) return;
-      frame?.notify({
-        method: message.method,
-        params: { ...message.params, progressToken: progress.wanted },
-      });
-      return;
-    }
+    const isOf = ({ progress }: InFlight): boolean =>
+      progress.known !== undefined && progress.known === token;
+    const entry = owner !== undefined && isOf(owner) ? owner : [...this.#inFlight.values()].find(isOf);
+    if (entry?.progress.wanted === undefined) return;
+    entry.frame?.notify({
+      method: message.method,
+      params: { ...message.params, progressToken: entry.progress.wanted },
+    });
   }
 
   #ownerOf(relatedRequestId: string | number | undefined): InFlight | undefined {

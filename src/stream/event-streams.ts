@@ -16,7 +16,7 @@ import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
 import { expiryOf, isStandingId, newStreamId, parseEventId, standingId, unknownEvent } from './event-id.ts';
 import { type Local, Locals } from './locals.ts';
-import { type End, isLast, prevAfter, type StreamEntry, StreamLog } from './log.ts';
+import { type End, isLast, prevAfter, type StreamEntry, type StreamEvent, StreamLog } from './log.ts';
 import { memoryRecords, type StreamRecords } from './records.ts';
 import { type Sink, Tail, type TailEnd } from './tail.ts';
 
@@ -116,6 +116,27 @@ export class EventStreams {
     const place = parseEventId(lastEventId, this.#parts.limits.eventIdBytes);
     if (place === undefined) throw unknownEvent('it is no event id of ours');
     return this.find(place.stream, place.sequence, scope);
+  }
+
+  /**
+   * The event of an id, with what is noted beside it.
+   * @throws AwaitError as `resume` does
+   */
+  async event(id: string, scope: string): Promise<StreamEvent> {
+    const place = parseEventId(id, this.#parts.limits.eventIdBytes);
+    if (place === undefined) throw unknownEvent('it is no event id of ours');
+    const entry = await this.#log(place.stream, scope).read(place.sequence);
+    if (entry?.kind !== 'event') throw unknownEvent(`stream ${place.stream} has no such event`);
+    return entry.event;
+  }
+
+  /** Whether anything follows an event. */
+  async goesOn(id: string, scope: string): Promise<boolean> {
+    const place = parseEventId(id, this.#parts.limits.eventIdBytes);
+    if (place === undefined) return false;
+    const log = this.#log(place.stream, scope);
+    const { at, entry } = await log.end(place.sequence);
+    return (entry?.kind === 'event' ? at : (entry?.prev ?? 0)) > place.sequence;
   }
 
   /**

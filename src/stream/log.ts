@@ -6,14 +6,17 @@
  * Every entry says whose turn it is to append (`writer`) and who has the connection (`reader`), so that the
  * last one alone tells whom to wake.
  */
-import { isObject } from '../call/json.ts';
+import { isObject, type JsonObject } from '../call/json.ts';
 import { AwaitError } from '../error.ts';
 import { expiryOf, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';
 import type { SseEvent } from './sse.ts';
 
 /** Its data must hold no line ends: JSON has none. */
-export type StreamEvent = Omit<SseEvent, 'id'>;
+export interface StreamEvent extends Omit<SseEvent, 'id'> {
+  /** Kept with the event, and never sent: what a process needs that goes on from here. */
+  readonly note?: JsonObject;
+}
 
 export type EntryBody =
   /** With `last` nothing follows: one entry less than an `end`. */
