@@ -57,7 +57,7 @@ async function followAll({ services, session, stream, source, open, sink }: Goin
     return taken;
   };
   const take = async (): Promise<{ instance: HostInstance | undefined; stream: SessionStream }> => ({
-    instance: settings.instance === 'call' ? undefined : await session.instance(open),
+    instance: settings.instance === 'call' ? undefined : await session.ready(open),
     stream: await takeOver(),
   });
   const follow = async (callId: string): Promise<void> => {

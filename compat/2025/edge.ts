@@ -182,12 +182,12 @@ async function serveRequests(
   inbound: Inbound,
   requests: readonly RpcRequest[],
 ): Promise<Reply> {
-  const shared = await session.instance((outside) => openInstance(services, session, inbound, outside));
+  const shared = await session.ready((outside) => openInstance(services, session, inbound, outside));
+  const instance = services.settings.instance === 'call' ? undefined : shared;
   const [request] = requests;
   if (session.revision === multiTurn.REVISION && request !== undefined && CALLS.has(request.method)) {
-    return multiTurn.begin(callOf(services, session, inbound), request, shared);
+    return multiTurn.begin(callOf(services, session, inbound), request, instance);
   }
-  const instance = services.settings.instance === 'call' ? undefined : shared;
   const stream = session.newStream();
   const found = await services.streams.find(stream.id, 0, session.id);
   if (session.client.protocolVersion >= '2025-11-25') stream.prime();
@@ -198,7 +198,10 @@ async function serveRequests(
   }));
   let left = work.length;
   for (const { request, started } of work) {
-    void started.outcome.then((outcome) => {
+    void started.outcome.then(async (outcome) => {
+      if (outcome.kind === 'responded' && 'result' in outcome.response) {
+        await remembered(services, session.state.record(shared, request.method, request.params));
+      }
       session.release(request.id);
       left -= 1;
       if (outcome.kind === 'responded') {
@@ -212,13 +215,22 @@ async function serveRequests(
   return sse(services, session, found);
 }
 
+/** What cannot be told to other processes is this one's alone, and its client is served all the same. */
+function remembered(services: Services, recorded: Promise<void>): Promise<void> {
+  return recorded.catch((error: unknown) => {
+    services.settings.logger.warn('a change of a session could not be kept', { error: String(error) });
+  });
+}
+
 function callOf(services: Services, session: Session, inbound: Inbound): multiTurn.Call {
   return {
     services,
     session,
     inbound,
     headers: { [SESSION]: session.id },
-    home: () => session.instance((outside) => openInstance(services, session, inbound, outside)),
+    ...(services.settings.instance !== 'call' && {
+      home: () => session.ready((outside) => openInstance(services, session, inbound, outside)),
+    }),
   };
 }
 
@@ -265,7 +277,7 @@ async function get(services: Services, sessions: Sessions, inbound: Inbound): Pr
   const last = inbound.header('last-event-id');
   try {
     if (last === undefined) {
-      await session.instance(open);
+      await session.ready(open);
       const standing = await services.streams.find(session.standing.id, 'new', session.id);
       return sse(services, session, standing);
     }

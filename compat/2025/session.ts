@@ -13,6 +13,7 @@ import type { HostInstance, Outside } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
+import { SessionState } from './state.ts';
 import { SessionStream } from './stream.ts';
 
 /** The methods whose requests go on without their connection: others answer at once. */
@@ -37,6 +38,8 @@ export class Session {
   readonly revision: string;
   /** When it is over, in milliseconds since the epoch. */
   readonly expires: number;
+  /** What its client set since it began. */
+  readonly state: SessionState;
   used: number;
   /** When the store was last asked whether it was ended, in milliseconds since the epoch. */
   checked: number;
@@ -58,10 +61,12 @@ export class Session {
     id: string,
     client: Client,
     principal: string | undefined,
-    expires: number,
+    name: string,
     revision: string,
     services: Services,
   ) {
+    // A session's name begins with when it is over.
+    const expires = Number.parseInt(name.slice(0, name.indexOf('.')), 36);
     this.revision = revision;
     this.id = id;
     this.client = client;
@@ -70,6 +75,7 @@ export class Session {
     this.#services = services;
     this.used = services.now();
     this.checked = this.used;
+    this.state = new SessionState(services, name, expires);
     this.#standing = new SessionStream(services.streams.standing(id, expires), services);
   }
 
@@ -77,6 +83,11 @@ export class Session {
   get connected(): boolean {
     if (this.#connections > 0) this.used = this.#services.now();
     return this.#connections > 0;
+  }
+
+  /** Whether calls of it are in work here. */
+  get busy(): boolean {
+    return this.#calls.size > 0;
   }
 
   /** Counts a connection for as long as it is there. */
@@ -112,6 +123,13 @@ export class Session {
       },
     );
     return this.#instance;
+  }
+
+  /** The same, knowing what the client set at other processes. */
+  async ready(open: (outside: Outside) => Promise<HostInstance>): Promise<HostInstance> {
+    const instance = await this.instance(open);
+    await this.state.catchUp(instance);
+    return instance;
   }
 
   /** Takes a request's id; false when a request of this id is in work. */

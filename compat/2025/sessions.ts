@@ -47,7 +47,7 @@ export class Sessions {
       throw new AwaitError('store', 'a session of this name exists');
     }
     const id = sealer.seal('session', inline ? { ...bound, client } : bound, expires);
-    return this.#keep(new Session(id, client, principal, expires, revision, this.#services));
+    return this.#keep(new Session(id, client, principal, name, revision, this.#services));
   }
 
   /** The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's. */
@@ -66,9 +66,9 @@ export class Sessions {
     if (!isObject(client)) return undefined;
     const known = client as unknown as Client;
     const revision = typeof body.revision === 'string' ? body.revision : known.protocolVersion;
-    const expires = expiryOf(String(body.name));
+    const name = String(body.name);
     return (
-      this.#here.get(id) ?? this.#keep(new Session(id, known, principal, expires, revision, this.#services))
+      this.#here.get(id) ?? this.#keep(new Session(id, known, principal, name, revision, this.#services))
     );
   }
 
@@ -111,20 +111,26 @@ export class Sessions {
     const { sessions } = this.#services.settings.limits;
     for (const [id, oldest] of this.#here) {
       if (this.#here.size <= sessions) break;
-      if (oldest.connected || oldest === session) continue;
-      this.#here.delete(id);
-      oldest.close();
+      if (oldest !== session) this.#letGo(id, oldest);
     }
     return session;
   }
 
   #closeIdle(): void {
     const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
-    for (const [id, session] of this.#here) {
-      if (session.connected || session.used > before) continue;
-      this.#here.delete(id);
-      session.close();
-    }
+    for (const [id, session] of this.#here) if (session.used <= before) this.#letGo(id, session);
+  }
+
+  /** What nobody listens to here goes, unless its client may be listening in another process. */
+  #letGo(id: string, session: Session): void {
+    if (session.connected) return;
+    const { settings, store, now } = this.#services;
+    const isShared = store?.isShared === true;
+    if (isShared && session.busy && now() - session.used <= settings.ttl) return;
+    this.#here.delete(id);
+    // Its streams are everybody's, and stay.
+    if (isShared && !session.busy) session.leave();
+    else session.close();
   }
 
   async #open(id: string): Promise<JsonObject | undefined> {
@@ -138,9 +144,4 @@ export class Sessions {
       return undefined;
     }
   }
-}
-
-/** A session's name begins with when it is over. */
-function expiryOf(name: string): number {
-  return Number.parseInt(name.slice(0, name.indexOf('.')), 36);
 }

@@ -43,11 +43,16 @@ export interface Call {
   readonly session: Session;
   readonly inbound: Inbound;
   readonly headers: Readonly<Record<string, string>>;
-  readonly home: () => Promise<HostInstance>;
+  /** The session's instance, where a session has one. */
+  readonly home?: () => Promise<HostInstance>;
 }
 
 /** The first turn of a call, on a stream of its own. */
-export async function begin(call: Call, request: RpcRequest, instance: HostInstance): Promise<Reply> {
+export async function begin(
+  call: Call,
+  request: RpcRequest,
+  instance: HostInstance | undefined,
+): Promise<Reply> {
   const { services, session } = call;
   const stream = session.newStream();
   const found = await services.streams.find(stream.id, 0, session.id);
@@ -111,7 +116,7 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
       onSaid();
     }),
     ...(note.progressToken !== undefined && { progressToken: note.progressToken }),
-    home: call.home,
+    ...(call.home !== undefined && { home: call.home }),
   };
   const hasErrors = Object.keys(errors).length > 0;
   const turn = session.once(`${last} ${digest([results, errors])}`, async () => {

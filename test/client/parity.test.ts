@@ -147,7 +147,9 @@ async function sdkServer(): Promise<string> {
 }
 
 async function ownHandler(): Promise<string> {
-  const served = await serveHere(() => buildServer(() => {}), { secrets: [SECRET] });
+  // A server that does not speak the draft.
+  const options = { secrets: [SECRET], revisions: ['2025-11-25'] } as const;
+  const served = await serveHere(() => buildServer(() => {}), options);
   closing(served);
   return served.url;
 }

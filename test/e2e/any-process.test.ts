@@ -165,6 +165,30 @@ for (const kind of KINDS) {
       expect(acted.filter((effect) => effect !== 'finally')).toEqual(['charge', 'ship']);
     });
 
+    it('know what a client set in another one: its log level', async () => {
+      const session = await start();
+      const level = async (to: number, wanted: string): Promise<void> => {
+        const set = await session.post(to, {
+          id: 'level',
+          method: 'logging/setLevel',
+          params: { level: wanted },
+        });
+        await set.next(({ id }) => id === 'level');
+      };
+      const said = async (to: number): Promise<number> => {
+        const stream = await session.post(to, call('notes'));
+        for (const field of ['name', 'city']) {
+          await session.post(to, answer(await stream.next(asks(field)), field));
+        }
+        await stream.next(({ id }) => id === 7);
+        return stream.messages.filter(({ method }) => method === 'notifications/message').length;
+      };
+      await level(0, 'error');
+      expect([await said(1), await said(0), await said(2)]).toEqual([0, 0, 0]);
+      await level(2, 'debug');
+      expect([await said(0), await said(1)]).toEqual([3, 3]);
+    });
+
     it('refuse an id of another session, and one that is none, with one sentence', async () => {
       const session = await start();
       const other = await begin();

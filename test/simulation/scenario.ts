@@ -151,7 +151,7 @@ async function replay(live: World, store: SimulatedStore, scenario: Scenario, la
   });
   await world.run(() => again !== undefined, END);
   for (const violation of world.violations) live.violated(`replayed, ${violation}`);
-  const [one, other] = [canonical(outcome), canonical(again)];
+  const [one, other] = [canonical(told(outcome)), canonical(again && told(again))];
   if (one !== other) live.violated(`live it came to ${one}, replayed to ${other}`);
 }
 
@@ -254,7 +254,7 @@ class Client {
   #compare(token: string, responses: JsonObject, outcome: Outcome): void {
     const key = canonical([token, responses]);
     const shown = canonical(
-      outcome.kind === 'suspended' ? outcome.asks.map((ask) => ask.key).sort() : outcome,
+      outcome.kind === 'suspended' ? outcome.asks.map((ask) => ask.key).sort() : told(outcome),
     );
     const before = this.#outcomes.get(key);
     if (before !== undefined && before !== shown) {
@@ -290,6 +290,11 @@ class Client {
   #pause(): Promise<void> {
     return new Promise((resolve) => this.#world.after(this.#world.between(5, 200), resolve));
   }
+}
+
+/** What a client gets of it. */
+function told(outcome: Outcome): unknown {
+  return outcome.kind === 'responded' ? outcome.response : outcome;
 }
 
 /** Outcomes that say to send the same request again. */
