@@ -4,6 +4,7 @@
  * Plays random scenarios; on a violation it prints the seed, and the smallest scenario that shows it.
  */
 import { fork } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import process from 'node:process';
@@ -23,7 +24,7 @@ const { values } = parseArgs({
   },
 });
 const runs = Number(values.runs);
-const seed = values.seed === undefined ? (Date.now() ^ (process.pid << 8)) | 0 : Number(values.seed);
+const seed = values.seed === undefined ? randomInt(2 ** 31) : Number(values.seed);
 const workers = Number(values.workers);
 
 async function playKept(): Promise<boolean> {
@@ -62,7 +63,7 @@ async function inWorkers(): Promise<boolean> {
   const script = new URL(import.meta.url).pathname;
   const share = Math.ceil(runs / workers);
   const ended = Array.from({ length: workers }, async (_, nth) => {
-    const args = ['--runs', String(share), '--seed', String((seed + nth) | 0)];
+    const args = [`--runs=${share}`, `--seed=${(seed + nth) | 0}`];
     const [code] = (await once(fork(script, values.quick ? [...args, '--quick'] : args), 'exit')) as [number];
     return code === 0;
   });
