@@ -4,25 +4,21 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
  */
 
-import { systemClock } from '../../src/call/clock.ts';
 import type { Client } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Leg } from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
 import { HostInstance, type Outside } from '../../src/host/instance.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { empty, idOf, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
+import { empty, idOf, isRequestId, json, rpcError } from '../../src/http/reply.ts';
 import { parseEventId } from '../../src/stream/event-id.ts';
-import type { Found } from '../../src/stream/event-streams.ts';
-import { sseSink } from '../../src/stream/sse-sink.ts';
-import type { Sink } from '../../src/stream/tail.ts';
 import * as multiTurn from '../sep-1858/server.ts';
+import { REVISION } from '../sep-1858/wire.ts';
 import type { Services } from '../services.ts';
 import { goOnWithCalls, rememberCalls } from './calls.ts';
+import { SESSION, sourceOf, sse } from './connection.ts';
 import { CALLS, type RpcRequest, type Session } from './session.ts';
 import { Sessions } from './sessions.ts';
 
-const SESSION = 'mcp-session-id';
 /** What a host speaks to a client of a draft, when no other revision is served. */
 const LATEST = '2025-11-25';
 /** Named in requests by clients that negotiated them elsewhere; served as the nearest of ours. */
@@ -73,7 +69,7 @@ async function post(services: Services, sessions: Sessions, inbound: Inbound, bo
   if ('reply' in found) return found.reply;
   const { session } = found;
   const last = inbound.header('last-event-id');
-  if (session.revision === multiTurn.REVISION && (last !== undefined || Array.isArray(body))) {
+  if (session.revision === REVISION && (last !== undefined || Array.isArray(body))) {
     if (last === undefined || !Array.isArray(body)) {
       return rpcError(400, -32600, 'Invalid Request: an array of responses goes with Last-Event-ID');
     }
@@ -120,8 +116,7 @@ async function startSession(
     return invalid('initialize needs protocolVersion, capabilities and clientInfo');
   }
   const { settings } = services;
-  const isMultiTurn =
-    params.protocolVersion === multiTurn.REVISION && settings.revisions.has(multiTurn.REVISION);
+  const isMultiTurn = params.protocolVersion === REVISION && settings.revisions.has(REVISION);
   const served = settings.revisions.has(params.protocolVersion) && !isMultiTurn;
   const latest = [...settings.revisions]
     .filter((revision) => TOLERATED.has(revision))
@@ -133,7 +128,7 @@ async function startSession(
     protocolVersion: served ? params.protocolVersion : (latest ?? LATEST),
   };
   const principal = settings.principal(inbound.authInfo);
-  const session = await sessions.create(client, principal, isMultiTurn ? multiTurn.REVISION : undefined);
+  const session = await sessions.create(client, principal, isMultiTurn ? REVISION : undefined);
   let instance: HostInstance;
   try {
     instance = await session.instance((outside) => openInstance(services, session, inbound, outside));
@@ -144,9 +139,7 @@ async function startSession(
     return invalid('the server does not take these capabilities, or this clientInfo');
   }
   services.serverInfo ??= instance.initialized.serverInfo;
-  const result = isMultiTurn
-    ? { ...instance.initialized, protocolVersion: multiTurn.REVISION }
-    : instance.initialized;
+  const result = isMultiTurn ? { ...instance.initialized, protocolVersion: REVISION } : instance.initialized;
   return json({ jsonrpc: '2.0', id, result }, 200, { [SESSION]: session.id });
 }
 
@@ -185,7 +178,7 @@ async function serveRequests(
   const shared = await session.ready((outside) => openInstance(services, session, inbound, outside));
   const instance = services.settings.instance === 'call' ? undefined : shared;
   const [request] = requests;
-  if (session.revision === multiTurn.REVISION && request !== undefined && CALLS.has(request.method)) {
+  if (session.revision === REVISION && request !== undefined && CALLS.has(request.method)) {
     return multiTurn.begin(callOf(services, session, inbound), request, instance);
   }
   const stream = session.newStream();
@@ -227,41 +220,9 @@ function callOf(services: Services, session: Session, inbound: Inbound): multiTu
     services,
     session,
     inbound,
-    headers: { [SESSION]: session.id },
     ...(services.settings.instance !== 'call' && {
       home: () => session.ready((outside) => openInstance(services, session, inbound, outside)),
     }),
-  };
-}
-
-/** What a request brings besides its params. */
-function sourceOf(
-  inbound: Inbound,
-  closeStream: () => void,
-): Pick<Leg, 'authInfo' | 'request' | 'closeStream'> {
-  return {
-    ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-    request: inbound.request(),
-    closeStream,
-  };
-}
-
-function sse(
-  services: Services,
-  session: Session,
-  found: Found,
-  onSink: (sink: Sink) => void = () => {},
-): Reply {
-  const { keepAlive, stalled } = services.settings.limits;
-  return {
-    status: 200,
-    headers: { ...SSE_HEADERS, [SESSION]: session.id },
-    body: (writer) => {
-      const plain = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
-      const sink = session.revision === multiTurn.REVISION ? multiTurn.untilInput(plain) : plain;
-      onSink(sink);
-      void found.follow(sink);
-    },
   };
 }
 
@@ -323,11 +284,11 @@ async function sessionOf(
   const version = inbound.header('mcp-protocol-version');
   const isKnown =
     version === undefined ||
-    ((TOLERATED.has(version) || version === multiTurn.REVISION) && services.settings.revisions.has(version));
+    ((TOLERATED.has(version) || version === REVISION) && services.settings.revisions.has(version));
   if (!isKnown) return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
   const session = await sessions.find(name, services.settings.principal(inbound.authInfo));
   // A draft's session is its own to the end, and nobody else's becomes one.
-  const isOther = [session?.revision, version].includes(multiTurn.REVISION) && session?.revision !== version;
+  const isOther = [session?.revision, version].includes(REVISION) && session?.revision !== version;
   if (session !== undefined && isOther) {
     const message = `Bad Request: this session speaks ${session.revision}, in MCP-Protocol-Version too`;
     return { reply: rpcError(400, -32000, message, id) };

@@ -163,7 +163,7 @@ export class Session {
         params,
         requestId,
         client: this.client,
-        binding: this.#binding(request),
+        binding: this.binding(request),
         resumable: CALLS.has(method) && this.#services.store?.isShared === true,
       },
       leg,
@@ -191,7 +191,7 @@ export class Session {
       () => callId,
       (message) => stream?.send(message),
     );
-    const binding = this.#binding({ id: '', method: '', params: {} });
+    const binding = this.binding({ id: '', method: '', params: {} });
     const started = this.#services.engine.takeUp(callId, binding, leg, async (call) => {
       isTaken = true;
       const taken = await take(call);
@@ -299,9 +299,10 @@ export class Session {
     };
   }
 
-  #binding({ method, params }: RpcRequest): Binding {
+  /** What a call of this session is bound to. */
+  binding({ method, params }: RpcRequest, revision = this.client.protocolVersion): Binding {
     return {
-      revision: this.client.protocolVersion,
+      revision,
       method,
       target: String(params.name ?? params.uri ?? ''),
       args: digest(params),

@@ -7,7 +7,6 @@
  * store before the client is told, and the call's own state was before that.
  */
 import type { ErrorAnswers } from '../../src/call/answer.ts';
-import { systemClock } from '../../src/call/clock.ts';
 import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding, Leg, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
 import { isBadToken } from '../../src/call/wire-error.ts';
@@ -15,16 +14,13 @@ import { AwaitError } from '../../src/error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
+import { isRequestId, json, rpcError } from '../../src/http/reply.ts';
 import { parseEventId } from '../../src/stream/event-id.ts';
-import type { Found } from '../../src/stream/event-streams.ts';
-import { sseSink } from '../../src/stream/sse-sink.ts';
-import type { Sink } from '../../src/stream/tail.ts';
+import { SESSION, sourceOf, sse } from '../2025/connection.ts';
 import type { RpcRequest, Session } from '../2025/session.ts';
 import { SessionStream } from '../2025/stream.ts';
 import type { Services } from '../services.ts';
-
-export const REVISION = 'DRAFT-SEP-1858';
+import { REVISION } from './wire.ts';
 
 /** What stands beside `input_required`. */
 interface Note {
@@ -36,13 +32,10 @@ interface Note {
   readonly progressToken?: string | number;
 }
 
-type Source = Pick<Leg, 'authInfo' | 'request'>;
-
 export interface Call {
   readonly services: Services;
   readonly session: Session;
   readonly inbound: Inbound;
-  readonly headers: Readonly<Record<string, string>>;
   /** The session's instance, where a session has one. */
   readonly home?: () => Promise<HostInstance>;
 }
@@ -59,13 +52,7 @@ export async function begin(
   const { method, params, id: requestId } = request;
   const meta = isObject(params._meta) ? params._meta : {};
   const progress = isRequestId(meta.progressToken) ? { progressToken: meta.progressToken } : {};
-  const binding: Binding = {
-    revision: REVISION,
-    method,
-    target: String(params.name ?? params.uri ?? ''),
-    args: digest(params),
-    ...(session.principal !== undefined && { principal: session.principal }),
-  };
+  const binding = session.binding(request, REVISION);
   const leg: Leg = { ...legOf(call, (message) => stream.send(message)), ...progress };
   const { client } = session;
   const started = services.engine.start({ method, params, requestId, client, binding }, leg, instance);
@@ -74,7 +61,7 @@ export async function begin(
     session.release(requestId);
     tell(stream, outcome, { requestId, binding, ...progress });
   });
-  return streaming(call, found);
+  return sse(services, session, found);
 }
 
 /** The next turn: an array of responses, with the id of the `input_required` that they answer. */
@@ -131,15 +118,15 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
     return outcome;
   });
   const outcome = await Promise.race([turn, takesStream ? said : new Promise<never>(() => {})]);
-  if (outcome === undefined) return streaming(call, found);
+  if (outcome === undefined) return sse(services, session, found);
   if (isRefused(outcome)) {
     await services.rates?.badToken(inbound);
     return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
   }
   if (outcome.kind === 'responded' && (accept.includes('application/json') || !takesStream)) {
-    return json({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, 200, call.headers);
+    return json({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, 200, { [SESSION]: session.id });
   }
-  return takesStream ? streaming(call, found) : notAcceptable();
+  return takesStream ? sse(services, session, found) : notAcceptable();
 }
 
 /** Whoever ran the turn tells its outcome; who only read of it does so when that process went silent before. */
@@ -239,41 +226,11 @@ function sortByKey(
 }
 
 function legOf({ inbound, session }: Call, send: (message: JsonObject) => void): Leg {
-  const source: Source = {
-    ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-    request: inbound.request(),
-  };
   return {
-    ...source,
+    ...sourceOf(inbound),
     live: false,
     capabilities: session.client.capabilities,
     notify: (notification) => send({ jsonrpc: '2.0', ...notification }),
-  };
-}
-
-/** A connection ends with its turn. */
-function streaming(call: Call, found: Found): Reply {
-  const { services, session, headers } = call;
-  const { keepAlive, stalled } = services.settings.limits;
-  return {
-    status: 200,
-    headers: { ...SSE_HEADERS, ...headers },
-    body: (writer) => {
-      const sink = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
-      void found.follow(untilInput(sink));
-    },
-  };
-}
-
-/** The server disconnects after `input_required`. */
-export function untilInput(sink: Sink): Sink {
-  return {
-    ...sink,
-    send: (event, id) => {
-      const keepsUp = sink.send(event, id);
-      if (event.event === 'input_required') sink.end('finished');
-      return keepsUp;
-    },
   };
 }
 

@@ -118,8 +118,6 @@ export class Engine {
         if (found.kind === 'stopped') return { outcome: GONE };
         if (found.kind === 'ended') return { outcome: { kind: 'responded', response: found.response } };
         const { call, at, completions } = found;
-        if (call.principal !== binding.principal)
-          throw new AwaitError('bad-token', 'the call of another caller');
         const journal = store.open(call, at);
         const mayReplay = replay(call) === 'allow';
         const error = wireError(replayRefused({ completions }));

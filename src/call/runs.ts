@@ -120,8 +120,7 @@ export class Runs {
   constructor(parts: EngineParts, handoff?: { readonly name: string; readonly listening: boolean }) {
     this.#parts = parts;
     this.#handoff = handoff;
-    const { limits, clock } = parts;
-    const { store, log } = parts;
+    const { limits, clock, store, log } = parts;
     if (store?.isShared) {
       this.#inbox = new Inbox(store, clock, (call, error) =>
         log('warn', 'answers that came in elsewhere could not be fetched', { call, error: String(error) }),
@@ -302,14 +301,10 @@ export class Runs {
   }
 
   async #finished(run: Run, response: Response, request: Resume | undefined): Promise<Outcome> {
-    if (request === undefined && run.isResumable) {
-      this.#endRun(run, false);
-      return this.endWith(run.journal, response);
-    }
     if (request === undefined) {
-      // Nobody holds a token for this call yet, so nobody can ask for its outcome.
       this.#endRun(run, false);
-      return { kind: 'responded', response };
+      // Nobody holds a token for this call yet, so nobody can ask for its outcome but who follows it.
+      return run.isResumable ? this.endWith(run.journal, response) : { kind: 'responded', response };
     }
     return this.#orLeft(
       run,

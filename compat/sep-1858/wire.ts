@@ -1,0 +1,16 @@
+/** What both sides of a session of SEP-1858 need to know of its wire. */
+import type { Sink } from '../../src/stream/tail.ts';
+
+export const REVISION = 'DRAFT-SEP-1858';
+
+/** The server disconnects after `input_required`. */
+export function untilInput(sink: Sink): Sink {
+  return {
+    ...sink,
+    send: (event, id) => {
+      const keepsUp = sink.send(event, id);
+      if (event.event === 'input_required') sink.end('finished');
+      return keepsUp;
+    },
+  };
+}
