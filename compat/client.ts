@@ -1,72 +1,79 @@
 /**
  * The transport for a client of SDK v1, whose `Client` stays as it is.
  *
- * Owns the connection's life and the version: `Client` has a list of versions of its own and knows no draft, so it
- * is told that the server agreed to what it asked for, and every request says what was agreed on.
+ * Owns the connection's life, and whose answer an answer of the client is; the rest is the wire's
+ * (`session-client.ts`, `2026-07-28/client.ts`).
  */
 import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { Asks } from '../src/client/asks.ts';
 import { Endpoint, type EndpointOptions } from '../src/client/endpoint.ts';
-import { drainBody } from '../src/client/event-stream.ts';
 import { asError } from '../src/client/failure.ts';
-import {
-  type Answer,
-  isAnswer,
-  isRequest,
-  isRequestId,
-  type RequestId,
-  type Rpc,
-  type RpcNotification,
-  type RpcRequest,
-} from '../src/client/message.ts';
+import { type Answer, isAnswer, isRequest, type Rpc } from '../src/client/message.ts';
 import { RECONNECTION, type Reconnection } from '../src/client/reconnection.ts';
 import { AwaitError } from '../src/error.ts';
-import { Call, type CallOptions, type CallPorts } from './sep-1858/client.ts';
+import { ModernLink } from './2026-07-28/client.ts';
+import type { OnState } from './mrtr/client.ts';
+import type { CallOptions } from './sep-1858/client.ts';
+import { SessionLink } from './session-client.ts';
+
+const REVISIONS = ['2026-07-28', 'DRAFT-SEP-2322', 'DRAFT-MRTR-2026-02', 'DRAFT-SEP-1858'] as const;
 
 /** What this transport speaks beside the revisions that the SDK speaks itself. */
-export type ClientRevision = 'DRAFT-SEP-1858';
+export type ClientRevision = (typeof REVISIONS)[number];
 
-const REVISIONS: ReadonlySet<string> = new Set<ClientRevision>(['DRAFT-SEP-1858']);
+/** Ten, as the official client of 2026-07-28. */
+const MAX_ROUNDS = 10;
 
 export interface AwaitClientOptions extends EndpointOptions {
-  /** Asked for first; a server that does not speak it answers with another, and is served as the SDK would. */
+  /**
+   * A draft is asked for, and a server that does not speak it answers with another version and is served as the SDK
+   * would. 2026-07-28 is not negotiated: a server that lacks it fails `connect`.
+   */
   readonly revision: ClientRevision;
   /** How a stream that broke is opened again; each has the SDK's default. */
   readonly reconnectionOptions?: Partial<Reconnection> | undefined;
+  /** How often one call may be answered with what its user is asked, before it fails; 10. */
+  readonly maxRounds?: number | undefined;
+  /**
+   * Whether calls of tools may become tasks, which this transport then follows until their result is there.
+   *
+   * 2026-07-28: yes, unless `false`; the server decides. The drafts: only if an object is given, which goes with
+   * each call as its `task`, `ttl` in milliseconds.
+   */
+  readonly tasks?: false | { readonly ttl?: number } | undefined;
+  /**
+   * Told where a call stands each time that its user is asked or it becomes a task, before that happens, and
+   * `undefined` once it has its response. The state is JSON; `resuming(state)` gives the params to go on with.
+   */
+  readonly onState?: OnState | undefined;
 }
 
 export class AwaitClientTransport implements Transport {
   onclose?: (() => void) | undefined;
   onerror?: ((error: Error) => void) | undefined;
   onmessage?: Transport['onmessage'];
-  readonly #revision: ClientRevision;
   readonly #endpoint: Endpoint;
-  readonly #asks = new Asks<Call>();
-  /** Those that are not over, by the ids of their requests. */
-  readonly #calls = new Map<RequestId, Call>();
-  readonly #ports: CallPorts;
-  /** The request that negotiates, and the version that the client itself named in it. */
-  #initialize: { readonly id: RequestId; readonly version: unknown } | undefined;
+  readonly #asks = new Asks();
+  readonly #link: SessionLink | ModernLink;
   #started = false;
 
-  /** Throws an AwaitError (`bad-option`) for a revision that this package does not know. */
+  /** Throws an AwaitError (`bad-option`) for options that make no sense. */
   constructor(url: URL | string, options: AwaitClientOptions) {
-    if (!REVISIONS.has(options.revision)) {
-      const known = [...REVISIONS].join(', ');
-      throw new AwaitError('bad-option', `revision '${options.revision}' is not one of: ${known}.`);
-    }
-    this.#revision = options.revision;
+    const { revision, maxRounds, tasks, onState } = checked(options);
     this.#endpoint = new Endpoint(new URL(url), options);
-    // A session that is given was negotiated by an earlier transport of this kind.
-    if (options.sessionId !== undefined) this.#endpoint.protocolVersion = this.#revision;
-    this.#ports = {
+    const common = {
       endpoint: this.#endpoint,
       asks: this.#asks,
       reconnection: { ...RECONNECTION, ...options.reconnectionOptions },
-      negotiated: () => this.#endpoint.protocolVersion === this.#revision,
-      deliver: (message) => this.#deliver(message),
-      report: (error) => this.onerror?.(error),
+      deliver: (message: Rpc) => this.#deliver(message),
+      report: (error: Error) => this.onerror?.(error),
+      maxRounds,
+      onState,
     };
+    this.#link =
+      revision === '2026-07-28'
+        ? new ModernLink({ ...common, tasks: tasks !== false })
+        : new SessionLink({ ...common, revision, task: tasks === false ? undefined : tasks });
   }
 
   /** Kept by a client that means to go on with the session, in another process. */
@@ -79,10 +86,8 @@ export class AwaitClientTransport implements Transport {
     return this.#endpoint.protocolVersion;
   }
 
-  /** `Client` tells the version it was told; that one is not the one on the wire where the draft was agreed on. */
   setProtocolVersion(version: string): void {
-    const told = this.#ports.negotiated() && version === this.#initialize?.version;
-    if (!told) this.#endpoint.protocolVersion = version;
+    this.#link.setProtocolVersion(version);
   }
 
   async start(): Promise<void> {
@@ -98,8 +103,8 @@ export class AwaitClientTransport implements Transport {
   async send(message: Rpc, options: TransportSendOptions = {}): Promise<void> {
     try {
       if (isAnswer(message)) await this.#answer(message);
-      else if (isRequest(message)) await this.#request(message, options);
-      else await this.#notify(message);
+      else if (isRequest(message)) await this.#link.request(message, options);
+      else await this.#link.notify(message);
     } catch (thrown) {
       this.onerror?.(asError(thrown));
       throw thrown;
@@ -109,6 +114,7 @@ export class AwaitClientTransport implements Transport {
   /** Leaves the session to the server: `terminateSession` ends it. */
   async close(): Promise<void> {
     this.#endpoint.close();
+    this.#link.close();
     this.onclose?.();
   }
 
@@ -126,79 +132,44 @@ export class AwaitClientTransport implements Transport {
     return this.#endpoint.finishAuth(authorizationCode);
   }
 
-  /** Goes on with a stream that another client of this session lost. */
+  /** Goes on with a stream that another client of this session lost; 2026-07-28 has none. */
   async resumeStream(
     lastEventId: string,
     options: Pick<CallOptions, 'onresumptiontoken'> = {},
   ): Promise<void> {
-    await new Call(this.#ports, options).resume(lastEventId);
-  }
-
-  async #request(message: RpcRequest, options: TransportSendOptions): Promise<void> {
-    const { id } = message;
-    const { resumptionToken, onresumptiontoken } = options;
-    const call = new Call(this.#ports, { id, onresumptiontoken });
-    this.#calls.set(id, call);
-    const end = (): void => void this.#calls.delete(id);
-    if (resumptionToken !== undefined && resumptionToken !== '') {
-      // Not awaited: the client waits for the response, and for nothing before it.
-      void call
-        .resume(resumptionToken)
-        .then(({ over }) => over, this.#ports.report)
-        .finally(end);
-      return;
-    }
-    try {
-      const { over } = await call.post(JSON.stringify(this.#outgoing(message)));
-      void over.finally(end);
-    } catch (thrown) {
-      end();
-      throw thrown;
-    }
+    if (this.#link instanceof SessionLink) return this.#link.resumeStream(lastEventId, options);
+    throw new AwaitError('bad-option', '2026-07-28 has no streams to resume; see the option `onState`.');
   }
 
   async #answer(answer: Answer): Promise<void> {
     const ask = answer.id === undefined ? undefined : this.#asks.take(answer.id);
-    if (ask !== undefined) return ask.asker.answer(ask.id, answer);
-    await this.#post(answer);
-  }
-
-  async #notify(message: RpcNotification): Promise<void> {
-    const { method, params } = message;
-    if (method === 'notifications/cancelled' && isRequestId(params?.requestId)) {
-      this.#calls.get(params.requestId)?.cancel();
-    }
-    const status = await this.#post(message);
-    if (method !== 'notifications/initialized' || status !== 202) return;
-    const { signal } = this.#endpoint;
-    new Call(this.#ports, {}).listen().catch((error) => signal.aborted || this.#ports.report(error));
-  }
-
-  async #post(message: Rpc): Promise<number> {
-    const { status, body } = await this.#endpoint.post(JSON.stringify(message));
-    await drainBody(body);
-    return status;
-  }
-
-  #outgoing(message: RpcRequest): RpcRequest {
-    if (message.method !== 'initialize') return message;
-    this.#initialize = { id: message.id, version: message.params?.protocolVersion };
-    return { ...message, params: { ...message.params, protocolVersion: this.#revision } };
+    if (ask === undefined) return this.#link.answer(answer);
+    await ask.asker.answer(ask.id, answer);
   }
 
   #deliver(message: Rpc): void {
     try {
-      this.onmessage?.(this.#incoming(message));
+      this.onmessage?.(message);
     } catch (thrown) {
-      this.#ports.report(asError(thrown));
+      this.onerror?.(asError(thrown));
     }
   }
+}
 
-  #incoming(message: Rpc): Rpc {
-    const { id, version } = this.#initialize ?? {};
-    if (id === undefined || !('result' in message) || message.id !== id) return message;
-    if (message.result.protocolVersion !== this.#revision) return message;
-    this.#endpoint.protocolVersion = this.#revision;
-    return { ...message, result: { ...message.result, protocolVersion: version } };
+function checked(options: AwaitClientOptions): AwaitClientOptions & { readonly maxRounds: number } {
+  const { revision, maxRounds = MAX_ROUNDS, tasks, sessionId } = options;
+  const senseless = (why: string): AwaitError => new AwaitError('bad-option', why);
+  if (!REVISIONS.includes(revision)) {
+    throw senseless(`revision '${revision}' is not one of: ${REVISIONS.join(', ')}.`);
   }
+  if (!Number.isInteger(maxRounds) || maxRounds < 1) {
+    throw senseless(`maxRounds must be a whole number of at least 1, not ${maxRounds}.`);
+  }
+  if (tasks !== undefined && tasks !== false && (typeof tasks !== 'object' || tasks === null)) {
+    throw senseless('tasks must be false, or an object that may have a `ttl` in milliseconds.');
+  }
+  if (revision === '2026-07-28' && sessionId !== undefined) {
+    throw senseless('2026-07-28 has no sessions: leave out `sessionId`, and see `onState`.');
+  }
+  return { ...options, maxRounds };
 }

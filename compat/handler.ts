@@ -8,12 +8,34 @@ import { Departure } from '../src/http/departure.ts';
 import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { type FetchOptions, inboundOf, responseOf } from '../src/http/fetch.ts';
 import { type OriginRules, refuseForeign } from '../src/http/origin.ts';
+import type { Place } from '../src/http/paths.ts';
 import { empty, idOf, rpcError } from '../src/http/reply.ts';
 import type { Counters } from '../src/observe/counters.ts';
 import { type AwaitOptions, settle } from '../src/options.ts';
+import { createEdge as create2024 } from './2024-11-05/edge.ts';
 import { createEdge as create2025 } from './2025/edge.ts';
 import { createEdge as create2026 } from './2026-07-28/edge.ts';
 import { createServices } from './services.ts';
+import { createEdge as createWorkspace } from './workspace-sse/edge.ts';
+import { REVISION as WORKSPACE } from './workspace-sse/wire.ts';
+
+/** The revisions whose clients begin with a session over Streamable HTTP. */
+const SESSIONS: ReadonlySet<string> = new Set([
+  '2025-03-26',
+  '2025-06-18',
+  '2025-11-25',
+  'DRAFT-SEP-1858',
+  'DRAFT-MRTR-2026-02',
+  'DRAFT-SEP-2322',
+]);
+
+type Wire = Exclude<Place['wire'], 'mcp'>;
+
+interface WireEdge {
+  post?(inbound: Inbound, body: unknown, place: Place): Promise<Reply>;
+  get?(inbound: Inbound, place: Place): Promise<Reply>;
+  close?(): Promise<void> | void;
+}
 
 export interface AwaitHandler {
   /** One HTTP request of any revision: for Hono, Workers, Bun, Deno, and everything fetch-shaped. */
@@ -48,9 +70,14 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
   const settings = settle(options);
   const services = createServices(factory, settings);
   const modern = settings.revisions.has('2026-07-28') ? create2026(services) : undefined;
-  const legacy = [...settings.revisions].some((revision) => revision !== '2026-07-28')
+  const legacy = [...settings.revisions].some((revision) => SESSIONS.has(revision))
     ? create2025(services)
     : undefined;
+  /** The wires that have paths of their own. */
+  const apart: Partial<Record<Wire, WireEdge>> = {
+    ...(settings.revisions.has('2024-11-05') && create2024(services)),
+    ...(settings.revisions.has(WORKSPACE) && { workspace: createWorkspace(services) }),
+  };
   const rules: OriginRules = {
     origins: settings.allowedOrigins,
     ...(settings.allowedHosts !== undefined && { hosts: settings.allowedHosts }),
@@ -61,6 +88,11 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
     const refusal = refuseForeign(inbound, rules);
     if (refusal !== undefined) return refusal;
     if (closed) return (await lastWords(inbound)) ?? shuttingDown();
+    const place = settings.paths.find(inbound.path, inbound.base);
+    if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
+    const edge = place.wire === 'mcp' ? undefined : apart[place.wire];
+    if (edge !== undefined && !['GET', 'POST'].includes(inbound.method))
+      return methodNotAllowed(allowedBy(edge));
     switch (inbound.method) {
       case 'POST': {
         const read = await readBody(inbound, settings.limits.bodyBytes);
@@ -68,6 +100,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
         onBody(read.body);
         const tooMuch = await services.rates?.refuse(inbound, read.body);
         if (tooMuch !== undefined) return tooMuch;
+        if (edge !== undefined) return edge.post?.(inbound, read.body, place) ?? methodNotAllowed('GET');
         const version = inbound.header('mcp-protocol-version') ?? '';
         // The SDK knows no drafts, and would take one for a revision to come.
         if (version.startsWith('DRAFT-') && legacy !== undefined) return legacy.post(inbound, read.body);
@@ -75,12 +108,14 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
           modern?.serve(inbound, read.body) ??
           legacy?.post(inbound, read.body) ??
           modern?.refuse(inbound, read.body) ??
-          rpcError(404, -32000, 'Not found', idOf(read.body))
+          rpcError(404, -32000, 'Not found: no revision of Streamable HTTP is served here', idOf(read.body))
         );
       }
       case 'GET':
+        if (edge !== undefined) return edge.get?.(inbound, place) ?? methodNotAllowed('POST');
         return legacy?.get(inbound) ?? methodNotAllowed('POST');
       case 'DELETE':
+        if (edge !== undefined) return methodNotAllowed('GET, POST');
         return legacy?.end(inbound) ?? methodNotAllowed('POST');
       default:
         return methodNotAllowed(legacy === undefined ? 'POST' : 'GET, POST, DELETE');
@@ -89,14 +124,19 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
 
   /** While turns come to their end, answers to what they asked are still taken. */
   const lastWords = async (inbound: Inbound): Promise<Reply | undefined> => {
-    if (inbound.method !== 'POST' || legacy === undefined || inbound.header('mcp-session-id') === undefined) {
-      return undefined;
-    }
+    if (inbound.method !== 'POST') return undefined;
+    const place = settings.paths.find(inbound.path, inbound.base);
+    const edge = place === undefined || place.wire === 'mcp' ? undefined : apart[place.wire];
+    const isOfSession = legacy !== undefined && inbound.header('mcp-session-id') !== undefined;
+    if (edge === undefined && !isOfSession) return undefined;
     const read = await readBody(inbound, settings.limits.bodyBytes);
     if ('reply' in read) return read.reply;
     const messages = Array.isArray(read.body) ? read.body : [read.body];
     const isAnswer = messages.every((message) => isObject(message) && message.method === undefined);
-    return isAnswer ? legacy.post(inbound, read.body) : undefined;
+    if (!isAnswer) return undefined;
+    return edge === undefined || place === undefined
+      ? legacy?.post(inbound, read.body)
+      : edge.post?.(inbound, read.body, place);
   };
 
   const serve = async (inbound: Inbound): Promise<Reply> => {
@@ -126,6 +166,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       closed = true;
       await services.close();
       legacy?.close();
+      for (const edge of Object.values(apart)) await edge.close?.();
       await modern?.close();
     },
     counters: services.counters,
@@ -138,6 +179,10 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
 function shuttingDown(): Reply {
   const reply = rpcError(503, CLOSING.code, CLOSING.message);
   return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
+}
+
+function allowedBy({ get, post }: WireEdge): string {
+  return [...(get === undefined ? [] : ['GET']), ...(post === undefined ? [] : ['POST'])].join(', ');
 }
 
 function methodNotAllowed(allow: string): Reply {

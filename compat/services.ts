@@ -6,6 +6,8 @@ import type { HandoffParts } from '../src/call/handoff.ts';
 import type { CallRecord } from '../src/call/journal.ts';
 import type { JsonObject } from '../src/call/json.ts';
 import type { Leg, Relay } from '../src/call/ports.ts';
+import { type IndexRecords, TaskIndex } from '../src/call/task-index.ts';
+import { type Sweeper, sweepTasks } from '../src/call/task-sweeper.ts';
 import { KeyvCallStore } from '../src/checkpoint/call-store.ts';
 import { encryptedRecords, plainRecords } from '../src/checkpoint/encrypted.ts';
 import { KeyRing } from '../src/checkpoint/key-ring.ts';
@@ -16,9 +18,11 @@ import { HostInstance, type Outside } from '../src/host/instance.ts';
 import { CachingValidator, schemaCheck } from '../src/host/validator.ts';
 import { RateLimits } from '../src/http/rate-limit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
+import { watchLoad } from '../src/observe/load.ts';
 import { watchUnjournaled } from '../src/observe/unjournaled.ts';
 import type { Settings } from '../src/options.ts';
 import { EventStreams } from '../src/stream/event-streams.ts';
+import { ToolMarks } from './tasks/marks.ts';
 
 export interface Services {
   readonly settings: Settings;
@@ -28,10 +32,14 @@ export interface Services {
   readonly store: KeyvCallStore | undefined;
   readonly now: () => number;
   readonly streams: EventStreams;
+  /** Answers to what sessions ask outside of calls, that came in at other processes. */
   /** Events that are being written: a handler that closes waits for them. */
   readonly writing: Set<Promise<unknown>>;
   readonly counters: Counters;
   readonly rates: RateLimits | undefined;
+  readonly marks: ToolMarks;
+  /** Which tasks there are; undefined without a store. */
+  readonly taskIndex: TaskIndex | undefined;
   /** Called with what a server says that belongs to no call, on revisions without sessions. */
   readonly outside: Set<(notification: JsonObject) => void>;
   /** The server's name and version, once an instance said it. */
@@ -75,10 +83,17 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     limits,
     warn: (message, detail) => logger.warn(message, detail),
   });
+  const marks = new ToolMarks();
+  const taskIndex = store && new TaskIndex(ownRecords(store, sealer), settings.ttl, now);
   const outside = new Set<(notification: JsonObject) => void>();
+  outside.add(({ method }) => {
+    if (method === 'notifications/tools/list_changed') marks.forget();
+  });
   // Without an async context of its own, nothing is known to be a call's.
   const isWatched = settings.warnUnjournaled && settings.steps;
   const watch = isWatched ? watchUnjournaled((message, detail) => logger.warn(message, detail)) : undefined;
+  const load = settings.shedAbove === undefined ? undefined : watchLoad(settings.shedAbove);
+  let sweeper: Sweeper | undefined;
   const engine = new Engine({
     ...(store !== undefined && { store }),
     tokens: stateTokens(sealer),
@@ -95,6 +110,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       maxDrawnBytes: limits.journalBytes,
       clock: systemClock,
       warn: (message, detail) => logger.warn(message, detail),
+      ...(load !== undefined && { overloaded: () => load.overloaded() }),
       doneTwice: (path) => {
         counters.stepsAtLeastOnce += 1;
         logger.warn(
@@ -114,6 +130,8 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     },
     log: (level, message, detail) => logger[level](message, detail),
     ...(settings.relay !== undefined && { handoff: handoffOver(settings.relay, sealer, now) }),
+    ...(taskIndex !== undefined && { began: (call) => taskIndex.add(call.id, call.task?.owner) }),
+    watch: (id) => sweeper?.watch(id),
     openInstance: async (call, leg) => {
       const instance = await openForCall(factory, settings, call, leg, outside);
       services.serverInfo ??= instance.initialized.serverInfo;
@@ -121,6 +139,20 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     },
   });
   const sweeping = store === undefined ? undefined : startSweeping(store, logger);
+  const { tasks } = engine;
+  // A task that nobody asks about goes on all the same.
+  if (tasks !== undefined && taskIndex !== undefined && store?.isShared === true) {
+    sweeper = sweepTasks({
+      clock: systemClock,
+      lease: limits.lease,
+      added: newTasks(taskIndex),
+      heard: (id) => store.heard(id),
+      progress: (id) => tasks.progress(id),
+      runsHere: (id) => tasks.runs(id),
+      takeUp: (call, at) => engine.takeUpTask(call, at),
+      failed: (error) => logger.warn('tasks could not be looked at; trying again', { error: String(error) }),
+    });
+  }
   const services: Services = {
     settings,
     factory,
@@ -132,10 +164,14 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     writing: new Set(),
     counters,
     rates,
+    marks,
+    taskIndex,
     outside,
     async close() {
       sweeping?.stop();
+      sweeper?.stop();
       watch?.stop();
+      load?.stop();
       await engine.close();
       // What the last turns came to is on its way to their streams.
       await new Promise((resolve) => setImmediate(resolve));
@@ -144,6 +180,27 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     },
   };
   return services;
+}
+
+/**
+ * Services may share a store: which tasks there are is sealed, so that none looks after another's, whose tools it
+ * does not have.
+ */
+function ownRecords(store: KeyvCallStore, sealer: Sealer): IndexRecords {
+  return {
+    insert: (name, id, expires) => store.insert(name, sealer.seal('task', { id }, expires), expires),
+    get: async (name) => {
+      const found = await store.get(name);
+      if (found === undefined || found === null) return undefined;
+      const { id } = await sealer.open('task', found).catch((): JsonObject => ({}));
+      return id ?? null;
+    },
+  };
+}
+
+function newTasks(index: TaskIndex): () => Promise<string[]> {
+  const seen = new Map<number, number>();
+  return () => index.added(seen);
 }
 
 /** How long a message of the relay is good for, in milliseconds; clocks may differ by as much. */
@@ -170,10 +227,11 @@ function openForCall(
     factory,
     client: call.client,
     context: {
-      era: leg.live ? 'legacy' : 'modern',
+      era: call.revision === '2026-07-28' ? 'modern' : 'legacy',
       revision: call.revision,
       ...(leg.authInfo !== undefined && { authInfo: leg.authInfo }),
       ...(leg.request !== undefined && { requestInfo: leg.request }),
+      ...(leg.workspace !== undefined && { workspace: leg.workspace }),
       clientCapabilities: call.client.capabilities,
       clientInfo: call.client.info,
     },

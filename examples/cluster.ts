@@ -1,4 +1,5 @@
-// Two processes that share a SQLite file, behind a balancer that sends each request to the next of them.
+// Two processes that share a SQLite file, behind a balancer that sends each request to the next of them:
+// sessions, their streams and the answers of their users are everybody's.
 //
 //   npm run build && npx tsx examples/cluster.ts
 import { spawn } from 'node:child_process';
@@ -34,21 +35,16 @@ async function startProcess(): Promise<URL> {
 
 const processes = await Promise.all([startProcess(), startProcess()]);
 let turn = 0;
-// Each POST may go anywhere. A 2025 client's answers must reach the process that holds its stream, so a
-// session stays where it began.
-const homes = new Map<string, URL>();
 const balancer = createServer((req, res) => {
-  const session = req.headers['mcp-session-id'];
-  const home = typeof session === 'string' ? homes.get(session) : undefined;
-  const target = home ?? (processes[turn++ % processes.length] as URL);
+  const target = processes[turn++ % processes.length] as URL;
   const headers = { ...req.headers, host: target.host };
   const onward = request(target, { method: req.method, headers }, (answer) => {
-    const started = answer.headers['mcp-session-id'];
-    if (typeof started === 'string') homes.set(started, target);
     res.writeHead(answer.statusCode ?? 502, answer.headers);
+    res.flushHeaders();
     answer.pipe(res);
   });
-  onward.on('error', () => res.writeHead(502).end());
+  onward.on('error', () => (res.headersSent ? res.destroy() : res.writeHead(502).end()));
+  res.once('close', () => onward.destroy());
   req.pipe(onward);
 });
 balancer.listen(3000, '127.0.0.1', () => {

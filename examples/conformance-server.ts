@@ -39,6 +39,9 @@ const form = (
   required: Object.keys(properties),
 });
 
+const nameForm = form({ name: { type: 'string' } });
+const okForm = form({ ok: { type: 'boolean' } });
+
 const field = (answer: ElicitResult, name: string) => String(answer.content?.[name] ?? `(${answer.action})`);
 const outcome = ({ action, content }: ElicitResult) =>
   `action=${action}, content=${JSON.stringify(content ?? {})}`;
@@ -50,6 +53,7 @@ export default function conformanceServer(): McpServer {
   );
   tools(server);
   asks(server);
+  tasks(server);
   resources(server);
   prompts(server);
   return server;
@@ -157,9 +161,6 @@ function tools(server: McpServer): void {
 
 /** The tools that need the client in their middle. */
 function asks(server: McpServer): void {
-  const nameForm = form({ name: { type: 'string' } });
-  const okForm = form({ ok: { type: 'boolean' } });
-
   server.registerTool(
     'test_sampling',
     { description: 'Asks the model of the client', inputSchema: { prompt: z.string() } },
@@ -376,6 +377,87 @@ function asks(server: McpServer): void {
           }),
       ]);
       return reply(`Answers: ${answers.filter(Boolean).length}`);
+    },
+  );
+}
+
+/** Says that a tool may be a task, or must be one; and that it asks before it is. */
+const asTask = (support: 'optional' | 'required', when: 'now' | 'after-asks' = 'now') => ({
+  'mcp-await/tasks': { support, when },
+});
+
+function tasks(server: McpServer): void {
+  server.registerTool(
+    'greet',
+    { description: 'Greets at once', inputSchema: { name: z.string() } },
+    ({ name }) => reply(`Hello, ${name}!`),
+  );
+
+  server.registerTool(
+    'slow_compute',
+    {
+      description: 'Takes its time',
+      inputSchema: { seconds: z.number(), label: z.string().optional() },
+      _meta: asTask('optional'),
+    },
+    async ({ seconds, label = 'it' }, { signal }) => {
+      await sleep(seconds * 1_000, undefined, { signal });
+      return reply(`Computed ${label} in ${seconds} s`);
+    },
+  );
+
+  server.registerTool('failing_job', { description: 'Always throws', _meta: asTask('required') }, () => {
+    throw new Error('This job fails');
+  });
+
+  server.registerTool(
+    'protocol_error_job',
+    { description: 'Returns what is no result', _meta: asTask('required') },
+    () => ({ content: 'none' }) as unknown as CallToolResult,
+  );
+
+  server.registerTool(
+    'confirm_delete',
+    {
+      description: 'Deletes a file that the user confirms',
+      inputSchema: { filename: z.string() },
+      _meta: asTask('optional'),
+    },
+    async ({ filename }) => {
+      const answer = await server.server.elicitInput({
+        message: `Delete ${filename}?`,
+        requestedSchema: form({ confirm: { type: 'boolean' } }),
+      });
+      return reply(answer.content?.confirm === true ? `Deleted ${filename}` : `Kept ${filename}`);
+    },
+  );
+
+  server.registerTool(
+    'multi_input',
+    { description: 'Asks two things at once', _meta: asTask('optional') },
+    async () => {
+      const [first, second] = await Promise.all([
+        server.server.elicitInput({ message: 'Your name?', requestedSchema: nameForm }),
+        server.server.elicitInput({
+          message: 'Sure?',
+          requestedSchema: form({ confirm: { type: 'boolean' } }),
+        }),
+      ]);
+      return reply(`${field(first, 'name')}: ${field(second, 'confirm')}`);
+    },
+  );
+
+  server.registerTool(
+    'test_tool_with_task',
+    { description: 'Asks before it is a task', _meta: asTask('required', 'after-asks') },
+    async () => {
+      const answer = await server.server.elicitInput({
+        message: 'What is your name?',
+        requestedSchema: nameForm,
+        _meta: key('user_name'),
+      });
+      await sleep(100);
+      return reply(`Hello, ${field(answer, 'name')}!`);
     },
   );
 }

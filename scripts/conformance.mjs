@@ -4,15 +4,48 @@
 //
 //   node scripts/conformance.mjs [--revision 2026-07-28] [--only <scenario>]
 //
+// The scenarios of the tasks extension follow, but for the one that the suite itself skips.
+//
+// Afterwards the 2025 scenarios run again through a balancer that sends each request to one of three processes, at
+// random; they share a SQLite file.
+//
 // MCP_CONFORMANCE_URL=http://127.0.0.1:3000/mcp tests a server that is already running instead.
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { randomBytes, randomInt } from 'node:crypto';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer as createHttpServer, request } from 'node:http';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const REVISIONS = ['2026-07-28', '2025-11-25'];
+/** The revision that is run through several processes, and what it is called then. */
+const SESSIONS = '2025-11-25';
+const PROCESSES = 3;
+/** The scenarios of the extension `io.modelcontextprotocol/tasks`, which no revision requires. */
+const TASKS = [
+  'tasks-lifecycle',
+  'tasks-capability-negotiation',
+  'tasks-wire-fields',
+  'tasks-request-state-removal',
+  'tasks-mrtr-input',
+  'tasks-request-headers',
+  'tasks-dispatch-and-envelope',
+  'tasks-required-task-error',
+  'tasks-mrtr-composition',
+];
+/** Scenarios that the suite does not score, and this package must pass. */
+const REQUIRED = new Set(['server-sse-polling', 'server-sse-multiple-streams', 'server-session-lifecycle']);
 const SUITE = '@modelcontextprotocol/conformance';
 const SUITE_VERSION = '0.2.0-alpha.12';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -69,12 +102,24 @@ function freePort() {
 }
 
 /** Starts the server under test. `log()` is the end of what it printed. */
-async function startServer() {
+async function startServer(options = [], env = {}) {
   const port = await freePort();
-  const args = ['dist/src/cli/main.js', 'serve', 'examples/conformance-server.ts', '--port', String(port)];
+  const args = [
+    'dist/src/cli/main.js',
+    'serve',
+    'examples/conformance-server.ts',
+    '--port',
+    String(port),
+    ...options,
+  ];
   // In a process group of its own, so that whatever it starts ends with it.
   const detached = process.platform !== 'win32';
-  const child = spawn(process.execPath, args, { cwd: ROOT, detached, stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(process.execPath, args, {
+    cwd: ROOT,
+    detached,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+  });
   const kill = () => {
     try {
       process.kill(detached ? -child.pid : child.pid, 'SIGKILL');
@@ -105,6 +150,37 @@ async function startServer() {
     }
   });
   return { url, log, stop: kill };
+}
+
+/** Several processes on one store, and a balancer in front of them. */
+async function startCluster() {
+  const folder = mkdtempSync(join(tmpdir(), 'mcp-await-conformance-'));
+  const options = ['--store', `sqlite://${join(folder, 'calls.sqlite')}`];
+  const env = { MCP_AWAIT_SECRET: randomBytes(32).toString('base64url') };
+  const servers = await Promise.all(Array.from({ length: PROCESSES }, () => startServer(options, env)));
+  const balancer = createHttpServer((req, res) => {
+    const target = new URL(servers[randomInt(PROCESSES)].url);
+    const headers = { ...req.headers, host: target.host };
+    const onward = request(target, { method: req.method, headers }, (reply) => {
+      res.writeHead(reply.statusCode, reply.headers);
+      res.flushHeaders();
+      reply.pipe(res);
+    });
+    onward.on('error', () => (res.headersSent ? res.destroy() : res.writeHead(502).end()));
+    res.once('close', () => onward.destroy());
+    req.pipe(onward);
+  });
+  await new Promise((resolve) => balancer.listen(0, '127.0.0.1', resolve));
+  return {
+    url: `http://127.0.0.1:${balancer.address().port}/mcp`,
+    log: () => servers.map(({ log }) => log()).join('\n'),
+    stop: () => {
+      for (const server of servers) server.stop();
+      balancer.close();
+      balancer.closeAllConnections();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
 }
 
 /** The server scenarios of a revision: a map from name to `scored`, or to the reason why it is not scored. */
@@ -140,7 +216,7 @@ function problems(checks) {
   return checks.some(({ status }) => status === 'SUCCESS') ? [] : ['nothing was checked'];
 }
 
-async function runRevision(suite, url, revision, only) {
+async function runRevision(suite, url, revision, only, title = revision) {
   const scenarios = await listScenarios(suite, revision);
   const chosen = only ? [...scenarios].filter(([name]) => name === only) : [...scenarios];
   const totals = { chosen: chosen.length, passed: 0, failed: 0 };
@@ -154,16 +230,17 @@ async function runRevision(suite, url, revision, only) {
     : ['--requirements', revision];
   const { code, output } = await suite('server', '--url', url, ...what, '--output-dir', results);
 
-  console.log(`\n${revision}`);
+  console.log(`\n${title}`);
   for (const [name, scoring] of chosen) {
     const checks = readChecks(results, name);
     const wrong = problems(checks);
-    if (scoring !== 'scored') {
+    if (scoring !== 'scored' && !REQUIRED.has(name)) {
       console.log(`  - ${name}: ${wrong.length ? 'does not pass' : 'passes'} (not scored: ${scoring})`);
       if (!only) continue;
     } else if (wrong.length === 0) {
       totals.passed++;
-      console.log(`  ✓ ${name} (${checks.filter(({ status }) => status === 'SUCCESS').length} checks)`);
+      const count = checks.filter(({ status }) => status === 'SUCCESS').length;
+      console.log(`  ✓ ${name} (${count} checks${scoring === 'scored' ? '' : '; not scored by the suite'})`);
     } else {
       totals.failed++;
       console.log(`  ✗ ${name}`);
@@ -178,6 +255,32 @@ async function runRevision(suite, url, revision, only) {
   return totals;
 }
 
+async function runTasks(suite, url, only) {
+  const chosen = TASKS.filter((name) => !only || name === only);
+  const totals = { chosen: chosen.length, passed: 0, failed: 0 };
+  if (chosen.length === 0) return totals;
+  console.log('\nio.modelcontextprotocol/tasks, on 2026-07-28');
+  for (const name of chosen) {
+    const results = join(CACHE, 'results', 'tasks', name);
+    rmSync(results, { recursive: true, force: true });
+    mkdirSync(results, { recursive: true });
+    const what = ['--scenario', name, '--spec-version', '2026-07-28', '--force'];
+    await suite('server', '--url', url, ...what, '--output-dir', results);
+    const checks = readChecks(results, name);
+    const wrong = problems(checks);
+    if (wrong.length === 0) totals.passed++;
+    else totals.failed++;
+    const count = checks?.filter(({ status }) => status === 'SUCCESS').length;
+    console.log(wrong.length === 0 ? `  ✓ ${name} (${count} checks)` : `  ✗ ${name}`);
+    for (const line of wrong) console.log(`      ${line.replaceAll('\n', '\n      ')}`);
+  }
+  return totals;
+}
+
+function add(totals, counts) {
+  for (const key of Object.keys(totals)) totals[key] += counts[key];
+}
+
 async function main() {
   const { values } = parseArgs({ options: { revision: { type: 'string' }, only: { type: 'string' } } });
   const revisions = values.revision ? [values.revision] : REVISIONS;
@@ -189,7 +292,16 @@ async function main() {
     server = running ? undefined : await startServer();
     for (const revision of revisions) {
       const counts = await runRevision(suite, running ?? server.url, revision, values.only);
-      for (const key of Object.keys(totals)) totals[key] += counts[key];
+      add(totals, counts);
+    }
+    if (revisions.includes('2026-07-28')) {
+      add(totals, await runTasks(suite, running ?? server.url, values.only));
+    }
+    if (!running && revisions.includes(SESSIONS)) {
+      server?.stop();
+      server = await startCluster();
+      const title = `${SESSIONS}, each request to one of ${PROCESSES} processes`;
+      add(totals, await runRevision(suite, server.url, SESSIONS, values.only, title));
     }
     if (totals.chosen === 0) throw new Error(`no revision has a server scenario named ${values.only}`);
     if (totals.failed > 0 && server) console.log(`\nThe server under test printed last:\n${server.log()}`);

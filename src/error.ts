@@ -33,6 +33,8 @@ export type AwaitErrorCode =
   | 'replay-refused'
   /** `elicit` and the like inside of `step` */
   | 'ask-in-step'
+  /** `shed` inside of `step` */
+  | 'shed-in-step'
   /** two steps of one name open at once */
   | 'duplicate-step'
   /** a step's result is not JSON, so it cannot be kept */
@@ -55,6 +57,8 @@ export type AwaitErrorCode =
   | 'format'
   /** (`mcp-await/client`) a server's stream ended where the call cannot go on */
   | 'stream'
+  /** (`mcp-await/client`) a server's response is none that its revision has */
+  | 'bad-response'
   /** the handler was closed */
   | 'closed'
   | 'internal';

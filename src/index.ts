@@ -1,6 +1,6 @@
 /** What users import. */
 export { type AwaitHandler, createAwaitHandler } from '../compat/handler.ts';
-export { type StepFunction, type StepHandle, step } from './call/context.ts';
+export { type StepFunction, type StepHandle, shed, step } from './call/context.ts';
 export type { CallRecord } from './call/journal.ts';
 export type { JsonObject } from './call/json.ts';
 export type { Limits } from './call/limits.ts';
@@ -9,5 +9,5 @@ export { AwaitError, type AwaitErrorCode } from './error.ts';
 export type { FactoryContext, HostFactory, HostProduct, HostServer } from './host/host.ts';
 export type { Limiter, Rate, RateLimitOptions } from './http/rate-limit.ts';
 export type { Counters } from './observe/counters.ts';
-export type { AwaitOptions, Logger, Revision } from './options.ts';
+export type { AwaitOptions, Logger, Revision, TaskChoice, TaskRequest, WorkspaceOptions } from './options.ts';
 export { memoryRelay } from './relay/memory.ts';

@@ -1,5 +1,6 @@
 /** `node:http`, Express, Fastify: a request listener around a handler. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { constants, createGzip, type Gzip } from 'node:zlib';
 import type { JsonObject } from './call/json.ts';
 import { Departure } from './http/departure.ts';
 import type { Inbound, Reply, Writer } from './http/exchange.ts';
@@ -10,8 +11,16 @@ export interface ServesExchanges {
   readonly serve: (inbound: Inbound) => Promise<Reply>;
 }
 
-/** A request that middleware may have added credentials or a parsed body to. */
-export type NodeRequest = IncomingMessage & { auth?: unknown; body?: unknown };
+/** A request that middleware may have added credentials, a parsed body, or what it was mounted under to. */
+export type NodeRequest = IncomingMessage & { auth?: unknown; body?: unknown; baseUrl?: unknown };
+
+export interface NodeHandlerOptions {
+  /**
+   * Whether event streams are compressed for clients that take gzip; each event is flushed as it is written, so none
+   * waits for the next. Default false: a stream that is open keeps about 40 KiB for it.
+   */
+  readonly compress?: boolean;
+}
 
 /**
  * A listener for `http.createServer(…)`, `app.all('/mcp', …)` and the like. `req.auth`, as the SDKs' bearer
@@ -19,6 +28,7 @@ export type NodeRequest = IncomingMessage & { auth?: unknown; body?: unknown };
  */
 export function toNodeHandler(
   handler: ServesExchanges,
+  { compress = false }: NodeHandlerOptions = {},
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new Departure();
@@ -32,9 +42,11 @@ export function toNodeHandler(
       res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body ?? '') }).end(body);
       return;
     }
-    res.writeHead(status, headers);
+    const zip = compress && takesGzip(req.headers['accept-encoding']) ? gzipTo(res) : undefined;
+    const coding = zip === undefined ? {} : { 'content-encoding': 'gzip', vary: 'accept-encoding' };
+    res.writeHead(status, { ...headers, ...coding });
     res.flushHeaders();
-    body(writerOf(res));
+    body(writerOf(res, zip));
   };
   return async (req, res) => {
     try {
@@ -48,10 +60,14 @@ export function toNodeHandler(
 }
 
 function inboundOf(req: NodeRequest, signal: Departure): Inbound {
-  const { headers, method = 'GET', auth, body, socket } = req;
+  const { headers, method = 'GET', url = '/', auth, body, baseUrl, socket } = req;
+  const [path = '/', query = ''] = url.split('?', 2);
   let made: Request | undefined;
   return {
     method,
+    path,
+    base: typeof baseUrl === 'string' ? baseUrl : '',
+    query: (name) => new URLSearchParams(query).get(name) ?? undefined,
     header: (name) => {
       const value = headers[name];
       return Array.isArray(value) ? value.join(', ') : value;
@@ -103,20 +119,36 @@ function readText(req: IncomingMessage, maxBytes: number): Promise<string> {
   });
 }
 
-function writerOf(res: ServerResponse): Writer {
+/** `gzip`, unless it is refused by `q=0`. */
+function takesGzip(header: string | string[] | undefined): boolean {
+  const accepted = /(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=([\d.]+))?\s*(?:,|$)/i.exec(String(header ?? ''));
+  return accepted !== null && Number(accepted[1] ?? 1) > 0;
+}
+
+/** Small windows: a stream lives long, and its events are short. */
+function gzipTo(res: ServerResponse): Gzip {
+  const zip = createGzip({ flush: constants.Z_SYNC_FLUSH, windowBits: 12, memLevel: 5 });
+  zip.pipe(res);
+  res.once('close', () => zip.destroy());
+  return zip;
+}
+
+function writerOf(res: ServerResponse, zip?: Gzip): Writer {
+  const out = zip ?? res;
+  const unsent = (): number => res.writableLength + (zip?.writableLength ?? 0) + (zip?.readableLength ?? 0);
   return {
     write: (text) => {
-      if (res.destroyed || res.writableEnded) return false;
-      if (res.writableLength <= MAX_UNSENT) return res.write(text);
+      if (res.destroyed || out.writableEnded) return false;
+      if (unsent() <= MAX_UNSENT) return out.write(text);
       res.destroy();
       return false;
     },
     get unsent() {
-      return res.writableLength;
+      return unsent();
     },
-    onDrain: (fn) => res.on('drain', fn),
+    onDrain: (fn) => out.on('drain', fn),
     end: () => {
-      if (!res.writableEnded) res.end();
+      if (!out.writableEnded) out.end();
     },
     destroy: () => void res.destroy(),
     onClose: (fn) => {

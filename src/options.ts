@@ -9,6 +9,7 @@ import type { Relay } from './call/ports.ts';
 import { primitiveOf } from './checkpoint/insert.ts';
 import { assertSecrets } from './checkpoint/key-ring.ts';
 import { AwaitError } from './error.ts';
+import { type PathOptions, Paths } from './http/paths.ts';
 import type { RateLimitOptions } from './http/rate-limit.ts';
 import { withoutPasswords } from './observe/redact.ts';
 
@@ -18,6 +19,18 @@ export interface Logger {
   warn(message: string, detail?: JsonObject): void;
   error(message: string, detail?: JsonObject): void;
 }
+
+/** A request that may become a task. */
+export interface TaskRequest {
+  readonly method: string;
+  /** As the server gets them. */
+  readonly params: JsonObject;
+  readonly revision: string;
+  readonly principal?: string;
+}
+
+/** Never a task; one at once; or one from its first step on, with the asks before that as rounds. */
+export type TaskChoice = 'never' | 'now' | 'after-asks';
 
 export interface AwaitOptions {
   /** Where journals are kept. Default: an in-memory Keyv. */
@@ -60,6 +73,25 @@ export interface AwaitOptions {
   readonly allowedHosts?: readonly string[];
   /** Revisions that are served. Default: all. */
   readonly revisions?: readonly Revision[];
+  /**
+   * SEP-1858: whether `buffer_input` and `input_required` go out without a `data` line, as the draft prints them.
+   * Parsers that follow the standard drop such events. Default false: the line is there, and empty.
+   */
+  readonly literal?: boolean;
+  /**
+   * Which calls become tasks, where their client can take one. Default: those that their client, or their tool,
+   * wants to be one, and those that run for longer than `limits.taskAfter`. It needs a store.
+   */
+  readonly tasks?: (call: TaskRequest) => TaskChoice;
+  /**
+   * How late this process's event loop may be, in milliseconds, before a call of a revision with round trips is given
+   * up between two steps, for its client to bring to another process. Default: never.
+   */
+  readonly shedAbove?: number;
+  /** Where the wires with paths of their own are served. Default: `/sse`, `/messages` and `/mcp/:workspace`. */
+  readonly paths?: PathOptions;
+  /** What holds for clients of `workspace-sse`, which may never say it. */
+  readonly workspace?: WorkspaceOptions;
   /** Names this service in its tokens; services that share a secret refuse one another's. */
   readonly audience?: string;
   /** `false`: calls get no async context, and `step` is not journaled. */
@@ -72,7 +104,25 @@ export interface AwaitOptions {
   readonly logger?: Logger;
 }
 
-const REVISIONS = ['2025-03-26', '2025-06-18', '2025-11-25', 'DRAFT-SEP-1858', '2026-07-28'] as const;
+export interface WorkspaceOptions {
+  /**
+   * What a client can do that sent no `initialize`, in MCP's own shape: `{ elicitation: {} }`. Default: nothing,
+   * so tools that ask get their SDK's error.
+   */
+  readonly capabilities?: JsonObject;
+}
+
+export const REVISIONS = [
+  '2024-11-05',
+  '2025-03-26',
+  '2025-06-18',
+  '2025-11-25',
+  'DRAFT-SEP-1858',
+  'DRAFT-MRTR-2026-02',
+  'DRAFT-SEP-2322',
+  '2026-07-28',
+  'workspace-sse',
+] as const;
 export type Revision = (typeof REVISIONS)[number];
 
 export interface Settings {
@@ -95,6 +145,11 @@ export interface Settings {
   readonly allowedOrigins: readonly string[];
   readonly allowedHosts: readonly string[] | undefined;
   readonly revisions: ReadonlySet<string>;
+  readonly tasks: ((call: TaskRequest) => TaskChoice) | undefined;
+  readonly shedAbove: number | undefined;
+  readonly literal: boolean;
+  readonly paths: Paths;
+  readonly workspace: Required<WorkspaceOptions>;
   readonly audience: string;
   readonly steps: boolean;
   readonly warnUnjournaled: boolean;
@@ -121,6 +176,11 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'allowedOrigins',
   'allowedHosts',
   'revisions',
+  'tasks',
+  'shedAbove',
+  'literal',
+  'paths',
+  'workspace',
   'audience',
   'steps',
   'warnUnjournaled',
@@ -128,7 +188,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
 ]);
 
 /** Options to come: refused by name, so that nobody relies on them; turning one off is what happens anyway. */
-const COMING: ReadonlySet<string> = new Set(['tasks', 'paths', 'onEvent']);
+const COMING: ReadonlySet<string> = new Set(['onEvent']);
 
 /** @throws AwaitError `bad-option`, with what to write instead */
 export function settle(options: AwaitOptions): Settings {
@@ -145,11 +205,12 @@ export function settle(options: AwaitOptions): Settings {
   positive('ttl', options.ttl);
   positive('askDelay', options.askDelay);
   positive('replayGrace', options.replayGrace);
-  for (const name of ['replay', 'principal'] as const) {
+  positive('shedAbove', options.shedAbove);
+  for (const name of ['replay', 'principal', 'tasks'] as const) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'function') throw wrong(name, 'must be a function');
   }
-  for (const name of ['steps', 'encrypt', 'warnUnjournaled'] as const) {
+  for (const name of ['steps', 'encrypt', 'literal', 'warnUnjournaled'] as const) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'boolean') throw wrong(name, 'must be true or false');
   }
@@ -179,6 +240,12 @@ export function settle(options: AwaitOptions): Settings {
       'must be a Keyv, such as new Keyv(new KeyvRedis(url)); an adapter alone goes inside of one',
     );
   }
+  if (options.tasks !== undefined && store === undefined && state === 'sealed') {
+    throw wrong(
+      'tasks',
+      "needs a store: with state: 'sealed' alone nobody keeps a task. Add store: new Keyv(…)",
+    );
+  }
   if (options.relay !== undefined && !isRelay(options.relay)) {
     throw wrong(
       'relay',
@@ -205,6 +272,11 @@ export function settle(options: AwaitOptions): Settings {
     allowedOrigins: options.allowedOrigins ?? [],
     allowedHosts: options.allowedHosts,
     revisions: revisionsOf(options.revisions),
+    tasks: options.tasks,
+    shedAbove: options.shedAbove,
+    literal: options.literal ?? false,
+    paths: pathsOf(options.paths),
+    workspace: workspaceOf(options.workspace),
     audience: options.audience ?? 'mcp-await',
     steps: options.steps ?? true,
     warnUnjournaled: options.warnUnjournaled ?? process.env.NODE_ENV !== 'production',
@@ -297,6 +369,29 @@ function revisionsOf(revisions: readonly string[] | undefined): ReadonlySet<stri
     );
   }
   return new Set(revisions);
+}
+
+function pathsOf(paths: PathOptions | undefined): Paths {
+  if (paths !== undefined && !isObject(paths)) {
+    throw wrong('paths', "must be an object such as { sse: '/sse', messages: '/messages' }");
+  }
+  const unknown = Object.keys(paths ?? {}).find((name) => !['sse', 'messages', 'workspace'].includes(name));
+  if (unknown !== undefined)
+    throw wrong(`paths.${unknown}`, 'is no path; there are sse, messages and workspace');
+  return new Paths(paths);
+}
+
+function workspaceOf(workspace: WorkspaceOptions | undefined): Required<WorkspaceOptions> {
+  if (workspace !== undefined && !isObject(workspace)) {
+    throw wrong('workspace', 'must be an object such as { capabilities: { elicitation: {} } }');
+  }
+  const unknown = Object.keys(workspace ?? {}).find((name) => name !== 'capabilities');
+  if (unknown !== undefined) throw wrong(`workspace.${unknown}`, 'is no option; there is capabilities');
+  const { capabilities = {} } = workspace ?? {};
+  if (!isObject(capabilities) || !Object.values(capabilities).every(isObject)) {
+    throw wrong('workspace.capabilities', 'must be an object of objects, such as { elicitation: {} }');
+  }
+  return { capabilities };
 }
 
 /** Issuer, subject and client: stable over the life of a call, unlike the bearer token itself. */

@@ -16,9 +16,11 @@ export async function rememberCalls(
   services: Services,
   session: Session,
   stream: string,
-  work: readonly { readonly request: RpcRequest; readonly started: Started }[],
+  work: readonly { readonly request: RpcRequest; readonly started?: Started }[],
 ): Promise<void> {
-  const calls = work.filter(({ request }) => CALLS.has(request.method)).map(({ started }) => started.callId);
+  const calls = work.flatMap(({ request, started }) =>
+    started !== undefined && CALLS.has(request.method) ? [started.callId] : [],
+  );
   if (calls.length === 0 || services.store?.isShared !== true) return;
   await services.store.insert(`${stream}:calls`, calls, session.expires);
 }
@@ -65,16 +67,27 @@ async function followAll({ services, session, stream, source, open, sink }: Goin
     const followed = session.follow(callId, source, take);
     stops.push(followed.stop);
     const outcome = await followed.outcome;
+    await session.settled();
+    if (outcome.kind === 'gone' && outcome.elsewhere) {
+      // Its process ends the stream, unless it died in between.
+      await pause(settings.limits.lease);
+      if (isThere) await takeOver();
+    }
     if (outcome.kind !== 'responded') return;
     if (!followed.taken()) {
       // Its process wrote the outcome down, and tells it, unless it died in between.
-      await new Promise((resolve) => setTimeout(resolve, settings.limits.lease).unref());
+      await pause(settings.limits.lease);
       if (!isThere) return;
     }
     (await takeOver()).send({ jsonrpc: '2.0', id: await requestIdOf(services, callId), ...outcome.response });
   };
   await Promise.all(calls.map((callId) => follow(String(callId))));
   (await taken)?.finish();
+}
+
+/** It keeps no process alive. */
+function pause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => void setTimeout(resolve, milliseconds).unref());
 }
 
 async function requestIdOf(services: Services, callId: string): Promise<string | number | null> {

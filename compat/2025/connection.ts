@@ -24,22 +24,42 @@ export function sourceOf(
   };
 }
 
+/** What a connection is for, as it is counted. */
+type Purpose = 'postStreams' | 'getStreams' | 'resumedStreams';
+
 /** A stream, from where its connection begins. */
 export function sse(
   services: Services,
   session: Session,
   found: Found,
-  onSink: (sink: Sink) => void = () => {},
+  purpose: Purpose,
+  wrap: (sink: Sink) => Sink = (sink) => sink,
 ): Reply {
   const { keepAlive, stalled } = services.settings.limits;
+  const { counters } = services;
+  counters[purpose] += 1;
+  const broken = (): void => {
+    counters.brokenStreams += 1;
+  };
   return {
     status: 200,
     headers: { ...SSE_HEADERS, [SESSION]: session.id },
     body: (writer) => {
-      const plain = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
+      const plain = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled, broken }));
       const sink = session.revision === REVISION ? untilInput(plain) : plain;
-      onSink(sink);
-      void found.follow(sink);
+      void found.follow(wrap(sink));
     },
   };
+}
+
+/** Tells when the connection has had an event: from then on its client has an id to come back with. */
+export function noteFirst(onFirst: () => void): (sink: Sink) => Sink {
+  return (sink) => ({
+    ...sink,
+    send: (event, id) => {
+      const keepsUp = sink.send(event, id);
+      onFirst();
+      return keepsUp;
+    },
+  });
 }

@@ -4,25 +4,38 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
  */
 
-import type { Client } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import { AwaitError } from '../../src/error.ts';
-import { HostInstance, type Outside } from '../../src/host/instance.ts';
+import type { HostInstance, Outside } from '../../src/host/instance.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { empty, idOf, isRequestId, json, rpcError } from '../../src/http/reply.ts';
+import { empty, idOf, json, rpcError } from '../../src/http/reply.ts';
 import { parseEventId } from '../../src/stream/event-id.ts';
+import { post as postRound } from '../mrtr/post.ts';
+import type { Exchange } from '../mrtr/served.ts';
+import { MRTR_DRAFT } from '../mrtr-draft/wire.ts';
 import * as multiTurn from '../sep-1858/server.ts';
 import { REVISION } from '../sep-1858/wire.ts';
+import { SEP_2322 } from '../sep-2322/wire.ts';
 import type { Services } from '../services.ts';
+import { hasOwnTasks, TASKS_CAPABILITY } from '../tasks/legacy-wire.ts';
+import { hasTasks, withTaskCapability } from '../tasks/session.ts';
 import { goOnWithCalls, rememberCalls } from './calls.ts';
-import { SESSION, sourceOf, sse } from './connection.ts';
+import { noteFirst, SESSION, sourceOf, sse } from './connection.ts';
+import { createIdentity, identifier } from './identity.ts';
+import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from './initialize.ts';
+import { accepts, isMessage, isRequest } from './messages.ts';
+import { inWork, reserve, run, take } from './requests.ts';
 import { CALLS, type RpcRequest, type Session } from './session.ts';
 import { Sessions } from './sessions.ts';
 
-/** What a host speaks to a client of a draft, when no other revision is served. */
-const LATEST = '2025-11-25';
 /** Named in requests by clients that negotiated them elsewhere; served as the nearest of ours. */
 const TOLERATED: ReadonlySet<string> = new Set(['2025-03-26', '2025-06-18', '2025-11-25']);
+
+/** The drafts whose answers come with the next request. */
+const ROUNDS = new Map([MRTR_DRAFT, SEP_2322].map((dialect) => [dialect.revision, dialect]));
+
+/** The revisions of a session that nothing else is spoken in. */
+const DRAFTS: ReadonlySet<string> = new Set([REVISION, ...ROUNDS.keys()]);
 
 export interface Edge {
   post(inbound: Inbound, body: unknown): Promise<Reply>;
@@ -32,7 +45,7 @@ export interface Edge {
 }
 
 export function createEdge(services: Services): Edge {
-  const sessions = new Sessions(services);
+  const sessions = new Sessions(services, identifier(services));
   return {
     post: (inbound, body) => post(services, sessions, inbound, body),
     get: (inbound) => get(services, sessions, inbound),
@@ -52,6 +65,12 @@ async function post(services: Services, sessions: Sessions, inbound: Inbound, bo
       'Not Acceptable: Client must accept both application/json and text/event-stream',
       idOf(body),
     );
+  }
+  const dialect = ROUNDS.get(inbound.header('mcp-protocol-version') ?? '');
+  if (dialect !== undefined && !isInitialize(body)) {
+    const found = await sessionOf(services, sessions, inbound, idOf(body));
+    if ('reply' in found) return found.reply;
+    return postRound(exchangeOf(services, found.session, inbound), dialect, body);
   }
   const messages = Array.isArray(body) ? body : [body];
   const isTurn = inbound.header('last-event-id') !== undefined && messages.length === 0;
@@ -75,27 +94,14 @@ async function post(services: Services, sessions: Sessions, inbound: Inbound, bo
     }
     return multiTurn.goOn(callOf(services, session, inbound), last, messages);
   }
-  const reserved: RpcRequest[] = [];
-  for (const request of requests) if (session.reserve(request.id)) reserved.push(request);
-  const release = (): void => {
-    for (const { id } of reserved) session.release(id);
-  };
-  const twice = requests.find((request) => !reserved.includes(request));
-  if (twice !== undefined) release();
-  if (twice !== undefined)
-    return rpcError(400, -32600, 'Invalid Request: a request with this id is in work', twice.id);
-  for (const message of messages) {
-    if (isRequest(message)) continue;
-    if (typeof message.method === 'string') await session.notified(message);
-    else if (!(await session.answer(message))) {
-      services.settings.logger.warn('an answer came to an ask that is not open here', { id: message.id });
-    }
-  }
+  const twice = reserve(session, requests);
+  if (twice !== undefined) return inWork(twice);
+  await take(services, session, messages);
   if (requests.length === 0) return empty(202);
   try {
     return await serveRequests(services, session, inbound, requests);
   } catch (error) {
-    release();
+    for (const { id } of requests) session.release(id);
     throw error;
   }
 }
@@ -108,27 +114,17 @@ async function startSession(
 ): Promise<Reply> {
   const { params, id } = request;
   const invalid = (what: string): Reply => rpcError(400, -32602, `Invalid params: ${what}`, id);
-  if (
-    typeof params.protocolVersion !== 'string' ||
-    !isObject(params.capabilities) ||
-    !isObject(params.clientInfo)
-  ) {
-    return invalid('initialize needs protocolVersion, capabilities and clientInfo');
-  }
   const { settings } = services;
-  const isMultiTurn = params.protocolVersion === REVISION && settings.revisions.has(REVISION);
-  const served = settings.revisions.has(params.protocolVersion) && !isMultiTurn;
-  const latest = [...settings.revisions]
-    .filter((revision) => TOLERATED.has(revision))
-    .sort()
-    .at(-1);
-  const client: Client = {
-    capabilities: params.capabilities,
-    info: params.clientInfo,
-    protocolVersion: served ? params.protocolVersion : (latest ?? LATEST),
-  };
+  const { protocolVersion } = params;
+  const draft =
+    settings.revisions.has(protocolVersion as string) && DRAFTS.has(protocolVersion as string)
+      ? String(protocolVersion)
+      : undefined;
+  const client = clientOf(params, settings.revisions, TOLERATED);
+  if (client === undefined) return invalid(NO_CLIENT);
   const principal = settings.principal(inbound.authInfo);
-  const session = await sessions.create(client, principal, isMultiTurn ? REVISION : undefined);
+  const { id: sessionId, identity } = await createIdentity(services, client, principal, draft);
+  const session = sessions.add(sessionId, identity);
   let instance: HostInstance;
   try {
     instance = await session.instance((outside) => openInstance(services, session, inbound, outside));
@@ -136,37 +132,16 @@ async function startSession(
     await sessions.end(session);
     if (!(error instanceof AwaitError) || error.code !== 'bad-answer') throw error;
     settings.logger.warn(error.message);
-    return invalid('the server does not take these capabilities, or this clientInfo');
+    return invalid(NOT_TAKEN);
   }
   services.serverInfo ??= instance.initialized.serverInfo;
-  const result = isMultiTurn ? { ...instance.initialized, protocolVersion: REVISION } : instance.initialized;
-  return json({ jsonrpc: '2.0', id, result }, 200, { [SESSION]: session.id });
-}
-
-function openInstance(
-  services: Services,
-  session: Session,
-  inbound: Inbound,
-  outside: Outside,
-): Promise<HostInstance> {
-  const { factory, settings } = services;
-  const { client } = session;
-  return HostInstance.open({
-    factory,
-    client,
-    context: {
-      era: 'legacy',
-      revision: client.protocolVersion,
-      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-      requestInfo: inbound.request(),
-      clientCapabilities: client.capabilities,
-      clientInfo: client.info,
-    },
-    sessionId: session.id,
-    single: false,
-    contexts: settings.steps,
-    outside,
-  });
+  const own = hasTasks(services, session, instance)
+    ? withTaskCapability(instance.initialized)
+    : instance.initialized;
+  const result = { ...own, ...(draft !== undefined && { protocolVersion: draft }) };
+  const dialect = ROUNDS.get(draft ?? '');
+  const fields = dialect === undefined ? { result } : dialect.complete(withTasks(services, result));
+  return json({ jsonrpc: '2.0', id, ...fields }, 200, { [SESSION]: session.id });
 }
 
 async function serveRequests(
@@ -183,19 +158,21 @@ async function serveRequests(
   }
   const stream = session.newStream();
   const found = await services.streams.find(stream.id, 0, session.id);
-  if (session.client.protocolVersion >= '2025-11-25') stream.prime();
-  const source = sourceOf(inbound, () => services.streams.disconnect(stream.id, session.id));
-  const work = requests.map((request) => ({
-    request,
-    started: session.start(request, instance, source, stream),
-  }));
+  if (isPrimed(session)) stream.prime();
+  let onFirst = (): void => {};
+  const isHeard = new Promise<void>((resolve) => {
+    onFirst = resolve;
+  });
+  // A tool may close its stream before that is open, and a client without an id would not come back.
+  const source = sourceOf(inbound, () => {
+    void isHeard.then(() => services.streams.disconnect(stream.id, session.id));
+  });
+  const work = await Promise.all(
+    requests.map((request) => run(services, session, request, { instance, shared, source, stream })),
+  );
   let left = work.length;
-  for (const { request, started } of work) {
-    void started.outcome.then(async (outcome) => {
-      if (outcome.kind === 'responded' && 'result' in outcome.response) {
-        await remembered(services, session.state.record(shared, request.method, request.params));
-      }
-      session.release(request.id);
+  for (const { request, ended } of work) {
+    void ended.then((outcome) => {
       left -= 1;
       if (outcome.kind === 'responded') {
         const message = { jsonrpc: '2.0', id: request.id, ...outcome.response };
@@ -205,25 +182,37 @@ async function serveRequests(
     });
   }
   await rememberCalls(services, session, stream.id, work);
-  return sse(services, session, found);
+  return sse(services, session, found, 'postStreams', noteFirst(onFirst));
 }
 
-/** What cannot be told to other processes is this one's alone, and its client is served all the same. */
-function remembered(services: Services, recorded: Promise<void>): Promise<void> {
-  return recorded.catch((error: unknown) => {
-    services.settings.logger.warn('a change of a session could not be kept', { error: String(error) });
-  });
+function exchangeOf(services: Services, session: Session, inbound: Inbound): Exchange {
+  const instance = (): Promise<HostInstance> =>
+    session.ready((outside) => openInstance(services, session, inbound, outside));
+  return { services, session, inbound, instance };
 }
 
 function callOf(services: Services, session: Session, inbound: Inbound): multiTurn.Call {
+  const { instance } = exchangeOf(services, session, inbound);
+  return { services, session, inbound, ...(services.settings.instance !== 'call' && { home: instance }) };
+}
+
+/** A server that runs no tasks of its own has its calls run as tasks here, where a store keeps them. */
+function withTasks({ engine }: Services, initialized: JsonObject): JsonObject {
+  if (engine.tasks === undefined || hasOwnTasks(initialized)) return initialized;
+  const { capabilities } = initialized;
   return {
-    services,
-    session,
-    inbound,
-    ...(services.settings.instance !== 'call' && {
-      home: () => session.ready((outside) => openInstance(services, session, inbound, outside)),
-    }),
+    ...initialized,
+    capabilities: { ...(isObject(capabilities) && capabilities), tasks: TASKS_CAPABILITY },
   };
+}
+
+function isInitialize(body: unknown): boolean {
+  return isObject(body) && body.method === 'initialize';
+}
+
+/** Whether its client expects events without content, which only tell an id. */
+function isPrimed({ client, revision }: Session): boolean {
+  return client.protocolVersion >= '2025-11-25' && revision !== REVISION;
 }
 
 /** With `Last-Event-ID` a stream goes on; without, it is the session's standing one. */
@@ -240,14 +229,17 @@ async function get(services: Services, sessions: Sessions, inbound: Inbound): Pr
     if (last === undefined) {
       await session.ready(open);
       const standing = await services.streams.find(session.standing.id, 'new', session.id);
-      return sse(services, session, standing);
+      return sse(services, session, standing, 'getStreams');
     }
     const place = await services.streams.resume(last, session.id);
     const { stream } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
     const source = sourceOf(inbound, () => services.streams.disconnect(stream, session.id));
-    return sse(services, session, place, (sink) =>
-      goOnWithCalls({ services, session, stream, source, open, sink }),
-    );
+    return sse(services, session, place, 'resumedStreams', (sink) => {
+      // Clients of the SDKs only know an id that came on this very connection, should it break as well.
+      if (isPrimed(session)) sink.send({ data: '' }, last);
+      goOnWithCalls({ services, session, stream, source, open, sink });
+      return sink;
+    });
   } catch (error) {
     const failure = AwaitError.from(error);
     if (failure.code !== 'bad-token') throw error;
@@ -284,11 +276,13 @@ async function sessionOf(
   const version = inbound.header('mcp-protocol-version');
   const isKnown =
     version === undefined ||
-    ((TOLERATED.has(version) || version === REVISION) && services.settings.revisions.has(version));
+    ((TOLERATED.has(version) || DRAFTS.has(version)) && services.settings.revisions.has(version));
   if (!isKnown) return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
   const session = await sessions.find(name, services.settings.principal(inbound.authInfo));
   // A draft's session is its own to the end, and nobody else's becomes one.
-  const isOther = [session?.revision, version].includes(REVISION) && session?.revision !== version;
+  const isOther =
+    [session?.revision, version].some((revision) => revision !== undefined && DRAFTS.has(revision)) &&
+    session?.revision !== version;
   if (session !== undefined && isOther) {
     const message = `Bad Request: this session speaks ${session.revision}, in MCP-Protocol-Version too`;
     return { reply: rpcError(400, -32000, message, id) };
@@ -296,32 +290,4 @@ async function sessionOf(
   if (session !== undefined) return { session };
   await services.rates?.badToken(inbound);
   return { reply: rpcError(404, -32001, 'Session not found', id) };
-}
-
-function accepts(accept: string, type: string): boolean {
-  const [group] = type.split('/');
-  return accept.includes(type) || accept.includes('*/*') || accept.includes(`${group}/*`);
-}
-
-function isMessage(value: unknown): value is JsonObject {
-  if (!isObject(value) || value.jsonrpc !== '2.0') return false;
-  if (typeof value.method === 'string')
-    return hasTakenParams(value) && (value.id === undefined || isRequestId(value.id));
-  return isRequestId(value.id) && ('result' in value || 'error' in value);
-}
-
-function isRequest(message: JsonObject): message is JsonObject & RpcRequest {
-  if (typeof message.method !== 'string' || !isRequestId(message.id)) return false;
-  message.params ??= {};
-  return true;
-}
-
-function hasTakenParams({ params }: JsonObject): boolean {
-  if (params === undefined) return true;
-  if (!isObject(params)) return false;
-  const { _meta: meta } = params;
-  return (
-    meta === undefined ||
-    (isObject(meta) && (meta.progressToken === undefined || isRequestId(meta.progressToken)))
-  );
 }

@@ -1,26 +1,32 @@
 /**
- * One session of a 2025 client in this process: its server instance, the calls it has in work here and the asks
- * it has not answered. The session itself is in its id, sealed; its streams, its calls and their answers are in
- * the store, so any process can go on with them.
+ * One session of a client in this process: its server instance, the calls it has in work here and the asks it
+ * has not answered. The session itself is in its id, or in a record under it; its streams, its calls and their
+ * answers are in the store, so any process can go on with them.
  */
 import { randomUUID } from 'node:crypto';
-import type { Started } from '../../src/call/engine.ts';
-import type { CallRecord, Client, OpenAsk, Response } from '../../src/call/journal.ts';
+import type { Begun, Started } from '../../src/call/engine.ts';
+import type { CallRecord, Client, OpenAsk, TaskWish } from '../../src/call/journal.ts';
 import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Binding, Leg, Outcome } from '../../src/call/ports.ts';
+import type { Binding, Gone, Leg, Outcome } from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { HostInstance, Outside } from '../../src/host/instance.ts';
-import { responseOf } from '../../src/host/transport.ts';
+import { type Message, responseOf } from '../../src/host/transport.ts';
+import { isRequestId } from '../../src/http/reply.ts';
 import type { Sink } from '../../src/stream/tail.ts';
+import { cancelElsewhere, noteRequest } from '../cancellation.ts';
 import type { Services } from '../services.ts';
+import { relatedTo } from '../tasks/legacy-wire.ts';
+import { SessionAsks } from './asks.ts';
+import { expiryOf, LEAST_LIFETIME } from './identity.ts';
+import type { Identity } from './sessions.ts';
 import { SessionState } from './state.ts';
 import { SessionStream } from './stream.ts';
 
 /** The methods whose requests go on without their connection: others answer at once. */
 export const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
 
-/** Sessions and their streams outlive the calls in them. */
-export const LEAST_LIFETIME = 86_400_000;
+/** How often a session that is over looks whether its tasks are, in milliseconds. */
+const TASKS_LOOK = 1_000;
 
 export interface RpcRequest {
   readonly id: string | number;
@@ -32,7 +38,8 @@ type Source = Pick<Leg, 'authInfo' | 'request' | 'closeStream'>;
 
 export class Session {
   readonly id: string;
-  readonly client: Client;
+  /** What its records stand under. */
+  readonly name: string;
   readonly principal: string | undefined;
   /** What it negotiated; its server's instance may speak another. */
   readonly revision: string;
@@ -43,40 +50,58 @@ export class Session {
   used: number;
   /** When the store was last asked whether it was ended, in milliseconds since the epoch. */
   checked: number;
+  #client: Client | undefined;
   readonly #services: Services;
   readonly #reserved = new Set<string | number>();
   /** By the client's request id, for its cancellations. */
   readonly #calls = new Map<string | number, Started>();
   /** By the call's id, for its answers. */
   readonly #running = new Map<string, Started>();
+  /** Tasks that run in its instance. */
+  readonly #tasks = new Set<string>();
   readonly #turns = new Map<string, Promise<unknown>>();
-  /** Asks made outside of calls. */
-  readonly #asked = new Map<string, (response: Response) => void>();
+  /** What is asked outside of calls. */
+  readonly #asks: SessionAsks;
   readonly #standing: SessionStream;
+  readonly #over = new AbortController();
   #connections = 0;
   #instance: Promise<HostInstance> | undefined;
   #opened: HostInstance | undefined;
 
-  constructor(
-    id: string,
-    client: Client,
-    principal: string | undefined,
-    name: string,
-    revision: string,
-    services: Services,
-  ) {
-    // A session's name begins with when it is over.
-    const expires = Number.parseInt(name.slice(0, name.indexOf('.')), 36);
-    this.revision = revision;
+  constructor(id: string, { name, principal, revision, client }: Identity, services: Services) {
     this.id = id;
-    this.client = client;
+    this.name = name;
     this.principal = principal;
-    this.expires = expires;
+    this.revision = revision;
+    this.expires = expiryOf(name);
+    this.#client = client;
     this.#services = services;
     this.used = services.now();
     this.checked = this.used;
-    this.state = new SessionState(services, name, expires);
-    this.#standing = new SessionStream(services.streams.standing(id, expires), services);
+    this.state = new SessionState(services, name, this.expires);
+    this.#asks = new SessionAsks(services, name, this.expires);
+    this.#standing = new SessionStream(services.streams.standing(id, this.expires), services);
+  }
+
+  /** @throws AwaitError `closed` as long as it is unknown, and nothing is asked of the session */
+  get client(): Client {
+    if (this.#client === undefined) throw new AwaitError('closed', 'this session has not begun');
+    return this.#client;
+  }
+
+  /** Whether its client said who it is. */
+  get isKnown(): boolean {
+    return this.#client !== undefined;
+  }
+
+  /** Its client says who it is; undefined takes that back. */
+  introduce(client: Client | undefined): void {
+    this.#client = client;
+  }
+
+  /** Fires when it is let go here. */
+  get over(): Gone {
+    return this.#over.signal;
   }
 
   /** Whether somebody listens; a session that nobody listens to for long is let go, with what it has in work. */
@@ -139,6 +164,11 @@ export class Session {
     return true;
   }
 
+  /** Requests that are in work here. */
+  get inWork(): number {
+    return this.#reserved.size;
+  }
+
   release(id: string | number): void {
     this.#reserved.delete(id);
   }
@@ -149,7 +179,7 @@ export class Session {
     instance: HostInstance | undefined,
     source: Source,
     stream: SessionStream,
-  ): Started {
+  ): Begun {
     const { method, params, id: requestId } = request;
     const leg = this.#leg(
       params,
@@ -157,7 +187,7 @@ export class Session {
       () => started.callId,
       (message) => stream.send(message),
     );
-    const started: Started = this.#services.engine.start(
+    const started: Begun = this.#services.engine.start(
       {
         method,
         params,
@@ -170,18 +200,70 @@ export class Session {
       instance,
     );
     this.keep(requestId, started);
+    if (CALLS.has(method)) noteRequest(this.#services, this.name, requestId, started, this.expires);
     return started;
+  }
+
+  /** Starts a call that is a task at once: what it says goes to the standing stream. */
+  startTask(
+    request: RpcRequest,
+    instance: HostInstance | undefined,
+    source: Source,
+    task: TaskWish,
+    ttl: number | undefined,
+  ): Begun {
+    const { method, params, id: requestId } = request;
+    const leg: Leg = {
+      ...this.#leg(
+        params,
+        source,
+        () => started.callId,
+        (message) => void this.#standing.send(relatedMessage(started.callId, message)),
+      ),
+      takesTasks: true,
+      ask: () => {},
+      withdraw: () => {},
+    };
+    const started: Begun = this.#services.engine.start(
+      {
+        method,
+        params,
+        requestId,
+        client: this.client,
+        binding: this.binding(request),
+        task,
+        ...(ttl !== undefined && { ttl }),
+      },
+      leg,
+      instance,
+    );
+    if (instance !== undefined) this.#hold(started);
+    return started;
+  }
+
+  /** A task goes on without its session, and needs its instance. */
+  #hold({ callId, outcome }: Begun): void {
+    for (const id of this.#tasks) if (!this.#isTask(id)) this.#tasks.delete(id);
+    void outcome.then(({ kind }) => {
+      if (kind === 'task') this.#tasks.add(callId);
+    });
+  }
+
+  #isTask(callId: string): boolean {
+    return this.#services.engine.tasks?.runs(callId) === true;
   }
 
   /**
    * Follows a call that another process runs, and takes it up when that is silent for a lease.
    *
    * @param take an instance for it, and its stream from here on
+   * @param pace longest pause between two looks at it, in milliseconds
    */
   follow(
     callId: string,
     source: Source,
     take: (call: CallRecord) => Promise<{ instance: HostInstance | undefined; stream: SessionStream }>,
+    pace?: number,
   ): { readonly outcome: Promise<Outcome>; readonly taken: () => boolean; stop(): void } {
     let stream: SessionStream | undefined;
     let isTaken = false;
@@ -192,13 +274,15 @@ export class Session {
       (message) => stream?.send(message),
     );
     const binding = this.binding({ id: '', method: '', params: {} });
-    const started = this.#services.engine.takeUp(callId, binding, leg, async (call) => {
+    const onTaken = async (call: CallRecord): Promise<HostInstance | undefined> => {
       isTaken = true;
       const taken = await take(call);
       stream = taken.stream;
       this.keep(call.requestId, started);
+      noteRequest(this.#services, this.name, call.requestId, started, this.expires);
       return taken.instance;
-    });
+    };
+    const started: Started = this.#services.engine.takeUp(callId, binding, leg, onTaken, { pace });
     return {
       outcome: started.outcome,
       taken: () => isTaken,
@@ -226,14 +310,8 @@ export class Session {
   async answer(message: JsonObject): Promise<boolean> {
     const id = String(message.id);
     const response = responseOf(message);
-    const settle = this.#asked.get(id);
-    if (settle !== undefined) {
-      this.#asked.delete(id);
-      settle(response);
-      return true;
-    }
     const slash = id.indexOf('/');
-    if (slash < 0) return false;
+    if (slash < 0) return this.#asks.answer(id, response);
     const [callId, key] = [id.slice(0, slash), id.slice(slash + 1)];
     const here = this.#running.get(callId);
     if (here !== undefined) return here.answer(key, response);
@@ -252,12 +330,15 @@ export class Session {
     if (method === 'notifications/initialized') return;
     if (method === 'notifications/cancelled') {
       const { requestId, reason } = isObject(params) ? params : {};
-      const call = this.#calls.get(requestId as string | number);
-      call?.cancel(typeof reason === 'string' ? reason : undefined);
+      if (!isRequestId(requestId)) return;
+      const call = this.#calls.get(requestId);
+      if (call === undefined) cancelElsewhere(this.#services, this.name, requestId, this.principal);
+      else call.cancel(typeof reason === 'string' ? reason : undefined);
       return;
     }
     const instance = await this.#instance;
     instance?.notify({ jsonrpc: '2.0', method: String(method), ...(isObject(params) && { params }) });
+    await this.state.notified(instance, String(method));
   }
 
   /** Ends it: its tools are told, by their signals. */
@@ -267,9 +348,21 @@ export class Session {
     this.leave();
   }
 
-  /** The process goes away, and tools hear nothing of it (invariant 1). */
-  leave(): void {
-    this.#opened?.close();
+  /**
+   * It is served here no more, and tools hear nothing of it (invariant 1).
+   * @param atOnce the process goes away: its tasks are put down, and others take them up
+   */
+  leave(atOnce = false): void {
+    this.#asks.close();
+    this.#over.abort();
+    this.#services.streams.leave(this.#standing.id, this.id);
+    this.#closeInstance(atOnce);
+  }
+
+  #closeInstance(atOnce: boolean): void {
+    const isNeeded = !atOnce && [...this.#tasks].some((id) => this.#isTask(id));
+    if (isNeeded) setTimeout(() => this.#closeInstance(false), TASKS_LOOK).unref();
+    else this.#opened?.close();
   }
 
   /** A call that the client may cancel. */
@@ -310,30 +403,45 @@ export class Session {
     };
   }
 
+  /** Before a call's outcome is told: what it left in its server is every process's. */
+  async settled(): Promise<void> {
+    const instance = await this.#instance;
+    if (instance === undefined) return;
+    try {
+      await this.state.settle(instance, (message) => this.#tell(message));
+    } catch (error) {
+      this.#services.settings.logger.warn('a change of a session could not be kept', {
+        error: String(error),
+      });
+    }
+  }
+
   /** What a server does on its own account goes over the session's standing stream. */
   #outside(): Outside {
-    const { logger, limits } = this.#services.settings;
+    const { logger } = this.#services.settings;
     return {
-      notification: ({ method, params }) => {
-        this.#standing.send({ jsonrpc: '2.0', method, ...(params !== undefined && { params }) });
+      notification: (message, frame) => {
+        if (message.method === 'notifications/tools/list_changed') this.#services.marks.forget();
+        if (!this.state.holds(message, frame)) this.#tell(message);
       },
       request: ({ method, params }) =>
-        new Promise((settle) => {
-          if (this.#asked.size >= limits.asks) {
-            logger.warn('a server asks its session more than it may; the ask stays pending', { method });
-            return;
-          }
-          const id = randomUUID();
-          this.#asked.set(id, settle);
-          this.#standing.send({ jsonrpc: '2.0', id, method, ...(isObject(params) && { params }) });
-        }),
+        this.#asks.ask(method, params, (message) => this.#standing.send(message)),
       error: (error) => logger.warn('a server instance reported an error', { error: String(error) }),
     };
   }
+
+  #tell({ method, params }: Message): void {
+    this.#standing.send({ jsonrpc: '2.0', method, ...(params !== undefined && { params }) });
+  }
+}
+
+/** A message of a task, on the session's stream. */
+function relatedMessage(taskId: string, message: JsonObject): JsonObject {
+  return { ...message, params: relatedTo(taskId, isObject(message.params) ? message.params : {}) };
 }
 
 /** URL mode needs an `elicitationId` on the revisions with sessions. */
-function paramsOf({ method, params }: OpenAsk): { params?: JsonObject } {
+export function paramsOf({ method, params }: OpenAsk): { params?: JsonObject } {
   if (Object.keys(params).length === 0) return {};
   const isUrl = method === 'elicitation/create' && params.mode === 'url';
   return { params: isUrl ? { elicitationId: randomUUID(), ...params } : params };

@@ -6,7 +6,7 @@ import type { StreamEvent } from '../../src/stream/log.ts';
 import type { Services } from '../services.ts';
 
 /** When a client whose stream was closed should come back, in milliseconds. */
-const RETRY = 1_000;
+export const RETRY = 1_000;
 
 export class SessionStream {
   readonly id: string;
@@ -21,39 +21,47 @@ export class SessionStream {
 
   /** An event without content, so that the client has an id to come back with (2025-11-25). */
   prime(): void {
-    this.#written(this.#appender.append({ data: '', retry: RETRY }));
+    void this.#written(this.#appender.append({ data: '', retry: RETRY }));
   }
 
-  send(message: JsonObject): void {
-    this.#written(this.#appender.append({ event: 'message', data: JSON.stringify(message) }));
+  /** @returns whether it is in the stream */
+  send(message: JsonObject): Promise<boolean> {
+    return this.#written(this.#appender.append({ event: 'message', data: JSON.stringify(message) }));
   }
 
-  event(event: StreamEvent): void {
-    this.#written(this.#appender.append(event));
+  /**
+   * @param last its connection is closed after it
+   * @returns whether it is in the store
+   */
+  event(event: StreamEvent, last = false): Promise<boolean> {
+    return this.#written(this.#appender.append(event, last));
   }
 
   /** The last message: its connection is closed after it. */
   end(message: JsonObject): void {
-    this.#written(this.#appender.append({ event: 'message', data: JSON.stringify(message) }, true));
+    void this.#written(this.#appender.append({ event: 'message', data: JSON.stringify(message) }, true));
   }
 
   /** Nothing follows. */
   finish(): void {
-    this.#written(this.#appender.finish());
+    void this.#written(this.#appender.finish());
   }
 
   /** Who appends to it now tells the rest; what cannot be written is not told. */
-  #written(done: Promise<unknown>): void {
+  #written(done: Promise<unknown>): Promise<boolean> {
     const { writing, settings } = this.#services;
-    const settled = done.catch((error: unknown) => {
+    const failed = (error: unknown): boolean => {
       const { code, message } = AwaitError.from(error);
-      if (code === 'fenced' || code === 'closed') return;
+      if (code === 'fenced' || code === 'closed') return false;
       settings.logger.warn('an event could not be appended to its stream', {
         stream: this.id,
         error: message,
       });
-    });
+      return false;
+    };
+    const settled = done.then(() => true, failed);
     writing.add(settled);
     void settled.then(() => writing.delete(settled));
+    return settled;
   }
 }

@@ -4,15 +4,21 @@
  * complain of: measured, a Server, a transport and a Response for each cost more than the whole call.
  */
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
+import type { Response, TaskWish } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
+import type { Gone, Instance, Leg, Outcome } from '../../src/call/ports.ts';
 import { INTERNAL, isBadToken } from '../../src/call/wire-error.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
-import { empty, isRequestId, json, SSE_HEADERS } from '../../src/http/reply.ts';
+import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
 import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
 import type { Services } from '../services.ts';
-import { createSdkEdge } from './sdk-edge.ts';
+import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from '../tasks/extension.ts';
+import { alsoTelling, tasksListenedTo, withoutTaskIds } from '../tasks/listen.ts';
+import type { Mark } from '../tasks/marks.ts';
+import { taskRequest, wishFor } from '../tasks/wish.ts';
+import { createSdkEdge, type SdkEdge } from './sdk-edge.ts';
 import {
   ASKING,
   complete,
@@ -26,6 +32,8 @@ import {
   wanted,
 } from './wire.ts';
 
+/** A header says something else than the body (SEP-2243). */
+const HEADER_MISMATCH = -32020;
 const KEEP_ALIVE = 15_000;
 /** Envelopes that are recognized without being looked at again, and how long one may be. */
 const SOUND_KEPT = 500;
@@ -50,6 +58,9 @@ export function createEdge(services: Services): Edge {
       const route = classify(inbound, body);
       if (route.kind === 'legacy') return undefined;
       const isOurs = route.kind === 'modern' && route.classification.revision === REVISION;
+      if (isOurs && isTaskRequest(body)) return serveTaskRequest(services, body, inbound);
+      const listened = isOurs && isObject(body) ? tasksListenedTo(body) : undefined;
+      if (listened !== undefined) return listen(services, sdk, inbound, body as JsonObject, listened);
       if (lean === undefined || !isOurs) return sdk.serve(inbound, body);
       if (sound.size < SOUND_KEPT && lean.envelope.length < SOUND_LENGTH) sound.add(lean.envelope);
       return serveLean(services, lean.request, inbound);
@@ -59,23 +70,79 @@ export function createEdge(services: Services): Edge {
   };
 }
 
+/** The SDK knows these methods, as another revision had them, and refuses them. */
+function isTaskRequest(body: unknown): body is JsonObject & ModernRequest {
+  return isObject(body) && isTaskMethod(String(body.method)) && isRequestId(body.id) && isObject(body.params);
+}
+
+async function serveTaskRequest(
+  services: Services,
+  body: JsonObject & ModernRequest,
+  inbound: Inbound,
+): Promise<Reply> {
+  const { id, method, params } = body;
+  const names: readonly (readonly [string, unknown])[] = [
+    ['mcp-method', method],
+    ['mcp-name', params.taskId],
+  ];
+  for (const [header, value] of names) {
+    if (inbound.header(header)?.trim() === value) continue;
+    return rpcError(
+      400,
+      HEADER_MISMATCH,
+      `Bad Request: the ${header} header must say what the body says`,
+      id,
+    );
+  }
+  const principal = services.settings.principal(inbound.authInfo);
+  const { client } = readRequest(body, principal);
+  const response = await serveTask(services, body, principal, declaresTasks(client.capabilities));
+  const head = { jsonrpc: '2.0', id };
+  if ('error' in response) {
+    return json({ ...head, error: response.error }, response.error.code === MISSING.code ? 400 : 200);
+  }
+  return json({ ...head, result: complete(method, response.result, services.serverInfo) });
+}
+
+/** A subscription that names tasks. */
+async function listen(
+  services: Services,
+  sdk: SdkEdge,
+  inbound: Inbound,
+  body: JsonObject,
+  ids: readonly string[],
+): Promise<Reply> {
+  const principal = services.settings.principal(inbound.authInfo);
+  const { id = null, method, params } = body as unknown as ModernRequest;
+  const { client } = readRequest({ id: id ?? '', method, params }, principal);
+  if (!declaresTasks(client.capabilities)) {
+    return rpcError(400, MISSING.code, MISSING.message, id, MISSING.data);
+  }
+  const reply = await sdk.serve(inbound, withoutTaskIds(body));
+  return alsoTelling(services, reply, ids, principal, id);
+}
+
 /** Runs or goes on with a call; both paths come through here. */
-function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
+async function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
   const { settings } = services;
   const { arguments: given } = request.params;
   if (given !== undefined && !isObject(given)) {
     // An SDK v1 server would call this an internal error of its own.
     const error = { code: -32602, message: 'Invalid params: arguments must be an object' };
-    return Promise.resolve({ kind: 'responded', response: { error } });
+    return { kind: 'responded', response: { error } };
   }
   const read = readRequest(request, settings.principal(source.authInfo));
+  const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;
+  if (isResponse(task)) return { kind: 'responded', response: task };
   const leg: Leg = {
     live: false,
+    sheds: true,
     capabilities: read.client.capabilities,
     ...(source.authInfo !== undefined && { authInfo: source.authInfo }),
     ...(read.progressToken !== undefined && { progressToken: read.progressToken }),
     ...(source.request !== undefined && { request: source.request }),
     signal: source.signal,
+    takesTasks: declaresTasks(read.client.capabilities),
     notify: (notification) => {
       if (wanted(notification, read.logLevel)) source.notify(notification);
     },
@@ -83,7 +150,29 @@ function run(services: Services, request: ModernRequest, source: CallSource): Pr
   if (read.requestState !== undefined) {
     return resumeCall(services, read, leg, source.inbound);
   }
-  return startCall(services, request, read, leg);
+  return startCall(services, request, read, leg, task);
+}
+
+/** How a call of a tool may become a task; `unknown` where its instance must be asked. */
+function taskFor(services: Services, read: Read): TaskWish | Response | undefined | 'unknown' {
+  if (services.engine.tasks === undefined) return undefined;
+  const mark = services.marks.known(read.binding.target);
+  return mark === undefined ? 'unknown' : wishOf(services, read, mark);
+}
+
+function wishOf(services: Services, read: Read, mark: Mark): TaskWish | Response | undefined {
+  const { params, client, binding } = read;
+  const wish = wishFor(services, {
+    request: taskRequest('tools/call', params, REVISION, binding.principal),
+    mark,
+    canTake: declaresTasks(client.capabilities),
+    isWanted: false,
+  });
+  return wish === 'required' ? { error: MISSING } : wish;
+}
+
+function isResponse(task: TaskWish | Response | undefined | 'unknown'): task is Response {
+  return typeof task === 'object' && !('when' in task);
 }
 
 async function resumeCall(services: Services, read: Read, leg: Leg, inbound: Inbound): Promise<Outcome> {
@@ -93,11 +182,27 @@ async function resumeCall(services: Services, read: Read, leg: Leg, inbound: Inb
   return outcome;
 }
 
-function startCall(services: Services, request: ModernRequest, read: Read, leg: Leg): Promise<Outcome> {
+function startCall(
+  services: Services,
+  request: ModernRequest,
+  read: Read,
+  leg: Leg,
+  task: TaskWish | 'unknown' | undefined,
+): Promise<Outcome> {
   const { method, id: requestId } = request;
   const { params, client, binding, inputResponses } = read;
-  const responses = inputResponses === undefined ? {} : { responses: inputResponses };
-  return services.engine.start({ method, params, requestId, client, binding, ...responses }, leg).outcome;
+  const choose = async (instance: Instance): Promise<TaskWish | Response | undefined> =>
+    wishOf(services, read, await services.marks.of(binding.target, instance as HostInstance));
+  const call = {
+    method,
+    params,
+    requestId,
+    client,
+    binding,
+    ...(inputResponses !== undefined && { responses: inputResponses }),
+    ...(task === 'unknown' ? { choose } : task !== undefined && { task }),
+  };
+  return services.engine.start(call, leg).outcome;
 }
 
 export interface CallSource {
@@ -169,7 +274,7 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
       else stream?.send(message);
       stream?.end();
     };
-    void outcome.then((ended) => {
+    void outcome.then(async (ended) => {
       inbound.signal.removeEventListener('abort', abort);
       if (ended.kind === 'gone') {
         stream?.end();
@@ -177,9 +282,10 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
         return;
       }
       try {
-        respond(messageOf(request, ended, services.serverInfo));
+        const principal = services.settings.principal(inbound.authInfo);
+        respond(await messageOf(services, request, ended, principal));
       } catch (error) {
-        services.settings.logger.error('a result is no JSON', {
+        services.settings.logger.error('a result cannot be told', {
           method: request.method,
           error: String(error),
         });
@@ -189,11 +295,17 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
   });
 }
 
-function messageOf(
+async function messageOf(
+  services: Services,
   request: ModernRequest,
   outcome: Exclude<Outcome, { kind: 'gone' }>,
-  serverInfo: unknown,
-): { message: JsonObject; status: number } {
+  principal: string | undefined,
+): Promise<{ message: JsonObject; status: number }> {
+  const { serverInfo } = services;
+  if (outcome.kind === 'task') {
+    const result = stamp(await taskResult(services, outcome.taskId, principal), serverInfo);
+    return { message: { jsonrpc: '2.0', id: request.id, result }, status: 200 };
+  }
   const head = { jsonrpc: '2.0', id: request.id };
   if (outcome.kind === 'suspended') {
     return {

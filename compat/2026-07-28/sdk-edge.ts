@@ -9,6 +9,7 @@ import {
   type ServerCapabilities,
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import type { Client } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
@@ -17,6 +18,7 @@ import { CachingValidator } from '../../src/host/validator.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { replyOf } from '../../src/http/fetch.ts';
 import { noSession, type Services } from '../services.ts';
+import { EXTENSION, taskResult } from '../tasks/extension.ts';
 import type { CallSource } from './edge.ts';
 import { ASKING, errorOnWire, inputRequired, type ModernRequest, REVISION, readRequest } from './wire.ts';
 
@@ -93,10 +95,12 @@ async function lightServer(
 ): Promise<Server> {
   const request = modernRequestOf(body);
   const { authInfo } = inbound;
-  const instance = await openInstance(services, request, inbound);
+  const { client } = readRequest(request, undefined);
+  const instance = await openInstance(services, client, inbound);
   const { capabilities, serverInfo, instructions } = instance.initialized;
   services.serverInfo ??= serverInfo;
-  const declared = isObject(capabilities) ? capabilities : {};
+  const declared =
+    services.engine.tasks === undefined ? asObject(capabilities) : withTasks(asObject(capabilities));
   const server = new Server(serverInfo as { name: string; version: string }, {
     capabilities: declared as ServerCapabilities,
     supportedProtocolVersions: [REVISION],
@@ -130,15 +134,18 @@ async function lightServer(
     const outcome = await run(request, source(send, signal));
     if (outcome.kind === 'suspended') return inputRequired(outcome.asks, outcome.token);
     if (outcome.kind === 'gone') throw new Error('the client went away');
+    if (outcome.kind === 'task') {
+      return taskResult(services, outcome.taskId, services.settings.principal(authInfo));
+    }
     if ('error' in outcome.response) throw protocolError(outcome.response.error, request);
     return outcome.response.result;
   };
   return server;
 }
 
-function openInstance(services: Services, request: ModernRequest, inbound: Inbound): Promise<HostInstance> {
+/** An instance for what is no call. */
+function openInstance(services: Services, client: Client, inbound: Inbound): Promise<HostInstance> {
   const { factory, settings, outside } = services;
-  const { client } = readRequest(request, undefined);
   return HostInstance.open({
     factory,
     client,
@@ -155,6 +162,15 @@ function openInstance(services: Services, request: ModernRequest, inbound: Inbou
     contexts: false,
     outside: noSession(settings, outside),
   });
+}
+
+/** The extension takes the place of what a server declares for itself to clients of 2025. */
+function withTasks({ tasks: _own, extensions, ...declared }: JsonObject): JsonObject {
+  return { ...declared, extensions: { ...asObject(extensions), [EXTENSION]: {} } };
+}
+
+function asObject(value: unknown): JsonObject {
+  return isObject(value) ? value : {};
 }
 
 function modernRequestOf(body: unknown): ModernRequest {

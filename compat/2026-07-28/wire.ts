@@ -42,7 +42,8 @@ export interface Read {
 }
 
 export function readRequest(request: ModernRequest, principal: string | undefined): Read {
-  const { _meta, inputResponses, requestState, ...rest } = request.params;
+  // What clients of 2025 wish for is no longer theirs to say.
+  const { _meta, inputResponses, requestState, task: _task, ...rest } = request.params;
   const envelope = isObject(_meta) ? _meta : {};
   const meta = Object.fromEntries(Object.entries(envelope).filter(([key]) => !ENVELOPE.has(key)));
   const { progressToken } = meta;
@@ -77,12 +78,13 @@ const ENVELOPE: ReadonlySet<string> = new Set([
 
 /** What goes out as the result of a request whose call is suspended. */
 export function inputRequired(asks: readonly OpenAsk[], requestState: string): JsonObject {
+  // A call that was given up asks nothing, and its client comes back at once.
   const inputRequests = Object.fromEntries(asks.map((ask) => [ask.key, askOnWire(ask)]));
-  return { resultType: 'input_required', inputRequests, requestState };
+  return { resultType: 'input_required', ...(asks.length > 0 && { inputRequests }), requestState };
 }
 
 /** This revision has no `elicitationId`, and no tasks inside of asks. */
-function askOnWire({ method, params }: OpenAsk): JsonObject {
+export function askOnWire({ method, params }: OpenAsk): JsonObject {
   const { elicitationId: _id, task: _task, ...rest } = params;
   return Object.keys(rest).length === 0 ? { method } : { method, params: rest };
 }

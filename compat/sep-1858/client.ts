@@ -8,7 +8,7 @@
  * 3. A stream that broke before that is opened again by GET, if one of its own events had an id.
  * 4. While the draft is not negotiated its events mean nothing, and this is what the SDK's transport does.
  */
-import type { Asks } from '../../src/client/asks.ts';
+import type { Asker, Asks } from '../../src/client/asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../../src/client/endpoint.ts';
 import { drainBody, readEvents } from '../../src/client/event-stream.ts';
 import { asError, failureOf } from '../../src/client/failure.ts';
@@ -29,10 +29,12 @@ import { Turn } from './turn.ts';
 
 export interface CallPorts {
   readonly endpoint: Endpoint;
-  readonly asks: Asks<Call>;
+  readonly asks: Asks;
   readonly reconnection: Reconnection;
   /** Whether the server agreed to the draft. */
   readonly negotiated: () => boolean;
+  /** The messages of a body or of an event; JSON-RPC's own where nothing is said. */
+  readonly parse?: (text: string) => Rpc[];
   readonly deliver: (message: Rpc) => void;
   readonly report: (error: Error) => void;
 }
@@ -43,7 +45,7 @@ export interface CallOptions {
   readonly onresumptiontoken?: ((token: string) => void) | undefined;
 }
 
-export class Call {
+export class Call implements Asker {
   readonly #ports: CallPorts;
   readonly #id: RequestId | undefined;
   readonly #onToken: ((token: string) => void) | undefined;
@@ -156,12 +158,16 @@ export class Call {
     if (mediaType(response) !== 'application/json') {
       throw new EndpointError(-1, `Unexpected content type: ${response.headers.get('content-type')}`, text);
     }
-    for (const message of parseMessages(text)) this.#take(message);
+    for (const message of this.#parse(text)) this.#take(message);
+  }
+
+  #parse(text: string): Rpc[] {
+    return (this.#ports.parse ?? parseMessages)(text);
   }
 
   #hear(data: string): void {
     try {
-      for (const message of parseMessages(data)) this.#take(message);
+      for (const message of this.#parse(data)) this.#take(message);
     } catch (thrown) {
       this.#ports.report(asError(thrown));
     }

@@ -57,11 +57,12 @@ export async function begin(
   const { client } = session;
   const started = services.engine.start({ method, params, requestId, client, binding }, leg, instance);
   session.keep(requestId, started);
-  void started.outcome.then((outcome) => {
+  void started.outcome.then(async (outcome) => {
     session.release(requestId);
-    tell(stream, outcome, { requestId, binding, ...progress });
+    await session.settled();
+    tell(services, session.id, stream, outcome, { requestId, binding, ...progress });
   });
-  return sse(services, session, found);
+  return sse(services, session, found, 'postStreams');
 }
 
 /** The next turn: an array of responses, with the id of the `input_required` that they answer. */
@@ -114,11 +115,13 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
       leg,
       hasErrors ? errors : undefined,
     );
-    if (!isRefused(outcome) && outcome.kind !== 'gone') await toldBy(call, last, outcome, note, takeOver);
+    await session.settled();
+    if (!isRefused(outcome) && outcome.kind !== 'gone' && outcome.kind !== 'task')
+      await toldBy(call, last, outcome, note, takeOver);
     return outcome;
   });
   const outcome = await Promise.race([turn, takesStream ? said : new Promise<never>(() => {})]);
-  if (outcome === undefined) return sse(services, session, found);
+  if (outcome === undefined) return sse(services, session, found, 'postStreams');
   if (isRefused(outcome)) {
     await services.rates?.badToken(inbound);
     return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
@@ -126,21 +129,21 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
   if (outcome.kind === 'responded' && (accept.includes('application/json') || !takesStream)) {
     return json({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, 200, { [SESSION]: session.id });
   }
-  return takesStream ? sse(services, session, found) : notAcceptable();
+  return takesStream ? sse(services, session, found, 'postStreams') : notAcceptable();
 }
 
 /** Whoever ran the turn tells its outcome; who only read of it does so when that process went silent before. */
 async function toldBy(
   call: Call,
   last: string,
-  outcome: Exclude<Outcome, { kind: 'gone' }>,
+  outcome: Exclude<Outcome, { kind: 'gone' | 'task' }>,
   note: Note,
   takeOver: () => Promise<SessionStream>,
 ): Promise<void> {
   const { services, session } = call;
   const finish = async (): Promise<void> => {
     try {
-      tell(await takeOver(), outcome, note);
+      tell(services, session.id, await takeOver(), outcome, note);
     } catch (error) {
       failed(services, error);
     }
@@ -154,21 +157,30 @@ async function toldBy(
 }
 
 /** The end of a turn, as events of its stream. */
-function tell(stream: SessionStream, outcome: Outcome, note: Omit<Note, 'token' | 'keys'>): void {
+function tell(
+  services: Services,
+  scope: string,
+  stream: SessionStream,
+  outcome: Outcome,
+  note: Omit<Note, 'token' | 'keys'>,
+): void {
   if (outcome.kind === 'responded') {
     stream.end({ jsonrpc: '2.0', id: note.requestId, ...outcome.response });
   } else if (outcome.kind === 'suspended') {
-    askOn(stream, outcome, note);
+    askOn(services, scope, stream, outcome, note);
   } else stream.finish();
 }
 
 function askOn(
+  { settings, streams }: Services,
+  scope: string,
   stream: SessionStream,
   { asks, token }: OpenAskOutcome,
   note: Omit<Note, 'token' | 'keys'>,
 ): void {
   const idOf = (key: string): string => `${stream.id}/${key}`;
-  stream.event({ event: 'buffer_input', data: '' });
+  const noData = settings.literal ? {} : { data: '' };
+  stream.event({ event: 'buffer_input', ...noData });
   for (const { key, method, params } of asks) {
     stream.send({
       jsonrpc: '2.0',
@@ -186,7 +198,9 @@ function askOn(
     keys,
     ...(progressToken !== undefined && { progressToken }),
   };
-  stream.event({ event: 'input_required', data: '', note: kept as unknown as JsonObject });
+  const written = stream.event({ event: 'input_required', ...noData, note: kept as unknown as JsonObject });
+  // The next turn may be another process's, and this one would not hear of the stream's end.
+  void written.then(() => streams.rest(stream.id, scope));
 }
 
 async function noteOf({ services, session }: Call, last: string): Promise<Note | undefined> {

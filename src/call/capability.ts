@@ -1,5 +1,6 @@
 /** Which client capability an ask needs (invariant 4: an ask goes out only if the current leg allows it). */
 import { isObject, type JsonObject } from './json.ts';
+import type { Outcome } from './ports.ts';
 
 /** The methods by which a server asks inside of a call. */
 export const ASK_METHODS: ReadonlySet<string> = new Set([
@@ -40,4 +41,18 @@ function covers(declared: JsonObject, name: string, parts: JsonObject): boolean 
   if (name === 'elicitation' && 'form' in parts && capability.form === undefined)
     return capability.url === undefined;
   return Object.keys(parts).every((part) => capability[part] !== undefined);
+}
+
+/** What a call comes to whose client cannot be asked what its tool asks. */
+export function refused(required: JsonObject, method: string): Outcome {
+  return {
+    kind: 'responded',
+    response: {
+      error: {
+        code: -32021,
+        message: `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`,
+        data: { requiredCapabilities: required },
+      },
+    },
+  };
 }

@@ -57,3 +57,12 @@ export function every(clock: Clock, milliseconds: number, fn: () => void): Timer
   const handle: Timer = { cancel: () => timer.cancel(), unref: () => handle };
   return handle;
 }
+
+/** Waits for a promise, but not for ever; what it comes to does not matter. */
+export async function within(clock: Clock, wait: number, promise: Promise<unknown>): Promise<void> {
+  const timer = await new Promise<Timer>((resolve) => {
+    const armed = clock.after(wait, () => resolve(armed));
+    void promise.then(() => resolve(armed));
+  });
+  timer.cancel();
+}

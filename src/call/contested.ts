@@ -33,6 +33,8 @@ export interface Contest {
 export type Found =
   | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly at: number; readonly by?: string }
   | { readonly kind: 'ended'; readonly response: Response }
+  /** The call goes on as a task. */
+  | { readonly kind: 'task' }
   /** The turn may be claimed after position `at`, with what is recorded since the checkpoint. */
   | {
       readonly kind: 'free';
@@ -95,6 +97,8 @@ export async function readOn(contest: Contest): Promise<Found> {
           at,
           ...(entry.by !== undefined && { by: entry.by }),
         };
+      case 'detached':
+        return { kind: 'task' };
       case 'ended':
         return { kind: 'ended', response: entry.response };
       default:

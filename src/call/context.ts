@@ -30,6 +30,8 @@ export interface CallContext {
   /** The path of the step this code runs in; absent outside of steps. */
   readonly stepPath?: string;
   step<T>(name: string, fn: StepFunction<T>): Promise<T>;
+  /** Gives the call up to another process, where its client can bring it there. */
+  readonly shed?: () => Promise<void>;
   /** For `mcp-await/record`, absent inside of steps: a value that a replay gives again. */
   readonly draw?: (place: DrawPlace, fresh: () => DrawnValue) => DrawnValue;
   /** For `mcp-await/record`, absent inside of steps: does what comes to JSON as a step does. */
@@ -85,6 +87,24 @@ export function step<T>(name: string, fn: StepFunction<T>): Promise<T> {
   const context = currentContext();
   if (context !== undefined) return context.step(name, fn);
   return lonely(name, fn);
+}
+
+/**
+ * Gives the call up to another process, between two steps: its client is told to come back at once, and whichever
+ * process it comes to goes on after the last completed step. It resolves there. Where the client cannot bring a
+ * call back (the revisions with sessions, and tasks), and outside of a call, it resolves at once.
+ *
+ * @throws AwaitError `shed-in-step` inside of a step, which is done in one go
+ */
+export async function shed(): Promise<void> {
+  const context = currentContext();
+  if (context?.stepPath !== undefined) {
+    throw new AwaitError(
+      'shed-in-step',
+      `step '${context.stepPath}' calls shed() inside of itself: a step is done in one go. Call it between steps.`,
+    );
+  }
+  await context?.shed?.();
 }
 
 async function lonely<T>(name: string, fn: StepFunction<T>): Promise<T> {

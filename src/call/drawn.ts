@@ -23,6 +23,13 @@ export interface DrawPlace {
 /** How the journal's paths begin of what is recorded like a step without being one: no step's name has a `/`. */
 const ONCE = '/';
 
+/** The path of a place at which a call was given up, with the how-many-eth of it. */
+export const SHED = `${ONCE}shed`;
+
+export function isShed(path: string): boolean {
+  return path.startsWith(SHED);
+}
+
 export function isOnce(path: string): boolean {
   return path.startsWith(ONCE);
 }

@@ -10,16 +10,27 @@ import { AwaitError } from '../error.ts';
 import type { ErrorAnswers } from './answer.ts';
 import { Frame } from './frame.ts';
 import { Handoff, type Offer } from './handoff.ts';
-import { type CallRecord, type Client, FORMAT, type Response } from './journal.ts';
+import type { Waiting } from './inbox.ts';
+import {
+  type CallRecord,
+  type Checkpoint,
+  type Client,
+  FORMAT,
+  type Response,
+  type TaskWish,
+} from './journal.ts';
 import { digest, isObject, type JsonObject } from './json.ts';
 import { isAppended, volatileJournal } from './open-journal.ts';
-import type { Binding, Instance, Leg, Outcome } from './ports.ts';
+import type { Binding, Instance, Leg, OpenJournal, Outcome } from './ports.ts';
+import { type Rehearsal, rehearse } from './rehearsal.ts';
 import { Resumption, replayRefused } from './resumption.ts';
-import { type Active, type EngineParts, keyOf, type Run, Runs } from './runs.ts';
+import { type Active, type EngineParts, keyOf, type Run } from './run.ts';
+import { Runs } from './runs.ts';
 import { follow } from './take-up.ts';
+import { Tasks } from './tasks.ts';
 import { wireError } from './wire-error.ts';
 
-export type { EngineParts } from './runs.ts';
+export type { EngineParts } from './run.ts';
 
 export interface NewCall {
   readonly method: string;
@@ -29,6 +40,15 @@ export interface NewCall {
   readonly binding: Binding;
   /** `inputResponses` of a request without `requestState`: used where an ask's explicit key matches. */
   readonly responses?: unknown;
+  /**
+   * How it may become a task, where that depends on what its instance says; asked once, before it runs. A
+   * response instead is its outcome.
+   */
+  readonly choose?: (instance: Instance) => Promise<TaskWish | Response | undefined>;
+  /** The same, where it is known. */
+  readonly task?: TaskWish;
+  /** How long it lives, in milliseconds, where that is less than calls may. */
+  readonly ttl?: number;
   /** Whether it goes on without its request: others may follow it, and take it up (`takeUp`). */
   readonly resumable?: boolean;
 }
@@ -44,7 +64,17 @@ export interface Started {
   cancel(reason?: string): void;
 }
 
+/** A call that begins. */
+export interface Begun extends Started {
+  /** Resolves once others can find it, where it is resumable, or when it is over. */
+  readonly kept: Promise<void>;
+}
+
 const GONE: Outcome = { kind: 'gone' };
+/** How long a call may take to be led through again, in milliseconds: a session's requests wait for it. */
+const REHEARSAL = 5_000;
+/** Longest pause between two looks at a call that is followed, in milliseconds. */
+const PACE = 500;
 
 export class Engine {
   readonly #parts: EngineParts;
@@ -53,6 +83,8 @@ export class Engine {
   readonly #runs: Runs;
   readonly #resumption: Resumption;
   readonly #handoff: Handoff | undefined;
+  /** The calls that go on without their request; undefined without a store. */
+  readonly tasks: Tasks | undefined;
 
   constructor(parts: EngineParts) {
     this.#parts = parts;
@@ -68,6 +100,18 @@ export class Engine {
       });
     this.#runs = new Runs(parts, this.#handoff);
     this.#resumption = new Resumption(parts, this.#runs, this.#handoff, this.#id);
+    const { store } = parts;
+    this.tasks =
+      store &&
+      new Tasks({
+        store,
+        clock,
+        check: parts.check,
+        runs: this.#runs,
+        lease: limits.lease,
+        watch: (id) => parts.watch?.(id),
+        wake: (callId, by) => this.wake(callId, by),
+      });
   }
 
   /** Frames parked in this process. */
@@ -76,25 +120,57 @@ export class Engine {
   }
 
   /** Runs a first leg, in `instance` or in one of its own. */
-  start(request: NewCall, leg: Leg, instance?: Instance): Started {
-    const call = this.#record(request);
+  start(request: NewCall, leg: Leg, instance?: Instance): Begun {
+    let onKept = (): void => {};
+    const kept = new Promise<void>((resolve) => {
+      onKept = resolve;
+    });
+    const record = this.#record(request);
     const { binding, responses, resumable = false } = request;
     this.#parts.count('calls');
-    return this.#run(call, leg, async () => {
+    const started = this.#run(record, leg, async () => {
       if (responses !== undefined && !isObject(responses)) {
         throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
       }
       const { store } = this.#parts;
-      const journal = store?.open(call, -1) ?? volatileJournal(-1);
-      // Whoever takes it up must find it, whatever happens from here on.
-      if (resumable && store !== undefined) {
-        const by = this.#handoff?.listening ? { by: this.#handoff.name } : {};
-        await journal.append({ type: 'called', format: FORMAT, call, ...by });
+      const home = instance ?? (await this.#parts.openInstance(record, leg));
+      const task = (await request.choose?.(home)) ?? request.task;
+      if (task !== undefined && !('when' in task)) {
+        home.release(false);
+        return { outcome: { kind: 'responded', response: task } };
       }
-      const home = instance ?? (await this.#parts.openInstance(call, leg));
+      const call = task === undefined ? record : { ...record, task };
+      const journal = store?.open(call, -1) ?? volatileJournal(-1);
+      const isTask = task?.when === 'now' && leg.takesTasks === true;
+      try {
+        // Whoever takes it up must find it, whatever happens from here on.
+        if ((resumable || isTask) && store !== undefined) await this.#keep(call, journal, isTask);
+      } catch (error) {
+        if (instance === undefined) home.release(false);
+        throw error;
+      }
+      onKept();
       const frame = new Frame(call, journal, this.#parts.frame);
-      return { run: { call, binding, frame, instance: home, journal, isResumable: resumable }, responses };
+      const run: Run = { call, binding, frame, instance: home, journal, isResumable: resumable };
+      return { run: isTask ? { ...run, detached: true } : run, responses };
     });
+    void started.outcome.then(() => onKept());
+    return { ...started, kept };
+  }
+
+  /** Writes down that a call begins which goes on without its request. */
+  async #keep(call: CallRecord, journal: OpenJournal, isTask: boolean): Promise<void> {
+    const by = this.#handoff?.listening ? { by: this.#handoff.name } : {};
+    const mark = isTask ? ({ isTask: true } as const) : {};
+    await journal.append({ type: 'called', format: FORMAT, call, ...by, ...mark });
+    if (!isTask) return;
+    try {
+      await this.#parts.began?.(call);
+    } catch (error) {
+      // Its client is told that it failed: nobody may find it and run it after all.
+      await journal.append({ type: 'cancelled', when: this.#parts.clock.now() }).catch(() => {});
+      throw error;
+    }
   }
 
   /**
@@ -102,22 +178,31 @@ export class Engine {
    * before that, the outcome is that owner's. Asks that are open go out again, under their keys.
    *
    * @param take told when the call is this process’s now, before anything of it is said: opens an instance
+   * @param options `pace`: longest pause between two looks, in milliseconds, by default 500; `silentAt`: the
+   *   position at which its owner was seen to be silent for a lease already; it is let alone where it moved since
    */
   takeUp(
     callId: string,
     binding: Binding,
     leg: Leg,
     take?: (call: CallRecord) => Promise<Instance | undefined>,
+    { pace = PACE, silentAt }: { readonly pace?: number | undefined; readonly silentAt?: number } = {},
   ): Started {
     return this.#run({ id: callId }, leg, async (stopped) => {
       const { store, clock, limits, frame: options, replay, count } = this.#parts;
       if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken up');
       for (;;) {
         const { principal } = binding;
-        const found = await follow({ store, clock, callId, principal, lease: limits.lease, stopped });
+        const lease = silentAt === undefined ? limits.lease : 0;
+        const found = await follow({ store, clock, callId, principal, lease, pace, stopped });
         if (found.kind === 'stopped') return { outcome: GONE };
-        if (found.kind === 'ended') return { outcome: { kind: 'responded', response: found.response } };
-        const { call, at, completions } = found;
+        if (found.kind === 'cancelled') return { outcome: { kind: 'gone', elsewhere: true } };
+        if (found.kind === 'ended') {
+          return { outcome: { kind: 'responded', response: found.response, elsewhere: true } };
+        }
+        const { call, known } = found;
+        const { at, completions } = known;
+        if (silentAt !== undefined && (at !== silentAt || this.#runs.closed)) return { outcome: GONE };
         const journal = store.open(call, at);
         const mayReplay = replay(call) === 'allow';
         const error = wireError(replayRefused({ completions }));
@@ -128,8 +213,11 @@ export class Engine {
         if (!mayReplay) return { outcome: { kind: 'responded', response: { error } } };
         count('takenOver');
         const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
-        const frame = new Frame(call, journal, options, { ...found, turn: 0, fresh: 0 });
-        return { run: { call, binding, frame, instance, journal, isResumable: true } };
+        const { asked, turn, drawn } = known;
+        const from = { completions, open: [...known.open.values()], asked, turn, fresh: 0, ...drawn };
+        const frame = new Frame(call, journal, options, from);
+        const isTask = known.detached === undefined ? {} : ({ detached: true } as const);
+        return { run: { call, binding, frame, instance, journal, isResumable: true, ...isTask } };
       }
     });
   }
@@ -146,13 +234,57 @@ export class Engine {
     key: string,
     response: Response,
   ): Promise<void> {
+    const foreign = new AwaitError('bad-token', `call ${callId} has no record of this caller's to answer`);
+    const here = this.#runs.loose(callId);
+    if (here !== undefined && here.call.principal !== principal) throw foreign;
+    if (here !== undefined && (await this.#runs.answered(here, key, response))) return;
     const first = await this.#parts.store?.read(callId, 0);
-    if (first?.type !== 'called' || first.call.principal !== principal) {
-      throw new AwaitError('bad-token', `call ${callId} has no record of this caller's to answer`);
-    }
-    await this.#parts.store?.deliver(callId, key, response, first.call.expires);
-    this.#runs.wake(callId);
-    if (first.by !== undefined) await this.#handoff?.wake(first.by, callId);
+    const call =
+      first?.type === 'suspended' ? first.checkpoint.call : first?.type === 'called' ? first.call : undefined;
+    if (call === undefined || call.principal !== principal) throw foreign;
+    await this.#parts.store?.deliver(callId, key, response, call.expires);
+    await this.wake(callId, first?.type === 'called' ? first.by : undefined);
+  }
+
+  /**
+   * Takes a task up whose owner was seen to be silent for a lease; resolves when it is run here, or when that is
+   * not to be.
+   * @param at how far it was then
+   */
+  takeUpTask(call: CallRecord, at: number): Promise<Outcome> {
+    const { client, principal, revision, method, params } = call;
+    const binding = {
+      revision,
+      method,
+      target: String(params.name ?? params.uri ?? ''),
+      args: digest(params),
+      ...(principal !== undefined && { principal }),
+    };
+    const leg: Leg = { live: true, capabilities: client.capabilities, notify: () => {} };
+    return this.takeUp(call.id, binding, leg, undefined, { silentAt: at }).outcome;
+  }
+
+  /** Leads another instance through a call that is over, as far as it may be replayed. */
+  rehearse(checkpoint: Checkpoint, instance: Instance): Rehearsal | undefined {
+    const { frame, limits, replay } = this.#parts;
+    if (replay(checkpoint.call) === 'never') return undefined;
+    return rehearse(checkpoint, instance, frame, Math.min(limits.turnWait, REHEARSAL));
+  }
+
+  /** The name under which other processes can wake this one, if they can. */
+  get name(): string | undefined {
+    return this.#handoff?.listening ? this.#handoff.name : undefined;
+  }
+
+  /** Something that is no call waits for answers that may come in at any process. */
+  expect(waiting: Waiting, key: string): void {
+    this.#runs.inbox?.expect(waiting, key);
+  }
+
+  /** Tells whoever waits for an answer that it came in. */
+  async wake(waiting: string, by: string | undefined): Promise<void> {
+    this.#runs.wake(waiting);
+    if (by !== undefined) await this.#handoff?.wake(by, waiting);
   }
 
   /** Runs what `prepare` makes ready, or tells the outcome that it found; either can be cancelled at any time. */
@@ -188,6 +320,7 @@ export class Engine {
       .then((ended) => {
         // A signal that fires later is about a request that has had its reply.
         signal?.removeEventListener('abort', onAbort);
+        this.#countError(ended);
         tell(ended);
       });
     if (signal?.aborted) onAbort();
@@ -271,10 +404,18 @@ export class Engine {
           this.#resumption.resume({ ...offer, sent, leg, onRun, isOffered: onAccepted !== undefined }),
         )
         .catch((error: unknown) => this.#runs.failed(state.callId, AwaitError.from(error)))
-        .finally(() => this.#runs.over(key, sent)),
+        .then((outcome) => {
+          this.#runs.over(key, sent);
+          this.#countError(outcome);
+          return outcome;
+        }),
     };
     this.#runs.begin(key, active);
     return this.#wait(active, leg);
+  }
+
+  #countError(outcome: Outcome): void {
+    if (outcome.kind === 'responded' && 'error' in outcome.response) this.#parts.count('errors');
   }
 
   /** Another process offers a POST whose call's frame may be here. */
@@ -309,9 +450,9 @@ export class Engine {
   }
 
   #record(request: NewCall): CallRecord {
-    const { method, params, requestId, client, binding } = request;
+    const { method, params, requestId, client, binding, ttl = this.#parts.ttl } = request;
     const created = this.#parts.clock.now();
-    const expires = created + this.#parts.ttl;
+    const expires = created + Math.min(ttl, this.#parts.ttl);
     return {
       // The id tells when the call expires, so that a sweeper need not read what it deletes.
       id: `${Math.ceil(expires).toString(36)}.${randomUUID()}`,

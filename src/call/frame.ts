@@ -9,7 +9,7 @@
 import { AwaitError } from '../error.ts';
 import type { Timer } from './clock.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
-import { Drawn, isOnce } from './drawn.ts';
+import { Drawn, isOnce, isShed, SHED } from './drawn.ts';
 import {
   type AnswerCompletion,
   answerTo,
@@ -24,20 +24,21 @@ import {
 } from './journal.ts';
 import type { JsonObject } from './json.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
+import { isFenced } from './open-journal.ts';
+import { Patience } from './patience.ts';
 import { nthOf, questionOf, wireKey } from './place.ts';
 import {
   type AskAttempt,
   type Attempt,
+  isInside,
   isStep,
   type Recorded,
   Recording,
+  release,
   type StepAttempt,
 } from './recording.ts';
 import { RunningSteps } from './running-steps.ts';
 import type { AskOptions, Ending, FrameOptions, ReplayFrom, Turn } from './turn.ts';
-
-/** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
-const QUIET_TURNS = 1;
 
 export class Frame {
   readonly call: CallRecord;
@@ -62,16 +63,17 @@ export class Frame {
   /** What waits behind the gate. */
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
-  #quiet = 0;
   /** Runs while asks wait for a step that is running; `#overdue` once they waited long enough. */
   #delay: Timer | undefined;
   #overdue = false;
   /** Steps that are done and whose entries are being written. */
   #writing = 0;
-  /** Runs while a recorded completion is waited for; `#patient` once that was long enough. */
-  #patience: Timer | undefined;
-  #patient = false;
+  readonly #patience: Patience;
   readonly #deadlines = new Map<string, Timer>();
+  #detaching = false;
+  #sheds = 0;
+  /** Steps that were done in the turn that is entered. */
+  #doneInTurn = 0;
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     this.call = call;
@@ -79,6 +81,7 @@ export class Frame {
     this.#options = options;
     this.#asked = from?.asked ?? 0;
     this.#turns = from?.turn ?? 0;
+    this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
     this.#steps = new RunningSteps(call.id);
     const paths = (from?.completions ?? []).flatMap((done) => (done.kind === 'step' ? [done.path] : []));
@@ -86,6 +89,7 @@ export class Frame {
     const attempt = (step: StepAttempt): void => this.#attempt(step);
     this.context = {
       ...this.#steps.context(this, undefined, attempt),
+      shed: () => this.#steps.once(this, `${SHED}#${++this.#sheds}`, async () => {}, attempt),
       draw: (place, fresh) => (this.#ended ? fresh() : this.#drawn.draw(place, fresh)),
       once: (place, fn) =>
         this.#finished ? fn() : this.#steps.once(this, this.#drawn.pathOf(place), fn, attempt),
@@ -106,6 +110,7 @@ export class Frame {
   enter(turn: Turn, answers: readonly AnswerCompletion[] = []): void {
     if (this.#ended) throw new AwaitError('internal', 'this frame was dropped; replay the call instead');
     this.#turn = turn;
+    this.#doneInTurn = 0;
     const { notifications, response } = this.#held;
     this.#held = { notifications: [] };
     for (const notification of notifications) turn.notify(notification);
@@ -120,8 +125,7 @@ export class Frame {
     this.#delay?.cancel();
     this.#delay = undefined;
     this.#overdue = false;
-    this.#patience?.cancel();
-    this.#patience = undefined;
+    this.#patience.stop();
   }
 
   /** Severs the frame from everything; what its tool awaits never settles. */
@@ -146,6 +150,27 @@ export class Frame {
       if (attempt.kind === 'ask') attempt.settle({ error });
       else attempt.settle({ error: { name: 'Error', message: error.message } });
     }
+  }
+
+  /** The call goes on without its request, where it may: from here on its asks go out live. */
+  detach(): void {
+    const turn = this.#turn;
+    if (turn?.detach === undefined || this.#detaching) return;
+    this.#detaching = true;
+    const isLive = (): void => {
+      this.#detaching = false;
+      if (this.#turn !== turn) return;
+      for (const { open } of this.#open.values()) if (open !== undefined) this.#sendAsk(open, turn);
+      this.#stir();
+    };
+    const fail = (error: unknown): void =>
+      this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
+    void turn.detach.run().then(isLive, fail);
+  }
+
+  /** Ends the turn that is entered for a reason from outside of it. */
+  break(error: AwaitError): void {
+    if (this.#turn !== undefined) this.#end({ kind: 'broken', error });
   }
 
   /** Whether a step is running. */
@@ -270,10 +295,7 @@ export class Frame {
   }
 
   #stir(): void {
-    this.#quiet = 0;
-    this.#patient = false;
-    this.#patience?.cancel();
-    this.#patience = undefined;
+    this.#patience.stir();
     this.#poke();
   }
 
@@ -307,27 +329,6 @@ export class Frame {
     return this.#steps.running.some((outer) => path.startsWith(`${outer}/`));
   }
 
-  /** True once nothing has happened for a while; until then it looks again. */
-  #idle(): boolean {
-    this.#quiet += 1;
-    if (this.#quiet > QUIET_TURNS) return true;
-    this.#poke();
-    return false;
-  }
-
-  /** True once nothing has happened for so long that what is recorded will not be attempted any more. */
-  #gaveUp(): boolean {
-    if (this.#patient) return true;
-    if (!this.#idle()) return false;
-    const { clock, replayGrace } = this.#options;
-    this.#patience ??= clock.after(replayGrace, () => {
-      this.#patience = undefined;
-      this.#patient = true;
-      this.#poke();
-    });
-    return false;
-  }
-
   #pump(turn: Turn): void {
     for (const attempt of this.#fresh) {
       const claimed = this.#recording.claimExactly(attempt);
@@ -357,14 +358,14 @@ export class Frame {
     if (outer !== undefined || this.#isRunningAround(head)) return;
     // With no attempt open the tool is busy with something that is not journaled: it may get there yet.
     const waits = this.#fresh.size > 0 || this.#open.size > 0 || this.#recording.awaited;
-    if (!waits || !this.#gaveUp() || this.#matchChanged(turn)) return;
+    if (!waits || !this.#patience.gaveUp() || this.#matchChanged(turn)) return;
     const step = steps.find(({ path }) => !isOnce(path));
     if (isStep(head) && step !== undefined && this.#options.unknownStep === 'fail') {
       this.#diverge(`the tool attempts step '${step.path}'`);
       return;
     }
     head.state = 'skipped';
-    this.#quiet = 0;
+    this.#patience.goOn();
     this.#poke();
   }
 
@@ -374,22 +375,63 @@ export class Frame {
 
   /** Nothing recorded is left to release: new steps start, new asks go out, the turn may suspend. */
   #goOn(turn: Turn): void {
+    // What is inside of a running step is part of it, whatever else waits.
+    for (const attempt of this.#fresh) {
+      if (attempt.kind === 'step' && this.#isInsideRunning(attempt.path)) this.#startStep(attempt);
+    }
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
     const left = this.#recording.unconsumedSteps().filter((recorded) => !this.#isRunningAround(recorded));
     const named = steps.find(({ path }) => !isOnce(path));
     if (named !== undefined && left.length > 0 && this.#options.unknownStep === 'fail') {
-      if (this.#gaveUp()) this.#diverge(`the tool attempts step '${named.path}'`);
+      if (this.#patience.gaveUp()) this.#diverge(`the tool attempts step '${named.path}'`);
       return;
     }
-    for (const step of steps) this.#startStep(step);
+    if (this.#detaching) return;
+    if (named !== undefined && turn.detach?.atStep) {
+      this.detach();
+      return;
+    }
+    const given = steps.filter(({ path }) => isShed(path));
+    if (given.length > 0 || (named !== undefined && this.#doneInTurn > 0 && this.#options.overloaded?.())) {
+      if (this.#giveUp(turn, given)) return;
+    }
+    for (const step of steps) if (!given.includes(step)) this.#startStep(step);
     const asks = [...this.#fresh].filter((attempt) => attempt.kind === 'ask');
     if (asks.some((ask) => this.#recording.mayStandFor(ask))) {
-      if (!this.#gaveUp() || this.#matchChanged(turn)) return;
+      if (!this.#patience.gaveUp() || this.#matchChanged(turn)) return;
     }
     for (const ask of asks) {
       if (this.#turn === turn && this.#fresh.has(ask)) this.#openAsk(ask, turn);
     }
     if (this.#turn === turn && !turn.live) this.#maySuspend();
+  }
+
+  /** Ends the turn without an ask, so that the call goes on elsewhere; false where its client cannot bring it there. */
+  #giveUp(turn: Turn, given: readonly StepAttempt[]): boolean {
+    if (turn.live || !turn.sheds) {
+      for (const step of given) {
+        this.#fresh.delete(step);
+        step.settle({});
+      }
+      return false;
+    }
+    // What is running comes to its end first, and stirs this.
+    if (this.busy || this.#writing > 0) return true;
+    // It does not end here where the call goes on as a task, so nothing is given up.
+    if (this.#isLastTurn(turn)) this.detach();
+    else {
+      for (const step of given) {
+        this.#fresh.delete(step);
+        this.#recording.addDone({ kind: 'step', path: step.path, outcome: {} });
+      }
+      this.#suspend(true);
+    }
+    return true;
+  }
+
+  /** Whether the call goes on as a task, rather than end this turn without an outcome. */
+  #isLastTurn({ detach }: Turn): boolean {
+    return detach !== undefined && this.#turns + 1 >= detach.lastTurn;
   }
 
   #maySuspend(): void {
@@ -405,21 +447,25 @@ export class Frame {
           this.#poke();
         });
       }
-    } else if (this.#idle()) {
+    } else if (this.#patience.idle()) {
       this.#suspend();
     }
   }
 
-  #suspend(): void {
+  #suspend(isShed = false): void {
     if (this.#turn === undefined) return;
     if (this.#drawn.isFull) {
       const message = `call ${this.call.id} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
       this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
       return;
     }
+    if (this.#isLastTurn(this.#turn)) {
+      this.detach();
+      return;
+    }
     this.#turns += 1;
     this.#drawn.takeUnwritten();
-    this.#end({ kind: 'suspended', checkpoint: this.fold() });
+    this.#end({ kind: 'suspended', checkpoint: this.fold(), ...(isShed && { isShed }) });
   }
 
   #end(ending: Ending): void {
@@ -476,6 +522,7 @@ export class Frame {
     if (this.#finished && isOnce(step.path)) step.settle(outcome);
     if (this.#ended) return;
     this.#recording.addDone(completion);
+    this.#doneInTurn += 1;
     step.settle(outcome);
     this.#stir();
   }
@@ -526,16 +573,21 @@ export class Frame {
   }
 
   /** Where asks are live, whoever took the call up cannot know whether the last owner sent it. */
-  #askAgain(attempt: AskAttempt, ask: OpenAsk, turn: Turn): void {
+  #askAgain(attempt: AskAttempt, known: OpenAsk, turn: Turn): void {
+    const { withdrawn, ...ask } = known;
     this.#reopen(attempt, ask);
     if (!turn.live) return;
+    if (withdrawn) {
+      this.#sendAsk(ask, turn);
+      return;
+    }
     turn.ask(ask);
     if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
   }
 
   /** Once its entry is written (invariant 6). */
   #sendAsk(ask: OpenAsk, turn: Turn): void {
-    this.#write({ type: 'asked', ask }, () => {
+    this.#write({ type: 'asked', ask, when: this.#options.clock.now() }, () => {
       if (this.#open.has(ask.key)) turn.ask(ask);
     });
     if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
@@ -578,6 +630,8 @@ export class Frame {
     this.#fresh.delete(attempt);
     if (attempt.open === undefined || !this.#open.delete(attempt.open.key)) return;
     this.#turn?.withdraw(attempt.open);
+    const { key } = attempt.open;
+    if (this.#turn?.live) this.#write({ type: 'withdrawn', key, when: this.#options.clock.now() }, () => {});
     this.#stir();
   }
 
@@ -632,24 +686,5 @@ export class Frame {
     const { last, left } = this.#recording.describe();
     const message = `${attempted}, where the journal of call ${this.call.id} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep the names and the order of its steps, or set unknownStep: 'run'.`;
     this.#end({ kind: 'broken', error: new AwaitError('divergence', message) });
-  }
-}
-
-function isFenced(error: unknown): boolean {
-  return error instanceof AwaitError && error.code === 'fenced';
-}
-
-function isInside({ completion }: Recorded, path: string): boolean {
-  return completion.kind === 'step' && completion.path.startsWith(`${path}/`);
-}
-
-function release(recorded: Recorded): void {
-  const { completion, attempt } = recorded;
-  recorded.state = 'released';
-  delete recorded.attempt;
-  if (completion.kind === 'step') {
-    if (attempt?.kind === 'step') attempt.settle(completion.outcome);
-  } else if (attempt?.kind === 'ask') {
-    attempt.settle(completion.response);
   }
 }

@@ -118,7 +118,7 @@ export class Handoff {
       };
       const timer = clock.after(wait, () => decide(false));
       this.#waiting.set(id, { leg, heard: 0, early: new Map(), accept: decide, settle });
-      const { capabilities, progressToken, authInfo } = leg;
+      const { capabilities, progressToken, authInfo, takesTasks, sheds } = leg;
       const sent = this.#tell(owner, {
         type: 'offer',
         id,
@@ -133,6 +133,8 @@ export class Handoff {
           capabilities,
           ...(progressToken !== undefined && { progressToken }),
           ...(authInfo !== undefined && { authInfo }),
+          ...(takesTasks !== undefined && { takesTasks }),
+          ...(sheds !== undefined && { sheds }),
         },
       });
       void sent.then((heard) => heard || decide(false));
@@ -198,6 +200,8 @@ export class Handoff {
       capabilities: isObject(sent.capabilities) ? sent.capabilities : {},
       ...(isProgressToken(sent.progressToken) && { progressToken: sent.progressToken }),
       ...(isObject(sent.authInfo) && { authInfo: revived(sent.authInfo) }),
+      ...(sent.takesTasks === true && { takesTasks: true }),
+      ...(sent.sheds === true && { sheds: true }),
       signal: gone.signal,
       notify: (notification) => {
         notified += 1;

@@ -18,6 +18,22 @@ export type Response =
   | { readonly result: JsonObject }
   | { readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } };
 
+/** When a call goes on without its request. */
+export interface TaskWish {
+  /** At once; before its first step; or only when it takes long. */
+  readonly when: 'now' | 'after-asks' | 'late';
+  /** How long a turn may go on without an ask before it does, in milliseconds. */
+  readonly after: number;
+  /** Turns that may end with asks before it does. */
+  readonly rounds: number;
+  /** Whether its client is to get a task even when the call is over before. */
+  readonly always: boolean;
+  /** Whose list it is in, if in any. */
+  readonly owner?: string;
+  /** Whether its server runs its tool as a task of its own. */
+  readonly isOwn?: true;
+}
+
 /** What stays the same for the whole life of a call, taken from its first leg. */
 export interface CallRecord {
   readonly id: string;
@@ -31,6 +47,8 @@ export interface CallRecord {
   readonly client: Client;
   /** The caller's stable subject; absent for an anonymous one. */
   readonly principal?: string;
+  /** How it may become a task, where its client can take one. */
+  readonly task?: TaskWish;
   /** Milliseconds since the epoch. */
   readonly created: number;
   readonly expires: number;
@@ -58,6 +76,8 @@ export interface OpenAsk {
   readonly deadline?: { readonly at: number; readonly timeout: number };
   /** How often the text at this place changed under replay. */
   readonly drift?: number;
+  /** Whether the tool gave up on it; whoever runs the call again may not. */
+  readonly withdrawn?: true;
 }
 
 export interface AnswerCompletion {
@@ -111,9 +131,21 @@ export interface Checkpoint {
 
 export type Entry =
   /** `by`: the process that runs it, where others can reach it. */
-  | { readonly type: 'called'; readonly format: number; readonly call: CallRecord; readonly by?: string }
-  | { readonly type: 'asked'; readonly ask: OpenAsk }
-  | { readonly type: 'completed'; readonly completion: Completion }
+  | {
+      readonly type: 'called';
+      readonly format: number;
+      readonly call: CallRecord;
+      readonly by?: string;
+      /** Whether it is a task from the start. */
+      readonly isTask?: true;
+    }
+  /** The call goes on without its request: it is a task from here on. */
+  | { readonly type: 'detached'; readonly when: number; readonly by?: string }
+  /** `when`, here and below: milliseconds since the epoch, for the task's client. */
+  | { readonly type: 'asked'; readonly ask: OpenAsk; readonly when?: number }
+  | { readonly type: 'completed'; readonly completion: Completion; readonly when?: number }
+  /** The tool gave up on an ask that is out. */
+  | { readonly type: 'withdrawn'; readonly key: string; readonly when: number }
   /** What was drawn since, before a step is run: what it acts on is known to whoever runs it again. */
   | { readonly type: 'drawn'; readonly drawn: DrawnValues }
   /** `by`: the process that keeps the frame, where others can reach it. */
@@ -129,7 +161,9 @@ export type Entry =
   | { readonly type: 'held' }
   /** The client of this turn went away; the turn may be claimed again with the same answers. */
   | { readonly type: 'left' }
-  | { readonly type: 'ended'; readonly response: Response };
+  /** Nobody wants to know any more: whoever runs it learns of it by its next entry, or its next sign of life. */
+  | { readonly type: 'cancelled'; readonly when: number }
+  | { readonly type: 'ended'; readonly response: Response; readonly when?: number };
 
 /** Where the entries of one call go. `append` rejects with a `fenced` AwaitError when the position is taken. */
 export interface Journal {

@@ -53,3 +53,12 @@ export function canonical(value: unknown): string {
 export function digest(value: unknown): string {
   return createHash('sha256').update(canonical(value)).digest('base64url').slice(0, 16);
 }
+
+/** A tool may return what is no JSON (a BigInt, a cycle): no store and no wire takes that. */
+export function isWritable(value: unknown): boolean {
+  try {
+    return JSON.stringify(value) !== undefined;
+  } catch {
+    return false;
+  }
+}

@@ -36,7 +36,10 @@ export interface Limits {
   readonly handoffWait: number;
   /** Events kept of one stream for a client that comes back; the oldest are deleted. Default 500. */
   readonly streamEvents: number;
-  /** Streams kept of one session by each process; the oldest finished one is deleted. Default 100. */
+  /**
+   * Streams kept of one session by each process; the oldest finished one is deleted. On 2024-11-05, where a
+   * session has one stream, the requests of a session in work. Default 100.
+   */
   readonly streams: number;
   /** How long a stream lives, unless whoever opens it knows better, in milliseconds. Default one hour. */
   readonly streamLife: number;
@@ -47,10 +50,14 @@ export interface Limits {
    * milliseconds; with a relay it is five times as long. Default 1 s.
    */
   readonly streamPoll: number;
-  /** Time between two comments that keep an idle stream's connection open, in milliseconds. Default 15 s. */
+  /** Time between two comments (`ping` events on `workspace-sse`) that keep an idle stream's connection open, in milliseconds. Default 15 s. */
   readonly keepAlive: number;
   /** How long a client of a stream may read nothing of what waits for it, in milliseconds. Default 30 s. */
   readonly stalled: number;
+  /** How long a call may run without an ask before it becomes a task, where it may, in milliseconds. Default 10 s. */
+  readonly taskAfter: number;
+  /** When a task's client should look again, in milliseconds. Default 500. */
+  readonly taskPoll: number;
   /** How long turns that are being run may take to end when the handler is closed, in milliseconds. Default 10 s. */
   readonly drain: number;
 }
@@ -80,5 +87,7 @@ export const DEFAULT_LIMITS: Limits = {
   streamPoll: 1_000,
   keepAlive: 15_000,
   stalled: 30_000,
+  taskAfter: 10_000,
+  taskPoll: 500,
   drain: 10_000,
 };

@@ -105,14 +105,22 @@ export function openJournal(
 }
 
 /** False when another process has the position. */
-export async function isAppended(journal: OpenJournal, entry: Entry): Promise<boolean> {
+export function isAppended(journal: OpenJournal, entry: Entry): Promise<boolean> {
+  return unlessFenced(journal.append(entry).then(() => true));
+}
+
+/** What `work` comes to; false when another process has the position that it writes to. */
+export async function unlessFenced(work: Promise<boolean>): Promise<boolean> {
   try {
-    await journal.append(entry);
-    return true;
+    return await work;
   } catch (error) {
-    if (error instanceof AwaitError && error.code === 'fenced') return false;
+    if (isFenced(error)) return false;
     throw error;
   }
+}
+
+export function isFenced(error: unknown): boolean {
+  return error instanceof AwaitError && error.code === 'fenced';
 }
 
 /** Where no store is: positions count, nothing is written. */

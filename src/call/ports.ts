@@ -100,6 +100,8 @@ export interface Instance {
 export interface InstanceLeg {
   readonly authInfo?: JsonObject;
   readonly request?: Request;
+  /** What the client asked for beside the message, where the wire has workspaces. */
+  readonly workspace?: string;
   readonly progressToken?: string | number;
   /** Ends the SSE stream of the request, so that the client comes back for the rest (polling, 2025-11-25). */
   readonly closeStream?: () => void;
@@ -119,6 +121,10 @@ export interface Leg extends InstanceLeg {
   readonly capabilities: JsonObject;
   /** Fires when the client goes away. */
   readonly signal?: Gone;
+  /** Whether its client brings a call back that was given up without an ask. */
+  readonly sheds?: boolean;
+  /** Whether its client can take a task in reply. */
+  readonly takesTasks?: boolean;
   /** The instance that a replay runs in, where it is not to be one of its own. */
   readonly home?: () => Promise<Instance>;
   notify(notification: JsonObject): void;
@@ -137,7 +143,9 @@ export interface OpenAskOutcome {
 
 /** `elsewhere`: another process ran the turn, and tells its own client. */
 export type Outcome =
+  /** The call goes on as a task. */
+  | { readonly kind: 'task'; readonly taskId: string }
   | { readonly kind: 'responded'; readonly response: Response; readonly elsewhere?: true }
   | OpenAskOutcome
-  /** The client went away or cancelled; there is nobody to tell. */
-  | { readonly kind: 'gone' };
+  /** The client went away or cancelled; there is nobody to tell. `elsewhere`: while another process ran the call. */
+  | { readonly kind: 'gone'; readonly elsewhere?: true };

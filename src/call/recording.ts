@@ -255,3 +255,20 @@ function isExactly(completion: Completion, attempt: Attempt): boolean {
 function nameOf(completion: Completion): string {
   return completion.kind === 'step' ? `step '${completion.path}'` : `the answer to '${completion.key}'`;
 }
+
+/** Whether it is part of the step of this path. */
+export function isInside({ completion }: Recorded, path: string): boolean {
+  return completion.kind === 'step' && completion.path.startsWith(`${path}/`);
+}
+
+/** Gives an attempt what is recorded for it. */
+export function release(recorded: Recorded): void {
+  const { completion, attempt } = recorded;
+  recorded.state = 'released';
+  delete recorded.attempt;
+  if (completion.kind === 'step') {
+    if (attempt?.kind === 'step') attempt.settle(completion.outcome);
+  } else if (attempt?.kind === 'ask') {
+    attempt.settle(completion.response);
+  }
+}

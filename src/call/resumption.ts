@@ -4,7 +4,7 @@
  */
 import { AwaitError } from '../error.ts';
 import { type Answered, sortAnswers } from './answer.ts';
-import { missingCapability } from './capability.ts';
+import { missingCapability, refused } from './capability.ts';
 import { sleep } from './clock.ts';
 import { type Found, readOn } from './contested.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
@@ -14,7 +14,8 @@ import type { Checkpoint, Completion, Entry, OpenAsk } from './journal.ts';
 import { isAppended, volatileJournal } from './open-journal.ts';
 import type { CallStore, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
-import { type EngineParts, keyOf, type Resume, type Run, type Runs, refused } from './runs.ts';
+import { type EngineParts, keyOf, type Resume, type Run } from './run.ts';
+import type { Runs } from './runs.ts';
 import { wireError } from './wire-error.ts';
 
 /** A turn that may begin: what is written first, and from what the tool goes on. */
@@ -155,7 +156,7 @@ export class Resumption {
       // That a claim is there is certain, so what runs beside the asks does not matter.
       const read = this.#readOn(store, request, undefined, () => over);
       let first = await Promise.race([told, read]);
-      if (first.kind === 'ended' || first.kind === 'suspended') {
+      if (first.kind === 'ended' || first.kind === 'suspended' || first.kind === 'task') {
         // What was said on the way comes by message alone, and the outcome's is behind it.
         const late = sleep(clock, limits.handoffWait).then(() => first);
         first = await Promise.race([told, late]);
@@ -197,9 +198,10 @@ export class Resumption {
     const { checkpoint, sorted, claim } = prepared;
     if (store === undefined) throw new AwaitError('internal', 'a journal was read without a store');
     if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
+    if (found.kind === 'task') return { kind: 'task', taskId: checkpoint.call.id };
     if (found.kind === 'suspended') {
       const outcome = await this.#runs.tokenFor(found.checkpoint, found.at, request.binding, found.by);
-      return outcome.kind === 'gone' ? outcome : { ...outcome, elsewhere: true };
+      return { ...outcome, elsewhere: true };
     }
     const journal = store.open(checkpoint.call, found.at);
     if (replay(checkpoint.call) === 'never') {

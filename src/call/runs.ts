@@ -4,13 +4,11 @@
  */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
-import { checkGiven, type ErrorAnswers, type SchemaCheck } from './answer.ts';
+import { checkGiven } from './answer.ts';
 import { keepNewest } from './bounded.ts';
-import { missingCapability } from './capability.ts';
-import { type Clock, every, type Timer } from './clock.ts';
+import { missingCapability, refused } from './capability.ts';
+import { every, type Timer, within } from './clock.ts';
 import { countActiveTurns } from './context.ts';
-import type { Frame } from './frame.ts';
-import type { HandoffParts } from './handoff.ts';
 import { Inbox } from './inbox.ts';
 import {
   type AnswerCompletion,
@@ -20,89 +18,22 @@ import {
   type OpenAsk,
   type Response,
 } from './journal.ts';
-import { isObject, type JsonObject } from './json.ts';
-import type { Limits } from './limits.ts';
+import { isObject, isWritable, type JsonObject } from './json.ts';
+import { isFenced, unlessFenced } from './open-journal.ts';
 import { Parked } from './parked.ts';
-import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
+import type { Binding, Leg, OpenAskOutcome, OpenJournal, Outcome, State } from './ports.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
-import type { Ending, FrameOptions, Turn } from './turn.ts';
-import { CANCELLED, CLOSING, INTERNAL, wireError } from './wire-error.ts';
+import { type Active, type EngineParts, keyOf, type Resume, type Run, wishOf } from './run.ts';
+import type { Detach, Ending, Turn } from './turn.ts';
+import { CLOSING, INTERNAL, wireError } from './wire-error.ts';
 
-export interface EngineParts {
-  readonly store?: CallStore;
-  readonly tokens: StateTokens;
-  /** Whether tokens carry the checkpoint. */
-  readonly carry: boolean;
-  readonly check: SchemaCheck;
-  readonly frame: FrameOptions;
-  readonly limits: Limits;
-  /** Lifetime of a call, in milliseconds. */
-  readonly ttl: number;
-  readonly replay: (call: CallRecord) => 'allow' | 'never';
-  readonly onDrop: 'forget' | 'unwind';
-  readonly clock: Clock;
-  /** Counts what happened, for the one who runs this. */
-  readonly count: (what: Counted) => void;
-  readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
-  /** How processes reach one another, if they do. */
-  readonly handoff?: HandoffParts;
-  /** A fresh instance of the user's server for one call. */
-  readonly openInstance: (call: CallRecord, leg: Leg) => Promise<Instance>;
-}
-
-type Counted = 'calls' | 'resumes' | 'live' | 'handedOff' | 'replayed' | 'takenOver' | 'stepsAtLeastOnce';
-
-export interface Run {
-  readonly call: CallRecord;
-  readonly binding: Binding;
-  readonly frame: Frame;
-  readonly instance: Instance;
-  readonly journal: OpenJournal;
-  /** Whether it goes on without its request, so that others may take it up. */
-  readonly isResumable?: boolean;
-  /** The checkpoint it is parked at. */
-  checkpoint?: Checkpoint;
-  /** How large that is, as JSON. */
-  bytes?: number;
-  /** Digest of what the client sent whose turn ended without an outcome: only that may go on with it. */
-  left?: string;
-  /** Keys of asks whose answers are being written. */
-  answering?: Set<string>;
-  /** Set once the call is over for this process. */
-  over?: true;
-  /** Set while a turn is entered. */
-  entered?: true;
-  /** Shows others that its turn is being run. */
-  beating?: Timer;
-}
-
-/** A request that goes on with a call. */
-export interface Resume {
-  readonly state: State;
-  readonly token: string;
-  readonly binding: Binding;
-  readonly responses: unknown;
-  readonly errors?: ErrorAnswers;
-  readonly sent: string;
-  readonly leg: Leg;
-  /** Tells how to end the turn early, once there is one. */
-  readonly onRun: (leave: () => void) => void;
-  /** Whether another process sent it here: it is not sent on. */
-  readonly isOffered: boolean;
-}
-
-/** A turn that is shared by all who ask for it. */
-export interface Active {
-  readonly sent: string;
-  readonly outcome: Promise<Outcome>;
-  waiters: number;
-  leave?: () => void;
-}
+/** What a tool is told, by its signal. */
+const WAS_CANCELLED = 'the request was cancelled';
 
 export class Runs {
   readonly #parts: EngineParts;
   readonly #handoff: { readonly name: string; readonly listening: boolean } | undefined;
-  readonly #inbox: Inbox | undefined;
+  readonly inbox: Inbox | undefined;
   readonly parked: Parked<Run>;
   /** Resumed turns that are being run here, by the token's position, and by what was sent with it. */
   readonly #active = new Map<string, Map<string, Active>>();
@@ -115,6 +46,8 @@ export class Runs {
   #closed = false;
   /** How to end the turns that are being run without an outcome. */
   readonly #stops = new Map<Run, () => void>();
+  /** What goes on without its request, by the call's id. */
+  readonly #loose = new Map<string, Run>();
   #onQuiet: (() => void) | undefined;
 
   constructor(parts: EngineParts, handoff?: { readonly name: string; readonly listening: boolean }) {
@@ -122,7 +55,7 @@ export class Runs {
     this.#handoff = handoff;
     const { limits, clock, store, log } = parts;
     if (store?.isShared) {
-      this.#inbox = new Inbox(store, clock, (call, error) =>
+      this.inbox = new Inbox(store, clock, (call, error) =>
         log('warn', 'answers that came in elsewhere could not be fetched', { call, error: String(error) }),
       );
     }
@@ -227,25 +160,48 @@ export class Runs {
     const { request } = extra;
     return new Promise((resolve, reject) => {
       run.entered = true;
-      if (request !== undefined || run.isResumable) this.#keepAlive(run);
+      run.gone = () => resolve({ kind: 'gone' });
+      if (request !== undefined || run.isResumable || run.detached) this.#keepAlive(run);
+      if (run.isResumable || run.detached) this.#loose.set(run.call.id, run);
       countActiveTurns(1);
       const stop = (): void => {
+        const closing = (): void => resolve({ kind: 'responded', response: { error: CLOSING } });
+        if (run.detached || run.detaching !== undefined) {
+          this.#putDownTask(run);
+          // Its client is told of the task, if it becomes one.
+          void run.detaching?.catch(closing);
+          return;
+        }
         if (request === undefined) this.drop(run);
         else this.leave(run, request);
-        resolve({ kind: 'responded', response: { error: CLOSING } });
+        closing();
       };
       this.#stops.set(run, stop);
+      let late: Timer | undefined;
       const end = (ending: Ending): void => {
+        late?.cancel();
         this.#turnOver(run);
-        this.#ended(run, ending, leg, request).then(resolve, reject);
+        this.#ended(run, ending, leg, request).then(resolve, (error: unknown) => {
+          // Nobody waits for a task's turn.
+          if (run.detached) this.failed(run.call.id, AwaitError.from(error));
+          reject(error);
+        });
       };
+      const isTask = (): void => resolve({ kind: 'task', taskId: run.call.id });
+      const detach = this.#detachOf(run, leg, isTask);
       const turn: Turn = {
-        live: leg.live,
+        get live() {
+          return leg.live || run.detached === true;
+        },
+        get detach() {
+          return run.detached ? undefined : detach;
+        },
+        ...(leg.sheds !== undefined && { sheds: leg.sheds }),
         missing: (method, params) => missingCapability(leg.capabilities, method, params),
         given: (ask) => this.#given(ask, extra.responses, end),
         ask: (ask) => {
           leg.ask?.(ask);
-          if (run.isResumable) this.#expect(run, ask.key);
+          if (run.isResumable || run.detached) this.#expect(run, ask.key);
         },
         withdraw: (ask) => leg.withdraw?.(ask),
         notify: (notification) => leg.notify(notification),
@@ -257,7 +213,43 @@ export class Runs {
         const { method, params, requestId } = run.call;
         run.instance.call(run.frame, { method, params, id: requestId }, leg);
       }
+      if (run.detached) isTask();
+      else if (detach !== undefined) {
+        late = this.#parts.clock.after(run.call.task?.after ?? 0, () => run.frame.detach()).unref();
+      }
     });
+  }
+
+  #detachOf(run: Run, leg: Leg, isTask: () => void): Detach | undefined {
+    const task = wishOf(run, leg);
+    if (task === undefined || this.#parts.store === undefined) return undefined;
+    return {
+      atStep: task.when === 'after-asks',
+      lastTurn: task.rounds,
+      run: async () => {
+        await this.#detach(run);
+        isTask();
+      },
+    };
+  }
+
+  /** Whatever ends the turn meanwhile waits for what comes of it. */
+  #detach(run: Run): Promise<void> {
+    run.detaching ??= this.#writeDetached(run).catch((error: unknown) => {
+      delete run.detaching;
+      throw error;
+    });
+    return run.detaching;
+  }
+
+  async #writeDetached(run: Run): Promise<void> {
+    const by = this.#handoff?.listening ? { by: this.#handoff.name } : {};
+    await run.journal.append({ type: 'detached', when: this.#parts.clock.now(), ...by });
+    run.detached = true;
+    if (run.over) return;
+    this.#loose.set(run.call.id, run);
+    this.#keepAlive(run);
+    await this.#parts.began?.(run.call);
   }
 
   #given(ask: OpenAsk, responses: unknown, end: (ending: Ending) => void): Response | undefined {
@@ -273,6 +265,11 @@ export class Runs {
   async #ended(run: Run, ending: Ending, leg: Leg, request: Resume | undefined): Promise<Outcome> {
     switch (ending.kind) {
       case 'finished': {
+        // Its client may be told of a task already.
+        if (!run.detached) await run.detaching?.catch(() => {});
+        if (run.over) return { kind: 'gone' };
+        if (!run.detached && wishOf(run, leg)?.always) return this.#finishedAsTask(run, ending, request);
+        if (run.detached) return this.#finishTask(run, ending.response);
         if (request !== undefined && !isWritable(ending.response)) {
           this.#endRun(run, false);
           return this.endWith(run.journal, { error: INTERNAL });
@@ -283,7 +280,9 @@ export class Runs {
       }
       case 'suspended':
         return this.#orLeft(run, request, async () => {
-          const outcome = await this.suspend(run, ending.checkpoint);
+          const outcome = ending.isShed
+            ? await this.#giveUp(run, ending.checkpoint)
+            : await this.suspend(run, ending.checkpoint);
           if (request !== undefined) this.#remember(request, outcome);
           return outcome;
         });
@@ -294,10 +293,36 @@ export class Runs {
         this.#endRun(run, true);
         // What a store failed to keep may be tried again from what it kept; all else is the end of the call.
         if (ending.error.code !== 'store' && ending.error.code !== 'fenced' && run.journal.position >= 0) {
-          await run.journal.append({ type: 'ended', response: { error: wireError(ending.error) } });
+          await this.endWith(run.journal, { error: wireError(ending.error) });
         }
+        if (ending.error.code === 'fenced' && (await this.#wasCancelled(run))) return { kind: 'gone' };
         throw ending.error;
     }
+  }
+
+  /** Its client is to have a task, although the call is over. */
+  async #finishedAsTask(
+    run: Run,
+    { response }: Extract<Ending, { kind: 'finished' }>,
+    request: Resume | undefined,
+  ): Promise<Outcome> {
+    const become = async (): Promise<Outcome> => {
+      await this.#detach(run);
+      return { kind: 'task', taskId: run.call.id };
+    };
+    const outcome = await this.#orLeft(run, request, become, response);
+    // If its end cannot be written it is taken up, as any task is.
+    await this.#finishTask(run, response).catch((error: unknown) =>
+      this.failed(run.call.id, AwaitError.from(error)),
+    );
+    return outcome;
+  }
+
+  async #finishTask(run: Run, response: Response): Promise<Outcome> {
+    this.#endRun(run, false);
+    const outcome = await this.endWith(run.journal, isWritable(response) ? response : { error: INTERNAL });
+    this.#retire(run);
+    return outcome;
   }
 
   async #finished(run: Run, response: Response, request: Resume | undefined): Promise<Outcome> {
@@ -364,6 +389,13 @@ export class Runs {
     return outcome;
   }
 
+  async #giveUp(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
+    const outcome = await this.suspendWithout(run.journal, checkpoint, run.binding);
+    this.#endRun(run, true);
+    this.#parts.count('shed');
+    return outcome;
+  }
+
   /** Writes a checkpoint that no frame waits at. */
   async suspendWithout(journal: OpenJournal, checkpoint: Checkpoint, binding: Binding): Promise<Outcome> {
     await journal.append({ type: 'suspended', checkpoint });
@@ -371,7 +403,7 @@ export class Runs {
   }
 
   /** @param by the process that keeps the frame */
-  tokenFor(checkpoint: Checkpoint, at: number, binding: Binding, by?: string): Promise<Outcome> {
+  tokenFor(checkpoint: Checkpoint, at: number, binding: Binding, by?: string): Promise<OpenAskOutcome> {
     return this.#seal(this.#stateOf(checkpoint, at, by), checkpoint, binding);
   }
 
@@ -384,13 +416,13 @@ export class Runs {
     };
   }
 
-  async #seal(state: State, checkpoint: Checkpoint, binding: Binding): Promise<Outcome> {
+  async #seal(state: State, checkpoint: Checkpoint, binding: Binding): Promise<OpenAskOutcome> {
     const token = await this.#parts.tokens.seal(state, binding, checkpoint.call.expires);
     return { kind: 'suspended', asks: checkpoint.open, token };
   }
 
   async endWith(journal: OpenJournal, response: Response): Promise<Outcome> {
-    await journal.append({ type: 'ended', response });
+    await journal.append({ type: 'ended', response, when: this.#parts.clock.now() });
     return { kind: 'responded', response };
   }
 
@@ -414,23 +446,46 @@ export class Runs {
     if (ask === undefined || run.answering?.has(key)) return false;
     run.answering ??= new Set();
     run.answering.add(key);
+    // One that the store said no to may be there all the same, for others to read.
+    const entry = run.doubtful?.get(key) ?? {
+      type: 'completed',
+      completion: answerTo(ask, response),
+      when: this.#parts.clock.now(),
+    };
     try {
-      const completion = answerTo(ask, response);
-      await run.journal.append({ type: 'completed', completion });
-      run.frame.answer(completion);
+      await run.journal.append(entry);
+      run.doubtful?.delete(key);
+      run.frame.answer(entry.completion);
+    } catch (error) {
+      run.doubtful ??= new Map();
+      run.doubtful.set(key, entry);
+      this.#lose(run, error);
+      throw error;
     } finally {
       run.answering.delete(key);
     }
     return true;
   }
 
-  /** An answer came in at another process. */
+  /** As `answer`; false also when the call is another process's by now. */
+  answered(run: Run, key: string, response: Response): Promise<boolean> {
+    return unlessFenced(this.answer(run, key, response));
+  }
+
+  /** Something happened at another process: an answer came in, or it was cancelled. */
   wake(callId: string): void {
-    this.#inbox?.wake(callId);
+    this.inbox?.wake(callId);
+    const run = this.#loose.get(callId);
+    if (run !== undefined) void this.#look(run);
+  }
+
+  /** What goes on here without its request. */
+  loose(callId: string): Run | undefined {
+    return this.#loose.get(callId);
   }
 
   #expect(run: Run, key: string): void {
-    this.#inbox?.expect(
+    this.inbox?.expect(
       {
         callId: run.call.id,
         waits: (waiting) => !run.over && run.frame.openAsk(waiting) !== undefined,
@@ -443,7 +498,7 @@ export class Runs {
   // --- the ends of a run -----------------------------------------------------------------------------
 
   leave(run: Run, request: Resume): void {
-    if (run.over || !run.frame.entered) return;
+    if (run.over || !run.frame.entered || run.detached || run.detaching !== undefined) return;
     const key = keyOf(request.state);
     run.frame.leave();
     this.#turnOver(run);
@@ -469,12 +524,64 @@ export class Runs {
   }
 
   cancel(run: Run, reason?: string): void {
+    void this.cancelled(run, reason).catch(() => {});
+  }
+
+  /** Resolves once nobody can take up what its client does not want. */
+  async cancelled(run: Run, reason?: string): Promise<void> {
     if (run.over) return;
     run.instance.cancel(run.frame, reason);
     this.#endRun(run, true);
-    // Nobody may take up what its client does not want.
-    if (run.isResumable)
-      void run.journal.append({ type: 'ended', response: { error: CANCELLED } }).catch(() => {});
+    run.gone?.();
+    await run.detaching?.catch(() => {});
+    if (run.isResumable || run.detached)
+      await run.journal.append({ type: 'cancelled', when: this.#parts.clock.now() });
+  }
+
+  /** As `cancelled`; false when the call is another process's by now, or was over before. */
+  isCancelled(run: Run, reason: string): Promise<boolean> {
+    return unlessFenced(this.cancelled(run, reason).then(() => true));
+  }
+
+  /** Whether the next entry of its journal is another process's: then its tool is told, if it was cancelled. */
+  async #look(run: Run): Promise<void> {
+    const { store, log } = this.#parts;
+    try {
+      const next = run.over ? undefined : await store?.read(run.call.id, run.journal.position + 1);
+      if (next?.type === 'cancelled') this.#stop(run);
+    } catch (error) {
+      log('warn', 'a journal could not be looked at', { call: run.call.id, error: String(error) });
+    }
+  }
+
+  /** It lost its place to somebody: a cancel is told to the tool, by its signal. */
+  async #wasCancelled(run: Run): Promise<boolean> {
+    const next = await this.#parts.store?.read(run.call.id, run.journal.position + 1);
+    if (next?.type !== 'cancelled') return false;
+    run.instance.cancel(run.frame, WAS_CANCELLED);
+    return true;
+  }
+
+  #stop(run: Run): void {
+    run.instance.cancel(run.frame, WAS_CANCELLED);
+    this.#endRun(run, true);
+    run.gone?.();
+  }
+
+  /** This process goes away: others need not wait for its lease. */
+  #putDownTask(run: Run): void {
+    const { id } = run.call;
+    run.frame.leave();
+    // What is running comes to its end and into the journal; then anybody may go on.
+    const settled = run.frame.settled().then(() => run.journal.append({ type: 'left' }));
+    const left = settled.catch((error: unknown) => {
+      this.#parts.log('warn', 'a task could not be put down', { call: id, error: String(error) });
+    });
+    this.#unsettled.set(id, left);
+    void left.then(() => {
+      this.#unsettled.delete(id);
+      this.drop(run);
+    });
   }
 
   /**
@@ -492,15 +599,43 @@ export class Runs {
         return;
       }
       count += 1;
+      if (run.detached && clock.now() > run.call.expires) {
+        this.#stop(run);
+        return;
+      }
+      if (run.detached || run.isResumable) void this.#look(run);
+      if (run.entered && run.journal.lapsed) {
+        void this.#hold(run);
+        return;
+      }
       run.journal.beat(`${run.journal.position}.${count}`).catch((error: unknown) => {
         log('warn', 'a sign of life could not be written', { call: run.call.id, error: String(error) });
       });
     });
   }
 
+  /** It was silent for so long that somebody may have taken it up: that is settled before it is heard again. */
+  async #hold(run: Run): Promise<void> {
+    if (run.holding) return;
+    run.holding = true;
+    try {
+      await run.journal.append({ type: 'held' });
+    } catch (error) {
+      this.#lose(run, error);
+    } finally {
+      delete run.holding;
+    }
+  }
+
+  /** Ends its turn here where it is another process's. */
+  #lose(run: Run, error: unknown): void {
+    if (isFenced(error)) run.frame.break(AwaitError.from(error));
+  }
+
   #turnOver(run: Run): void {
     if (run.entered) countActiveTurns(-1);
     delete run.entered;
+    if (this.#loose.get(run.call.id) === run) this.#loose.delete(run.call.id);
     this.#stops.delete(run);
     if (this.#stops.size === 0) this.#onQuiet?.();
   }
@@ -558,39 +693,4 @@ export class Runs {
     });
     return { kind: 'responded', response: { error: wireError(error) } };
   }
-}
-
-/** Waits for a promise, but not for ever; what it comes to does not matter. */
-async function within(clock: Clock, wait: number, promise: Promise<unknown>): Promise<void> {
-  const timer = await new Promise<Timer>((resolve) => {
-    const armed = clock.after(wait, () => resolve(armed));
-    void promise.then(() => resolve(armed));
-  });
-  timer.cancel();
-}
-
-/** A tool may return what is no JSON (a BigInt, a cycle): no store and no wire takes that. */
-function isWritable(response: Response): boolean {
-  try {
-    return JSON.stringify(response) !== undefined;
-  } catch {
-    return false;
-  }
-}
-
-export function keyOf({ callId, at, mark = '' }: State): string {
-  return `${callId}@${at}${mark}`;
-}
-
-export function refused(required: JsonObject, method: string): Outcome {
-  return {
-    kind: 'responded',
-    response: {
-      error: {
-        code: -32021,
-        message: `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`,
-        data: { requiredCapabilities: required },
-      },
-    },
-  };
 }

@@ -24,6 +24,8 @@ export interface FrameOptions {
   readonly warn: (message: string, detail: JsonObject) => void;
   /** A step is done, and its turn was lost meanwhile: it runs elsewhere again. */
   readonly doneTwice: (path: string) => void;
+  /** Whether this process has too much to do. */
+  readonly overloaded?: () => boolean;
   /** Told of each ask that a tool makes in its own flow, before anything comes of it. */
   readonly asked?: (frame: object, call: CallRecord) => void;
 }
@@ -32,6 +34,8 @@ export interface FrameOptions {
 export interface Turn {
   /** Live revisions send each ask at once and stay in the turn; the others end it with all that are open. */
   readonly live: boolean;
+  /** Whether its client brings a call back that was given up without an ask. */
+  readonly sheds?: boolean;
   /** The client capability that this ask needs and the current leg does not declare. */
   missing(method: string, params: JsonObject): JsonObject | undefined;
   /** The answer a client sent along before it was asked, when it fits. */
@@ -40,12 +44,24 @@ export interface Turn {
   /** The tool gave up on an ask that is out. */
   withdraw(ask: OpenAsk): void;
   notify(notification: JsonObject): void;
+  /** How the call may go on without its request; absent where it may not, or does already. */
+  readonly detach?: Detach | undefined;
   end(ending: Ending): void;
+}
+
+export interface Detach {
+  /** Whether it does so before its first step. */
+  readonly atStep: boolean;
+  /** The turn that must not end with asks any more, since its client would give up on it. */
+  readonly lastTurn: number;
+  /** Writes it down and tells the client; the turn is live from then on. */
+  run(): Promise<void>;
 }
 
 export type Ending =
   | { readonly kind: 'finished'; readonly response: Response }
-  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint }
+  /** `isShed`: given up, so that nobody waits here for its client. */
+  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly isShed?: true }
   | { readonly kind: 'refused'; readonly required: JsonObject; readonly method: string }
   | { readonly kind: 'broken'; readonly error: AwaitError };
 

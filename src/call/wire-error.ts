@@ -63,3 +63,13 @@ export function wireError(error: AwaitError): WireError {
 export function isBadToken(response: Response): boolean {
   return 'error' in response && response.error.message === BAD_TOKEN.message;
 }
+
+/** Whether a response only says that the call was put down, or is another process's now: its outcome is to come. */
+export function goesOnElsewhere(response: Response): boolean {
+  return 'error' in response && [CLOSING.message, BUSY.message].includes(response.error.message);
+}
+
+/** Another process has the call, and tells what comes of it. */
+export function isBusy(response: Response): boolean {
+  return 'error' in response && response.error.message === BUSY.message;
+}

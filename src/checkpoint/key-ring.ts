@@ -5,7 +5,7 @@
 import { createHash, createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
 import { AwaitError } from '../error.ts';
 
-export type Purpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal';
+export type Purpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry';
 
 /** Least length of a secret, in bytes. */
 const LEAST = 32;

@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util';
 import { createAwaitHandler } from '../../compat/handler.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { AwaitError } from '../error.ts';
+import { Paths } from '../http/paths.ts';
 import { toNodeHandler } from '../node.ts';
 import type { AwaitOptions } from '../options.ts';
 import { openRelay } from '../relay/open-relay.ts';
@@ -46,8 +47,10 @@ export async function serve(args: readonly string[]): Promise<void> {
   };
   const handler = createAwaitHandler(await loadFactory(path), options);
   const listener = toNodeHandler(handler);
+  const paths = new Paths();
   const server = createServer((req, res) => {
-    if ((req.url ?? '/').split('?', 1)[0] === PATH) void listener(req, res);
+    const [path = '/'] = (req.url ?? '/').split('?', 1);
+    if (path === PATH || paths.find(path)?.wire !== 'mcp') void listener(req, res);
     else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);
   });
   await new Promise<void>((resolve, reject) => {

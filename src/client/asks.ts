@@ -4,17 +4,24 @@
  * A server may count its asks anew on each stream, while the client knows them by their ids alone. So an id that
  * is open on another stream gets another name on the way in, and its own back on the way out.
  */
-import type { RequestId } from './message.ts';
+import type { Answer, RequestId } from './message.ts';
 
-export interface OpenAsk<Asker> {
+/** Who waits for the answers to its asks, by their ids on the wire. */
+export interface Asker {
+  answer(id: RequestId, answer: Answer): Promise<void>;
+  /** The server takes the ask back. */
+  withdraw(id: RequestId): void;
+}
+
+export interface OpenAsk {
   readonly asker: Asker;
   /** Its id on the wire. */
   readonly id: RequestId;
 }
 
-export class Asks<Asker> {
+export class Asks {
   /** By the id that the client knows. */
-  readonly #open = new Map<RequestId, OpenAsk<Asker>>();
+  readonly #open = new Map<RequestId, OpenAsk>();
   #renamed = 0;
 
   /** The id for the client; none if this very ask is open, since a resumed stream may repeat it. */
@@ -30,7 +37,7 @@ export class Asks<Asker> {
   }
 
   /** Forgets it: it has been answered, or will not be. */
-  take(name: RequestId): OpenAsk<Asker> | undefined {
+  take(name: RequestId): OpenAsk | undefined {
     const ask = this.#open.get(name);
     this.#open.delete(name);
     return ask;

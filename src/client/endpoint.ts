@@ -60,8 +60,15 @@ export class Endpoint {
     return this.#closed.signal;
   }
 
-  /** Throws an EndpointError unless the status is 2xx. */
-  async post(body: string, headers: Readonly<Record<string, string>> = {}): Promise<Response> {
+  /**
+   * Throws an EndpointError unless the status is 2xx.
+   * @param signal of a request that can be given up by itself; it is to be aborted when this is closed, too
+   */
+  async post(
+    body: string,
+    headers: Readonly<Record<string, string>> = {},
+    signal: AbortSignal = this.signal,
+  ): Promise<Response> {
     const response = await this.#send(
       'POST',
       {
@@ -69,7 +76,7 @@ export class Endpoint {
         accept: 'application/json, text/event-stream',
         'content-type': 'application/json',
       },
-      body,
+      { body, signal },
     );
     this.sessionId = response.headers.get('mcp-session-id') ?? this.sessionId;
     if (response.ok) return response;
@@ -113,14 +120,18 @@ export class Endpoint {
     this.#closed.abort();
   }
 
-  async #send(method: string, headers: Readonly<Record<string, string>>, body?: string): Promise<Response> {
+  async #send(
+    method: string,
+    headers: Readonly<Record<string, string>>,
+    own: { readonly body?: string; readonly signal?: AbortSignal } = {},
+  ): Promise<Response> {
     const once = async (): Promise<Response> =>
       fetchWithinOrigin(this.#fetch, this.#url, {
         ...(method !== 'GET' && this.#init),
         method,
         headers: await this.#headersOf(headers),
-        ...(body !== undefined && { body }),
         signal: this.signal,
+        ...own,
       });
     const response = await once();
     // Once only: a server that refuses fresh credentials would be asked for ever.

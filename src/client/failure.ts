@@ -7,17 +7,19 @@ const BROKEN = -32000;
 
 /** The server's own error, if it sent one with its status. */
 export function failureOf(id: RequestId, error: Error): Rpc {
-  return { jsonrpc: '2.0', id, error: wireError(error) };
+  const status = error instanceof EndpointError ? { data: { status: error.code } } : {};
+  const broken = { code: BROKEN, message: error.message, ...status };
+  return { jsonrpc: '2.0', id, error: serverErrorIn(error) ?? broken };
 }
 
-function wireError(error: Error): { code: number; message: string; data?: unknown } {
-  if (!(error instanceof EndpointError)) return { code: BROKEN, message: error.message };
+/** The JSON-RPC error in the body of a refusal; none where it is of another kind. */
+export function serverErrorIn(thrown: unknown): Extract<Rpc, { error: unknown }>['error'] | undefined {
+  if (!(thrown instanceof EndpointError)) return undefined;
   try {
-    for (const message of parseMessages(error.body)) if ('error' in message) return message.error;
+    return parseMessages(thrown.body).find((message) => 'error' in message)?.error;
   } catch {
-    // A body of another kind is in the message already.
+    return undefined;
   }
-  return { code: BROKEN, message: error.message, data: { status: error.code } };
 }
 
 export function asError(thrown: unknown): Error {

@@ -8,6 +8,13 @@ export type RpcNotification = Exclude<Extract<Rpc, { method: string }>, { id: Re
 export type Answer = Exclude<Rpc, { method: string }>;
 export type { RequestId };
 
+/** A JSON object: its members are `unknown` until looked at. */
+export type JsonObject = Record<string, unknown>;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 export function isRequest(message: Rpc): message is RpcRequest {
   return 'method' in message && 'id' in message && message.id !== undefined;
 }
@@ -20,10 +27,14 @@ export function isRequestId(value: unknown): value is RequestId {
   return typeof value === 'string' || typeof value === 'number';
 }
 
-/** The messages of a body or of an event: one, or a batch. */
-export function parseMessages(text: string): Rpc[] {
+/**
+ * The messages of a body or of an event: one, or a batch.
+ * @param read makes JSON-RPC of what a draft has beside it
+ */
+export function parseMessages(text: string, read: (value: unknown) => unknown = (value) => value): Rpc[] {
   const parsed: unknown = JSON.parse(text);
-  return (Array.isArray(parsed) ? parsed : [parsed]).map((value: unknown) => {
+  return (Array.isArray(parsed) ? parsed : [parsed]).map((member: unknown) => {
+    const value = read(member);
     if (isMessage(value)) return value;
     throw new Error(`The server sent what is no JSON-RPC message: ${JSON.stringify(value).slice(0, 200)}`);
   });

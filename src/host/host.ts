@@ -18,6 +18,8 @@ export interface FactoryContext {
   readonly requestInfo?: Request;
   readonly clientCapabilities: JsonObject;
   readonly clientInfo: JsonObject;
+  /** The workspace that was asked for, where the path has one (`workspace-sse`). */
+  readonly workspace?: string;
 }
 
 export type HostProduct =

@@ -42,7 +42,8 @@ export interface InstanceOptions {
 }
 
 export interface Outside {
-  notification(message: Message): void;
+  /** @param frame the call in whose flow it was said */
+  notification(message: Message, frame?: Frame): void;
   /** An ask made on start-up or on a timer. The promise may never settle. */
   request(message: { method: string; params?: unknown }): Promise<Response>;
   error(error: unknown): void;
@@ -102,7 +103,7 @@ export class HostInstance implements Instance {
     const lowLevel = lowLevelOf(server);
     if (lowLevel !== undefined) {
       shareValidator(lowLevel);
-      intercept(lowLevel, transport, (request) => router.ask(request));
+      intercept(lowLevel, transport, (request) => router.ask(request), options.single);
     }
     try {
       const initialized = await initialize(options, server, transport, inFlight, router, lowLevel);
@@ -125,11 +126,33 @@ export class HostInstance implements Instance {
     request: { method: string; params: JsonObject; id: string | number },
     leg: InstanceLeg,
   ): void {
-    const entry = this.#enter(request, leg, (response) => frame.finish(response), frame);
+    const isOwn = frame.call.task?.isOwn === true && this.#options.single && this.#runsTasks;
+    const sent = isOwn ? { ...request, params: { ...request.params, task: {} } } : request;
+    const settle = (response: Response): void => {
+      const taskId = isOwn ? createdTask(response) : undefined;
+      if (taskId === undefined) frame.finish(response);
+      else this.#awaitOwn(frame, { ...request, method: 'tasks/result', params: { taskId } }, leg);
+    };
+    const entry = this.#enter(sent, leg, settle, frame);
     this.#router.adopt(frame);
-    const deliver = (): void => this.#deliver(request, leg, entry);
+    const deliver = (): void => this.#deliver(sent, leg, entry);
     if (this.#options.contexts) runInContext(frame.context, deliver);
     else deliver();
+  }
+
+  /** What the server runs as a task of its own is done when that is; its asks go out as those of the call. */
+  #awaitOwn(
+    frame: Frame,
+    request: { method: string; params: JsonObject; id: string | number },
+    leg: InstanceLeg,
+  ): void {
+    const entry = this.#enter(request, leg, (response) => frame.finish(response), frame);
+    runInContext(frame.context, () => this.#deliver(request, leg, entry));
+  }
+
+  get #runsTasks(): boolean {
+    const { capabilities } = this.initialized;
+    return isObject(capabilities) && isObject(capabilities.tasks);
   }
 
   /** A request that cannot ask: `tools/list` and the like, on revisions without sessions. */
@@ -177,6 +200,7 @@ export class HostInstance implements Instance {
     const unheard = lowLevelOf(this.#server)?.onclose === undefined && this.#options.single;
     if (unfinished || unheard || this.#inFlight.size > 0) {
       this.#transport.sever();
+      for (const { frame } of this.#inFlight.values()) if (frame !== undefined) dropParked(frame);
       this.#inFlight.clear();
       return;
     }
@@ -255,6 +279,21 @@ async function initialize(
   return response.result;
 }
 
+/** A frame that waits in an instance that is gone would wait for ever: whoever goes on with its call replays it. */
+function dropParked(frame: Frame): void {
+  const drop = (): void => {
+    if (!frame.entered && !frame.over) frame.drop();
+  };
+  if (frame.busy) void frame.settled().then(drop);
+  else drop();
+}
+
+/** The task that a server made of a request, by its id. */
+function createdTask(response: Response): string | undefined {
+  const task = 'result' in response ? response.result.task : undefined;
+  return isObject(task) && typeof task.taskId === 'string' ? task.taskId : undefined;
+}
+
 /** Always runs once, whatever becomes of the server; a cleanup that fails is told, and stops nothing. */
 function cleanUp(cleanup: ((sessionId?: string) => unknown) | undefined, options: InstanceOptions): void {
   const cleaned = Promise.resolve().then(() => cleanup?.(options.sessionId));
@@ -293,9 +332,10 @@ class Router {
     }
     // What a server registers as it starts is no change to anybody.
     if (aboutServer(message.method) && this.#inFlight.has(STARTING)) return;
-    const owner = aboutServer(message.method) ? undefined : this.#ownerOf(options.relatedRequestId);
-    if (owner?.frame === undefined) this.#options.outside.notification(message);
-    else
+    const owner = this.#ownerOf(options.relatedRequestId);
+    if (owner?.frame === undefined || aboutServer(message.method)) {
+      this.#options.outside.notification(message, owner?.frame);
+    } else
       owner.frame.notify({
         method: message.method,
         ...(message.params !== undefined && { params: message.params }),

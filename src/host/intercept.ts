@@ -74,13 +74,14 @@ export function lowLevelOf(server: HostServer): LowLevel | undefined {
   return isLowLevel ? (inner as LowLevel) : undefined;
 }
 
-export function intercept(server: LowLevel, transport: HostTransport, ask: Ask): void {
+/** @param isSingle the instance serves one call: what a task of its own asks is that call's ask */
+export function intercept(server: LowLevel, transport: HostTransport, ask: Ask, isSingle: boolean): void {
   const original = server.request.bind(server);
   const taken: RequestMethod = async (request, ...rest) => {
     const at = rest.length > 1 || !isSchema(rest[0]) ? rest.length - 1 : rest.length;
     const options: OptionsLike = (at >= 0 && isObject(rest[at]) ? rest[at] : undefined) ?? {};
-    const isAsk =
-      ASK_METHODS.has(request.method) && options.task === undefined && options.relatedTask === undefined;
+    const isCalls = isSingle || options.relatedTask === undefined;
+    const isAsk = ASK_METHODS.has(request.method) && options.task === undefined && isCalls;
     if (!isAsk || options.signal?.aborted) return original(request, ...rest);
     if (server._options?.enforceStrictCapabilities === true)
       server.assertCapabilityForMethod?.(request.method);
@@ -97,7 +98,7 @@ export function intercept(server: LowLevel, transport: HostTransport, ask: Ask):
     );
     // An aborted signal makes the SDK throw its own error, as it would have.
     if (response === undefined) return original(request, ...rest);
-    const { timeout: _timeout, ...others } = options;
+    const { timeout: _timeout, relatedTask: _relatedTask, ...others } = options;
     const lateness = server.buildContext === undefined ? undefined : latenessOf(response);
     if (lateness !== undefined)
       return timeOut(original, request, rest, at, { ...others, timeout: 1 }, lateness);

@@ -10,6 +10,12 @@ import { AwaitError } from '../error.ts';
 export interface Inbound {
   /** In capitals. */
   readonly method: string;
+  /** The path as the handler sees it, without what it is mounted under and without the query. */
+  readonly path: string;
+  /** What it is mounted under: `''`, or as `/api`. */
+  readonly base: string;
+  /** A parameter of the query. */
+  query(name: string): string | undefined;
   header(name: string): string | undefined;
   /** The body as text. @throws AwaitError `limit` when it is longer than `maxBytes` */
   text(maxBytes: number): Promise<string>;

@@ -12,8 +12,18 @@ export interface FetchOptions {
 }
 
 export function inboundOf(request: Request, options: FetchOptions = {}): Inbound {
+  let url: URL | undefined;
+  const urlOf = (): URL => {
+    url ??= new URL(request.url);
+    return url;
+  };
   return {
     method: request.method.toUpperCase(),
+    get path() {
+      return urlOf().pathname;
+    },
+    base: '',
+    query: (name) => urlOf().searchParams.get(name) ?? undefined,
     header: (name) => request.headers.get(name) ?? undefined,
     text: (maxBytes) => boundedText(request, maxBytes),
     ...(options.parsedBody !== undefined && { parsedBody: options.parsedBody }),

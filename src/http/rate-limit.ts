@@ -93,7 +93,8 @@ export class RateLimits {
     const caller = this.#callerOf(inbound);
     if (caller === undefined) return undefined;
     const { begins, goesOn } = countIn(body);
-    const hasToken = goesOn > 0 || inbound.header('mcp-session-id') !== undefined;
+    const session = inbound.header('mcp-session-id') ?? inbound.query('sessionId');
+    const hasToken = goesOn > 0 || session !== undefined;
     const wait =
       (hasToken ? await this.#exhausted(caller) : undefined) ??
       (begins > 0 ? await this.#consume('calls', caller, begins) : undefined) ??
@@ -150,9 +151,10 @@ function countIn(body: unknown): { begins: number; goesOn: number } {
   let goesOn = 0;
   for (const message of Array.isArray(body) ? body : [body]) {
     if (!isObject(message)) continue;
-    const { method, params, id } = message;
+    const { method, params, id, request_state: state } = message;
     if (typeof method !== 'string') goesOn += id === undefined ? 0 : 1;
-    else if (isObject(params) && params.requestState !== undefined) goesOn += 1;
+    else if (state !== undefined || (isObject(params) && params.requestState !== undefined)) goesOn += 1;
+    else if (method === 'tasks/input_response') goesOn += 1;
     else if (BEGINS.has(method)) begins += 1;
   }
   return { begins, goesOn };

@@ -10,8 +10,18 @@ export interface Counters {
   replayed: number;
   /** Turns taken up from an owner that was silent for a lease: each may repeat the steps that were in flight. */
   takenOver: number;
+  /** Calls that were given up to another process. */
+  shed: number;
   /** Steps that were done here after their turn was lost: each ran, or runs, elsewhere again under its key. */
   stepsAtLeastOnce: number;
+  /** Calls and turns that came to a JSON-RPC error. */
+  errors: number;
+  /** Event streams that were opened by a POST, by a GET for what belongs to no request, and to go on with one that broke. */
+  postStreams: number;
+  getStreams: number;
+  resumedStreams: number;
+  /** Connections of a stream that were broken off: the client did not read, the stream expired, the store failed. */
+  brokenStreams: number;
   /** Tokens and session ids that were refused. */
   badTokens: number;
   /** Requests that were refused by `rateLimit`. */
@@ -28,7 +38,13 @@ export function newCounters(): Counters {
     handedOff: 0,
     replayed: 0,
     takenOver: 0,
+    shed: 0,
     stepsAtLeastOnce: 0,
+    errors: 0,
+    postStreams: 0,
+    getStreams: 0,
+    resumedStreams: 0,
+    brokenStreams: 0,
     badTokens: 0,
     limitedCalls: 0,
     limitedResumes: 0,

@@ -19,7 +19,12 @@ export function newStreamId(expires: number): string {
   return `${Math.ceil(expires).toString(36)}.${randomBytes(16).toString('base64url')}`;
 }
 
-/** The one stream of a scope that every process finds by itself; `~` is in no other id. */
+/** A new stream that each process may append to. */
+export function sharedId(expires: number): string {
+  return `${Math.ceil(expires).toString(36)}.~${randomBytes(16).toString('base64url')}`;
+}
+
+/** The one stream of a scope that every process finds by itself; `~` is in the ids that processes share, and in no other. */
 export function standingId(scope: string, expires: number): string {
   return `${Math.ceil(expires).toString(36)}.~${digest('standing', scope)}`;
 }

@@ -14,7 +14,15 @@ import type { JsonObject } from '../call/json.ts';
 import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
-import { expiryOf, isStandingId, newStreamId, parseEventId, standingId, unknownEvent } from './event-id.ts';
+import {
+  expiryOf,
+  isStandingId,
+  newStreamId,
+  parseEventId,
+  recordsName,
+  standingId,
+  unknownEvent,
+} from './event-id.ts';
 import { type Local, Locals } from './locals.ts';
 import { type End, isLast, prevAfter, type StreamEntry, type StreamEvent, StreamLog } from './log.ts';
 import { memoryRecords, type StreamRecords } from './records.ts';
@@ -82,9 +90,17 @@ export class EventStreams {
 
   /** The stream of a scope that every process finds by itself, and that each may append to. */
   standing(scope: string, expires: number): Appender {
-    const log = new StreamLog(this.#records, standingId(scope, expires), scope);
-    const local = this.#locals.of(log, scope);
-    local.appender ??= this.#appender(local);
+    return this.shared(standingId(scope, expires), scope);
+  }
+
+  /**
+   * A stream that each process may append to, and knows by its id (`sharedId`).
+   *
+   * @param isNew no other process can have heard of it
+   */
+  shared(id: string, scope: string, isNew = false): Appender {
+    const local = this.#locals.of(new StreamLog(this.#records, id, scope), scope);
+    local.appender ??= this.#appender(local, isNew ? { at: 0 } : undefined);
     return local.appender;
   }
 
@@ -163,12 +179,34 @@ export class EventStreams {
 
   /** Ends the connection that follows a stream here; its client may come back. */
   disconnect(id: string, scope: string): void {
-    this.#locals.get(this.#log(id, scope).name)?.tail?.end('closed');
+    this.#locals.get(this.#log(id, scope).name)?.tail?.disconnect();
+  }
+
+  /** Forgets a shared stream here, unless it is followed here; it stays what it is for other processes. */
+  leave(id: string, scope: string): void {
+    const local = this.#locals.get(recordsName(id, scope));
+    if (local === undefined || local.tail !== undefined) return;
+    local.appender = undefined;
+    this.#locals.release(local);
+  }
+
+  /** Nothing is appended to a stream for now, and whoever goes on with it takes it over; it stays until it expires. */
+  rest(id: string, scope: string): void {
+    const local = this.#locals.get(recordsName(id, scope));
+    if (local !== undefined) this.#locals.rest(local);
   }
 
   /** Ends what a scope has here, and deletes it. */
   drop(scope: string): void {
     this.#locals.drop(scope);
+  }
+
+  /** Ends what follows a stream here, and deletes it. */
+  async remove(id: string, scope: string): Promise<void> {
+    const log = new StreamLog(this.#records, id, scope);
+    const local = this.#locals.get(log.name);
+    if (local !== undefined) this.#locals.forget(local);
+    await log.removeAll((await log.end()).at);
   }
 
   async close(): Promise<void> {

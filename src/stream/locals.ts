@@ -70,6 +70,13 @@ export class Locals {
     local.appender = undefined;
   }
 
+  /** It may go on anywhere, or never: it counts no more until it goes on here. */
+  rest(local: Local): void {
+    this.#uncount(local);
+    local.appender = undefined;
+    this.release(local);
+  }
+
   /** Forgets it unless something here still needs it. */
   release(local: Local): void {
     const { appender, tail, uses, scope, log } = local;
@@ -79,7 +86,7 @@ export class Locals {
 
   /** Forgets what has expired; the store has a sweeper of its own. */
   sweep(now: number): void {
-    for (const local of this.#byName.values()) if (local.log.expires < now) this.#forget(local);
+    for (const local of this.#byName.values()) if (local.log.expires < now) this.forget(local);
   }
 
   drop(scope: string): void {
@@ -94,11 +101,12 @@ export class Locals {
 
   #delete(local: Local): void {
     const upTo = local.ended ?? local.appender?.position ?? 0;
-    this.#forget(local);
+    this.forget(local);
     local.log.removeAll(upTo).catch(this.#failed);
   }
 
-  #forget(local: Local): void {
+  /** Ends who follows it here, and what would be appended; its records are others' business. */
+  forget(local: Local): void {
     const { tail, log, appender } = local;
     tail?.end('closed');
     appender?.abandon();

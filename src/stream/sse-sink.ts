@@ -1,20 +1,35 @@
 /**
- * A connection as a sink of events: server-sent events, comments that keep it open while nothing happens, and
- * an end for a client that does not read. What waits for one is bounded by what the socket takes and one event.
+ * A connection as a sink of events: server-sent events, something that keeps it open while nothing happens (a
+ * comment, unless the wire has its own), and an end for a client that does not read. What waits for one is
+ * bounded by what the socket takes and one event.
  */
 import { type Clock, every, type Timer } from '../call/clock.ts';
 import type { Writer } from '../http/exchange.ts';
+import type { StreamEvent } from './log.ts';
 import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseRetry } from './sse.ts';
 import type { Sink, TailEnd } from './tail.ts';
 
 export interface SseOptions {
   readonly clock: Clock;
-  /** Time between two comments, in milliseconds. */
+  /** Time between two signs of life, in milliseconds. */
   readonly keepAlive: number;
   /** How long a client may take nothing of what waits for it, in milliseconds. */
   readonly stalled: number;
+  /** Told when a connection is broken off, and not by its client. */
+  readonly broken?: () => void;
   /** When a client whose connection ends should come back, in milliseconds. */
   readonly retry?: number;
+  /** Default: comments for what is no event of the stream. */
+  readonly framing?: Framing;
+}
+
+/** How a wire writes what goes over a connection. */
+export interface Framing {
+  event(event: StreamEvent, id: string): string;
+  /** A sign of life. */
+  alive(): string;
+  /** The last words of a connection that ends before its stream does. */
+  closing(why: Exclude<TailEnd, 'finished'>): string;
 }
 
 const REASONS: Readonly<Record<Exclude<TailEnd, 'finished'>, string>> = {
@@ -25,7 +40,16 @@ const REASONS: Readonly<Record<Exclude<TailEnd, 'finished'>, string>> = {
   closed: 'come back',
 };
 
-export function sseSink(writer: Writer, { clock, keepAlive, stalled, retry }: SseOptions): Sink {
+const COMMENTS: Framing = {
+  event: (event, id) => sseEvent({ ...event, id }),
+  alive: () => SSE_KEEP_ALIVE,
+  closing: (why) => sseClosing(REASONS[why]),
+};
+
+export function sseSink(
+  writer: Writer,
+  { clock, keepAlive, stalled, retry, broken, framing = COMMENTS }: SseOptions,
+): Sink {
   let patience: Timer | undefined;
   const write = (text: string): boolean => {
     const keepsUp = writer.write(text);
@@ -37,12 +61,16 @@ export function sseSink(writer: Writer, { clock, keepAlive, stalled, retry }: Ss
     patience = clock
       .after(stalled, () => {
         if (writer.unsent < before) watch(writer.unsent);
-        else writer.destroy();
+        else breakOff();
       })
       .unref();
   };
+  const breakOff = (): void => {
+    broken?.();
+    writer.destroy();
+  };
   const alive = every(clock, keepAlive, () => {
-    if (patience === undefined) write(SSE_KEEP_ALIVE);
+    if (patience === undefined) write(framing.alive());
   });
   const rest = (): void => {
     alive.cancel();
@@ -57,16 +85,17 @@ export function sseSink(writer: Writer, { clock, keepAlive, stalled, retry }: Ss
   });
   if (retry !== undefined) write(sseRetry(retry));
   return {
-    send: (event, id) => write(sseEvent({ ...event, id })),
+    send: (event, id) => write(framing.event(event, id)),
     onReady: (fn) => void ready.push(fn),
     onClose: (fn) => writer.onClose(fn),
     end: (why) => {
       alive.cancel();
       if (why === 'finished') writer.end();
       // Nothing is said to somebody who does not listen; what waits for the end of a stream is still watched.
-      else if (patience !== undefined) writer.destroy();
+      else if (patience !== undefined) breakOff();
       else {
-        writer.write(sseClosing(REASONS[why]));
+        if (why === 'behind' || why === 'expired' || why === 'failed') broken?.();
+        writer.write(framing.closing(why));
         writer.end();
       }
     },

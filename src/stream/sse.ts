@@ -3,7 +3,8 @@
 export interface SseEvent {
   readonly event?: string;
   readonly id?: string;
-  readonly data: string;
+  /** Without it no parser that follows the standard tells of the event. */
+  readonly data?: string;
   /** When a client that lost its connection should come back, in milliseconds. */
   readonly retry?: number;
 }
@@ -14,7 +15,8 @@ export function sseEvent({ event, id, data, retry }: SseEvent): string {
   if (event !== undefined) text += `event: ${event}\n`;
   if (id !== undefined) text += `id: ${id}\n`;
   if (retry !== undefined) text += `retry: ${retry}\n`;
-  return `${text}data: ${data}\n\n`;
+  if (data !== undefined) text += `data: ${data}\n`;
+  return `${text}\n`;
 }
 
 export function sseMessage(message: unknown, id?: string): string {

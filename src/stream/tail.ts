@@ -63,6 +63,8 @@ export class Tail {
   #again = false;
   /** The next look asks whether the next entry was deleted. */
   #doubts = false;
+  /** It ends with the first event that it gives. */
+  #leaving = false;
   #looks = 0;
   #failures = 0;
   #pause = FIRST_PAUSE;
@@ -105,6 +107,12 @@ export class Tail {
   start(now: boolean): void {
     if (now) this.look();
     else this.#arm();
+  }
+
+  /** Its client is to come back for the rest; without an event it would know no id to come back with. */
+  disconnect(): void {
+    if (this.#cursor > 0) this.end('closed');
+    else this.#leaving = true;
   }
 
   end(why: TailEnd): void {
@@ -161,6 +169,7 @@ export class Tail {
       case 'event': {
         const keepsUp = sink.send(entry.event, eventId(log.id, at));
         if (entry.last) this.end('finished');
+        else if (this.#leaving) this.end('closed');
         // The sink may have ended it by now.
         else if (!keepsUp && this.isOpen) {
           this.#state = 'behind';

@@ -117,7 +117,8 @@ export async function client(
   }
 }
 
-function stepsIn(reply: Reply): DoneStep[] | undefined {
+/** The steps of a call that came to its end; undefined where it came to something else. */
+export function stepsIn(reply: Reply): DoneStep[] | undefined {
   try {
     const done = JSON.parse(reply.result?.content?.[0]?.text ?? '') as DoneStep[];
     return done.map(({ step }) => step).join() === STEPS.join() ? done : undefined;

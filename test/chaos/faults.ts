@@ -11,7 +11,14 @@ const LONG = [5_500, 7_500] as const;
 
 type StoreFault = 'restart' | 'slow a little' | 'slow' | 'full';
 
-export function disturb(fleet: Fleet, store: OwnStore, seed: number, isOver: () => boolean) {
+/** @param which `kills`: one process each second, or as soon as its replacement is up, and nothing else */
+export function disturb(
+  fleet: Fleet,
+  store: OwnStore,
+  seed: number,
+  which: 'all' | 'kills',
+  isOver: () => boolean,
+) {
   const faults: Fault[] = [];
   const during = async (kind: Fault['kind'], pid: number | undefined, run: () => Promise<void>) => {
     const since = clock();
@@ -79,6 +86,9 @@ export function disturb(fleet: Fleet, store: OwnStore, seed: number, isOver: () 
     store.restart === undefined
       ? ['full', 'slow a little', 'full', 'slow']
       : ['restart', 'slow a little', 'restart', 'slow'];
+  if (which === 'kills') {
+    return { faults, done: loop(randomOf(seed), ['kill'] as const, [1_000, 1_000], toProcess) };
+  }
   const done = Promise.all([
     loop(randomOf(seed), ['kill', 'kill', 'stop'] as const, [500, 1_400], toProcess),
     loop(randomOf(seed + 1), storeKinds, [2_000, 4_000], toStore),

@@ -5,7 +5,7 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../fixtures/random.ts';
-import { clock } from './events.ts';
+import { clock, LEASE } from './events.ts';
 
 const PROCESSES = 3;
 /** How far the clock of a process may be off, in milliseconds. */
@@ -98,7 +98,7 @@ export class Fleet {
   async #tryToStart(skew: number): Promise<Slot | undefined> {
     const args = ['--import', preload ?? '', '--import', 'tsx', script ?? '', ...this.#args];
     const child = spawn(process.execPath, args, {
-      env: { ...process.env, CHAOS_SKEW: String(skew) },
+      env: { ...process.env, CHAOS_SKEW: String(skew), CHAOS_LEASE: String(LEASE) },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
     this.#children.add(child);

@@ -6,6 +6,10 @@
  *
  *   npm run chaos -- --minutes 5 --store redis|postgres|sqlite [--seed 7]
  *
+ * With `--clients v1` or `v2` the official clients of a session do the calling, behind a balancer; with `tasks` there
+ * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process every second and
+ * does nothing else.
+ *
  * The seed decides which faults come, in which order and for how long; what they hit depends on the machine.
  * What is checked is told in `verdict.ts`; `--events <file>` keeps what it was checked on.
  */
@@ -15,15 +19,19 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { randomOf } from '../fixtures/random.ts';
+import { balanceFleet } from './balancer.ts';
 import { client, type Tally } from './clients.ts';
 import type { Event, Fault } from './events.ts';
 import { disturb } from './faults.ts';
 import { Fleet } from './fleet.ts';
 import { openLedger } from './ledger.ts';
+import { sessionClient } from './session-clients.ts';
 import { ownStore, type StoreName } from './stores.ts';
+import { taskClient } from './task-clients.ts';
 import { judge, type Verdict } from './verdict.ts';
 
 const CLIENTS = 8;
+const TASKS = 200;
 /** A start that fails for want of a store takes this long at most after the store's fault, in milliseconds. */
 const START = 8_000;
 const NAMES: readonly StoreName[] = ['redis', 'postgres', 'sqlite'];
@@ -34,17 +42,25 @@ const { values } = parseArgs({
     store: { type: 'string' },
     seed: { type: 'string' },
     events: { type: 'string' },
+    clients: { type: 'string' },
+    faults: { type: 'string' },
   },
 });
 const minutes = Number(values.minutes ?? 1);
 const name = NAMES.find((known) => known === (values.store ?? 'sqlite'));
 const seed = Number(values.seed ?? randomInt(2 ** 31));
+const kind = (['raw', 'v1', 'v2', 'tasks'] as const).find((known) => known === (values.clients ?? 'raw'));
+const which = (['all', 'kills'] as const).find((known) => known === (values.faults ?? 'all'));
+if (kind === undefined || which === undefined)
+  throw new Error('--clients takes raw, v1, v2 or tasks, --faults all or kills');
 if (name === undefined || !(minutes > 0) || !Number.isInteger(seed))
   throw new Error(
     `--minutes takes a positive number, --store one of ${NAMES.join(', ')}, --seed a whole number`,
   );
 
-process.stdout.write(`chaos on ${name}, ${minutes} minutes, --seed ${seed}\n`);
+process.stdout.write(
+  `chaos on ${name}, clients ${kind}, faults ${which}, ${minutes} minutes, --seed ${seed}\n`,
+);
 const store = await ownStore(name);
 process.once('exit', () => store.remove());
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
@@ -56,14 +72,20 @@ await fleet.start();
 let over = false;
 const isOver = (): boolean => over;
 const tally: Tally = { completed: 0, neverBegan: 0, retries: 0, lost: [], done: [] };
-const { faults, done } = disturb(fleet, store, seed, isOver);
-const clients = Array.from({ length: CLIENTS }, (_, nth) =>
-  client(fleet, randomOf(seed + 10 + nth), tally, isOver),
-);
-await Promise.race([sleep(minutes * 60_000), done]);
+const { faults, done } = disturb(fleet, store, seed, which, isOver);
+const balancer = await balanceFleet(fleet, randomOf(seed + 3));
+const isTasks = kind === 'tasks';
+const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
+  if (kind === 'tasks') return taskClient(fleet, randomOf(seed + 10 + nth), tally);
+  if (kind === 'raw') return client(fleet, randomOf(seed + 10 + nth), tally, isOver);
+  return sessionClient(kind, balancer.url, tally, isOver);
+});
+await Promise.race([isTasks ? Promise.all(clients) : sleep(minutes * 60_000), done]);
 over = true;
 await done;
 await Promise.all(clients);
+tally.retries += balancer.retries();
+await balancer.close();
 fleet.killAll();
 ledger.close();
 
@@ -79,12 +101,11 @@ function report(
   events: readonly Event[],
 ): void {
   const say = (line: string): void => void process.stdout.write(`${line}\n`);
-  const count = (kind: string): number => faults.filter((fault) => fault.kind === kind).length;
-  const kinds =
-    store.restart === undefined ? ['kill', 'stop', 'slow', 'full'] : ['kill', 'stop', 'restart', 'slow'];
-  say(
-    `faults: ${kinds.map((kind) => `${kind} ${count(kind)}`).join(', ')}${store.restart === undefined ? ' (SQLite: no process to restart)' : ''}`,
-  );
+  const count = (of: string): number => faults.filter((fault) => fault.kind === of).length;
+  const onStore = store.restart === undefined ? ['slow', 'full'] : ['restart', 'slow'];
+  const kinds = which === 'kills' ? ['kill'] : ['kill', 'stop', ...onStore];
+  const counts = kinds.map((of) => `${of} ${count(of)}`).join(', ');
+  say(`faults: ${counts}${store.restart === undefined ? ' (SQLite: no process to restart)' : ''}`);
   say(
     `processes: ${fleet.skews.length} started, ${fleet.failedStarts.length} more could not open their store; clocks off by ${Math.min(...fleet.skews)} to ${Math.max(...fleet.skews)} ms`,
   );
@@ -99,7 +120,7 @@ function report(
   say(
     `ledger: ${keys} idempotency keys for ${completed} completed steps; ${repeated} of them more than once`,
   );
-  const reasons = [...excused].map(([kind, times]) => `${kind} ${times}`);
+  const reasons = [...excused].map(([by, times]) => `${by} ${times}`);
   say(`executions in vain, by what fell inside: ${reasons.join(', ') || 'none'}`);
   const failures = [
     ...tally.lost.map((reply) => `lost: ${reply}`),
@@ -110,9 +131,7 @@ function report(
       .map((at) => `a start failed by itself at ${at.toFixed(0)}`),
     ...(keys === completed ? [] : ['keys and completed steps differ']),
     ...(tally.completed > 0 ? [] : ['no call completed']),
-    ...kinds
-      .filter((kind) => count(kind) === 0)
-      .map((kind) => `the run was too short for a fault of kind ${kind}`),
+    ...kinds.filter((of) => count(of) === 0).map((of) => `the run was too short for a fault of kind ${of}`),
     ...(count('full') > 0 && noRoom.length === 0 ? ['the disk was full, and nobody noticed'] : []),
   ];
   for (const failure of failures.slice(0, 20)) say(`FAILED ${failure}`);

@@ -6,6 +6,8 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type KeyvSqlite from '@keyv/sqlite';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { currentContext } from '../../src/call/context.ts';
+import type { Frame } from '../../src/call/frame.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { createAwaitHandler, step } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
@@ -39,13 +41,14 @@ function act(call: string, name: string): Promise<Done> {
 
 function build(): McpServer {
   const server = new McpServer({ name: 'chaos', version: '1' });
-  server.registerTool('work', {}, async ({ sessionId: call = '' }) => {
+  server.registerTool('work', {}, async () => {
+    const { call } = (currentContext()?.call as Frame | undefined) ?? { call: { id: '' } };
     const done: Done[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       const requestedSchema = { type: 'object' as const, properties: { go: { type: 'boolean' as const } } };
       await server.server.elicitInput({ message: `Round ${round}?`, requestedSchema });
-      done.push(...(await Promise.all([act(call, `a${round}`), act(call, `b${round}`)])));
-      done.push(await act(call, `c${round}`));
+      done.push(...(await Promise.all([act(call.id, `a${round}`), act(call.id, `b${round}`)])));
+      done.push(await act(call.id, `c${round}`));
     }
     return { content: [{ type: 'text', text: JSON.stringify(done) }] };
   });
@@ -57,6 +60,7 @@ const store = await openStore(storeUrl);
 const handler = createAwaitHandler(build, {
   store,
   secrets: [secret],
+  tasks: () => 'now',
   limits: { lease: LEASE, turnWait: 5_000 },
 });
 

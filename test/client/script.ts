@@ -20,6 +20,9 @@ interface Body {
   readonly params?: Readonly<Record<string, unknown>> & { readonly protocolVersion?: string };
   readonly result?: { readonly content?: unknown; readonly action?: string };
   readonly error?: { readonly code: number; readonly message: string };
+  /** The first draft's own. */
+  readonly input_responses?: unknown;
+  readonly request_state?: unknown;
 }
 
 /** One request as it came in. */
@@ -255,6 +258,11 @@ export function closing<T extends { close(): Promise<void> }>(one: T): T {
 /** A server of the draft that lives as long as the test. */
 export async function serve(...all: Route[]): Promise<Scripted> {
   return closing(await scripted(routes(...all)));
+}
+
+/** The same, of another version. */
+export async function serveVersion(version: string, ...all: Route[]): Promise<Scripted> {
+  return closing(await scripted(routes(...all), version));
 }
 
 export async function connected(...args: Parameters<typeof connect>): Promise<Connected> {

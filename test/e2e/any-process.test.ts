@@ -1,7 +1,7 @@
 /** 2025 clients whose every request may reach another process: streams, answers and calls are everybody's. */
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { messagesIn, type Rpc } from './clients.ts';
+import { answer, asks, begin as beginAt, call, type Session } from './anywhere.ts';
 import { effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
 import { NATS, NATS_URL, POSTGRES, REDIS, REDIS_URL, SQLITE } from './services.ts';
 
@@ -21,92 +21,10 @@ const KINDS = [
 ];
 
 let servers: Spawned[] = [];
+const begin = (): Promise<Session> => beginAt(servers);
 afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.kill()));
 });
-
-const HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
-const ELICIT = 'elicitation/create';
-
-interface Session {
-  readonly headers: Record<string, string>;
-  post(to: number, message: object): Promise<Reader>;
-  get(to: number, last?: string): Promise<Reader>;
-}
-
-async function begin(): Promise<Session> {
-  const url = (nth: number): string => servers[nth]?.url ?? '';
-  const params = {
-    protocolVersion: '2025-11-25',
-    capabilities: { elicitation: {} },
-    clientInfo: { name: 'anywhere', version: '1' },
-  };
-  const body = JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params });
-  const first = await fetch(url(0), { method: 'POST', headers: HEADERS, body });
-  await first.text();
-  const session = first.headers.get('mcp-session-id') ?? '';
-  const headers = { ...HEADERS, 'mcp-session-id': session, 'mcp-protocol-version': '2025-11-25' };
-  return {
-    headers,
-    post: async (to, message) => {
-      const text = JSON.stringify({ jsonrpc: '2.0', ...message });
-      return new Reader(await fetch(url(to), { method: 'POST', headers, body: text }));
-    },
-    get: async (to, last) => {
-      const id = last === undefined ? {} : { 'last-event-id': last };
-      return new Reader(
-        await fetch(url(to), { headers: { ...headers, accept: 'text/event-stream', ...id } }),
-      );
-    },
-  };
-}
-
-/** What comes on a stream. */
-class Reader {
-  readonly status: number;
-  text = '';
-  over = false;
-
-  constructor(response: Response) {
-    this.status = response.status;
-    void this.#read(response.body?.pipeThrough(new TextDecoderStream()).getReader());
-  }
-
-  get messages(): Rpc[] {
-    return messagesIn(this.text.slice(0, this.text.lastIndexOf('\n\n') + 2));
-  }
-
-  /** The id of the last event. */
-  get last(): string {
-    return [...this.text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
-  }
-
-  async next(wanted: (message: Rpc) => boolean): Promise<Rpc> {
-    await expect.poll(() => this.messages.some(wanted), { timeout: 25_000 }).toBe(true);
-    return this.messages.find(wanted) as Rpc;
-  }
-
-  async #read(reader: ReadableStreamDefaultReader<string> | undefined): Promise<void> {
-    try {
-      for (;;) {
-        const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
-        if (done) break;
-        this.text += value;
-      }
-    } catch {
-      // Its process was killed.
-    }
-    this.over = true;
-  }
-}
-
-const asks = (field: string) => (message: Rpc) =>
-  message.method === ELICIT && message.params?.message === `${field}?`;
-const answer = ({ id }: Rpc, field: string) => ({
-  id,
-  result: { action: 'accept', content: { [field]: `its ${field}` } },
-});
-const call = (name: string) => ({ id: 7, method: 'tools/call', params: { name, arguments: {} } });
 
 for (const kind of KINDS) {
   describe.skipIf(kind.down)(`three processes on ${kind.name}`, () => {
@@ -187,6 +105,48 @@ for (const kind of KINDS) {
       expect([await said(1), await said(0), await said(2)]).toEqual([0, 0, 0]);
       await level(2, 'debug');
       expect([await said(0), await said(1)]).toEqual([3, 3]);
+    });
+
+    it.each(['waits for its answer', 'is at work'])('cancel a call for one another: it %s', async (state) => {
+      const session = await start();
+      const stream = await session.post(0, call('cancelled'));
+      const ask = await stream.next(asks('name'));
+      if (state === 'is at work') await session.post(2, answer(ask, 'name'));
+      const cancel = { method: 'notifications/cancelled', params: { requestId: 7 } };
+      expect((await session.post(1, cancel)).status).toBe(202);
+      await expect.poll(() => effectsIn(effects), { timeout: 10_000 }).toContain('aborted');
+      await expect.poll(() => stream.over).toBe(true);
+      expect(stream.messages.filter(({ id }) => id === 7)).toEqual([]);
+      // Its id is nobody's cancel any more.
+      const again = await session.post(0, { ...call('throws'), id: 8 });
+      await again.next(({ id }) => id === 8);
+    });
+
+    it('take up no call that was cancelled, and end its stream', async () => {
+      const session = await start();
+      const before = effectsIn(effects).length;
+      const first = await session.post(0, call('order'));
+      await first.next(asks('address'));
+      await servers[0]?.kill();
+      const again = await session.get(1, first.last);
+      const cancel = { method: 'notifications/cancelled', params: { requestId: 7 } };
+      expect((await session.post(2, cancel)).status).toBe(202);
+      await expect.poll(() => again.over, { timeout: 25_000 }).toBe(true);
+      expect(again.messages.filter(({ id }) => id === 7)).toEqual([]);
+      expect(effectsIn(effects).slice(before)).toEqual(['charge']);
+    });
+
+    it('cancel nothing of another session', async () => {
+      const session = await start();
+      const other = await begin();
+      const stream = await session.post(0, call('one'));
+      const ask = await stream.next(asks('name'));
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      await other.post(1, { method: 'notifications/cancelled', params: { requestId: 7 } });
+      await session.post(2, { method: 'notifications/cancelled', params: { requestId: '7' } });
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+      await session.post(1, answer(ask, 'name'));
+      expect((await stream.next(({ id }) => id === 7)).result?.content?.[0]?.text).toBe('Hello its name');
     });
 
     it('refuse an id of another session, and one that is none, with one sentence', async () => {

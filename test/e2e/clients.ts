@@ -4,6 +4,7 @@ import {
   StreamableHTTPClientTransport as ModernTransport,
 } from '@modelcontextprotocol/client';
 import { Client as LegacyClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport, type SSEClientTransportOptions } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport as LegacyTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import {
@@ -40,6 +41,13 @@ export interface TestClient {
   close(): Promise<void>;
 }
 
+/** Streams end in the middle of a call, and their clients come back. */
+const STUBBORN = {
+  initialReconnectionDelay: 200,
+  maxReconnectionDelay: 1_000,
+  reconnectionDelayGrowFactor: 1.5,
+  maxRetries: 30,
+};
 const INFO = { name: 'e2e', version: '1.0.0' };
 export const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
 const ROOTS = { roots: [{ uri: 'file:///home/ann', name: 'home' }] };
@@ -71,12 +79,13 @@ function textsOf(result: unknown): string {
   return isError === true ? `error: ${text}` : text;
 }
 
-/** The official client of 2026-07-28, pinned to it. */
-export async function modern(url: string, script: Script = {}): Promise<TestClient> {
-  const client = new ModernClient(INFO, {
-    capabilities: CAPABILITIES,
-    versionNegotiation: { mode: { pin: '2026-07-28' } },
-  });
+/** The official client of 2026-07-28, pinned to it; or as it meets servers of 2025. */
+export async function modern(
+  url: string,
+  script: Script = {},
+  mode: 'legacy' | { pin: string } = { pin: '2026-07-28' },
+): Promise<TestClient> {
+  const client = new ModernClient(INFO, { capabilities: CAPABILITIES, versionNegotiation: { mode } });
   const asked: string[] = [];
   const logged: unknown[] = [];
   const progressed: number[] = [];
@@ -93,7 +102,7 @@ export async function modern(url: string, script: Script = {}): Promise<TestClie
     return ROOTS;
   });
   client.setNotificationHandler('notifications/message', ({ params }) => void logged.push(params.data));
-  await client.connect(new ModernTransport(new URL(url)));
+  await client.connect(new ModernTransport(new URL(url), { reconnectionOptions: STUBBORN }));
   // This SDK also reports a progress of its own for each round: one without a total.
   const onprogress = ({ progress, total }: { progress: number; total?: number | undefined }): void => {
     if (total !== undefined) progressed.push(progress);
@@ -113,8 +122,25 @@ export async function modern(url: string, script: Script = {}): Promise<TestClie
   };
 }
 
-/** The client of SDK v1, which speaks 2025-11-25. */
-export async function legacy(url: string, script: Script = {}): Promise<TestClient> {
+/** The client of SDK v1, which speaks 2025-11-25, over its own transport or another one. */
+export function legacy(
+  url: string,
+  script: Script = {},
+  transport: Transport = new LegacyTransport(new URL(url), { reconnectionOptions: STUBBORN }) as Transport,
+): Promise<TestClient> {
+  return legacyOver(transport, script);
+}
+
+/** The same client over HTTP+SSE, whose stream is at `url`. */
+export function oldest(
+  url: string,
+  script: Script = {},
+  options: SSEClientTransportOptions = {},
+): Promise<TestClient> {
+  return legacyOver(new SSEClientTransport(new URL(url), options), script);
+}
+
+async function legacyOver(transport: Transport, script: Script): Promise<TestClient> {
   const client = new LegacyClient(INFO, { capabilities: CAPABILITIES });
   const asked: string[] = [];
   const logged: unknown[] = [];
@@ -135,8 +161,7 @@ export async function legacy(url: string, script: Script = {}): Promise<TestClie
     LoggingMessageNotificationSchema,
     ({ params }) => void logged.push(params.data),
   );
-  // The SDK's own transport does not satisfy its own interface under exactOptionalPropertyTypes.
-  await client.connect(new LegacyTransport(new URL(url)) as Transport);
+  await client.connect(transport);
   const onprogress = ({ progress }: { progress: number }): void => void progressed.push(progress);
   return {
     asked,

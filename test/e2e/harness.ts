@@ -114,9 +114,9 @@ export interface SpawnOptions {
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 
-/** `mcp-await serve <fixture>` from dist, in `count` processes. */
-export function spawnServers(fixture: string, count: number, options: SpawnOptions = {}): Promise<Spawned[]> {
-  const path = new URL(`../fixtures/${fixture}`, import.meta.url).pathname;
+/** `mcp-await serve <module>` from dist, in `count` processes; a bare name is a fixture's. */
+export function spawnServers(module: string, count: number, options: SpawnOptions = {}): Promise<Spawned[]> {
+  const path = new URL(module.includes('/') ? module : `../fixtures/${module}`, import.meta.url).pathname;
   const args = [CLI, 'serve', path, '--port', '0', ...(options.args ?? [])];
   return Promise.all(Array.from({ length: count }, () => start(args, options.env ?? {})));
 }

@@ -7,10 +7,13 @@ import {
   ElicitRequestSchema,
   ListRootsRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { AwaitClientTransport } from '../../src/client/index.ts';
+import { buildServer } from '../fixtures/asking-server.ts';
+import sessionServer from '../fixtures/session-server.ts';
 import { CAPABILITIES, filledIn } from './clients.ts';
-import { balance, effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
+import { balance, effectsIn, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
+import { Reader } from './reader.ts';
 import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 import { TOOLS } from './tools.ts';
 
@@ -230,6 +233,65 @@ for (const kind of KINDS) {
       expect(done.body).toContain('Hello its name');
     });
 
+    it('gives the same POST the same stream, at once, afterwards and elsewhere, and repeats no step', async () => {
+      const { post } = await session();
+      const before = effectsIn(effects).length;
+      const first = asked((await post(call('order'))).body, 'address');
+      const one = answered(first.id, 'address');
+      const twice = await Promise.all([0, 1, 0].map((to) => post(one, { 'last-event-id': first.last }, to)));
+      // A newer connection of a stream ends the older one, which may have had nothing by then.
+      const whole = twice.filter(({ body }) => body.includes('event: input_required'));
+      expect(whole.length).toBeGreaterThan(0);
+      const turns = whole.map(({ body }) => asked(body, 'name'));
+      const [second = turns[0]] = turns;
+      for (const turn of turns) expect(turn).toEqual(second);
+      for (const to of [0, 1]) {
+        expect(asked((await post(one, { 'last-event-id': first.last }, to)).body, 'name')).toEqual(second);
+      }
+      const done = await post(answered(second?.id ?? '', 'name'), { 'last-event-id': second?.last ?? '' });
+      expect(done.body).toContain('its name, its address, 43');
+      // What was asked then is not asked again now that it is answered: the stream goes on, and ends.
+      const late = await post(one, { 'last-event-id': first.last, accept: 'text/event-stream' });
+      expect([late.status, late.body]).toEqual([200, expect.stringContaining('"message":"name?"')]);
+      const acted = effectsIn(effects).slice(before);
+      expect(acted.filter((effect) => effect !== 'finally')).toEqual(['charge', 'ship']);
+    });
+
+    it('says 406 where the next ask needs a stream, and loses nothing by it', async () => {
+      const { post } = await session();
+      const before = effectsIn(effects).length;
+      const { id, last } = asked((await post(call('order'))).body, 'address');
+      const answer = answered(id, 'address');
+      const refused = await post(answer, { 'last-event-id': last, accept: 'application/json' });
+      expect(refused.status).toBe(406);
+      const next = asked((await post(answer, { 'last-event-id': last })).body, 'name');
+      const final = { 'last-event-id': next.last, accept: 'application/json' };
+      const done = await post(answered(next.id, 'name'), final);
+      expect([done.status, JSON.parse(done.body).id]).toEqual([200, 7]);
+      const acted = effectsIn(effects).slice(before);
+      expect(acted.filter((effect) => effect !== 'finally')).toEqual(['charge', 'ship']);
+    });
+
+    it('tells unknown sessions by 404, and whatever is no array of responses by -32600', async () => {
+      const { post, get } = await session();
+      const { id, last } = asked((await post(call('one'))).body, 'name');
+      const unknown = { 'last-event-id': last, 'mcp-session-id': 'nobody' };
+      expect((await post(answered(id, 'name'), unknown)).status).toBe(404);
+      expect((await get(unknown)).status).toBe(404);
+      const answer = { jsonrpc: '2.0', id, result: {} };
+      const note = { jsonrpc: '2.0', method: 'notifications/initialized' };
+      for (const body of ['text', null, 7, [5], [[answer]], [answer, note], [{ ...answer, id: null }]]) {
+        const refused = await post(body, { 'last-event-id': last });
+        expect([refused.status, JSON.parse(refused.body).error.code]).toEqual([400, -32600]);
+      }
+      // An array is nothing without the id that it answers to.
+      for (const body of [[], answered(id, 'name')]) {
+        const refused = await post(body);
+        expect([refused.status, JSON.parse(refused.body).error.code]).toEqual([400, -32600]);
+      }
+      expect((await post(answered(id, 'name'), { 'last-event-id': last })).body).toContain('Hello its name');
+    });
+
     it('refuses a request under another version, or none, and a 2025 session under the draft’s', async () => {
       const { post } = await session();
       const { id, last } = asked((await post(call('one'))).body, 'name');
@@ -280,3 +342,73 @@ for (const kind of KINDS) {
     });
   });
 }
+
+describe('SEP-1858 in one process', () => {
+  const HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+  const open = async (url: string, capabilities: object) => {
+    const clientInfo = { name: 'raw', version: '1' };
+    const params = { protocolVersion: DRAFT, capabilities, clientInfo };
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params });
+    const begun = await fetch(url, { method: 'POST', headers: HEADERS, body });
+    const id = begun.headers.get('mcp-session-id') ?? '';
+    const headers = { ...HEADERS, 'mcp-session-id': id, 'mcp-protocol-version': DRAFT };
+    const post = (message: unknown, more: object = {}) =>
+      fetch(url, { method: 'POST', headers: { ...headers, ...more }, body: JSON.stringify(message) });
+    return { headers, post };
+  };
+  const call = (name: string) => ({ jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name } });
+
+  it('has what is asked outside of calls on the standing stream, answered at once by a POST of its own', async () => {
+    const served = await serveHere(sessionServer);
+    const { headers, post } = await open(served.url, { elicitation: {}, roots: {} });
+    await post({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    const standing = new Reader(await fetch(served.url, { headers }));
+    const { id } = await standing.next(({ method }) => method === 'roots/list');
+    expect(standing.text).not.toContain('buffer_input');
+    const result = { roots: [{ uri: 'file:///here' }] };
+    expect((await post({ jsonrpc: '2.0', id, result })).status).toBe(202);
+    const say = async (): Promise<string> => (await post(call('roots'))).text();
+    await expect.poll(say).toContain('file:///here');
+    expect(standing.over).toBe(false);
+    await served.close();
+  });
+
+  it('knows an id of input_required no longer than the call lives, and says of answers that nobody asked', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+    const served = await serveHere(() => buildServer(() => {}), { limits: { drain: 50 } });
+    const { post } = await open(served.url, { elicitation: {} });
+    const text = await (await post(call('one'))).text();
+    const last = /event: input_required\nid: (\S+)/.exec(text)?.[1] ?? '';
+    const answers = [{ jsonrpc: '2.0', id: 'nobody', result: {} }];
+    const again = await (await post(answers, { 'last-event-id': last })).text();
+    expect(served.log.text).toContain('"id":"nobody"');
+    const next = /event: input_required\nid: (\S+)/.exec(again)?.[1] ?? '';
+    expect(next).not.toBe(last);
+    vi.setSystemTime(Date.now() + 3_600_001);
+    const refused = await post(answers, { 'last-event-id': next });
+    expect([refused.status, JSON.parse(await refused.text())]).toMatchObject([
+      400,
+      { error: { code: -32602, message: 'Invalid or expired Last-Event-ID' } },
+    ]);
+    vi.useRealTimers();
+    await served.close();
+  });
+});
+
+describe('SEP-1858 with the option literal', () => {
+  it('writes its two events as the draft prints them, and our client sees them', async () => {
+    const served = await serveHere(() => buildServer(() => {}), { literal: true });
+    const balancer = await balance([served.url]);
+    const client = new Client({ name: 'literal', version: '1' }, { capabilities: CAPABILITIES });
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => filledIn(params));
+    await client.connect(new AwaitClientTransport(new URL(balancer.url), { revision: DRAFT }));
+    const { content } = await client.callTool({ name: 'in-turn', arguments: {} });
+    expect((content as { text: string }[])[0]?.text).toBe('its name, its city, its street');
+    const asked = balancer.posts.find(({ reply }) => reply.includes('buffer_input'))?.reply ?? '';
+    expect(asked).toMatch(/^event: buffer_input\nid: \S+\n\nevent: message\n/);
+    expect(asked).toMatch(/\n\nevent: input_required\nid: \S+\n\n$/);
+    await client.close();
+    await balancer.close();
+    await served.close();
+  });
+});

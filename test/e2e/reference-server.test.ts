@@ -1,4 +1,8 @@
 /** The reference server as published, through two processes, from a client pinned to 2026-07-28. */
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { CallToolResultSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import {
   accept,
@@ -110,6 +114,31 @@ describe.each([
     expect(again.message.result?.resultType).toBe('input_required');
     expect(again.keys).not.toEqual(keys);
   });
+
+  it('a 2025-11-25 client’s task at one of them: the server runs it itself, and asks in it', async () => {
+    await connect();
+    const old = new Client({ name: 'tasks', version: '1' }, { capabilities: { elicitation: {}, tasks: {} } });
+    const asked: string[] = [];
+    old.setRequestHandler(ElicitRequestSchema, ({ params }) => {
+      asked.push(params.message);
+      return { action: 'accept', content: { interpretation: 'technical' } };
+    });
+    const url = new URL(servers[0]?.url ?? '');
+    await old.connect(new StreamableHTTPClientTransport(url) as Transport);
+    const told: string[] = [];
+    const call = { name: 'simulate-research-query', arguments: { topic: 'python', ambiguous: true } };
+    for await (const message of old.experimental.tasks.callToolStream(call, CallToolResultSchema, {
+      task: { ttl: 60_000 },
+    })) {
+      told.push(message.type);
+      if (message.type === 'error') throw message.error;
+      // Its ids are its own: ours begin with a time.
+      if (message.type === 'taskCreated') expect(message.task.taskId).toMatch(/^[0-9a-f]{32}$/);
+      if (message.type === 'result') expect(JSON.stringify(message.result)).toContain('python');
+    }
+    expect([told[0], told.at(-1), asked.length]).toEqual(['taskCreated', 'result', 1]);
+    await old.close();
+  }, 60_000);
 
   it('a 2025-11-25 client at one of them, as ever', async () => {
     await connect();

@@ -6,6 +6,16 @@ import KeyvPostgres from '@keyv/postgres';
 import { scratch } from './harness.ts';
 
 export const REDIS_URL = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+/**
+ * A database of its own: every process on a store looks after the tasks of all, and test files run side by side with
+ * servers that differ.
+ */
+export function redisDatabase(number: number): string {
+  const url = new URL(REDIS_URL);
+  url.pathname = `/${number}`;
+  return url.href;
+}
+
 export const NATS_URL = process.env.NATS_URL ?? 'nats://127.0.0.1:4222';
 const POSTGRES_URL = process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/test';
 

@@ -1,5 +1,6 @@
 /** What the fuzz starts from: real tokens of real calls and sessions, and the services that must refuse others. */
 import Keyv from 'keyv';
+import { identifier } from '../../compat/2025/identity.ts';
 import { Sessions } from '../../compat/2025/sessions.ts';
 import { createServices, type Services } from '../../compat/services.ts';
 import { isObject } from '../../src/call/json.ts';
@@ -54,10 +55,13 @@ export interface Material {
 
 const silent: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
+/** Nobody looks at the store now and then for tasks that nobody runs: only tokens are to touch it. */
+const NEVER = { lease: 3_600_000 };
+
 export function servicesWith(options: AwaitOptions): Services {
   return createServices(
     () => buildServer(() => {}),
-    settle({ secrets: SECRETS, logger: silent, ...options }),
+    settle({ secrets: SECRETS, logger: silent, limits: NEVER, ...options }),
   );
 }
 
@@ -97,6 +101,7 @@ export async function gather(): Promise<Material> {
     store,
     secrets: SECRETS,
     logger: silent,
+    limits: NEVER,
   };
   const handlers = {
     stored: createAwaitHandler(build, options),
@@ -104,7 +109,7 @@ export async function gather(): Promise<Material> {
   };
   const stored = servicesWith({ store });
   const sealed = servicesWith({ store, state: 'sealed' });
-  const sessions = new Sessions(stored);
+  const sessions = new Sessions(stored, identifier(stored));
   const tokens: Token[] = [];
   for (const kind of ['stored', 'sealed'] as const) {
     for (const asking of ASKINGS) {

@@ -32,7 +32,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an outcome is told before it is written',
     file: 'src/call/runs.ts',
-    from: "await journal.append({ type: 'ended', response });",
+    from: "await journal.append({ type: 'ended', response, when: this.#parts.clock.now() });",
     to: "void journal.append({ type: 'ended', response }).catch(() => {});",
   },
   {

@@ -8,6 +8,7 @@ import { openStore } from '../../src/checkpoint/open-store.ts';
 import { memoryRelay } from '../../src/index.ts';
 import { natsRelay } from '../../src/relay/nats.ts';
 import { redisRelay } from '../../src/relay/redis.ts';
+import { sharedId } from '../../src/stream/event-id.ts';
 import type { EventStreams } from '../../src/stream/event-streams.ts';
 import { NATS, NATS_URL, POSTGRES, REDIS, REDIS_URL, SQLITE } from '../e2e/services.ts';
 import { Connection, follow, numbers, REFUSED, SCOPE, startProcess, until } from './workbench.ts';
@@ -303,6 +304,24 @@ for (const { name, down, stores, relays } of KINDS) {
       expect(() => here.open(unfinished)).toThrow(/raise limits.streams/);
     });
 
+    it('has streams that both processes append to by their id, leave, and delete', async () => {
+      const scope = scoped();
+      const id = sharedId(Date.now() + 60_000);
+      const connection = await follow(here, id, 0, scope);
+      await here.shared(id, scope).append({ data: '1' });
+      await there.shared(id, scope).append({ data: '2' });
+      there.leave(id, scope);
+      await here.shared(id, scope).append({ data: '3' });
+      await there.shared(id, scope).append({ data: '4' });
+      await until(() => connection.data.length === 4);
+      expect(connection.data).toEqual(numbers(1, 4));
+      const last = connection.ids.at(-1) ?? '';
+      await there.resume(last, scope);
+      await here.remove(id, scope);
+      expect(connection.ended).toBe('closed');
+      await expect(there.resume(last, scope)).rejects.toMatchObject(REFUSED);
+    });
+
     it('has a standing stream that both processes append to, and that nobody need know the id of', async () => {
       const scope = scoped();
       const expires = Date.now() + 60_000;
@@ -331,6 +350,23 @@ for (const { name, down, stores, relays } of KINDS) {
       await expect(far.append({ data: '8' })).rejects.toMatchObject({ code: 'closed' });
       const late = here.standing(scope, expires);
       await expect(late.append({ data: '9' })).rejects.toMatchObject({ code: 'closed' });
+    });
+
+    it('forgets a standing stream that nobody follows, and goes on with it when it is asked for', async () => {
+      const scope = scoped();
+      const expires = Date.now() + 60_000;
+      const former = here.standing(scope, expires);
+      await former.append({ data: '1' });
+      here.leave(former.id, scope);
+      const again = here.standing(scope, expires);
+      expect(again).not.toBe(former);
+      await again.append({ data: '2' });
+      const connection = await follow(here, again.id, 'new', scope);
+      here.leave(again.id, scope);
+      expect(here.standing(scope, expires)).toBe(again);
+      await again.append({ data: '3' });
+      await until(() => connection.data.length === 3);
+      expect(connection.data).toEqual(['1', '2', '3']);
     });
 
     it('deletes what a session had when it ends', async () => {

@@ -300,3 +300,31 @@ describe('encrypted records', () => {
     await there.close();
   });
 });
+
+describe('a client that is to come back', () => {
+  it('has an event by then, however slow the store: it knows no id otherwise', async () => {
+    const records = memoryRecords(systemClock);
+    let write = (): void => {};
+    const slow = new Promise<void>((resolve) => {
+      write = resolve;
+    });
+    const insert: StreamRecords['insert'] = async (...args) => {
+      await slow;
+      return records.insert(...args);
+    };
+    const streams = startProcess({ records: { ...records, insert } });
+    const stream = streams.open(SCOPE);
+    const connection = await follow(streams, stream.id);
+    const primed = stream.append({ data: '' });
+    streams.disconnect(stream.id, SCOPE);
+    expect(connection.ended).toBeUndefined();
+    write();
+    const id = await primed;
+    expect([connection.ids, connection.ended]).toEqual([[id], 'closed']);
+    await stream.append({ data: 'the rest' }, true);
+    const again = await follow(streams, stream.id, 1);
+    await until(() => again.ended !== undefined);
+    expect([again.data, again.ended]).toEqual([['the rest'], 'finished']);
+    await streams.close();
+  });
+});

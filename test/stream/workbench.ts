@@ -21,7 +21,7 @@ export class Connection implements Sink {
 
   send(event: StreamEvent, id: string): boolean {
     if (this.ended !== undefined) throw new Error('an event after the end');
-    this.data.push(event.data);
+    this.data.push(event.data ?? '');
     this.ids.push(id);
     this.room -= 1;
     return this.room > 0;

@@ -1,0 +1,49 @@
+/** The one connection of a session: where to post to, then everything the server says. */
+import { systemClock } from '../../src/call/clock.ts';
+import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import { SSE_HEADERS } from '../../src/http/reply.ts';
+import type { Found } from '../../src/stream/event-streams.ts';
+import { sseEvent } from '../../src/stream/sse.ts';
+import { sseSink } from '../../src/stream/sse-sink.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import type { Session } from '../2025/session.ts';
+import { RETRY } from '../2025/stream.ts';
+import type { Services } from '../services.ts';
+import { eventIdOf } from './identity.ts';
+
+/**
+ * @param found the session's stream, from after the event `from`
+ * @param onSink told of the connection before anything of the stream is given to it
+ */
+export function connected(
+  services: Services,
+  session: Session,
+  inbound: Inbound,
+  { found, from }: { readonly found: Found; readonly from: number },
+  onSink: (sink: Sink) => void,
+): Reply {
+  const { limits, paths } = services.settings;
+  const { keepAlive, stalled } = limits;
+  const endpoint = `${paths.messagesFor(inbound.path, inbound.base)}?sessionId=${session.id}`;
+  return {
+    status: 200,
+    headers: SSE_HEADERS,
+    body: (writer) => {
+      // With an id, so that a client whose connection breaks before there is anything else comes back to its session.
+      writer.write(
+        sseEvent({ event: 'endpoint', id: eventIdOf(session, from), retry: RETRY, data: endpoint }),
+      );
+      const sink = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
+      onSink(sink);
+      void found.follow(named(sink, session));
+    },
+  };
+}
+
+/** The same events, under ids that tell their session. */
+function named(sink: Sink, session: Session): Sink {
+  return {
+    ...sink,
+    send: (event, id) => sink.send(event, eventIdOf(session, id.slice(id.lastIndexOf('_') + 1))),
+  };
+}

@@ -1,0 +1,81 @@
+/**
+ * Who is who: the stream is opened before its client says anything of itself, so a session's id is a name that
+ * nobody can guess, and what it stands for (whose it is, later its client) are records in the store.
+ */
+import type { Client } from '../../src/call/journal.ts';
+import { isObject } from '../../src/call/json.ts';
+import { AwaitError } from '../../src/error.ts';
+import { expiryOf, newName } from '../2025/identity.ts';
+import type { Session } from '../2025/session.ts';
+import type { Identify, Identity } from '../2025/sessions.ts';
+import type { Services } from '../services.ts';
+
+export const REVISION = '2024-11-05';
+
+const NAME = /^[0-9a-z]{1,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const EVENT = /^(.+)_(0|[1-9]\d{0,11})$/;
+
+/** A new session, whose client is not known. */
+export async function createIdentity(services: Services, principal: string | undefined): Promise<Identity> {
+  const name = newName(services);
+  const bound = principal === undefined ? {} : { principal };
+  if ((await services.store?.insert(`${name}:opened`, bound, expiryOf(name))) === false) {
+    throw new AwaitError('store', 'a session of this name exists');
+  }
+  return { name, principal, revision: REVISION, client: undefined };
+}
+
+/** Without a store a session is known to its own process alone, for as long as that keeps it. */
+export function identifier({ store, now }: Services): Identify {
+  return async (id, principal) => {
+    if (store === undefined || !NAME.test(id) || !(expiryOf(id) >= now())) return undefined;
+    const opened = await store.get(`${id}:opened`);
+    if (!isObject(opened) || opened.principal !== principal) return undefined;
+    return { name: id, principal, revision: REVISION, client: undefined };
+  };
+}
+
+/**
+ * Keeps who a session's client is, for all processes.
+ * @returns false when it is known already: there is one `initialize`
+ */
+export async function keepClient({ store }: Services, session: Session, client: Client): Promise<boolean> {
+  if (session.isKnown) return false;
+  if ((await store?.insert(clientKey(session), client, session.expires)) === false) return false;
+  session.introduce(client);
+  return true;
+}
+
+/** Takes that back: the server did not take the client. */
+export async function forgetClient({ store }: Services, session: Session): Promise<void> {
+  session.introduce(undefined);
+  await store?.remove(clientKey(session));
+}
+
+/** Lets a session know its client, where that introduced itself at another process. */
+export async function recallClient({ store }: Services, session: Session): Promise<void> {
+  if (session.isKnown) return;
+  const client = await store?.get(clientKey(session));
+  if (isObject(client)) session.introduce(client as unknown as Client);
+}
+
+function clientKey({ name }: Session): string {
+  return `${name}:client`;
+}
+
+/** An event's id tells the session, since a client that comes back has nothing else to tell it by. */
+export function eventIdOf({ id }: Session, sequence: number | string): string {
+  return `${id}_${sequence}`;
+}
+
+/**
+ * @param longest in characters
+ * @returns undefined when it is none of ours; 0 is before the first event
+ */
+export function parseEventId(
+  id: string,
+  longest: number,
+): { readonly session: string; readonly sequence: number } | undefined {
+  const [, session, sequence] = (id.length > longest ? null : EVENT.exec(id)) ?? [];
+  return session === undefined ? undefined : { session, sequence: Number(sequence) };
+}

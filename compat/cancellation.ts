@@ -1,0 +1,66 @@
+/**
+ * Cancellations that reach another process than the one that runs their request. A client names its request by an
+ * id that is its own affair, so a call that lasts is noted under it, and the cancel is an entry of that call's
+ * journal: its owner is woken, or reads it with its next sign of life. A call that is over soon writes nothing.
+ */
+import { systemClock } from '../src/call/clock.ts';
+import type { Started } from '../src/call/engine.ts';
+import { digest } from '../src/call/json.ts';
+import type { Services } from './services.ts';
+
+/** How long a call is in work before it is noted, in milliseconds. */
+const LASTS = 100;
+/** When a cancel looks whose it is, in milliseconds after it came: the call may not be noted yet. */
+const LOOKS = [0, 150, 500];
+
+/**
+ * @param scope within which the ids of requests are unique: a session, a stream
+ * @param expires milliseconds since the epoch
+ */
+export function noteRequest(
+  { store, settings }: Services,
+  scope: string,
+  requestId: string | number,
+  { callId, outcome }: Started,
+  expires: number,
+): void {
+  if (store?.isShared !== true) return;
+  const note = (): void => {
+    store.insert(nameOf(scope, requestId), callId, expires).catch((error: unknown) => {
+      settings.logger.warn('a request could not be noted; it can be cancelled at this process alone', {
+        call: callId,
+        error: String(error),
+      });
+    });
+  };
+  const timer = systemClock.after(LASTS, note).unref();
+  void outcome.finally(() => timer.cancel());
+}
+
+/** Cancels a request that other processes may run; nothing happens where none of this id lasts. */
+export function cancelElsewhere(
+  { store, engine, settings }: Services,
+  scope: string,
+  requestId: string | number,
+  principal: string | undefined,
+): void {
+  if (store?.isShared !== true) return;
+  const cancel = async (): Promise<void> => {
+    for (const wait of LOOKS) {
+      await new Promise<void>((resolve) => void systemClock.after(wait, resolve).unref());
+      const callId = await store.get(nameOf(scope, requestId));
+      if (typeof callId !== 'string') continue;
+      await engine.tasks?.cancelCall(callId, principal);
+      return;
+    }
+  };
+  cancel().catch((error: unknown) => {
+    settings.logger.warn('a cancellation could not be told to the process that runs its request', {
+      error: String(error),
+    });
+  });
+}
+
+function nameOf(scope: string, requestId: string | number): string {
+  return `${scope}:request:${digest(requestId)}`;
+}

@@ -1,0 +1,111 @@
+/** A request of a draft, from its params to what stands beside `id` in the response. */
+import type { ErrorAnswers } from '../../src/call/answer.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import { isBadToken } from '../../src/call/wire-error.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import { remembered } from '../2025/requests.ts';
+import { hasOwnTasks, withTaskSupport } from '../tasks/legacy-wire.ts';
+import type { Incoming } from './dialect.ts';
+import { type Prepared, prepare } from './prepare.ts';
+import { type RpcError, refusal, type Served, type Told } from './served.ts';
+
+/** Where a request may not ask, its server has asked all the same. */
+const MAY_NOT_ASK: RpcError = {
+  code: -32603,
+  message: 'Internal error: the server asked its user inside of a request that cannot wait for an answer',
+};
+
+/** Runs or goes on with a call, in the words of its draft. */
+export async function serveCall(served: Served, incoming: Incoming): Promise<Told> {
+  const { exchange, request } = served;
+  const shared = await exchange.instance();
+  const prepared = await prepare(served, incoming, shared);
+  if ('error' in prepared) return refusal(prepared.error);
+  if (incoming.state !== undefined) return resume(served, incoming, prepared);
+  const { services, session } = exchange;
+  const { settings, engine } = services;
+  const { leg, binding, params, task, ttl } = prepared;
+  const { method, id: requestId } = request;
+  const { client } = session;
+  // A task may outlive its session.
+  const isOwn = settings.instance === 'call' || task !== undefined;
+  const { results } = incoming.answers ?? {};
+  const started = engine.start(
+    {
+      method,
+      params,
+      requestId,
+      client,
+      binding,
+      ...(results !== undefined && { responses: results }),
+      ...(task !== undefined && { task }),
+      ...(ttl !== undefined && { ttl }),
+    },
+    leg,
+    isOwn ? undefined : shared,
+  );
+  session.keep(requestId, started);
+  const outcome = await started.outcome;
+  if (outcome.kind === 'suspended' && !served.dialect.mayAsk(method)) {
+    started.cancel();
+    return refusal(MAY_NOT_ASK);
+  }
+  if (outcome.kind === 'responded' && 'result' in outcome.response) {
+    await remembered(services, session.state.record(shared, method, params));
+  }
+  await session.settled();
+  return tell(served, announced(served, shared, outcome));
+}
+
+/** Tools may be called as tasks, where these are kept here. */
+function announced({ exchange, request, dialect }: Served, shared: HostInstance, outcome: Outcome): Outcome {
+  const isListing = request.method === 'tools/list' && exchange.services.engine.tasks !== undefined;
+  if (!isListing || hasOwnTasks(shared.initialized)) return outcome;
+  if (outcome.kind !== 'responded' || !('result' in outcome.response)) return outcome;
+  return {
+    kind: 'responded',
+    response: { result: withTaskSupport(exchange.services, outcome.response.result, dialect.revision) },
+  };
+}
+
+async function resume(
+  served: Served,
+  { state, answers }: Incoming,
+  { binding, leg }: Prepared,
+): Promise<Told> {
+  const { services, session, inbound } = served.exchange;
+  const errors: ErrorAnswers | undefined = answers?.errors;
+  const outcome = await services.engine.resume(state as string, binding, answers?.results, leg, errors);
+  await session.settled();
+  if (outcome.kind === 'responded' && isBadToken(outcome.response)) await services.rates?.badToken(inbound);
+  return tell(served, outcome);
+}
+
+async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<Told> {
+  const { services, session } = exchange;
+  switch (outcome.kind) {
+    case 'gone':
+      return { kind: 'gone' };
+    case 'task': {
+      const view = await services.engine.tasks?.get(outcome.taskId, session.principal);
+      if (view === undefined) throw new AwaitError('internal', 'a task without a store');
+      // A task begins as one that is worked on, however far it is by now.
+      const task = dialect.task({ ...view, status: 'working' }, services.settings.limits.taskPoll);
+      return { kind: 'final', fields: dialect.complete({ task }) };
+    }
+    case 'suspended':
+      return { kind: 'incomplete', asks: outcome.asks, token: outcome.token };
+    case 'responded': {
+      const { response } = outcome;
+      if ('result' in response) return { kind: 'final', fields: dialect.complete(response.result) };
+      const error = withoutUrls(response.error);
+      return { kind: error.code === -32602 ? 'refused' : 'final', fields: { error } };
+    }
+  }
+}
+
+/** Both drafts took -32042 out: what it names is asked for, and what remains of it is a failure. */
+export function withoutUrls(error: RpcError): RpcError {
+  return error.code === -32042 ? { code: -32603, message: error.message } : error;
+}

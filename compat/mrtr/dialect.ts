@@ -1,0 +1,59 @@
+/**
+ * What the two drafts of multi round-trip requests differ in: where in a message things stand, and how they are
+ * spelled. Everything else of them is the same, and is in this folder.
+ */
+import type { ErrorAnswers } from '../../src/call/answer.ts';
+import type { OpenAsk } from '../../src/call/journal.ts';
+import type { JsonObject } from '../../src/call/json.ts';
+import type { TaskView } from '../../src/call/tasks.ts';
+import type { RpcRequest } from '../2025/session.ts';
+
+/** What a client answers, by the keys of asks. */
+export interface Answers {
+  /** As they came: the engine looks at those that were asked for. */
+  readonly results: unknown;
+  readonly errors?: ErrorAnswers;
+}
+
+/** A request, taken apart. */
+export interface Incoming {
+  /** As the server gets them: without answers and state. */
+  readonly params: JsonObject;
+  readonly answers?: Answers;
+  readonly state?: unknown;
+}
+
+export interface Dialect {
+  readonly revision: string;
+  /** `stream`: what a call says goes out at once. `hold`: with its outcome, since an incomplete one is no stream. */
+  readonly notifications: 'stream' | 'hold';
+  /** Whether a retry must have another id than the request that it retries. */
+  readonly newIds: boolean;
+  /** Whether a request of this method may be answered with asks. */
+  mayAsk(method: string): boolean;
+  /** @throws AwaitError `bad-answer` for answers that are none */
+  read(message: JsonObject & RpcRequest): Incoming;
+  /** What stands beside `jsonrpc` and `id`, here and below: a result. */
+  complete(result: JsonObject): JsonObject;
+  /** @param asks none for a call that was given up: its client comes back at once */
+  incomplete(asks: readonly OpenAsk[], state: string): JsonObject;
+  /** `tasks/result` of a task that waits for answers. */
+  taskAsks(asks: readonly OpenAsk[], taskId: string): JsonObject;
+  task(view: TaskView, pollInterval: number): JsonObject;
+  /** Reads the answers to a task; undefined for all other messages. @throws AwaitError `bad-answer` */
+  taskAnswers(
+    message: JsonObject,
+  ): { readonly taskId: string | undefined; readonly answers: Answers } | undefined;
+  /** What is said to them; undefined where nothing is, by 202. */
+  readonly acknowledges: boolean;
+}
+
+/** Asks as both drafts have them: requests without ids, by their keys. */
+export function inputRequests(asks: readonly OpenAsk[]): JsonObject {
+  return Object.fromEntries(
+    asks.map(({ key, method, params }) => [
+      key,
+      Object.keys(params).length > 0 ? { method, params } : { method },
+    ]),
+  );
+}

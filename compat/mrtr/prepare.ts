@@ -1,0 +1,67 @@
+/** What a request of a draft is to the engine: its params, what its state is bound to, and its leg. */
+
+import type { TaskWish } from '../../src/call/journal.ts';
+import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Binding, Leg } from '../../src/call/ports.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import { isRequestId } from '../../src/http/reply.ts';
+import { sourceOf } from '../2025/connection.ts';
+import { hasOwnTasks, withoutTask } from '../tasks/legacy-wire.ts';
+import { wantedTask } from '../tasks/wanted.ts';
+import type { Incoming } from './dialect.ts';
+import type { RpcError, Served } from './served.ts';
+
+export interface Prepared {
+  readonly params: JsonObject;
+  readonly binding: Binding;
+  readonly leg: Leg;
+  /** How it is to be a task. */
+  readonly task?: TaskWish;
+  readonly ttl?: number;
+}
+
+export async function prepare(
+  { exchange, dialect, request, gone, notify }: Served,
+  { params: given }: Incoming,
+  shared: HostInstance,
+): Promise<Prepared | { readonly error: RpcError }> {
+  const { services, session, inbound } = exchange;
+  const { method } = request;
+  // Without tasks a client's wish for one is passed over, and a server that has its own gets it as it is.
+  const isTheirs = hasOwnTasks(shared.initialized);
+  const isOurs = method === 'tools/call' && !isTheirs;
+  const { task } = given;
+  const params = isTheirs ? given : withoutTask(method, given);
+  const { _meta, ...bound } = params;
+  const meta = isObject(_meta) ? _meta : {};
+  const mayBeTask = isOurs && services.engine.tasks !== undefined;
+  const { revision } = dialect;
+  const mark = mayBeTask ? await services.marks.of(String(params.name ?? ''), shared) : {};
+  const wanted = mayBeTask ? wantedTask(services, session, { revision, params, task, mark }) : {};
+  if ('error' in wanted) return wanted;
+  const { wish, ttl } = wanted;
+  const { principal } = session;
+  return {
+    params,
+    binding: {
+      revision,
+      method,
+      target: String(params.name ?? params.uri ?? ''),
+      args: digest(bound),
+      ...(principal !== undefined && { principal }),
+    },
+    leg: {
+      ...sourceOf(inbound),
+      live: false,
+      sheds: true,
+      capabilities: session.client.capabilities,
+      signal: gone,
+      ...(isRequestId(meta.progressToken) && { progressToken: meta.progressToken }),
+      takesTasks: wish !== undefined,
+      ...(services.settings.instance !== 'call' && wish === undefined && { home: exchange.instance }),
+      notify,
+    },
+    ...(wish !== undefined && { task: wish }),
+    ...(ttl !== undefined && { ttl }),
+  };
+}

@@ -1,0 +1,121 @@
+/**
+ * The reply to a request: JSON, unless something is said before the response. Then it is a stream of the session,
+ * each event with an id, so a client whose connection broke gets the rest of it by GET.
+ */
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Reply } from '../../src/http/exchange.ts';
+import { empty, isRequestId, json } from '../../src/http/reply.ts';
+import type { Found } from '../../src/stream/event-streams.ts';
+import { SESSION, sse } from '../2025/connection.ts';
+import type { SessionStream } from '../2025/stream.ts';
+import type { Dialect } from './dialect.ts';
+import { type Rider, stateOf } from './rider.ts';
+import type { Exchange, Told } from './served.ts';
+
+type Notify = (notification: JsonObject) => void;
+
+export type Work = (notify: Notify) => Promise<Told>;
+
+interface Replying {
+  readonly exchange: Exchange;
+  readonly dialect: Dialect;
+  readonly id: string | number;
+  /** Whether the response is JSON whatever is said before it. */
+  readonly alone: boolean;
+}
+
+/** SEP-2322: a stream from the first notification on, whose last message the response is, incomplete or not. */
+export async function streamed(replying: Replying, work: Work): Promise<Reply> {
+  const { exchange, id, alone } = replying;
+  const { services, session } = exchange;
+  let stream: { readonly to: SessionStream; readonly found: Promise<Found> } | undefined;
+  let isOver = false;
+  let begin = (): void => {};
+  const begun = new Promise<undefined>((resolve) => {
+    begin = () => resolve(undefined);
+  });
+  const notify: Notify = (notification) => {
+    if (alone || isOver) return tellStanding(exchange, notification);
+    stream ??= newStream(exchange);
+    stream.to.send({ jsonrpc: '2.0', ...notification });
+    begin();
+  };
+  const ended = work(notify).then((told) => {
+    isOver = true;
+    if (told.kind === 'gone') stream?.to.finish();
+    else stream?.to.end(responseOf(replying, told, { id }));
+    return told;
+  });
+  const told = await Promise.race([ended, begun]);
+  if (stream !== undefined) return sse(services, session, await stream.found, 'postStreams');
+  return told === undefined ? empty(202) : inJson(replying, told, { id });
+}
+
+/**
+ * The first draft: nothing is said before the outcome is known. An incomplete one has it in its state, for the turn
+ * that goes on with it; wherever that is.
+ * @param before what the state of this request had
+ */
+export async function held(
+  {
+    before,
+    progressToken,
+    ...replying
+  }: Replying & { readonly before: readonly JsonObject[]; readonly progressToken: unknown },
+  work: Work,
+): Promise<Reply> {
+  const { exchange, alone } = replying;
+  const { services, session } = exchange;
+  const { heldNotifications } = services.settings.limits;
+  const said = [...before];
+  let isOver = false;
+  const told = await work((notification) => {
+    if (alone || isOver) tellStanding(exchange, notification);
+    else if (said.push(notification) > heldNotifications) said.shift();
+  });
+  isOver = true;
+  if (told.kind !== 'final') return inJson(replying, told, { said });
+  const token = isRequestId(progressToken) ? progressToken : undefined;
+  const all = said.flatMap((one) => renamed(one, token));
+  if (all.length === 0) return inJson(replying, told, {});
+  const stream = newStream(exchange);
+  for (const notification of all) stream.to.send({ jsonrpc: '2.0', ...notification });
+  stream.to.end(responseOf(replying, told, {}));
+  return sse(services, session, await stream.found, 'postStreams');
+}
+
+/** Progress names the request that it is told to. */
+function renamed(notification: JsonObject, progressToken: string | number | undefined): JsonObject[] {
+  const { method, params } = notification;
+  if (method !== 'notifications/progress') return [notification];
+  if (progressToken === undefined) return [];
+  return [{ method, params: { ...(isObject(params) && params), progressToken } }];
+}
+
+function newStream({ services, session }: Exchange): { to: SessionStream; found: Promise<Found> } {
+  const to = session.newStream();
+  return { to, found: services.streams.find(to.id, 0, session.id) };
+}
+
+/** What is said of a task once its request has its response, and by a request whose response is JSON alone. */
+function tellStanding({ session }: Exchange, notification: JsonObject): void {
+  session.standing.send({ jsonrpc: '2.0', ...notification });
+}
+
+function inJson(replying: Replying, told: Told, rider: Rider): Reply {
+  if (told.kind === 'gone') return empty(202);
+  return json(responseOf(replying, told, rider), 200, { [SESSION]: replying.exchange.session.id });
+}
+
+/** @param rider what its state is to have with it, where the outcome is incomplete */
+function responseOf(
+  { exchange, dialect, id }: Replying,
+  told: Exclude<Told, { kind: 'gone' }>,
+  rider: Rider,
+): JsonObject {
+  const fields =
+    told.kind === 'incomplete'
+      ? dialect.incomplete(told.asks, stateOf(exchange.services, told.token, rider))
+      : told.fields;
+  return { jsonrpc: '2.0', id, ...fields };
+}

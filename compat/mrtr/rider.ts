@@ -1,0 +1,66 @@
+/**
+ * What rides behind the engine's token in a state, sealed and bound to it: any process can tell it, nothing is kept
+ * for it, and what was altered is no state at all.
+ */
+import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { Services } from '../services.ts';
+
+/** No character of a token. */
+const BETWEEN = '~';
+
+/** Most that notifications may make a state longer by, in characters of JSON. */
+const LONGEST = 16_384;
+
+export interface Rider {
+  /** Of the request that this state is the reply to, where its retry needs another one (SEP-2322). */
+  readonly id?: string | number;
+  /** What the call said and its client was not told yet, where an incomplete response is no stream (the first draft). */
+  readonly said?: readonly JsonObject[];
+}
+
+/** The state of a call: its token, with what rides behind it. Of notifications the newest that there is room for. */
+export function stateOf(
+  { sealer, settings, now }: Services,
+  token: string,
+  { id, said = [] }: Rider,
+): string {
+  const kept = newest(said);
+  if (id === undefined && kept.length === 0) return token;
+  const body = { of: digest(token), ...(id !== undefined && { id }), ...(kept.length > 0 && { said: kept }) };
+  return `${token}${BETWEEN}${sealer.seal('retry', body, now() + settings.ttl)}`;
+}
+
+/**
+ * @param needed whether a state without a rider is none
+ * @returns the engine's token, and what rode behind it
+ * @throws AwaitError `bad-token`
+ */
+export async function splitState(
+  { sealer }: Services,
+  state: unknown,
+  needed: boolean,
+): Promise<Rider & { readonly token: unknown }> {
+  const [token = '', sealed, ...more] = typeof state === 'string' ? state.split(BETWEEN) : [];
+  if (sealed === undefined && !needed) return { token: state };
+  if (sealed === undefined || more.length > 0) {
+    throw new AwaitError('bad-token', 'it is no state of this draft');
+  }
+  const { of, id, said } = await sealer.open('retry', sealed);
+  if (of !== digest(token))
+    throw new AwaitError('bad-token', 'what rides behind it belongs to another state');
+  return {
+    token,
+    ...((typeof id === 'string' || typeof id === 'number') && { id }),
+    ...(Array.isArray(said) && { said: said.filter(isObject) }),
+  };
+}
+
+function newest(said: readonly JsonObject[]): readonly JsonObject[] {
+  let room = LONGEST;
+  const tooOld = said.findLastIndex((one) => {
+    room -= JSON.stringify(one).length;
+    return room < 0;
+  });
+  return said.slice(tooOld + 1);
+}

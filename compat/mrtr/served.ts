@@ -1,0 +1,42 @@
+/** One POST of a session that speaks a draft of multi round-trip requests, and what comes of it. */
+import type { OpenAsk, Response } from '../../src/call/journal.ts';
+import type { JsonObject } from '../../src/call/json.ts';
+import type { Gone } from '../../src/call/ports.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import type { Inbound } from '../../src/http/exchange.ts';
+import type { RpcRequest, Session } from '../2025/session.ts';
+import type { Services } from '../services.ts';
+import type { Dialect } from './dialect.ts';
+
+export type RpcError = Extract<Response, { error: unknown }>['error'];
+
+export interface Exchange {
+  readonly services: Services;
+  readonly session: Session;
+  readonly inbound: Inbound;
+  /** The session's instance. */
+  readonly instance: () => Promise<HostInstance>;
+}
+
+/** A request, while it is being served. */
+export interface Served {
+  readonly exchange: Exchange;
+  readonly dialect: Dialect;
+  readonly request: RpcRequest;
+  /** Fires when its client cancels it. */
+  readonly gone: Gone;
+  /** Whose notifications may be told with it. */
+  readonly notify: (notification: JsonObject) => void;
+}
+
+/** What a request comes to. */
+export type Told =
+  /** `refused`: nothing began, and the state that it came with stays good. */
+  | { readonly kind: 'final' | 'refused'; readonly fields: JsonObject }
+  /** `asks`: none for a call that was given up. `token`: with which the call goes on. */
+  | { readonly kind: 'incomplete'; readonly asks: readonly OpenAsk[]; readonly token: string }
+  | { readonly kind: 'gone' };
+
+export function refusal(error: RpcError): Told {
+  return { kind: 'refused', fields: { error } };
+}

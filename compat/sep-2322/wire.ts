@@ -1,0 +1,50 @@
+/**
+ * SEP-2322 as it was approved: every result says its type, asks stand in a result, answers in the params of
+ * the retry.
+ * https://github.com/modelcontextprotocol/modelcontextprotocol/pull/2322
+ */
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { AwaitError } from '../../src/error.ts';
+import { type Dialect, inputRequests } from '../mrtr/dialect.ts';
+import { legacyTask, relatedTask, relatedTo } from '../tasks/legacy-wire.ts';
+
+const REVISION = 'DRAFT-SEP-2322';
+
+/** With `tasks/result`, all requests that its table has a yes for. */
+const ASKING: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
+
+export const SEP_2322: Dialect = {
+  revision: REVISION,
+  notifications: 'stream',
+  newIds: true,
+  mayAsk: (method) => ASKING.has(method),
+  read({ params }) {
+    const { inputResponses, requestState, ...rest } = params;
+    return {
+      params: rest,
+      ...(inputResponses !== undefined && { answers: { results: inputResponses } }),
+      ...(requestState !== undefined && { state: requestState }),
+    };
+  },
+  complete: (result) => ({ result: { ...result, resultType: 'complete' } }),
+  incomplete: (asks, requestState) => ({
+    result: {
+      resultType: 'input_required',
+      ...(asks.length > 0 && { inputRequests: inputRequests(asks) }),
+      requestState,
+    },
+  }),
+  taskAsks: (asks, taskId) => ({
+    result: relatedTo(taskId, { resultType: 'input_required', inputRequests: inputRequests(asks) }),
+  }),
+  task: (view, pollInterval) => legacyTask(view, pollInterval),
+  taskAnswers({ method, params }: JsonObject) {
+    if (method !== 'tasks/input_response' || !isObject(params)) return undefined;
+    const { inputResponses } = params;
+    if (!isObject(inputResponses)) {
+      throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
+    }
+    return { taskId: relatedTask(params), answers: { results: inputResponses } };
+  },
+  acknowledges: true,
+};

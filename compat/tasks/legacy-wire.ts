@@ -1,0 +1,90 @@
+/**
+ * A task in the words of the revisions with sessions: 2025-11-25, and the drafts that build on it.
+ * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+ */
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { TaskStatus, TaskView } from '../../src/call/tasks.ts';
+import type { Services } from '../services.ts';
+import { markOf } from './marks.ts';
+import { taskRequest } from './wish.ts';
+
+/** The `_meta` entry that says whose task a message is about. */
+const RELATED_TASK = 'io.modelcontextprotocol/related-task';
+
+/** What a server declares whose tool calls may become tasks. */
+export const TASKS_CAPABILITY: JsonObject = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
+
+const MESSAGES: Readonly<Record<TaskStatus, string>> = {
+  working: 'The task is being worked on.',
+  input_required: 'Input is required: call tasks/result to get the requests.',
+  completed: 'The task is completed: call tasks/result to get its result.',
+  failed: 'The task failed.',
+  cancelled: 'The task was cancelled.',
+};
+
+/** A type, since an interface has no index signature, and the wire wants one. */
+export type LegacyTask = {
+  readonly taskId: string;
+  readonly status: TaskStatus;
+  readonly statusMessage: string;
+  /** ISO 8601, here and below. */
+  readonly createdAt: string;
+  readonly lastUpdatedAt: string;
+  /** How long it lives from its creation on, in milliseconds. */
+  readonly ttl: number;
+  /** When its client should look again, in milliseconds. */
+  readonly pollInterval: number;
+};
+
+/** @param pollInterval `limits.taskPoll` */
+export function legacyTask(view: TaskView, pollInterval: number): LegacyTask {
+  const { id, status, created, updated, expires, response } = view;
+  const isFailure = status === 'failed' && response !== undefined && 'error' in response;
+  return {
+    taskId: id,
+    status,
+    statusMessage: isFailure ? response.error.message : MESSAGES[status],
+    createdAt: new Date(created).toISOString(),
+    lastUpdatedAt: new Date(updated).toISOString(),
+    ttl: expires - created,
+    pollInterval,
+  };
+}
+
+/** What a task's request came to, or what is said of it, with the task's name in its `_meta`. */
+export function relatedTo(taskId: string, message: JsonObject = {}): JsonObject {
+  const meta = isObject(message._meta) ? message._meta : {};
+  return { ...message, _meta: { ...meta, [RELATED_TASK]: { taskId } } };
+}
+
+/** The task that a message says it is about; undefined when it says none. */
+export function relatedTask({ _meta }: JsonObject): string | undefined {
+  const related = isObject(_meta) ? _meta[RELATED_TASK] : undefined;
+  return isObject(related) && typeof related.taskId === 'string' ? related.taskId : undefined;
+}
+
+/** Only calls of tools may be tasks; of other requests the wish is passed over, which SDK v1 would refuse. */
+export function withoutTask(method: string, params: JsonObject): JsonObject {
+  if (params.task === undefined || !/^(tools|prompts|resources|completion)\//.test(method)) return params;
+  const { task: _task, ...rest } = params;
+  return rest;
+}
+
+/** Whether a server runs tasks of its own: its clients then deal with those alone. */
+export function hasOwnTasks({ capabilities }: JsonObject): boolean {
+  return isObject(capabilities) && isObject(capabilities.tasks);
+}
+
+/** The result of `tools/list` where this package runs the tasks: an SDK says of all its tools that they are none. */
+export function withTaskSupport(services: Services, result: JsonObject, revision: string): JsonObject {
+  if (!Array.isArray(result.tools)) return result;
+  const marked = (tool: unknown): unknown => {
+    if (!isObject(tool)) return tool;
+    const mark = markOf(tool);
+    const request = taskRequest('tools/call', { name: tool.name }, revision, undefined);
+    const isNever = (services.settings.tasks?.(request) ?? mark.when) === 'never';
+    const taskSupport = mark.support ?? (isNever ? 'forbidden' : 'optional');
+    return { ...tool, execution: { ...(isObject(tool.execution) ? tool.execution : {}), taskSupport } };
+  };
+  return { ...result, tools: result.tools.map(marked) };
+}

@@ -1,0 +1,166 @@
+/**
+ * `notifications/tasks` on a `subscriptions/listen` stream: the SDK serves the stream and all it knows of, and the
+ * tasks that a client listens to are told beside, each time one changes.
+ */
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Gone } from '../../src/call/ports.ts';
+import type { TaskView } from '../../src/call/tasks.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { Reply, Writer } from '../../src/http/exchange.ts';
+import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
+import type { Services } from '../services.ts';
+import { detailed } from './extension.ts';
+
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
+/** Tasks of one subscription. */
+const MOST = 100;
+
+/** The tasks that a `subscriptions/listen` names; undefined when it is none, or names none. */
+export function tasksListenedTo({ method, params }: JsonObject): readonly string[] | undefined {
+  if (method !== 'subscriptions/listen' || !isObject(params) || !isObject(params.notifications))
+    return undefined;
+  const { taskIds } = params.notifications;
+  if (!Array.isArray(taskIds)) return undefined;
+  return taskIds.filter((id) => typeof id === 'string').slice(0, MOST);
+}
+
+/** The same request without them: the SDK does not know of tasks. */
+export function withoutTaskIds(body: JsonObject): JsonObject {
+  const params = body.params as JsonObject;
+  const { taskIds: _ids, ...notifications } = params.notifications as JsonObject;
+  return { ...body, params: { ...params, notifications } };
+}
+
+/** Tells of tasks on the stream of a reply; those that this caller does not have are left out of what is agreed to. */
+export async function alsoTelling(
+  services: Services,
+  reply: Reply,
+  ids: readonly string[],
+  principal: string | undefined,
+  subscription: unknown,
+): Promise<Reply> {
+  const { body } = reply;
+  if (typeof body !== 'function') return reply;
+  const views = await Promise.all(ids.map((id) => viewOf(services, id, principal)));
+  const known = views.filter((view) => view !== undefined);
+  return {
+    ...reply,
+    body: (writer) => {
+      const gone = new AbortController();
+      writer.onClose(() => gone.abort());
+      const tell = (view: TaskView): void => {
+        const params = { ...detailed(services, view), _meta: { [SUBSCRIPTION]: subscription } };
+        writer.write(sseMessage({ jsonrpc: '2.0', method: 'notifications/tasks', params }));
+      };
+      const agreed = known.map(({ id }) => id);
+      const alive = setInterval(
+        () => writer.write(SSE_KEEP_ALIVE),
+        services.settings.limits.keepAlive,
+      ).unref();
+      writer.onClose(() => clearInterval(alive));
+      const followAll = (): Promise<unknown> =>
+        Promise.all(known.map((view) => follow(services, view, principal, gone.signal, tell)));
+      body(sdkSide(writer, agreed, subscription, followAll));
+    },
+  };
+}
+
+async function viewOf(
+  services: Services,
+  id: string,
+  principal: string | undefined,
+): Promise<TaskView | undefined> {
+  try {
+    return await services.engine.tasks?.get(id, principal);
+  } catch (error) {
+    if (error instanceof AwaitError && error.code === 'bad-token') return undefined;
+    throw error;
+  }
+}
+
+/** Where a task is, and each time it goes on; it never rejects. */
+async function follow(
+  services: Services,
+  from: TaskView,
+  principal: string | undefined,
+  gone: Gone,
+  tell: (view: TaskView) => void,
+): Promise<void> {
+  const { engine, settings } = services;
+  try {
+    for (let known: TaskView | undefined = from; known !== undefined; ) {
+      tell(known);
+      if (known.response !== undefined) return;
+      const before: string = shape(known);
+      known = await engine.tasks?.until(from.id, principal, (view) => shape(view) !== before, gone);
+    }
+  } catch (error) {
+    const { code, message } = AwaitError.from(error);
+    if (code !== 'bad-token')
+      settings.logger.warn('a task cannot be told of', { task: from.id, error: message });
+  }
+}
+
+/** What of a task is news when it changes. */
+function shape({ status, asks }: TaskView): string {
+  return JSON.stringify([status, asks.map(({ key }) => key)]);
+}
+
+/**
+ * The SDK's side of the stream: its first event says what was agreed to, and the tasks are put into it; its last one,
+ * with which it ends a subscription that it sees nothing in, waits until no task can go on any more.
+ */
+function sdkSide(
+  writer: Writer,
+  taskIds: readonly string[],
+  subscription: unknown,
+  onTold: () => Promise<unknown>,
+): Writer {
+  let rest = '';
+  let last = '';
+  let over: Promise<unknown> | undefined;
+  const take = (block: string): boolean => {
+    const message = messageIn(block);
+    if (message?.method === ACKNOWLEDGED && over === undefined) {
+      const keepsUp = writer.write(sseMessage(withIds(message, taskIds)));
+      over = onTold();
+      return keepsUp;
+    }
+    if (message?.id === subscription && message?.method === undefined) {
+      last = `${block}\n\n`;
+      return true;
+    }
+    return writer.write(`${block}\n\n`);
+  };
+  return {
+    ...writer,
+    get unsent() {
+      return writer.unsent;
+    },
+    write: (text) => {
+      const blocks = (rest + text).split('\n\n');
+      rest = blocks.pop() ?? '';
+      return blocks.map(take).every(Boolean);
+    },
+    end: () => {
+      void (over ?? Promise.resolve()).then(() => {
+        if (last !== '') writer.write(last);
+        writer.end();
+      });
+    },
+  };
+}
+
+function messageIn(block: string): JsonObject | undefined {
+  const data = /^data: (.*)$/m.exec(block)?.[1];
+  if (data === undefined) return undefined;
+  const message: unknown = JSON.parse(data);
+  return isObject(message) ? message : undefined;
+}
+
+function withIds(message: JsonObject, taskIds: readonly string[]): JsonObject {
+  const params = isObject(message.params) ? message.params : {};
+  const notifications = isObject(params.notifications) ? params.notifications : {};
+  return { ...message, params: { ...params, notifications: { ...notifications, taskIds } } };
+}

@@ -1,0 +1,151 @@
+/**
+ * Tasks of 2025-11-25: a client's `params.task`, `tasks/get`, `tasks/result`, `tasks/list`, `tasks/cancel`, and a
+ * notification of each change. A server that has tasks of its own keeps them, and nothing here is in its way.
+ * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
+ */
+import type { Response } from '../../src/call/journal.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Gone } from '../../src/call/ports.ts';
+import type { Tasks, TaskView } from '../../src/call/tasks.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import type { RpcRequest, Session } from '../2025/session.ts';
+import type { Services } from '../services.ts';
+import { hasOwnTasks, legacyTask, relatedTo, TASKS_CAPABILITY } from './legacy-wire.ts';
+import { refusal } from './refusal.ts';
+import { listTasks } from './wanted.ts';
+
+const REVISION = '2025-11-25';
+const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
+/** Whether a session's calls can be tasks of ours. */
+export function hasTasks(services: Services, session: Session, instance: HostInstance): boolean {
+  const { client, revision } = session;
+  const isSpoken = client.protocolVersion === REVISION && revision === REVISION;
+  return services.engine.tasks !== undefined && isSpoken && !hasOwnTasks(instance.initialized);
+}
+
+export function isSessionTaskMethod(method: string): boolean {
+  return METHODS.has(method);
+}
+
+/** What `initialize` says where tasks are ours. */
+export function withTaskCapability(result: JsonObject): JsonObject {
+  const capabilities = isObject(result.capabilities) ? result.capabilities : {};
+  return { ...result, capabilities: { ...capabilities, tasks: TASKS_CAPABILITY } };
+}
+
+/** What a call gets that is a task now; its client hears of each change on the session's standing stream. */
+export async function taskCreated(services: Services, session: Session, taskId: string): Promise<Response> {
+  const tasks = tasksOf(services);
+  const view = await tasks.get(taskId, session.principal);
+  void tellChanges(services, session, tasks, view).catch((error: unknown) => {
+    const { code, message } = AwaitError.from(error);
+    if (code !== 'bad-token')
+      services.settings.logger.warn('the changes of a task cannot be told', { error: message });
+  });
+  return { result: { task: taskOnWire(services, view) } };
+}
+
+async function tellChanges(
+  services: Services,
+  session: Session,
+  tasks: Tasks,
+  from: TaskView,
+): Promise<void> {
+  for (let known: TaskView = from; known.response === undefined; ) {
+    const { status } = known;
+    const next = await tasks.until(
+      known.id,
+      session.principal,
+      (view) => view.status !== status,
+      session.over,
+    );
+    if (next === undefined) return;
+    known = next;
+    const params = taskOnWire(services, known);
+    void session.standing.send({ jsonrpc: '2.0', method: 'notifications/tasks/status', params });
+  }
+}
+
+/**
+ * A `tasks/*` request of a session.
+ *
+ * @param send where what is asked on the way goes
+ * @param gone fires when nobody wants to know any more
+ */
+export async function serveSessionTask(
+  services: Services,
+  session: Session,
+  { method, params }: RpcRequest,
+  send: (message: JsonObject) => void,
+  gone: Gone,
+): Promise<Response> {
+  const tasks = tasksOf(services);
+  const { principal } = session;
+  try {
+    if (method === 'tasks/list') return await list(services, session, tasks, params.cursor);
+    const { taskId } = params;
+    if (typeof taskId !== 'string') throw new AwaitError('bad-token', 'taskId is no string');
+    if (method === 'tasks/get') return { result: taskOnWire(services, await tasks.get(taskId, principal)) };
+    if (method === 'tasks/cancel') return await cancel(services, tasks, taskId, principal);
+    return await result(tasks, taskId, principal, send, gone);
+  } catch (error) {
+    return { error: refusal(services, error) };
+  }
+}
+
+async function list(services: Services, session: Session, tasks: Tasks, cursor: unknown): Promise<Response> {
+  const listed = await listTasks(services, session, tasks, cursor);
+  if ('error' in listed) return listed;
+  const { views, ...next } = listed;
+  return { result: { tasks: views.map((view) => taskOnWire(services, view)), ...next } };
+}
+
+async function cancel(
+  services: Services,
+  tasks: Tasks,
+  taskId: string,
+  principal: string | undefined,
+): Promise<Response> {
+  const isCancelled = await tasks.cancel(taskId, principal);
+  const view = await tasks.get(taskId, principal);
+  if (isCancelled) return { result: taskOnWire(services, view) };
+  return { error: { code: -32602, message: `Cannot cancel a task that is ${view.status}` } };
+}
+
+/** Waits until the task is over; what it asks meanwhile goes out, each ask once. */
+async function result(
+  tasks: Tasks,
+  taskId: string,
+  principal: string | undefined,
+  send: (message: JsonObject) => void,
+  gone: Gone,
+): Promise<Response> {
+  const asked = new Set<string>();
+  const view = await tasks.until(
+    taskId,
+    principal,
+    ({ asks, response }) => {
+      for (const { key, method, params } of asks) {
+        if (asked.has(key)) continue;
+        asked.add(key);
+        send({ jsonrpc: '2.0', id: `${taskId}/${key}`, method, params: relatedTo(taskId, params) });
+      }
+      return response !== undefined;
+    },
+    gone,
+  );
+  const response = view?.response;
+  if (response === undefined) throw new AwaitError('bad-token', `nobody waits for task ${taskId} any more`);
+  if (!('result' in response)) return response;
+  return { result: relatedTo(taskId, response.result) };
+}
+
+function taskOnWire({ settings }: Services, view: TaskView): JsonObject {
+  return legacyTask(view, settings.limits.taskPoll);
+}
+
+function tasksOf({ engine }: Services): Tasks {
+  if (engine.tasks === undefined) throw new AwaitError('internal', 'tasks without a store');
+  return engine.tasks;
+}

@@ -1,0 +1,92 @@
+/** A client's own wish for a task (`params.task`, on 2025-11-25 and on the drafts that build on it), and its list of them. */
+import type { Response, TaskWish } from '../../src/call/journal.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Tasks, TaskView } from '../../src/call/tasks.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { Session } from '../2025/session.ts';
+import type { Services } from '../services.ts';
+import type { Mark } from './marks.ts';
+import { taskRequest, wishFor } from './wish.ts';
+
+/** Tasks in one page of a list. */
+const PAGE = 50;
+/** A row and a position in it, as `TaskIndex` writes them. */
+const CURSOR = /^[0-9a-z]{1,11}\.[0-9a-z]{1,11}$/;
+
+type RpcError = Extract<Response, { error: unknown }>['error'];
+
+export interface Wanted {
+  readonly revision: string;
+  /** Without `task`. */
+  readonly params: JsonObject;
+  readonly task: unknown;
+  readonly mark: Mark;
+}
+
+/** How a call of a tool is to be a task: only its client makes it one; or why it cannot be served as it was asked for. */
+export function wantedTask(
+  services: Services,
+  session: Session,
+  { revision, params, task, mark }: Wanted,
+): { readonly wish?: TaskWish; readonly ttl?: number } | { readonly error: RpcError } {
+  const name = String(params.name ?? '');
+  const { ttl } = isObject(task) ? task : {};
+  const isSound =
+    task === undefined || (isObject(task) && (ttl === undefined || ttl === null || isLife(ttl)));
+  if (!isSound)
+    return { error: { code: -32602, message: 'Invalid params: task must be { ttl }, in milliseconds' } };
+  const isWanted = task !== undefined;
+  const request = taskRequest('tools/call', params, revision, session.principal);
+  const isNever =
+    mark.support !== 'required' && (services.settings.tasks?.(request) ?? mark.when) === 'never';
+  if (isWanted && (isNever || mark.support === 'forbidden'))
+    return notAsTask(`${name} cannot be run as a task`);
+  const owner = ownerOf(session);
+  const wish = wishFor(services, { request, mark, canTake: isWanted, isWanted, owner });
+  if (wish === 'required')
+    return notAsTask(`${name} runs as a task alone: send params.task with the request`);
+  return { ...(wish !== undefined && { wish }), ...(isLife(ttl) && { ttl }) };
+}
+
+function notAsTask(why: string): { readonly error: RpcError } {
+  return { error: { code: -32601, message: `Method not found: ${why}` } };
+}
+
+function isLife(ttl: unknown): ttl is number {
+  return typeof ttl === 'number' && Number.isFinite(ttl) && ttl > 0;
+}
+
+/** Whose list a task is in: its caller's, or where callers have no names its session's. */
+function ownerOf({ principal, name }: Session): string {
+  return principal ?? name;
+}
+
+/** A page of a caller's tasks, the newest first. */
+export async function listTasks(
+  services: Services,
+  session: Session,
+  tasks: Tasks,
+  cursor: unknown,
+): Promise<
+  { readonly views: readonly TaskView[]; readonly nextCursor?: string } | { readonly error: RpcError }
+> {
+  if (cursor !== undefined && (typeof cursor !== 'string' || !CURSOR.test(cursor))) {
+    return { error: { code: -32602, message: 'Invalid params: cursor must be one that tasks/list gave' } };
+  }
+  const page = await services.taskIndex?.list(ownerOf(session), cursor, PAGE);
+  const found = await Promise.all((page?.ids ?? []).map((id) => known(tasks, id, session.principal)));
+  return {
+    views: found.filter((view) => view !== undefined),
+    ...(page?.next !== undefined && { nextCursor: page.next }),
+  };
+}
+
+/** A list goes on without what has expired meanwhile. */
+async function known(tasks: Tasks, id: string, principal: string | undefined): Promise<TaskView | undefined> {
+  try {
+    return await tasks.get(id, principal);
+  } catch (error) {
+    if (AwaitError.from(error).code === 'bad-token') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,60 @@
+/** Which calls become tasks, and when: by the option `tasks`, by what their tool says, and by what their client can. */
+
+import type { TaskWish } from '../../src/call/journal.ts';
+import type { JsonObject } from '../../src/call/json.ts';
+import type { TaskChoice, TaskRequest } from '../../src/options.ts';
+import type { Services } from '../services.ts';
+import type { Mark } from './marks.ts';
+
+/**
+ * Turns with asks after which a call goes on as a task: clients of 2026-07-28 give up after ten requests, and
+ * the one that gets the task is one of them.
+ */
+const ROUNDS = 9;
+
+export interface Asked {
+  readonly request: TaskRequest;
+  readonly mark: Mark;
+  /** Whether the client can take a task in reply to this request. */
+  readonly canTake: boolean;
+  /** Whether the client asked for one. */
+  readonly isWanted: boolean;
+  /** Whose list of tasks it is to be in, if in any. */
+  readonly owner?: string;
+}
+
+/** `undefined`: no task. `required`: the tool runs as a task alone, and the client cannot take one. */
+export function wishFor(services: Services, asked: Asked): TaskWish | 'required' | undefined {
+  const { request, mark, canTake, isWanted, owner } = asked;
+  if (services.engine.tasks === undefined) return undefined;
+  if (!canTake) return mark.support === 'required' ? 'required' : undefined;
+  const must = mark.support === 'required' || isWanted;
+  const when = whenFor(services.settings.tasks?.(request), mark, must);
+  if (when === undefined) return undefined;
+  return {
+    when,
+    after: services.settings.limits.taskAfter,
+    rounds: ROUNDS,
+    always: must,
+    ...(owner !== undefined && { owner }),
+    ...(mark.isOwn && { isOwn: true }),
+  };
+}
+
+function whenFor(chosen: TaskChoice | undefined, mark: Mark, must: boolean): TaskWish['when'] | undefined {
+  const when = chosen ?? mark.when;
+  if (when !== undefined && when !== 'never') return when;
+  if (must) return 'now';
+  if (when === 'never' || mark.support === 'forbidden') return undefined;
+  return mark.support === 'optional' ? 'now' : 'late';
+}
+
+/** What the option `tasks` is asked about. */
+export function taskRequest(
+  method: string,
+  params: JsonObject,
+  revision: string,
+  principal: string | undefined,
+): TaskRequest {
+  return { method, params, revision, ...(principal !== undefined && { principal }) };
+}

@@ -1,0 +1,236 @@
+/**
+ * The streams of this process: those of GETs, and those of POSTs whose own body became one. A channel owns what
+ * is said on its stream from here, and the calls that are told on it.
+ */
+import { keepNewest } from '../../src/call/bounded.ts';
+import type { Started } from '../../src/call/engine.ts';
+import type { Client } from '../../src/call/journal.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { expiryOf, sharedId } from '../../src/stream/event-id.ts';
+import { LEAST_LIFETIME } from '../2025/identity.ts';
+import { SessionStream } from '../2025/stream.ts';
+import { cancelElsewhere, noteRequest } from '../cancellation.ts';
+import type { Services } from '../services.ts';
+import { nameOf } from './listeners.ts';
+import { notificationEvent, responseEvent } from './wire.ts';
+
+/** Ids of requests that are remembered of one stream, where no store does. */
+const IDS_KEPT = 10_000;
+
+/** Whose a stream is. */
+export interface Owner {
+  readonly principal: string | undefined;
+  readonly workspace: string;
+}
+
+/** A GET's stream, or a POST's own body, which ends with its response. */
+export type Kind = 'get' | 'post';
+
+/** What a stream's records are found by, besides its id: nobody else's can be. */
+export function scopeOf({ principal, workspace }: Owner, id: string, kind: Kind): string {
+  return nameOf(kind, principal, workspace, id);
+}
+
+export class Channel {
+  readonly id: string;
+  readonly scope: string;
+  readonly owner: Owner;
+  readonly kind: Kind;
+  /** By the client's request id, for its cancellations. */
+  readonly calls = new Map<string | number, Started>();
+  used: number;
+  readonly #services: Services;
+  readonly #isNew: boolean;
+  /** What its records are named by that are no events: as the scope, it is nobody else's. */
+  readonly #name: string;
+  readonly #ids = new Set<string>();
+  #client: Client | undefined;
+  #connections = 0;
+  #listed = 0;
+
+  constructor(services: Services, owner: Owner, id: string, kind: Kind, isNew: boolean) {
+    this.id = id;
+    this.owner = owner;
+    this.kind = kind;
+    this.scope = scopeOf(owner, id, kind);
+    // It begins with its expiry, for the sweeper.
+    this.#name = `${id.slice(0, id.indexOf('.'))}.${this.scope}`;
+    this.used = services.now();
+    this.#services = services;
+    this.#isNew = isNew;
+  }
+
+  get expires(): number {
+    return expiryOf(this.id);
+  }
+
+  get connected(): boolean {
+    return this.#connections > 0;
+  }
+
+  /** @returns how to tell that the connection is gone */
+  connect(): () => void {
+    this.#connections += 1;
+    let isThere = true;
+    return () => {
+      if (!isThere) return;
+      isThere = false;
+      this.#connections -= 1;
+      this.used = this.#services.now();
+    };
+  }
+
+  /** A call that is told here, and that its client may cancel. */
+  keep(requestId: string | number, started: Started): void {
+    this.calls.set(requestId, started);
+    // Where a POST's own body is told, nothing but its going away says which call that is.
+    if (this.kind === 'get') noteRequest(this.#services, this.#name, requestId, started, this.expires);
+    void started.outcome.finally(() => {
+      if (this.calls.get(requestId) === started) this.calls.delete(requestId);
+    });
+  }
+
+  /** Its client cancels a request that is not in work here. */
+  cancelElsewhere(requestId: string | number): void {
+    cancelElsewhere(this.#services, this.#name, requestId, this.owner.principal);
+  }
+
+  /** What the server says before its response. */
+  say(message: JsonObject): void {
+    void this.#stream().event(notificationEvent(message));
+  }
+
+  /** @returns whether it is in the store */
+  respond(message: JsonObject): Promise<boolean> {
+    return this.#stream().event(responseEvent(message), this.kind === 'post');
+  }
+
+  /** A request gets no response. */
+  unanswered(): void {
+    if (this.kind === 'post') this.#stream().finish();
+  }
+
+  /** Takes a request's id for as long as the stream lives; false when it was used on it. */
+  async reserve(id: string | number): Promise<boolean> {
+    const name = nameOf(JSON.stringify(id));
+    const { store } = this.#services;
+    if (store?.isShared) return store.insert(`${this.#name}:id:${name}`, true, this.expires);
+    if (this.#ids.has(name)) return false;
+    this.#ids.add(name);
+    keepNewest(this.#ids, IDS_KEPT);
+    return true;
+  }
+
+  /** What the client said of itself by `initialize`, in whichever process. */
+  async client(): Promise<Client | undefined> {
+    const { store } = this.#services;
+    if (store?.isShared !== true) return this.#client;
+    const found = await store.get(`${this.#name}:client`);
+    return isObject(found) ? (found as unknown as Client) : undefined;
+  }
+
+  async introduce(client: Client): Promise<void> {
+    this.#client = client;
+    const { store } = this.#services;
+    if (store?.isShared) await store.replace(`${this.#name}:client`, client, this.expires);
+  }
+
+  /** Lists a call beside the stream, for whoever the client comes back to. */
+  async list(callId: string): Promise<void> {
+    const { store } = this.#services;
+    while (!(await store?.insert(`${this.#name}:calls:${this.#listed}`, callId, this.expires))) {
+      this.#listed += 1;
+    }
+    this.#listed += 1;
+  }
+
+  /** The call that was listed as the nth, from 0. */
+  async listed(nth: number): Promise<string | undefined> {
+    const callId = await this.#services.store?.get(`${this.#name}:calls:${nth}`);
+    return typeof callId === 'string' ? callId : undefined;
+  }
+
+  #stream(): SessionStream {
+    this.used = this.#services.now();
+    return new SessionStream(this.#services.streams.shared(this.id, this.scope, this.#isNew), this.#services);
+  }
+}
+
+export class Channels {
+  readonly #services: Services;
+  /** By their scopes. */
+  readonly #here = new Map<string, Channel>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(services: Services) {
+    this.#services = services;
+    const { sessionIdle } = services.settings.limits;
+    this.#timer = setInterval(() => this.#closeIdle(), Math.min(sessionIdle, 60_000));
+    this.#timer.unref();
+  }
+
+  make(owner: Owner, kind: Kind): Channel {
+    const { settings, now } = this.#services;
+    const id = sharedId(now() + Math.max(settings.ttl, LEAST_LIFETIME));
+    // Whoever reads a GET's stream says so in it, for the processes that append to it.
+    return this.#keep(new Channel(this.#services, owner, id, kind, kind === 'post'));
+  }
+
+  /** A stream of this owner's, wherever it was made. */
+  of(owner: Owner, id: string, kind: Kind): Channel {
+    const scope = scopeOf(owner, id, kind);
+    const channel = this.#here.get(scope) ?? new Channel(this.#services, owner, id, kind, false);
+    // What is used goes to the end.
+    this.#here.delete(scope);
+    return this.#keep(channel);
+  }
+
+  /** The calls with a request id that an owner has in work here. */
+  inWork({ principal, workspace }: Owner, requestId: string | number): Started[] {
+    const started: Started[] = [];
+    for (const { owner, calls } of this.#here.values()) {
+      const call = owner.principal === principal && owner.workspace === workspace && calls.get(requestId);
+      if (call) started.push(call);
+    }
+    return started;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    this.#here.clear();
+  }
+
+  #keep(channel: Channel): Channel {
+    channel.used = this.#services.now();
+    this.#here.set(channel.scope, channel);
+    for (const oldest of this.#here.values()) {
+      if (this.#here.size <= this.#services.settings.limits.sessions) break;
+      if (oldest !== channel) this.#letGo(oldest);
+    }
+    return channel;
+  }
+
+  #closeIdle(): void {
+    const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
+    for (const channel of this.#here.values()) if (channel.used <= before) this.#letGo(channel);
+  }
+
+  /** What nobody listens to here goes, unless its client may be listening in another process. */
+  #letGo(channel: Channel): void {
+    if (channel.connected) return;
+    const { settings, store, now, streams } = this.#services;
+    const isShared = store?.isShared === true;
+    if (isShared && channel.calls.size > 0 && now() - channel.used <= settings.ttl) return;
+    this.#here.delete(channel.scope);
+    for (const call of channel.calls.values()) call.cancel('nobody listens any more');
+    // What is in the store is everybody's, and stays.
+    if (isShared) streams.leave(channel.id, channel.scope);
+    else {
+      void streams.remove(channel.id, channel.scope).catch((error: unknown) => {
+        settings.logger.warn('a stream could not be deleted; it stays until it expires', {
+          error: String(error),
+        });
+      });
+    }
+  }
+}

@@ -1,0 +1,118 @@
+/** The GET of a workspace: a stream that is opened, or gone on with, and whose it is. */
+import { systemClock } from '../../src/call/clock.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import { rpcError } from '../../src/http/reply.ts';
+import { expiryOf, isStandingId, parseEventId } from '../../src/stream/event-id.ts';
+import type { Found } from '../../src/stream/event-streams.ts';
+import { sseSink } from '../../src/stream/sse-sink.ts';
+import { LEAST_LIFETIME } from '../2025/identity.ts';
+import type { Services } from '../services.ts';
+import { type Calls, unknownClient } from './calls.ts';
+import { type Channel, type Channels, type Kind, type Owner, scopeOf } from './channels.ts';
+import { type Listeners, nameOf } from './listeners.ts';
+import { followCalls } from './take-up.ts';
+import { FRAMING, HEADERS, lifecycle, STREAM, timestamp } from './wire.ts';
+
+export interface Connections {
+  readonly services: Services;
+  readonly calls: Calls;
+  readonly channels: Channels;
+  readonly listeners: Listeners;
+}
+
+/** How far clocks may differ, in milliseconds. */
+const MARGIN = 300_000;
+
+/**
+ * The caller in a workspace, as a digest: the principal, or for one who is not known, the address, what proxies
+ * say of it and the program. Clients that share all of that are told apart by the stream they name.
+ */
+export function whoIs({ principal, workspace }: Owner, inbound: Inbound): string {
+  if (principal !== undefined) return nameOf('known', workspace, principal);
+  const told = ['forwarded', 'x-forwarded-for', 'user-agent'].map((name) => inbound.header(name));
+  return nameOf('anonymous', workspace, inbound.address, ...told);
+}
+
+export async function listen(parts: Connections, inbound: Inbound, owner: Owner): Promise<Reply> {
+  if (!/text\/(event-stream|\*)|\*\/\*/.test(inbound.header('accept') ?? '*/*')) {
+    return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
+  }
+  const last = inbound.header('last-event-id');
+  if (last === undefined || last === '') {
+    const channel = parts.channels.make(owner, 'get');
+    return connected(
+      parts,
+      inbound,
+      channel,
+      await parts.services.streams.find(channel.id, 0, channel.scope),
+    );
+  }
+  try {
+    const { id, kind, found } = await resumed(parts.services, owner, last);
+    return await connected(parts, inbound, parts.channels.of(owner, id, kind), found, last);
+  } catch (error) {
+    const failure = AwaitError.from(error);
+    if (failure.code !== 'bad-token') throw error;
+    parts.services.settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
+    await parts.services.rates?.badToken(inbound);
+    return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
+  }
+}
+
+/** @throws AwaitError `bad-token` when this owner has no such stream, or not this event in it; `store` */
+async function resumed(
+  { streams, settings, now }: Services,
+  owner: Owner,
+  last: string,
+): Promise<{ readonly id: string; readonly kind: Kind; readonly found: Found }> {
+  const opened = last.length <= settings.limits.eventIdBytes ? /^(.+)_0$/.exec(last)?.[1] : undefined;
+  const latest = now() + Math.max(settings.ttl, LEAST_LIFETIME) + MARGIN;
+  if (opened !== undefined && isStandingId(opened) && expiryOf(opened) <= latest) {
+    return { id: opened, kind: 'get', found: await streams.find(opened, 0, scopeOf(owner, opened, 'get')) };
+  }
+  const id = parseEventId(last, settings.limits.eventIdBytes)?.stream ?? '';
+  try {
+    return { id, kind: 'get', found: await streams.resume(last, scopeOf(owner, id, 'get')) };
+  } catch (error) {
+    if (AwaitError.from(error).code !== 'bad-token') throw error;
+    return { id, kind: 'post', found: await streams.resume(last, scopeOf(owner, id, 'post')) };
+  }
+}
+
+/** @param last where the client goes on */
+async function connected(
+  parts: Connections,
+  inbound: Inbound,
+  channel: Channel,
+  found: Found,
+  last?: string,
+): Promise<Reply> {
+  const { services, calls, listeners } = parts;
+  const { keepAlive, stalled } = services.settings.limits;
+  const isListening = channel.kind === 'get';
+  const client = unknownClient(services.settings.workspace.capabilities);
+  // Its client may post as soon as it knows that the stream is open.
+  const unlist = isListening ? await listeners.open(whoIs(channel.owner, inbound), channel.id) : () => {};
+  const disconnect = channel.connect();
+  const over = (): void => {
+    unlist();
+    disconnect();
+  };
+  if (inbound.signal.aborted) over();
+  else inbound.signal.addEventListener('abort', over, { once: true });
+  return {
+    status: 200,
+    headers: { ...HEADERS, ...(isListening && { [STREAM]: channel.id }) },
+    body: (writer) => {
+      writer.onClose(over);
+      writer.write(lifecycle('streamOpened', timestamp()));
+      // Without data it is no event, and moves the client's last event id all the same.
+      if (last === undefined) writer.write(`id: ${channel.id}_0\n\n`);
+      const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING });
+      const asker = { owner: channel.owner, inbound, client };
+      followCalls({ services, calls, channel, asker, onClose: (fn) => sink.onClose(fn) });
+      void found.follow(sink);
+    },
+  };
+}

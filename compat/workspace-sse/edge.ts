@@ -1,0 +1,242 @@
+/**
+ * `GET` and `POST /mcp/:workspace`: requests by POST, responses and what comes before them as named events, on
+ * the open GET of the same caller and workspace or on the POST's own body. There is no session.
+ * docs/workspace-sse.md is the wire.
+ */
+import type { Client } from '../../src/call/journal.ts';
+import type { JsonObject } from '../../src/call/json.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import { INTERNAL, isBusy } from '../../src/call/wire-error.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import type { Place } from '../../src/http/paths.ts';
+import { empty, idOf, json, rpcError } from '../../src/http/reply.ts';
+import type { Services } from '../services.ts';
+import { Calls, clientOf, messageOf, unknownClient } from './calls.ts';
+import { type Channel, Channels, type Owner } from './channels.ts';
+import { type Connections, listen, whoIs } from './connection.ts';
+import { Listeners } from './listeners.ts';
+import { readMessage, type WorkspaceRequest } from './message.ts';
+import { OwnBody } from './own-body.ts';
+import { tell } from './take-up.ts';
+import { STREAM } from './wire.ts';
+
+export interface Edge {
+  post(inbound: Inbound, body: unknown, place: Place): Promise<Reply>;
+  get(inbound: Inbound, place: Place): Promise<Reply>;
+  close(): Promise<void>;
+}
+
+export function createEdge(services: Services): Edge {
+  const parts: Connections = {
+    services,
+    calls: new Calls(services),
+    channels: new Channels(services),
+    listeners: new Listeners(services),
+  };
+  return {
+    post: (inbound, body, place) => post(parts, inbound, body, ownerOf(services, inbound, place)),
+    get: (inbound, place) => listen(parts, inbound, ownerOf(services, inbound, place)),
+    close: () => {
+      parts.channels.close();
+      return parts.listeners.close();
+    },
+  };
+}
+
+function ownerOf({ settings }: Services, inbound: Inbound, place: Place): Owner {
+  const workspace = place.wire === 'workspace' ? place.workspace : '';
+  return { principal: settings.principal(inbound.authInfo), workspace };
+}
+
+async function post(parts: Connections, inbound: Inbound, body: unknown, owner: Owner): Promise<Reply> {
+  const posted = readMessage(body);
+  switch (posted.kind) {
+    case 'invalid':
+      return rpcError(400, posted.code, posted.message, idOf(body));
+    case 'response':
+      if (!(await parts.calls.answer(owner, posted.message))) {
+        const { logger } = parts.services.settings;
+        logger.warn('an answer came to an ask that is not open here', { id: posted.message.id });
+      }
+      return empty(202);
+    case 'notification':
+      if (posted.method === 'notifications/cancelled') await cancel(parts, inbound, owner, posted.params);
+      return empty(202);
+    case 'request':
+      return serve(parts, inbound, owner, posted.request);
+  }
+}
+
+async function serve(
+  parts: Connections,
+  inbound: Inbound,
+  owner: Owner,
+  request: WorkspaceRequest,
+): Promise<Reply> {
+  const { channels } = parts;
+  const client = clientOf(request.params);
+  if (request.method === 'initialize' && client === undefined) {
+    const message = 'Invalid params: initialize needs protocolVersion, capabilities and clientInfo';
+    return rpcError(400, -32602, message, request.id);
+  }
+  const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
+  if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream, 'get'), request);
+  const accept = inbound.header('accept') ?? '*/*';
+  const takesEvents = /text\/(event-stream|\*)/.test(accept);
+  if (!takesEvents && !/application\/json|application\/\*|\*\/\*/.test(accept)) {
+    const message = 'Not Acceptable: Client must accept text/event-stream or application/json';
+    return rpcError(406, -32000, message, request.id);
+  }
+  return takesEvents
+    ? serveEvents(parts, inbound, owner, request)
+    : serveJson(parts, inbound, owner, request);
+}
+
+/** The response goes over the stream of a GET, in whichever process that is. */
+async function serveOn(
+  { services, calls }: Connections,
+  inbound: Inbound,
+  channel: Channel,
+  request: WorkspaceRequest,
+): Promise<Reply> {
+  if (!(await channel.reserve(request.id))) {
+    const message = 'Invalid Request: a request with this id was sent on this stream before';
+    return rpcError(400, -32600, message, request.id);
+  }
+  const { owner } = channel;
+  const said = clientOf(request.params);
+  if (request.method === 'initialize' && said !== undefined) {
+    const introduce = async (): Promise<void> => {
+      const message = await calls.initialize(request, { owner, inbound, client: said });
+      // Before its client hears of it: the next request may be at another process.
+      if ('result' in message) await channel.introduce(said);
+      await channel.respond(message);
+    };
+    written(services, introduce());
+    return empty(202);
+  }
+  const client = (await channel.client()) ?? anyClient(services);
+  const asker = { owner, inbound, client };
+  const started = calls.start(request, asker, { say: (message) => channel.say(message), goesOn: true });
+  channel.keep(request.id, started);
+  const isListed = calls.resumable(request.method);
+  const call = { callId: started.callId, requestId: request.id, isListed };
+  void started.outcome.then((outcome) => {
+    if (outcome.kind !== 'responded') return;
+    const told = tell(services, channel, call, outcome.response).catch((error: unknown) => {
+      if (!(error instanceof TypeError)) throw error;
+      // A tool may return what is no JSON.
+      return tell(services, channel, call, { error: INTERNAL });
+    });
+    written(services, told);
+  });
+  if (isListed) await kept(services, channel.list(started.callId));
+  return empty(202);
+}
+
+/** The response is an event of the POST's own body. */
+function serveEvents(
+  { services, calls, channels }: Connections,
+  inbound: Inbound,
+  owner: Owner,
+  request: WorkspaceRequest,
+): Reply {
+  const body: OwnBody = new OwnBody(
+    services,
+    inbound.signal,
+    () => {
+      const channel = channels.make(owner, 'post');
+      channel.keep(request.id, started);
+      return channel;
+    },
+    async (channel) => {
+      if (calls.resumable(request.method)) await kept(services, channel.list(started.callId));
+    },
+  );
+  const said = clientOf(request.params);
+  if (request.method === 'initialize' && said !== undefined) {
+    const initialized = calls.initialize(request, { owner, inbound, client: said });
+    void initialized.then((message) => body.respond(message));
+    return body.reply;
+  }
+  const asker = { owner, inbound, client: anyClient(services) };
+  const started = calls.start(request, asker, {
+    say: (message) => body.say(message),
+    goesOn: true,
+    signal: body.gone,
+  });
+  void started.outcome.then((outcome) => {
+    // Another process took the call up, and tells it on the same stream.
+    if (body.isStream && outcome.kind === 'responded' && isBusy(outcome.response)) return;
+    try {
+      body.respond(messageOf(request, outcome));
+    } catch {
+      body.respond(messageOf(request, NO_JSON));
+    }
+  });
+  return body.reply;
+}
+
+/** A tool may return what is no JSON. */
+const NO_JSON: Outcome = { kind: 'responded', response: { error: INTERNAL } };
+
+/** One JSON body: nothing can be said before it, so the client counts as one that cannot be asked. */
+async function serveJson(
+  { calls }: Connections,
+  inbound: Inbound,
+  owner: Owner,
+  request: WorkspaceRequest,
+): Promise<Reply> {
+  const said = clientOf(request.params);
+  if (request.method === 'initialize' && said !== undefined) {
+    return json(await calls.initialize(request, { owner, inbound, client: said }));
+  }
+  const asker = { owner, inbound, client: unknownClient({}) };
+  const outcome = await calls.start(request, asker, { say: () => {}, goesOn: false, signal: inbound.signal })
+    .outcome;
+  const message = messageOf(request, outcome);
+  if (message === undefined) return empty(499);
+  try {
+    return json(message);
+  } catch {
+    return json(messageOf(request, NO_JSON));
+  }
+}
+
+/** By the stream that the request was sent on; without one, where the caller has one request of this id here. */
+async function cancel(
+  { channels, listeners }: Connections,
+  inbound: Inbound,
+  owner: Owner,
+  { requestId, reason }: JsonObject,
+): Promise<void> {
+  if (typeof requestId !== 'string' && typeof requestId !== 'number') return;
+  const stream = await listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
+  const channel = stream === undefined ? undefined : channels.of(owner, stream, 'get');
+  const onStream = channel?.calls.get(requestId);
+  const inWork = owner.principal === undefined ? [] : channels.inWork(owner, requestId);
+  const call = onStream ?? (inWork.length === 1 ? inWork[0] : undefined);
+  if (call === undefined) channel?.cancelElsewhere(requestId);
+  else call.cancel(typeof reason === 'string' ? reason : undefined);
+}
+
+/** A client that has said nothing of itself can do what the option says. */
+function anyClient({ settings }: Services): Client {
+  return unknownClient(settings.workspace.capabilities);
+}
+
+/** A handler that closes waits for what is being told. */
+function written(services: Services, telling: Promise<void>): void {
+  const settled = kept(services, telling);
+  services.writing.add(settled);
+  void settled.then(() => services.writing.delete(settled));
+}
+
+/** What cannot be told to other processes is this one's alone, and its client is served all the same. */
+function kept(services: Services, keeping: Promise<void>): Promise<void> {
+  return keeping.catch((error: unknown) => {
+    const { message } = AwaitError.from(error);
+    services.settings.logger.warn('what belongs to a stream could not be kept', { error: message });
+  });
+}

@@ -1,0 +1,99 @@
+/**
+ * A POST's own body, for a client without an open GET. A response that nothing was said before is all there is
+ * in it, and is kept nowhere. What comes before a response makes it a stream, with ids to come back with.
+ */
+import { systemClock } from '../../src/call/clock.ts';
+import type { JsonObject } from '../../src/call/json.ts';
+import type { Gone } from '../../src/call/ports.ts';
+import { Departure } from '../../src/http/departure.ts';
+import type { Reply, Writer } from '../../src/http/exchange.ts';
+import { sseSink } from '../../src/stream/sse-sink.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import type { Services } from '../services.ts';
+import type { Channel } from './channels.ts';
+import { eventText, FRAMING, HEADERS, responseEvent } from './wire.ts';
+
+export class OwnBody {
+  readonly reply: Reply;
+  /** Fires when the client goes away and has nothing to come back with. */
+  readonly gone = new Departure();
+  readonly #services: Services;
+  readonly #make: () => Channel;
+  /** What must be kept before the client is told that there is a stream. */
+  readonly #onStream: (channel: Channel) => Promise<void>;
+  #connection: { readonly writer: Writer; readonly sink: Sink } | undefined;
+  #channel: Channel | undefined;
+  #lone: string | undefined;
+
+  constructor(
+    services: Services,
+    signal: Gone,
+    make: () => Channel,
+    onStream: (channel: Channel) => Promise<void>,
+  ) {
+    this.#services = services;
+    this.#make = make;
+    this.#onStream = onStream;
+    this.reply = { status: 200, headers: HEADERS, body: (writer) => this.#connect(writer) };
+    const onAbort = (): void => {
+      if (this.#channel === undefined) this.gone.tell();
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+  }
+
+  say(message: JsonObject): void {
+    if (this.#channel === undefined) {
+      this.#channel = this.#make();
+      this.#follow();
+    }
+    this.#channel.say(message);
+  }
+
+  /** Whether others may go on with it. */
+  get isStream(): boolean {
+    return this.#channel !== undefined;
+  }
+
+  /** @param message undefined where there is nothing to say */
+  respond(message: JsonObject | undefined): void {
+    if (this.#channel !== undefined) {
+      if (message === undefined) this.#channel.unanswered();
+      else void this.#channel.respond(message);
+      return;
+    }
+    this.#lone = message === undefined ? '' : eventText(responseEvent(message));
+    this.#writeLone();
+  }
+
+  #connect(writer: Writer): void {
+    const { keepAlive, stalled } = this.#services.settings.limits;
+    const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING });
+    this.#connection = { writer, sink };
+    this.#writeLone();
+    this.#follow();
+  }
+
+  #writeLone(): void {
+    if (this.#connection === undefined || this.#lone === undefined) return;
+    const { writer, sink } = this.#connection;
+    if (this.#lone !== '') writer.write(this.#lone);
+    sink.end('finished');
+  }
+
+  #follow(): void {
+    if (this.#connection === undefined || this.#channel === undefined) return;
+    const { sink } = this.#connection;
+    const channel = this.#channel;
+    sink.onClose(channel.connect());
+    const begin = async (): Promise<void> => {
+      await this.#onStream(channel);
+      const found = await this.#services.streams.find(channel.id, 0, channel.scope);
+      await found.follow(sink);
+    };
+    begin().catch((error: unknown) => {
+      this.#services.settings.logger.warn('a stream cannot be followed', { error: String(error) });
+      sink.end('failed');
+    });
+  }
+}

@@ -1,0 +1,50 @@
+/** The wire: its name, its headers and its three kinds of events. */
+import type { JsonObject } from '../../src/call/json.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
+import type { Framing } from '../../src/stream/sse-sink.ts';
+
+export const REVISION = 'workspace-sse';
+/** Our extension: the id of a GET's stream, which a POST may name to have its response there. */
+export const STREAM = 'mcp-stream-id';
+/** What the server's instances are initialized with, unless the client says another that is known. */
+export const LATEST = '2025-11-25';
+
+export const HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-cache',
+  connection: 'keep-alive',
+};
+
+export function responseEvent(message: JsonObject): StreamEvent {
+  return { event: 'response', data: JSON.stringify(message) };
+}
+
+/** Whatever the server says before its response, asks included. */
+export function notificationEvent(message: JsonObject): StreamEvent {
+  return { event: 'notification', data: JSON.stringify(message) };
+}
+
+/** `streamOpened`, `ping` and `streamClosed` are of a connection: they have no id, and are kept nowhere. */
+export function lifecycle(method: string, params: JsonObject): string {
+  return eventText({ event: 'lifecycle', data: JSON.stringify({ jsonrpc: '2.0', method, params }) });
+}
+
+/** The time now, as lifecycle events tell it. */
+export function timestamp(): JsonObject {
+  return { timestamp: new Date().toISOString() };
+}
+
+/** In the order of the wire's own description: event, data, id, retry. */
+export function eventText({ event, data, retry }: StreamEvent, id?: string): string {
+  let text = event === undefined ? '' : `event: ${event}\n`;
+  text += `data: ${data}\n`;
+  if (id !== undefined) text += `id: ${id}\n`;
+  if (retry !== undefined) text += `retry: ${retry}\n`;
+  return `${text}\n`;
+}
+
+export const FRAMING: Framing = {
+  event: eventText,
+  alive: () => lifecycle('ping', timestamp()),
+  closing: (why) => lifecycle('streamClosed', { reason: why === 'closed' ? 'shutdown' : why }),
+};

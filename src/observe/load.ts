@@ -1,0 +1,32 @@
+/** How late the event loop of this process is, for calls that may go on elsewhere. */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+
+/** How often the loop is looked at, in milliseconds: what is measured is later than that. */
+const RESOLUTION = 20;
+/** What counts is what was measured in this time, in milliseconds. */
+const WINDOW = 1_000;
+
+export interface LoadWatch {
+  /** Whether one look in ten of the last second was late by more than the limit. */
+  overloaded(): boolean;
+  stop(): void;
+}
+
+/** @param limit milliseconds */
+export function watchLoad(limit: number): LoadWatch {
+  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION });
+  histogram.enable();
+  let late = 0;
+  const timer = setInterval(() => {
+    late = histogram.percentile(90) / 1e6 - RESOLUTION;
+    histogram.reset();
+  }, WINDOW);
+  timer.unref();
+  return {
+    overloaded: () => late > limit,
+    stop: () => {
+      clearInterval(timer);
+      histogram.disable();
+    },
+  };
+}

@@ -1,0 +1,151 @@
+/** Which tasks there are: rows that many processes append to, and that are read while they grow. */
+import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/call/clock.ts';
+import { TaskIndex } from '../../src/call/task-index.ts';
+import { sweepTasks } from '../../src/call/task-sweeper.ts';
+import { pause, until } from './bench.ts';
+
+const HOUR = 3_600_000;
+
+function recordsOf() {
+  const kept = new Map<string, unknown>();
+  let reads = 0;
+  let failures = 0;
+  const tick = () => new Promise<void>((resolve) => setImmediate(resolve));
+  return {
+    kept,
+    reads: () => reads,
+    failAt: (read: number) => {
+      failures = reads + read;
+    },
+    records: {
+      insert: async (name: string, value: unknown) => {
+        await tick();
+        if (kept.has(name)) return false;
+        kept.set(name, value);
+        return true;
+      },
+      get: async (name: string) => {
+        reads += 1;
+        if (reads === failures) throw new Error('the store is down');
+        await tick();
+        return kept.get(name);
+      },
+    },
+  };
+}
+
+async function all(index: TaskIndex, owner: string, size: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let cursor: string | undefined, page = 0; page < 1_000; page += 1) {
+    const found = await index.list(owner, cursor, size);
+    expect(found.ids.length).toBeLessThanOrEqual(size);
+    ids.push(...found.ids);
+    cursor = found.next;
+    if (cursor === undefined) return ids;
+  }
+  throw new Error('it never ends');
+}
+
+describe('the index of tasks', () => {
+  it('loses nothing and has no holes where many processes append at once', async () => {
+    const { records, kept } = recordsOf();
+    const indexes = Array.from({ length: 5 }, () => new TaskIndex(records, HOUR, () => 10 * HOUR));
+    const ids = Array.from({ length: 100 }, (_, nth) => `task-${nth}`);
+    await Promise.all(ids.map((id, nth) => indexes[nth % 5]?.add(id, nth % 2 === 0 ? 'ann' : undefined)));
+    const positions = new Map<string, number[]>();
+    for (const name of kept.keys()) {
+      const [row = '', at] = name.split(':');
+      positions.set(row, [...(positions.get(row) ?? []), Number.parseInt(at ?? '', 10)]);
+    }
+    for (const taken of positions.values())
+      expect(taken.sort((a, b) => a - b)).toEqual(taken.map((_, nth) => nth + 1));
+    const [index] = indexes;
+    expect((await index?.added(new Map()))?.sort()).toEqual([...ids].sort());
+    for (const size of [1, 7, 50, 51]) {
+      const listed = await all(new TaskIndex(records, HOUR, () => 10 * HOUR), 'ann', size);
+      expect(listed.sort()).toEqual(ids.filter((_, nth) => nth % 2 === 0).sort());
+    }
+  });
+
+  it('is paged completely and in order while tasks are added, over hours and over days', async () => {
+    for (const ttl of [HOUR, 5 * HOUR, 48 * HOUR]) {
+      const { records } = recordsOf();
+      let now = 1_000 * HOUR;
+      const index = new TaskIndex(records, ttl, () => now);
+      const before: string[] = [];
+      for (let nth = 0; nth < 12; nth += 1) {
+        now += (ttl / 12) * 0.9;
+        before.unshift(`task-${nth}`);
+        await index.add(`task-${nth}`, 'ann');
+      }
+      const seen: string[] = [];
+      let cursor: string | undefined;
+      do {
+        const page = await index.list('ann', cursor, 2);
+        seen.push(...page.ids);
+        cursor = page.next;
+        await index.add(`later-${seen.length}`, 'ann');
+      } while (cursor !== undefined);
+      expect(seen).toEqual(before);
+    }
+  });
+
+  it('tells what was added once, also where a read fails in between', async () => {
+    const { records, failAt } = recordsOf();
+    const index = new TaskIndex(records, HOUR, () => 10 * HOUR);
+    for (const id of ['one', 'two', 'three']) await index.add(id, undefined);
+    for (let failure = 1; failure < 8; failure += 1) {
+      const seen = new Map<number, number>();
+      failAt(failure);
+      const told = await index.added(seen).catch((): string[] => []);
+      told.push(...(await index.added(seen)));
+      expect([failure, told]).toEqual([failure, ['one', 'two', 'three']]);
+      expect(await index.added(seen)).toEqual([]);
+    }
+  });
+
+  it('reads no more for a cursor that somebody made up', async () => {
+    const { records, reads } = recordsOf();
+    const index = new TaskIndex(records, HOUR, () => 10 * HOUR);
+    await index.add('one', 'ann');
+    for (const cursor of ['zzzzzz.1', 'zzzzzzzzzzzzzzzzzzzz.zzzzzzzzzzzz', '0.0', '-1.5', '']) {
+      const before = reads();
+      const { ids } = await Promise.race([
+        index.list('ann', cursor, 10),
+        pause(500).then(() => ({ ids: ['it hangs'] })),
+      ]);
+      expect(ids.length === 0 || ids[0] === 'one').toBe(true);
+      expect(reads() - before).toBeLessThan(50);
+    }
+  });
+});
+
+describe('the sweeper', () => {
+  it('takes nothing up once it is stopped', async () => {
+    let answer = (): void => {};
+    let isAsked = false;
+    const taken: string[] = [];
+    const call = { id: 'one' } as never;
+    const sweeper = sweepTasks({
+      clock: systemClock,
+      lease: 10,
+      added: async () => [],
+      heard: async () => undefined,
+      progress: () =>
+        new Promise((resolve) => {
+          isAsked = true;
+          answer = () => resolve({ call, at: 0, left: true });
+        }),
+      runsHere: () => false,
+      takeUp: async () => void taken.push('one'),
+      failed: () => {},
+    });
+    sweeper.watch('one');
+    await until(() => isAsked);
+    sweeper.stop();
+    answer();
+    await pause(20);
+    expect(taken).toEqual([]);
+  });
+});

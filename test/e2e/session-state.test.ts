@@ -1,0 +1,112 @@
+/** What a server does for its session and not for a call alone, where each request may reach another process. */
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { answer, asks, begin, call, type Session } from './anywhere.ts';
+import type { Rpc } from './clients.ts';
+import { effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
+import type { Reader } from './reader.ts';
+import { REDIS, REDIS_URL, SQLITE } from './services.ts';
+
+const KINDS = [
+  { name: REDIS.name, down: REDIS.down, args: () => ['--store', REDIS_URL] },
+  {
+    name: `${REDIS.name}, with a relay`,
+    down: REDIS.down,
+    args: () => ['--store', REDIS_URL, '--relay', REDIS_URL],
+  },
+  { name: SQLITE.name, down: false, args: () => ['--store', SQLITE.url()] },
+];
+const CAPABILITIES = { elicitation: {}, roots: {} };
+const CHANGED = 'notifications/tools/list_changed';
+
+let servers: Spawned[] = [];
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.kill()));
+});
+
+const asksRoots = ({ method }: Rpc): boolean => method === 'roots/list';
+const textOf = async (stream: Reader): Promise<string | undefined> =>
+  (await stream.next(({ id }) => id === 7)).result?.content?.[0]?.text;
+
+for (const kind of KINDS) {
+  describe.skipIf(kind.down)(`three processes on ${kind.name}`, () => {
+    const effects = join(scratch(), 'effects');
+    const start = async (): Promise<Session> => {
+      servers = await spawnServers('session-server.ts', 3, { args: kind.args(), env: { EFFECTS: effects } });
+      return begin(servers, CAPABILITIES);
+    };
+
+    it('take the answer to what a server asked outside of calls, wherever it comes in', async () => {
+      const session = await start();
+      const standing = await session.get(1);
+      const ask = await standing.next(asksRoots);
+      const result = { roots: [{ uri: 'file:///here' }] };
+      expect((await session.post(2, { id: ask.id, result })).status).toBe(202);
+      const say = async () => textOf(await session.post(0, call('roots')));
+      await expect.poll(say, { timeout: 10_000 }).toBe('file:///here');
+    });
+
+    it('hear in each of them that the roots of its client changed', async () => {
+      const session = await start();
+      const standing = await session.get(1);
+      const answered = new Set<unknown>();
+      const answerAll = async (uri: string): Promise<void> => {
+        for (const { id } of standing.messages.filter(asksRoots)) {
+          if (answered.has(id)) continue;
+          answered.add(id);
+          await session.post(2, { id, result: { roots: [{ uri }] } });
+        }
+      };
+      const knows = (to: number, uri: string): Promise<void> =>
+        expect
+          .poll(
+            async () => {
+              await answerAll(uri);
+              return textOf(await session.post(to, call('roots')));
+            },
+            { timeout: 10_000 },
+          )
+          .toBe(uri);
+      for (const to of [0, 1]) await knows(to, 'file:///before');
+      // The last has no instance of this session yet, and is told all the same.
+      expect((await session.post(2, { method: 'notifications/roots/list_changed' })).status).toBe(202);
+      for (const to of [0, 1, 2]) await knows(to, 'file:///after');
+      const before = standing.messages.filter(asksRoots).length;
+      for (const to of [0, 1, 2]) await session.post(to, call('roots'));
+      expect(standing.messages.filter(asksRoots)).toHaveLength(before);
+    });
+
+    it('take no answer to what was never asked', async () => {
+      const session = await start();
+      expect((await session.post(1, { id: 'never-asked', result: { roots: [] } })).status).toBe(202);
+      expect(await textOf(await session.post(0, call('roots')))).toBe('none yet');
+      await expect.poll(() => servers[1]?.stderr()).toContain('not open');
+    });
+
+    it('have the tools that a call added in one of them, and tell so once', async () => {
+      const session = await start();
+      const standing = await session.get(2);
+      const before = effectsIn(effects).length;
+      const unlocking = await session.post(0, call('unlock'));
+      await session.post(1, answer(await unlocking.next(asks('name')), 'name'));
+      expect(await textOf(unlocking)).toBe('unlocked its-name');
+      for (const to of [0, 1, 2, 1]) {
+        const listed = await session.post(to, { id: 7, method: 'tools/list', params: {} });
+        const { result } = await listed.next(({ id }) => id === 7);
+        const { tools } = result as unknown as { tools: { name: string }[] };
+        expect(tools.map(({ name }) => name)).toEqual(['roots', 'unlock', 'its-name']);
+        expect(await textOf(await session.post(to, call('its-name')))).toBe('licence of its-name');
+      }
+      await standing.next(({ method }) => method === CHANGED);
+      expect(standing.messages.filter(({ method }) => method === CHANGED)).toHaveLength(1);
+      // Its step was done once, and no question was asked again.
+      expect(effectsIn(effects).slice(before)).toEqual(['licence']);
+      expect(unlocking.messages.filter(asks('name'))).toHaveLength(1);
+      // Another session has nothing of it.
+      const other = await begin(servers, CAPABILITIES);
+      const listed = await other.post(1, { id: 7, method: 'tools/list', params: {} });
+      const { result } = await listed.next(({ id }) => id === 7);
+      expect((result as unknown as { tools: unknown[] }).tools).toHaveLength(2);
+    });
+  });
+}
