@@ -48,8 +48,6 @@ export class Session {
   /** What its client set since it began. */
   readonly state: SessionState;
   used: number;
-  /** When the store was last asked whether it was ended, in milliseconds since the epoch. */
-  checked: number;
   #client: Client | undefined;
   readonly #services: Services;
   readonly #reserved = new Set<string | number>();
@@ -77,7 +75,6 @@ export class Session {
     this.#client = client;
     this.#services = services;
     this.used = services.now();
-    this.checked = this.used;
     this.state = new SessionState(services, name, this.expires);
     this.#asks = new SessionAsks(services, name, this.expires);
     this.#standing = new SessionStream(services.streams.standing(id, this.expires), services);

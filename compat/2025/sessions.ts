@@ -1,12 +1,13 @@
 /** The sessions that this process serves: who is let in, and what is let go. */
 import { keepNewest } from '../../src/call/bounded.ts';
 import type { Client } from '../../src/call/journal.ts';
+import { AwaitError } from '../../src/error.ts';
 import type { Services } from '../services.ts';
 import { LEAST_LIFETIME } from './identity.ts';
 import { Session } from './session.ts';
 
-/** How long a session may be served after it was ended in another process, in milliseconds. */
-const CHECK_EVERY = 1_000;
+/** How often sessions are looked at that nobody asks for: whether they are idle, or over; milliseconds. */
+const LOOK_EVERY = 10_000;
 /** Ended sessions remembered where no store does. */
 const ENDED_KEPT = 10_000;
 
@@ -31,12 +32,13 @@ export class Sessions {
   /** Ids that were ended where no store could tell the others. */
   readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
+  #looking = false;
 
   constructor(services: Services, identify: Identify) {
     this.#services = services;
     this.#identify = identify;
     const { sessionIdle } = services.settings.limits;
-    this.#timer = setInterval(() => this.#closeIdle(), Math.min(sessionIdle, 60_000));
+    this.#timer = setInterval(() => void this.#look(), Math.min(sessionIdle, LOOK_EVERY));
     this.#timer.unref();
   }
 
@@ -77,12 +79,9 @@ export class Sessions {
     keepNewest(this.#ended, ENDED_KEPT);
   }
 
-  /** What another process ended, this one learns of with the next request, or the first after a second. */
+  /** What another process ended, this one learns of with the next request. */
   async #isOver(session: Session): Promise<boolean> {
-    const { store, now } = this.#services;
-    if (store === undefined || now() - session.checked < CHECK_EVERY) return false;
-    session.checked = now();
-    if (session.expires > now() && !(await this.#isEnded(session.name))) return false;
+    if (session.expires > this.#services.now() && !(await this.#isEnded(session.name))) return false;
     this.#here.delete(session.id);
     session.close();
     return true;
@@ -98,9 +97,23 @@ export class Sessions {
     this.#here.clear();
   }
 
-  #closeIdle(): void {
-    const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
-    for (const [id, session] of this.#here) if (session.used <= before) this.#letGo(id, session);
+  async #look(): Promise<void> {
+    if (this.#looking) return;
+    this.#looking = true;
+    try {
+      const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
+      for (const [id, session] of this.#here) {
+        if (session.used <= before) this.#letGo(id, session);
+        // Ended in another process, it has connections or calls here that nobody wants any more.
+        else if (session.connected || session.busy) await this.#isOver(session);
+      }
+    } catch (error) {
+      this.#services.settings.logger.warn('the store cannot say whether a session was ended', {
+        error: AwaitError.from(error, 'store').message,
+      });
+    } finally {
+      this.#looking = false;
+    }
   }
 
   /** What nobody listens to here goes, unless its client may be listening in another process. */

@@ -76,6 +76,34 @@ for (const kind of KINDS) {
       expect(standing.messages.filter(asksRoots)).toHaveLength(before);
     });
 
+    it('know no session any more that one of them ended, and end what it has elsewhere', async () => {
+      const session = await start();
+      const before = effectsIn(effects).length;
+      // Each of them has served it.
+      const standing = await session.get(1);
+      const stream = await session.post(2, call('waits'));
+      await stream.next(asks('name'));
+      const ended = await fetch(servers[0]?.url ?? '', { method: 'DELETE', headers: session.headers });
+      expect(ended.status).toBe(200);
+      for (const to of [2, 1, 0]) {
+        expect((await session.post(to, { id: 8, method: 'ping' })).status).toBe(404);
+        expect((await session.get(to)).status).toBe(404);
+      }
+      await expect.poll(() => standing.over && stream.over, { timeout: 15_000 }).toBe(true);
+      await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
+    });
+
+    it('end what a session that nobody asks for has elsewhere', async () => {
+      const session = await start();
+      const before = effectsIn(effects).length;
+      const standing = await session.get(1);
+      const stream = await session.post(2, call('waits'));
+      await stream.next(asks('name'));
+      await fetch(servers[0]?.url ?? '', { method: 'DELETE', headers: session.headers });
+      await expect.poll(() => standing.over && stream.over, { timeout: 15_000 }).toBe(true);
+      await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
+    });
+
     it('take no answer to what was never asked', async () => {
       const session = await start();
       expect((await session.post(1, { id: 'never-asked', result: { roots: [] } })).status).toBe(202);
@@ -94,7 +122,7 @@ for (const kind of KINDS) {
         const listed = await session.post(to, { id: 7, method: 'tools/list', params: {} });
         const { result } = await listed.next(({ id }) => id === 7);
         const { tools } = result as unknown as { tools: { name: string }[] };
-        expect(tools.map(({ name }) => name)).toEqual(['roots', 'unlock', 'its-name']);
+        expect(tools.map(({ name }) => name)).toEqual(['roots', 'unlock', 'waits', 'its-name']);
         expect(await textOf(await session.post(to, call('its-name')))).toBe('licence of its-name');
       }
       await standing.next(({ method }) => method === CHANGED);
