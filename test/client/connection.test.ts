@@ -198,7 +198,8 @@ describe('what is refused', () => {
     await expect(transport.send(ping)).rejects.toMatchObject({ name: 'AbortError' });
     await sleep(50);
     expect(server.seen).toHaveLength(4);
-    expect(errors.map(({ name }) => name)).toEqual(['AbortError']);
+    // The call's own, too, where the close came before its reply's headers.
+    expect(new Set(errors.map(({ name }) => name))).toEqual(new Set(['AbortError']));
   });
 });
 

@@ -134,7 +134,7 @@ for (const kind of KINDS) {
       const other = await begin(servers, CAPABILITIES);
       const listed = await other.post(1, { id: 7, method: 'tools/list', params: {} });
       const { result } = await listed.next(({ id }) => id === 7);
-      expect((result as unknown as { tools: unknown[] }).tools).toHaveLength(2);
+      expect((result as unknown as { tools: unknown[] }).tools).toHaveLength(3);
     });
   });
 }
