@@ -4,7 +4,7 @@
  * answers are in the store, so any process can go on with them.
  */
 import { randomUUID } from 'node:crypto';
-import type { Begun, Started } from '../../src/call/engine.ts';
+import type { Begun, NewCall, Started } from '../../src/call/engine.ts';
 import type { CallRecord, Client, OpenAsk, TaskWish } from '../../src/call/journal.ts';
 import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding, Gone, Leg, Outcome } from '../../src/call/ports.ts';
@@ -184,18 +184,8 @@ export class Session {
       () => started.callId,
       (message) => stream.send(message),
     );
-    const started: Begun = this.#services.engine.start(
-      {
-        method,
-        params,
-        requestId,
-        client: this.client,
-        binding: this.binding(request),
-        resumable: CALLS.has(method) && this.#services.store?.isShared === true,
-      },
-      leg,
-      instance,
-    );
+    const resumable = CALLS.has(method) && this.#services.store?.isShared === true;
+    const started: Begun = this.#begin(request, leg, instance, { resumable });
     this.keep(requestId, started);
     if (CALLS.has(method)) noteRequest(this.#services, this.name, requestId, started, this.expires);
     return started;
@@ -209,10 +199,9 @@ export class Session {
     task: TaskWish,
     ttl: number | undefined,
   ): Begun {
-    const { method, params, id: requestId } = request;
     const leg: Leg = {
       ...this.#leg(
-        params,
+        request.params,
         source,
         () => started.callId,
         (message) => void this.#standing.send(relatedMessage(started.callId, message)),
@@ -221,21 +210,21 @@ export class Session {
       ask: () => {},
       withdraw: () => {},
     };
-    const started: Begun = this.#services.engine.start(
-      {
-        method,
-        params,
-        requestId,
-        client: this.client,
-        binding: this.binding(request),
-        task,
-        ...(ttl !== undefined && { ttl }),
-      },
-      leg,
-      instance,
-    );
+    const started: Begun = this.#begin(request, leg, instance, { task, ...(ttl !== undefined && { ttl }) });
     if (instance !== undefined) this.#hold(started);
     return started;
+  }
+
+  #begin(
+    request: RpcRequest,
+    leg: Leg,
+    instance: HostInstance | undefined,
+    how: Pick<NewCall, 'resumable' | 'task' | 'ttl'>,
+  ): Begun {
+    const { method, params, id: requestId } = request;
+    const { client } = this;
+    const call: NewCall = { method, params, requestId, client, binding: this.binding(request), ...how };
+    return this.#services.engine.start(call, leg, instance);
   }
 
   /** A task goes on without its session, and needs its instance. */

@@ -4,6 +4,7 @@
  * https://docs.nats.io/nats-concepts/core-nats/reqreply
  */
 
+import { systemClock, within } from '../call/clock.ts';
 import { isObject } from '../call/json.ts';
 import type { Relay } from '../call/ports.ts';
 import { AwaitError } from '../error.ts';
@@ -62,7 +63,13 @@ export function natsRelay(nats: string | NatsLike): Relay {
         },
       });
       await (await open()).flush();
-      return async () => subscription.unsubscribe();
+      return async () => {
+        subscription.unsubscribe();
+        // Until the server knows, it sends what nobody will acknowledge; one that cannot be reached learns it later.
+        const flushed = open().then((client) => client.flush());
+        const known = flushed.catch(() => {});
+        await within(systemClock, RECEIPT, known);
+      };
     },
     async send(name, message) {
       const client = await open();
