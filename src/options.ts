@@ -272,7 +272,7 @@ export function settle(options: AwaitOptions): Settings {
     allowedOrigins: options.allowedOrigins ?? [],
     allowedHosts: options.allowedHosts,
     revisions: revisionsOf(options.revisions),
-    tasks: options.tasks,
+    tasks: options.tasks && choiceOf(options.tasks),
     shedAbove: options.shedAbove,
     literal: options.literal ?? false,
     paths: pathsOf(options.paths),
@@ -281,6 +281,31 @@ export function settle(options: AwaitOptions): Settings {
     steps: options.steps ?? true,
     warnUnjournaled: options.warnUnjournaled ?? process.env.NODE_ENV !== 'production',
     logger: withoutPasswords(options.logger ?? consoleLogger),
+  };
+}
+
+const CHOICES: ReadonlySet<unknown> = new Set<TaskChoice | undefined>([
+  undefined,
+  'never',
+  'now',
+  'after-asks',
+]);
+
+/** The author's function, whose mistakes are errors that say whose they are. */
+function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest) => TaskChoice {
+  return (call) => {
+    const name = String(call.params.name);
+    let chosen: unknown;
+    try {
+      chosen = tasks(call);
+    } catch (error) {
+      throw new AwaitError('bad-option', `tasks threw for ${name}: ${String(error)}`, { cause: error });
+    }
+    if (CHOICES.has(chosen)) return chosen as TaskChoice;
+    // Nobody will await it.
+    void Promise.resolve(chosen).catch(() => {});
+    const got = chosen instanceof Promise ? 'a promise' : JSON.stringify(chosen);
+    throw wrong('tasks', `returned ${got} for ${name}: return 'never', 'now' or 'after-asks', at once`);
   };
 }
 

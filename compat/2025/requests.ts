@@ -3,12 +3,11 @@ import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal.ts';
 import type { JsonObject } from '../../src/call/json.ts';
 import type { Leg, Outcome } from '../../src/call/ports.ts';
-import { wireError } from '../../src/call/wire-error.ts';
-import { AwaitError } from '../../src/error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Reply } from '../../src/http/exchange.ts';
 import { rpcError } from '../../src/http/reply.ts';
+import { failure } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { hasOwnTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
 import { hasTasks, isSessionTaskMethod, serveSessionTask, taskCreated } from '../tasks/session.ts';
@@ -78,7 +77,10 @@ export async function run(
   const mayBeTask = hasOwnTasks(shared.initialized) || (isAmongTasks && given.method === 'tools/call');
   const request = mayBeTask ? given : { ...given, params: withoutTask(given.method, given.params) };
   const { started, outcome } = isAmongTasks
-    ? await runAmongTasks(services, session, request, running)
+    ? await runAmongTasks(services, session, request, running).catch((thrown: unknown) => ({
+        started: undefined,
+        outcome: Promise.resolve(failure(services)(thrown)),
+      }))
     : startCall(session.start(request, instance, source, stream));
   const ended = outcome.then(async (came) => {
     if (came.kind === 'responded' && 'result' in came.response) {
@@ -141,15 +143,6 @@ async function runAmongTasks(
     return { kind: 'responded', response: await taskCreated(services, session, came.taskId) };
   });
   return { outcome: created.catch(failure(services)) };
-}
-
-/** What a request comes to that cannot be served, the store being down: nobody awaits it who could tell. */
-function failure({ settings }: Services): (thrown: unknown) => Outcome {
-  return (thrown) => {
-    const error = AwaitError.from(thrown);
-    settings.logger.error(error.message, { code: error.code, cause: String(error.cause ?? '') });
-    return { kind: 'responded', response: { error: wireError(error) } };
-  };
 }
 
 /** A request that waits for a task, which its client may cancel without the task. */

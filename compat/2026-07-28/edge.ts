@@ -13,6 +13,7 @@ import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
 import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
 import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
+import { failure } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from '../tasks/extension.ts';
 import { alsoTelling, tasksListenedTo, withoutTaskIds } from '../tasks/listen.ts';
@@ -50,7 +51,7 @@ export interface Edge {
 export function createEdge(services: Services): Edge {
   /** Envelopes that the SDK found nothing wrong with: a client sends the same one with each of its requests. */
   const sound = new Set<string>();
-  const sdk = createSdkEdge(services, (request, leg) => run(services, request, leg));
+  const sdk = createSdkEdge(services, (request, source) => run(services, request, source));
   return {
     serve: (inbound, body) => {
       const lean = leanRequest(inbound, body);
@@ -122,8 +123,12 @@ async function listen(
   return alsoTelling(services, reply, ids, principal, id);
 }
 
-/** Runs or goes on with a call; both paths come through here. */
-async function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
+/** Runs or goes on with a call; both paths come through here. It never rejects. */
+function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
+  return serveCall(services, request, source).catch(failure(services));
+}
+
+async function serveCall(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
   const { settings } = services;
   const { arguments: given } = request.params;
   if (given !== undefined && !isObject(given)) {

@@ -4,6 +4,8 @@
  */
 import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { TaskStatus, TaskView } from '../../src/call/tasks.ts';
+import { AwaitError } from '../../src/error.ts';
+import type { TaskChoice, TaskRequest } from '../../src/options.ts';
 import type { Services } from '../services.ts';
 import { markOf } from './marks.ts';
 import { taskRequest } from './wish.ts';
@@ -82,9 +84,19 @@ export function withTaskSupport(services: Services, result: JsonObject, revision
     if (!isObject(tool)) return tool;
     const mark = markOf(tool);
     const request = taskRequest('tools/call', { name: tool.name }, revision, undefined);
-    const isNever = (services.settings.tasks?.(request) ?? mark.when) === 'never';
+    const isNever = (choiceIn(services, request) ?? mark.when) === 'never';
     const taskSupport = mark.support ?? (isNever ? 'forbidden' : 'optional');
     return { ...tool, execution: { ...(isObject(tool.execution) ? tool.execution : {}), taskSupport } };
   };
   return { ...result, tools: result.tools.map(marked) };
+}
+
+/** A list is not lost for an option that does not expect a call without arguments. */
+function choiceIn({ settings }: Services, request: TaskRequest): TaskChoice | undefined {
+  try {
+    return settings.tasks?.(request);
+  } catch (error) {
+    settings.logger.warn(AwaitError.from(error).message, { name: request.params.name });
+    return undefined;
+  }
 }
