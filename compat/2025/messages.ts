@@ -1,5 +1,6 @@
 /** What clients with sessions send, before it is looked at any closer. */
 import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { isMeta, isRpcError } from '../../src/call/meta.ts';
 import { isRequestId } from '../../src/http/reply.ts';
 import type { RpcRequest } from './session.ts';
 
@@ -11,9 +12,10 @@ export function accepts(accept: string, type: string): boolean {
 
 export function isMessage(value: unknown): value is JsonObject {
   if (!isObject(value) || value.jsonrpc !== '2.0') return false;
+  const isResponse = 'result' in value || 'error' in value;
   if (typeof value.method === 'string')
-    return hasTakenParams(value) && (value.id === undefined || isRequestId(value.id));
-  return isRequestId(value.id) && ('result' in value || 'error' in value);
+    return !isResponse && hasTakenParams(value) && (value.id === undefined || isRequestId(value.id));
+  return isRequestId(value.id) && isResponse && isTakenResponse(value);
 }
 
 export function isRequest(message: JsonObject): message is JsonObject & RpcRequest {
@@ -23,11 +25,11 @@ export function isRequest(message: JsonObject): message is JsonObject & RpcReque
 }
 
 function hasTakenParams({ params }: JsonObject): boolean {
-  if (params === undefined) return true;
-  if (!isObject(params)) return false;
-  const { _meta: meta } = params;
-  return (
-    meta === undefined ||
-    (isObject(meta) && (meta.progressToken === undefined || isRequestId(meta.progressToken)))
-  );
+  return params === undefined || (isObject(params) && isMeta(params._meta));
+}
+
+/** One or the other; what a result holds is checked by who asked for it. */
+function isTakenResponse({ result, error }: JsonObject): boolean {
+  if (error !== undefined) return result === undefined && isRpcError(error);
+  return isObject(result) && isMeta(result._meta);
 }

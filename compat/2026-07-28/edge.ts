@@ -6,6 +6,7 @@
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
 import type { Response, TaskWish } from '../../src/call/journal.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { isMeta } from '../../src/call/meta.ts';
 import type { Gone, Instance, Leg, Outcome } from '../../src/call/ports.ts';
 import { INTERNAL, isBadToken } from '../../src/call/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -130,11 +131,16 @@ function run(services: Services, request: ModernRequest, source: CallSource): Pr
 
 async function serveCall(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
   const { settings } = services;
-  const { arguments: given } = request.params;
-  if (given !== undefined && !isObject(given)) {
-    // An SDK v1 server would call this an internal error of its own.
-    const error = { code: -32602, message: 'Invalid params: arguments must be an object' };
-    return { kind: 'responded', response: { error } };
+  const { arguments: given, _meta: meta } = request.params;
+  // An SDK v1 server would call the one an internal error of its own, and drop the other.
+  const wrong =
+    given !== undefined && !isObject(given)
+      ? 'arguments must be an object'
+      : isMeta(meta)
+        ? undefined
+        : '_meta must be an object of what MCP says';
+  if (wrong !== undefined) {
+    return { kind: 'responded', response: { error: { code: -32602, message: `Invalid params: ${wrong}` } } };
   }
   const read = readRequest(request, settings.principal(source.authInfo));
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;

@@ -5,6 +5,7 @@
  */
 import type { ErrorAnswers } from '../../src/call/answer.ts';
 import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { isRpcError } from '../../src/call/meta.ts';
 import type { TaskStatus } from '../../src/call/tasks.ts';
 import { AwaitError } from '../../src/error.ts';
 import { type Answers, type Dialect, inputRequests } from '../mrtr/dialect.ts';
@@ -74,5 +75,5 @@ function set(target: object, key: string, value: unknown): void {
 }
 
 function isError(value: unknown): value is ErrorAnswers[string] {
-  return isObject(value) && Number.isInteger(value.code) && typeof value.message === 'string';
+  return isRpcError(value);
 }

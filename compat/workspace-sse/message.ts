@@ -1,5 +1,6 @@
 /** What a client may post: one JSON-RPC 2.0 message, and what is said of one that is none. */
 import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { isMeta, isRpcError } from '../../src/call/meta.ts';
 import { isRequestId } from '../../src/http/reply.ts';
 
 export interface WorkspaceRequest {
@@ -25,6 +26,9 @@ const NEEDED: Readonly<Record<string, string>> = {
   'logging/setLevel': 'level',
 };
 
+const TAKEN_META =
+  '_meta must be an object; in it, progressToken is an id and related-task an object with a taskId';
+
 export function readMessage(body: unknown): Posted {
   if (!isObject(body)) return invalid('the body must be one JSON-RPC message, an object');
   if (body.jsonrpc !== '2.0') return invalid('jsonrpc must be "2.0"');
@@ -37,7 +41,7 @@ export function readMessage(body: unknown): Posted {
     return invalid('a message with a method has no result and no error');
   const { params = {} } = body;
   if (!isObject(params)) return badParams('params must be an object');
-  if (!hasTakenMeta(params)) return badParams('_meta must be an object, and its progressToken an id');
+  if (!isMeta(params._meta)) return badParams(TAKEN_META);
   if (id === undefined) return { kind: 'notification', method, params };
   const needed = Object.hasOwn(NEEDED, method) ? NEEDED[method] : undefined;
   if (needed !== undefined && typeof params[needed] !== 'string') {
@@ -50,19 +54,15 @@ export function readMessage(body: unknown): Posted {
 }
 
 function readResponse(body: JsonObject): Posted {
-  const { error } = body;
+  const { error, result } = body;
   if ('result' in body && 'error' in body) return invalid('a response has a result or an error, never both');
   if (!('result' in body || 'error' in body)) return invalid('method, result or error is missing');
   if (body.id === undefined) return invalid('a response echoes the id of what it answers');
-  if ('result' in body && !isObject(body.result)) return invalid('result must be an object');
-  const isError = isObject(error) && Number.isInteger(error.code) && typeof error.message === 'string';
-  if ('error' in body && !isError) return invalid('error must have a whole number as code, and a message');
+  if ('result' in body && !isObject(result)) return invalid('result must be an object');
+  if (isObject(result) && !isMeta(result._meta)) return invalid(TAKEN_META);
+  if ('error' in body && !isRpcError(error))
+    return invalid('error must have a whole number as code, and a message');
   return { kind: 'response', message: body };
-}
-
-function hasTakenMeta({ _meta: meta }: JsonObject): boolean {
-  if (meta === undefined) return true;
-  return isObject(meta) && (meta.progressToken === undefined || isRequestId(meta.progressToken));
 }
 
 function invalid(what: string): Posted {

@@ -5,6 +5,7 @@
 import { AwaitError } from '../error.ts';
 import { type AnswerCompletion, answerTo, type OpenAsk, type Response, timedOut } from './journal.ts';
 import { isObject, type JsonObject } from './json.ts';
+import { isMeta } from './meta.ts';
 
 /** Compiles a JSON schema; the returned function tells whether a value keeps it. */
 export type SchemaCheck = (schema: JsonObject, value: unknown) => boolean;
@@ -66,7 +67,7 @@ export function checkGiven(ask: OpenAsk, value: unknown, check: SchemaCheck): Re
 }
 
 function isResultOf(method: string, value: unknown): value is JsonObject {
-  if (!isObject(value)) return false;
+  if (!isObject(value) || !isMeta(value._meta)) return false;
   switch (method) {
     case 'elicitation/create':
       return (

@@ -106,7 +106,7 @@ export function responseOf(message: JsonObject): Response {
     const { code, message: text, data } = message.error;
     return {
       error: {
-        code: typeof code === 'number' ? code : -32603,
+        code: Number.isSafeInteger(code) ? (code as number) : -32603,
         message: typeof text === 'string' ? text : 'Internal error',
         ...(data !== undefined && { data }),
       },

@@ -29,6 +29,8 @@ describe.each(CELLS)('an answer that cannot be used ($name)', (cell) => {
     ['one', { action: 'maybe' }],
     ['one', { action: 'accept', content: 'no object' }],
     ['one', { content: { name: 'Ann' } }],
+    ['one', { action: 'accept', content: { name: 'Ann' }, _meta: 'none' }],
+    ['one', { action: 'accept', content: { name: 'Ann' }, _meta: { progressToken: {} } }],
     ['sample', { role: 'assistant', content: { type: 'text', text: 'no model' } }],
     ['sample', { role: 'system', model: 'm', content: { type: 'text', text: 'x' } }],
     ['sample', { role: 'assistant', model: 'm', content: 'no block' }],
