@@ -1,5 +1,5 @@
 /** workspace-sse: what is refused, with which code, and that it reaches no tool. */
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { type Served, serveHere } from './harness.ts';
 import { type Body, call, get, initialize, post, postText } from './workspace-wire.ts';
@@ -7,12 +7,17 @@ import { type Body, call, get, initialize, post, postText } from './workspace-wi
 let served: Served;
 let url = '';
 let made = 0;
+let workspaces = 0;
 beforeAll(async () => {
   served = await serveHere(() => {
     made += 1;
     return buildServer(() => {});
   });
-  url = `${served.url}/acme`;
+});
+// One of its own for each: a stream that a test closed may be open for the server for a while.
+beforeEach(() => {
+  workspaces += 1;
+  url = `${served.url}/acme-${workspaces}`;
 });
 afterAll(() => served.close());
 
