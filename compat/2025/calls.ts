@@ -3,7 +3,8 @@
  * stream, and who follows it follows them, and takes up those whose process is gone.
  */
 import type { Started } from '../../src/call/engine.ts';
-import type { Leg } from '../../src/call/ports.ts';
+import type { Leg, Outcome } from '../../src/call/ports.ts';
+import { goesOnElsewhere } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { HostInstance, Outside } from '../../src/host/instance.ts';
 import type { Sink } from '../../src/stream/tail.ts';
@@ -23,6 +24,17 @@ export async function rememberCalls(
   );
   if (calls.length === 0 || services.store?.isShared !== true) return;
   await services.store.insert(`${stream}:calls`, calls, session.expires);
+}
+
+/** Whether a call was put down here: its client comes back for its stream, and whoever it comes to goes on. */
+export function isLeft(
+  { store }: Services,
+  { method }: RpcRequest,
+  stream: SessionStream,
+  outcome: Outcome,
+): boolean {
+  const goesOn = CALLS.has(method) && store?.isShared === true && stream.begun;
+  return goesOn && outcome.kind === 'responded' && goesOnElsewhere(outcome.response);
 }
 
 export interface GoingOn {
@@ -46,6 +58,7 @@ async function followAll({ services, session, stream, source, open, sink }: Goin
   const { store, streams, settings } = services;
   if (store?.isShared !== true) return;
   let isThere = true;
+  let isPutDown = false;
   const stops: (() => void)[] = [];
   sink.onClose(() => {
     isThere = false;
@@ -74,6 +87,10 @@ async function followAll({ services, session, stream, source, open, sink }: Goin
       if (isThere) await takeOver();
     }
     if (outcome.kind !== 'responded') return;
+    if (goesOnElsewhere(outcome.response)) {
+      isPutDown = true;
+      return;
+    }
     if (!followed.taken()) {
       // Its process wrote the outcome down, and tells it, unless it died in between.
       await pause(settings.limits.lease);
@@ -82,7 +99,7 @@ async function followAll({ services, session, stream, source, open, sink }: Goin
     (await takeOver()).send({ jsonrpc: '2.0', id: await requestIdOf(services, callId), ...outcome.response });
   };
   await Promise.all(calls.map((callId) => follow(String(callId))));
-  (await taken)?.finish();
+  if (!isPutDown) (await taken)?.finish();
 }
 
 /** It keeps no process alive. */

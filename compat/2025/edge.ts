@@ -19,7 +19,7 @@ import { SEP_2322 } from '../sep-2322/wire.ts';
 import type { Services } from '../services.ts';
 import { hasOwnTasks, TASKS_CAPABILITY } from '../tasks/legacy-wire.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
-import { goOnWithCalls, rememberCalls } from './calls.ts';
+import { goOnWithCalls, isLeft, rememberCalls } from './calls.ts';
 import { noteFirst, SESSION, sourceOf, sse } from './connection.ts';
 import { createIdentity, identifier } from './identity.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from './initialize.ts';
@@ -173,6 +173,7 @@ async function serveRequests(
   let left = work.length;
   for (const { request, ended } of work) {
     void ended.then((outcome) => {
+      if (isLeft(services, request, stream, outcome)) return;
       left -= 1;
       if (outcome.kind === 'responded') {
         const message = { jsonrpc: '2.0', id: request.id, ...outcome.response };

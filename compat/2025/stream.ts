@@ -19,6 +19,11 @@ export class SessionStream {
     this.#services = services;
   }
 
+  /** Whether a client may have an id of it to come back with. */
+  get begun(): boolean {
+    return !this.#appender.isNew;
+  }
+
   /** An event without content, so that the client has an id to come back with (2025-11-25). */
   prime(): void {
     void this.#written(this.#appender.append({ data: '', retry: RETRY }));

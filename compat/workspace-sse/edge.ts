@@ -6,7 +6,7 @@
 import type { Client } from '../../src/call/journal.ts';
 import type { JsonObject } from '../../src/call/json.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { INTERNAL, isBusy } from '../../src/call/wire-error.ts';
+import { goesOnElsewhere, INTERNAL } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import type { Place } from '../../src/http/paths.ts';
@@ -167,8 +167,9 @@ function serveEvents(
     signal: body.gone,
   });
   void started.outcome.then((outcome) => {
-    // Another process took the call up, and tells it on the same stream.
-    if (body.isStream && outcome.kind === 'responded' && isBusy(outcome.response)) return;
+    // Another process goes on with the call, and tells it on the same stream.
+    const isOthers = outcome.kind === 'responded' && goesOnElsewhere(outcome.response);
+    if (isOthers && body.isStream && calls.resumable(request.method)) return;
     try {
       body.respond(messageOf(request, outcome));
     } catch {

@@ -1,7 +1,7 @@
 /** The process of a connection follows the calls that are told on its stream, and takes up those whose process is gone. */
 import { systemClock } from '../../src/call/clock.ts';
 import type { Response } from '../../src/call/journal.ts';
-import { isBusy } from '../../src/call/wire-error.ts';
+import { goesOnElsewhere } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { Services } from '../services.ts';
 import type { Asker, Calls } from './calls.ts';
@@ -16,14 +16,14 @@ export interface GoingOn {
   readonly onClose: (fn: () => void) => void;
 }
 
-/** Tells what a call came to, unless another process has the call and does so. */
+/** Tells what a call came to, unless it goes on elsewhere: then that process does so. */
 export async function tell(
   services: Services,
   channel: Channel,
   call: { readonly callId: string; readonly requestId: string | number; readonly isListed: boolean },
   response: Response,
 ): Promise<void> {
-  if (isBusy(response)) return;
+  if (call.isListed && services.store?.isShared === true && goesOnElsewhere(response)) return;
   const isWritten = await channel.respond({ jsonrpc: '2.0', id: call.requestId, ...response });
   // A POST's own body ends with its response; a GET's stream goes on, and cannot tell by itself.
   if (isWritten && call.isListed && channel.kind === 'get') {

@@ -7,6 +7,7 @@ import { type Clock, sleep } from './clock.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import type { Checkpoint, Completion, Entry, Response } from './journal.ts';
 import type { CallStore } from './ports.ts';
+import { CANCELLED } from './wire-error.ts';
 
 export interface Contest {
   readonly store: CallStore;
@@ -101,6 +102,8 @@ export async function readOn(contest: Contest): Promise<Found> {
         return { kind: 'task' };
       case 'ended':
         return { kind: 'ended', response: entry.response };
+      case 'cancelled':
+        return { kind: 'ended', response: { error: CANCELLED } };
       default:
         break;
     }

@@ -200,13 +200,15 @@ export class Engine {
         if (found.kind === 'ended') {
           return { outcome: { kind: 'responded', response: found.response, elsewhere: true } };
         }
+        if (found.kind === 'suspended')
+          return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
         const { call, known } = found;
-        const { at, completions } = known;
+        const { at, completions, sent } = known;
         if (silentAt !== undefined && (at !== silentAt || this.#runs.closed)) return { outcome: GONE };
         const journal = store.open(call, at);
         const mayReplay = replay(call) === 'allow';
         const error = wireError(replayRefused({ completions }));
-        const claim = { type: 'claimed', answers: [], sent: '', by: this.#id } as const;
+        const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
         // Somebody else takes it up, or its owner was only slow: look again.
         if (!(await isAppended(journal, mayReplay ? claim : { type: 'ended', response: { error } })))
           continue;
@@ -220,6 +222,14 @@ export class Engine {
         return { run: { call, binding, frame, instance, journal, isResumable: true, ...isTask } };
       }
     });
+  }
+
+  /** The outcome of a turn that another process suspended; where asks are live there is none. */
+  async #tokenAt(callId: string, at: number, binding: Binding, leg: Leg): Promise<Outcome> {
+    const entry = await this.#parts.store?.read(callId, at);
+    if (leg.live || entry?.type !== 'suspended')
+      throw new AwaitError('bad-token', `call ${callId} is one that suspends: its token goes on with it`);
+    return { ...(await this.#runs.tokenFor(entry.checkpoint, at, binding, entry.by)), elsewhere: true };
   }
 
   /**

@@ -15,8 +15,10 @@ export class Folding {
   drawn: { readonly drawn?: DrawnValues } = {};
   /** Since when it goes on without its request, in milliseconds since the epoch; undefined while it does not. */
   detached: number | undefined;
-  /** Whether it suspended, and was not detached since: its token goes on with it. */
+  /** Whether it suspended, and nobody went on with it since: its token does. */
   suspended = false;
+  /** What the claim of its present turn says was sent. */
+  sent = '';
   /** Whether its owner put it down: nobody need wait for its lease. */
   left = false;
   cancelled = false;
@@ -58,6 +60,8 @@ export class Folding {
       case 'claimed':
         // Whoever claims a turn again brings the same answers.
         for (const answer of entry.answers) this.#complete(answer);
+        this.suspended = false;
+        this.sent = entry.sent;
         break;
       case 'suspended':
         this.#suspend(entry);

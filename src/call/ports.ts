@@ -123,6 +123,8 @@ export interface Leg extends InstanceLeg {
   readonly signal?: Gone;
   /** Whether its client brings a call back that was given up without an ask. */
   readonly sheds?: boolean;
+  /** Whether the turn goes on without its request: others may follow it, and take it up (`takeUp`). */
+  readonly goesOn?: boolean;
   /** Whether its client can take a task in reply. */
   readonly takesTasks?: boolean;
   /** The instance that a replay runs in, where it is not to be one of its own. */

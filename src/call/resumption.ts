@@ -244,7 +244,8 @@ export class Resumption {
     const { leg } = request;
     const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
     const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });
-    const run: Run = { call, binding: request.binding, frame, instance, journal };
+    const isResumable = leg.goesOn === true;
+    const run: Run = { call, binding: request.binding, frame, instance, journal, isResumable };
     request.onRun(() => this.#runs.leave(run, request));
     return this.#runs.turn(run, request.leg, [], true, { request });
   }

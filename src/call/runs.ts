@@ -167,13 +167,14 @@ export class Runs {
       const stop = (): void => {
         const closing = (): void => resolve({ kind: 'responded', response: { error: CLOSING } });
         if (run.detached || run.detaching !== undefined) {
-          this.#putDownTask(run);
+          this.#putDownLoose(run);
           // Its client is told of the task, if it becomes one.
           void run.detaching?.catch(closing);
           return;
         }
-        if (request === undefined) this.drop(run);
-        else this.leave(run, request);
+        if (request !== undefined) this.leave(run, request);
+        else if (run.isResumable) this.#putDownLoose(run);
+        else this.drop(run);
         closing();
       };
       this.#stops.set(run, stop);
@@ -569,13 +570,13 @@ export class Runs {
   }
 
   /** This process goes away: others need not wait for its lease. */
-  #putDownTask(run: Run): void {
+  #putDownLoose(run: Run): void {
     const { id } = run.call;
     run.frame.leave();
     // What is running comes to its end and into the journal; then anybody may go on.
     const settled = run.frame.settled().then(() => run.journal.append({ type: 'left' }));
     const left = settled.catch((error: unknown) => {
-      this.#parts.log('warn', 'a task could not be put down', { call: id, error: String(error) });
+      this.#parts.log('warn', 'a call could not be put down', { call: id, error: String(error) });
     });
     this.#unsettled.set(id, left);
     void left.then(() => {

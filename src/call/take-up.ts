@@ -27,10 +27,12 @@ export type Followed =
   | { readonly kind: 'ended'; readonly response: Response }
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'stopped' }
+  /** It waits for whoever has its token. */
+  | { readonly kind: 'suspended'; readonly at: number }
   /** The call may be taken up from what is known of it. */
   | { readonly kind: 'lapsed'; readonly call: CallRecord; readonly known: Folding };
 
-/** @throws AwaitError `bad-token` when there is no such call, or it is one that suspends */
+/** @throws AwaitError `bad-token` when there is no such call */
 export async function follow(following: Following): Promise<Followed> {
   const { store, clock, callId, principal, lease, pace, stopped } = following;
   const known = new Folding();
@@ -48,8 +50,7 @@ export async function follow(following: Following): Promise<Followed> {
     const { call } = known;
     if (call === undefined || call.principal !== principal)
       throw new AwaitError('bad-token', `call ${callId} has no record of this caller's to go on from`);
-    if (known.suspended)
-      throw new AwaitError('bad-token', `call ${callId} is one that suspends: its token goes on with it`);
+    if (known.suspended) return { kind: 'suspended', at: known.at };
     if (known.left || (await silence.lasts()) >= lease) return { kind: 'lapsed', call, known };
     await sleep(clock, pause);
     pause = Math.min(pause * 2, pace, lease / 4);

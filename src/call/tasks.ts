@@ -116,8 +116,8 @@ export class Tasks {
    * @throws AwaitError `store`
    */
   async cancelCall(id: string, principal: string | undefined): Promise<boolean> {
-    const { call, suspended } = await this.#read(id);
-    if (call === undefined || call.principal !== principal || suspended) return false;
+    const { call } = await this.#read(id);
+    if (call === undefined || call.principal !== principal) return false;
     return this.#cancel(call, 'the request was cancelled');
   }
 

@@ -68,8 +68,3 @@ export function isBadToken(response: Response): boolean {
 export function goesOnElsewhere(response: Response): boolean {
   return 'error' in response && [CLOSING.message, BUSY.message].includes(response.error.message);
 }
-
-/** Another process has the call, and tells what comes of it. */
-export function isBusy(response: Response): boolean {
-  return 'error' in response && response.error.message === BUSY.message;
-}

@@ -1,12 +1,14 @@
 /** A process that shuts down while calls are under way: what its clients are told, and who goes on. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { step } from '../../src/index.ts';
+import { asks, begin, call } from './anywhere.ts';
 import { accept, post, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 import { legacySession } from './legacy-session.ts';
 import { SQLITE } from './services.ts';
+import * as workspace from './workspace-wire.ts';
 
 const open: Served[] = [];
 afterEach(() => Promise.all(open.splice(0).map((served) => served.close())));
@@ -30,6 +32,7 @@ async function serve(place: string, gate: { open: Promise<unknown> }, done: stri
     secrets: [SECRET],
     // It must be the entry in the journal that lets the other process in, and not the lease.
     limits: { drain, lease: 600_000 },
+    workspace: { capabilities: { elicitation: {} } },
   });
   open.push(served);
   return served;
@@ -86,4 +89,43 @@ it('still takes the answers of a 2025 client, whose call can end only so', async
   const response = await stream.next(({ id }) => id === 1);
   expect(response.result?.content).toEqual([{ type: 'text', text: 'finished' }]);
   await closed;
+});
+
+describe('a call that waits for its user when its process goes away', () => {
+  const finished = [{ type: 'text', text: 'finished' }];
+  const pair = async (): Promise<[Served, Served]> => {
+    const place = SQLITE.url();
+    const gate = { open: Promise.resolve() };
+    return [await serve(place, gate, [], 50), await serve(place, gate, [], 50)];
+  };
+
+  it('goes on where its client of 2025 comes back', async () => {
+    const both = await pair();
+    const session = await begin(both);
+    const first = await session.post(0, call('work'));
+    const ask = await first.next(asks('go'));
+    await both[0].handler.close();
+    await expect.poll(() => first.over).toBe(true);
+    expect(first.messages.filter(({ id }) => id === 7)).toEqual([]);
+    const again = await session.get(1, first.last);
+    await session.post(1, { id: ask.id, result: { action: 'accept', content: {} } });
+    expect((await again.next(({ id }) => id === 7)).result?.content).toEqual(finished);
+  });
+
+  it.each(['its GET', "its POST's own body"])(
+    'goes on where its client of workspace-sse comes back: %s',
+    async (on) => {
+      const both = await pair();
+      const url = (nth: 0 | 1): string => `${both[nth].url}/acme`;
+      const stream = on === 'its GET' ? await workspace.get(url(0)) : undefined;
+      const posted = await workspace.post(url(0), workspace.call(7, 'work'));
+      const first = stream ?? posted;
+      const ask = await first.ask('go');
+      await both[0].handler.close();
+      expect((await first.end()).responses()).toEqual([]);
+      const again = await workspace.get(url(1), { last: first.last });
+      await workspace.post(url(1), { id: ask.message.id, result: { action: 'accept', content: {} } });
+      expect((await again.response(7)).message.result?.content).toEqual(finished);
+    },
+  );
 });
