@@ -103,7 +103,7 @@ async function followAll({ services, session, stream, source, open, sink }: Goin
 }
 
 /** It keeps no process alive. */
-function pause(milliseconds: number): Promise<void> {
+export function pause(milliseconds: number): Promise<void> {
   return new Promise((resolve) => void setTimeout(resolve, milliseconds).unref());
 }
 

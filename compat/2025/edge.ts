@@ -57,7 +57,7 @@ export function createEdge(services: Services): Edge {
 async function post(services: Services, sessions: Sessions, inbound: Inbound, body: unknown): Promise<Reply> {
   const accept = inbound.header('accept') ?? '';
   // Whoever goes on with a turn of SEP-1858 may take either.
-  const mayTakeOne = inbound.header('last-event-id') !== undefined && accept !== '';
+  const mayTakeOne = isTurnOf(inbound) && accept !== '';
   if (!mayTakeOne && !(accepts(accept, 'application/json') && accepts(accept, 'text/event-stream'))) {
     return rpcError(
       406,
@@ -207,6 +207,11 @@ function withTasks({ engine }: Services, initialized: JsonObject): JsonObject {
   };
 }
 
+/** A POST that goes on with a turn of SEP-1858. */
+function isTurnOf(inbound: Inbound): boolean {
+  return inbound.header('last-event-id') !== undefined && inbound.header('mcp-protocol-version') === REVISION;
+}
+
 function isInitialize(body: unknown): boolean {
   return isObject(body) && body.method === 'initialize';
 }
@@ -238,7 +243,8 @@ async function get(services: Services, sessions: Sessions, inbound: Inbound): Pr
     return sse(services, session, place, 'resumedStreams', (sink) => {
       // Clients of the SDKs only know an id that came on this very connection, should it break as well.
       if (isPrimed(session)) sink.send({ data: '' }, last);
-      goOnWithCalls({ services, session, stream, source, open, sink });
+      if (session.revision === REVISION) multiTurn.follow(callOf(services, session, inbound), stream, sink);
+      else goOnWithCalls({ services, session, stream, source, open, sink });
       return sink;
     });
   } catch (error) {

@@ -7,7 +7,8 @@ import type { RpcRequest } from './session.ts';
 /** Whether an `Accept` header takes a media type. */
 export function accepts(accept: string, type: string): boolean {
   const [group] = type.split('/');
-  return accept.includes(type) || accept.includes('*/*') || accept.includes(`${group}/*`);
+  const taken = accept.toLowerCase();
+  return taken.includes(type) || taken.includes('*/*') || taken.includes(`${group}/*`);
 }
 
 export function isMessage(value: unknown): value is JsonObject {

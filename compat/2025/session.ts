@@ -112,6 +112,17 @@ export class Session {
     return this.#calls.size > 0;
   }
 
+  /**
+   * A request waits here for what it comes to.
+   * @returns how to tell that it has it
+   */
+  hold(): () => void {
+    this.#connections += 1;
+    return () => {
+      this.#connections -= 1;
+    };
+  }
+
   /** Counts a connection for as long as it is there. */
   connect(sink: Sink): Sink {
     this.#connections += 1;
@@ -186,8 +197,8 @@ export class Session {
     );
     const resumable = CALLS.has(method) && this.#services.store?.isShared === true;
     const started: Begun = this.#begin(request, leg, instance, { resumable });
-    this.keep(requestId, started);
-    if (CALLS.has(method)) noteRequest(this.#services, this.name, requestId, started, this.expires);
+    if (CALLS.has(method)) this.keepCall(requestId, started);
+    else this.keep(requestId, started);
     return started;
   }
 
@@ -264,8 +275,7 @@ export class Session {
       isTaken = true;
       const taken = await take(call);
       stream = taken.stream;
-      this.keep(call.requestId, started);
-      noteRequest(this.#services, this.name, call.requestId, started, this.expires);
+      this.keepCall(call.requestId, started);
       return taken.instance;
     };
     const started: Started = this.#services.engine.takeUp(callId, binding, leg, onTaken, { pace });
@@ -351,7 +361,13 @@ export class Session {
     else this.#opened?.close();
   }
 
-  /** A call that the client may cancel. */
+  /** A call that the client may cancel at any process. */
+  keepCall(requestId: string | number, started: Started): void {
+    this.keep(requestId, started);
+    noteRequest(this.#services, this.name, requestId, started, this.expires);
+  }
+
+  /** What the client may cancel here. */
   keep(requestId: string | number, started: Started): void {
     this.#calls.set(requestId, started);
     this.#running.set(started.callId, started);

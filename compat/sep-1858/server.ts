@@ -7,24 +7,31 @@
  * store before the client is told, and the call's own state was before that.
  */
 import type { ErrorAnswers } from '../../src/call/answer.ts';
+import type { Started } from '../../src/call/engine.ts';
 import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding, Leg, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
-import { isBadToken } from '../../src/call/wire-error.ts';
+import { CLOSING, goesOnElsewhere, isBadToken } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { isRequestId, json, rpcError } from '../../src/http/reply.ts';
+import { empty, isRequestId, json, rpcError } from '../../src/http/reply.ts';
 import { parseEventId } from '../../src/stream/event-id.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import { isLeft, pause, rememberCalls } from '../2025/calls.ts';
 import { SESSION, sourceOf, sse } from '../2025/connection.ts';
+import { accepts } from '../2025/messages.ts';
 import type { RpcRequest, Session } from '../2025/session.ts';
 import { SessionStream } from '../2025/stream.ts';
 import type { Services } from '../services.ts';
 import { REVISION } from './wire.ts';
 
+const EVENTS = 'text/event-stream';
+
 /** What stands beside `input_required`. */
 interface Note {
   readonly token: string;
+  readonly callId: string;
   readonly requestId: string | number;
   readonly binding: Binding;
   /** The keys of the asks that went out, by their ids on the wire. */
@@ -50,18 +57,25 @@ export async function begin(
   const stream = session.newStream();
   const found = await services.streams.find(stream.id, 0, session.id);
   const { method, params, id: requestId } = request;
-  const meta = isObject(params._meta) ? params._meta : {};
-  const progress = isRequestId(meta.progressToken) ? { progressToken: meta.progressToken } : {};
-  const binding = session.binding(request, REVISION);
-  const leg: Leg = { ...legOf(call, (message) => stream.send(message)), ...progress };
   const { client } = session;
-  const started = services.engine.start({ method, params, requestId, client, binding }, leg, instance);
-  session.keep(requestId, started);
+  const binding = session.binding(request, REVISION);
+  const progress = progressOf(params);
+  const leg: Leg = { ...legOf(call, (message) => stream.send(message)), ...progress };
+  const resumable = leg.goesOn === true;
+  const started = services.engine.start(
+    { method, params, requestId, client, binding, resumable },
+    leg,
+    instance,
+  );
+  session.keepCall(requestId, started);
+  const note = { callId: started.callId, requestId, binding, ...progress };
   void started.outcome.then(async (outcome) => {
     session.release(requestId);
     await session.settled();
-    tell(services, session.id, stream, outcome, { requestId, binding, ...progress });
+    if (!isLeft(services, request, stream, outcome)) tell(services, session.id, stream, outcome, note);
   });
+  await started.kept;
+  await rememberCalls(services, session, stream.id, [{ request, started }]);
   return sse(services, session, found, 'postStreams');
 }
 
@@ -78,18 +92,12 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
   }
   const { results, errors, missing } = sortByKey(call, note, messages);
   const accept = inbound.header('accept') ?? '';
-  const takesStream = accept.includes('text/event-stream') || accept.includes('*/*');
+  const takesStream = accepts(accept, EVENTS);
   // What is missing is asked again, and that takes a stream.
   if (missing && !takesStream) return notAcceptable();
   const found = await services.streams.resume(last, session.id);
   const { stream: streamId } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
-  let stream: Promise<SessionStream> | undefined;
-  const takeOver = (): Promise<SessionStream> => {
-    stream ??= services.streams
-      .takeOver(streamId, session.id)
-      .then((appender) => new SessionStream(appender, services));
-    return stream;
-  };
+  const takeOver = takingOver(services, session, streamId);
   /** Resolves with the first thing that comes of the turn before its outcome. */
   let onSaid = (): void => {};
   const said = new Promise<undefined>((resolve) => {
@@ -104,32 +112,129 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
       onSaid();
     }),
     ...(note.progressToken !== undefined && { progressToken: note.progressToken }),
-    ...(call.home !== undefined && { home: call.home }),
   };
   const hasErrors = Object.keys(errors).length > 0;
   const turn = session.once(`${last} ${digest([results, errors])}`, async () => {
-    const outcome = await services.engine.resume(
+    const resumed = services.engine.resume(
       note.token,
       note.binding,
       results,
       leg,
       hasErrors ? errors : undefined,
     );
+    keepTurn(call, note, resumed);
+    const outcome = await resumed;
     await session.settled();
-    if (!isRefused(outcome) && outcome.kind !== 'gone' && outcome.kind !== 'task')
+    if (outcome.kind === 'gone') await finishIn(services, takeOver);
+    else if (outcome.kind !== 'task' && !isRefused(outcome) && !isOthers(outcome))
       await toldBy(call, last, outcome, note, takeOver);
     return outcome;
   });
-  const outcome = await Promise.race([turn, takesStream ? said : new Promise<never>(() => {})]);
+  const release = session.hold();
+  const outcome = await Promise.race([turn, takesStream ? said : new Promise<never>(() => {})]).finally(
+    release,
+  );
   if (outcome === undefined) return sse(services, session, found, 'postStreams');
   if (isRefused(outcome)) {
     await services.rates?.badToken(inbound);
     return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
   }
-  if (outcome.kind === 'responded' && (accept.includes('application/json') || !takesStream)) {
+  // Its client has cancelled it, or left: there is no response.
+  if (outcome.kind === 'gone') return empty(202);
+  if (isOthers(outcome)) return comeAgain();
+  const isAlone = takesStream ? !(await saysMore(services, session, last)) : true;
+  if (outcome.kind === 'responded' && isAlone && (accepts(accept, 'application/json') || !takesStream)) {
     return json({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, 200, { [SESSION]: session.id });
   }
   return takesStream ? sse(services, session, found, 'postStreams') : notAcceptable();
+}
+
+/** For as long as a turn is in work its client may cancel it, at any process, and its session stays. */
+function keepTurn({ services, session }: Call, { callId, requestId }: Note, outcome: Promise<Outcome>): void {
+  const { tasks } = services.engine;
+  const cancel = (): void => {
+    void tasks?.cancelCall(callId, session.principal).catch((error: unknown) => failed(services, error));
+  };
+  session.keepCall(requestId, { callId, outcome, answer: async () => false, cancel });
+}
+
+/** Whether something comes before the response that a stream has after an event: then it is told as a stream. */
+async function saysMore({ streams }: Services, session: Session, last: string): Promise<boolean> {
+  const next = await streams.next(last, session.id);
+  return next !== undefined && !next.isLast;
+}
+
+/** A client that comes back for its stream: what became of its call meanwhile is told there. */
+export function follow(call: Call, streamId: string, sink: Sink): void {
+  void followCall(call, streamId, sink).catch((error: unknown) => failed(call.services, error));
+}
+
+async function followCall(call: Call, streamId: string, sink: Sink): Promise<void> {
+  const { services, session, home } = call;
+  const { store, streams, engine, settings } = services;
+  if (store?.isShared !== true) return;
+  const calls = await store.get(`${streamId}:calls`);
+  const callId = Array.isArray(calls) ? String(calls[0]) : undefined;
+  if (callId === undefined || session.runs(callId)) return;
+  const first = await store.read(callId, 0);
+  if (first?.type !== 'called') return;
+  const { method, params, requestId } = first.call;
+  const binding = session.binding({ id: requestId, method, params }, REVISION);
+  const note = { callId, requestId, binding, ...progressOf(params) };
+  const takeOver = takingOver(services, session, streamId);
+  let isThere = true;
+  let stream: SessionStream | undefined;
+  const leg: Leg = { ...legOf(call, (message) => stream?.send(message)), ...progressOf(params) };
+  const started: Started = engine.takeUp(callId, binding, leg, async () => {
+    stream = await takeOver();
+    session.keepCall(requestId, started);
+    return home?.();
+  });
+  sink.onClose(() => {
+    isThere = false;
+    if (stream === undefined) started.cancel();
+  });
+  const outcome = await started.outcome;
+  await session.settled();
+  if (isOthers(outcome) || outcome.kind === 'task' || (!isThere && stream === undefined)) return;
+  if (stream === undefined) {
+    // Its process tells it, unless it died in between.
+    await pause(settings.limits.lease);
+    const isAsked = (await streams.lastOf(streamId, session.id))?.event === 'input_required';
+    if (!isThere || (outcome.kind === 'suspended' && isAsked)) return;
+  }
+  if (outcome.kind === 'gone') await finishIn(services, takeOver);
+  else tell(services, session.id, await takeOver(), outcome, note);
+}
+
+/** The stream, from when this process has something to say on it. */
+function takingOver(services: Services, { id }: Session, streamId: string): () => Promise<SessionStream> {
+  let stream: Promise<SessionStream> | undefined;
+  return () => {
+    stream ??= services.streams
+      .takeOver(streamId, id)
+      .then((appender) => new SessionStream(appender, services));
+    return stream;
+  };
+}
+
+async function finishIn(services: Services, takeOver: () => Promise<SessionStream>): Promise<void> {
+  try {
+    (await takeOver()).finish();
+  } catch (error) {
+    failed(services, error);
+  }
+}
+
+/** Whether another process goes on with the call, or is to. */
+function isOthers(outcome: Outcome): boolean {
+  return outcome.kind === 'responded' && goesOnElsewhere(outcome.response);
+}
+
+/** The same array is good at any process. */
+function comeAgain(): Reply {
+  const reply = rpcError(503, CLOSING.code, CLOSING.message);
+  return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
 }
 
 /** Whoever ran the turn tells its outcome; who only read of it does so when that process went silent before. */
@@ -190,14 +295,9 @@ function askOn(
     });
   }
   const keys = Object.fromEntries(asks.map(({ key }) => [idOf(key), key]));
-  const { requestId, binding, progressToken } = note;
-  const kept: Note = {
-    token,
-    requestId,
-    binding,
-    keys,
-    ...(progressToken !== undefined && { progressToken }),
-  };
+  const { callId, requestId, binding, progressToken } = note;
+  const progress = progressToken === undefined ? {} : { progressToken };
+  const kept: Note = { token, callId, requestId, binding, keys, ...progress };
   const written = stream.event({ event: 'input_required', ...noData, note: kept as unknown as JsonObject });
   // The next turn may be another process's, and this one would not hear of the stream's end.
   void written.then(() => streams.rest(stream.id, scope));
@@ -239,10 +339,17 @@ function sortByKey(
   return { results, errors, missing };
 }
 
-function legOf({ inbound, session }: Call, send: (message: JsonObject) => void): Leg {
+function progressOf({ _meta }: JsonObject): { readonly progressToken?: string | number } {
+  const { progressToken } = isObject(_meta) ? _meta : {};
+  return isRequestId(progressToken) ? { progressToken } : {};
+}
+
+function legOf({ services, inbound, session, home }: Call, send: (message: JsonObject) => void): Leg {
   return {
     ...sourceOf(inbound),
     live: false,
+    goesOn: services.store?.isShared === true,
+    ...(home !== undefined && { home }),
     capabilities: session.client.capabilities,
     notify: (notification) => send({ jsonrpc: '2.0', ...notification }),
   };

@@ -146,6 +146,26 @@ export class EventStreams {
     return entry.event;
   }
 
+  /** The event that follows one, whatever else is between them. */
+  async next(id: string, scope: string): Promise<{ event: StreamEvent; isLast: boolean } | undefined> {
+    const place = parseEventId(id, this.#parts.limits.eventIdBytes);
+    if (place === undefined) return undefined;
+    const log = this.#log(place.stream, scope);
+    for (let at = place.sequence + 1; ; at += 1) {
+      const entry = await log.read(at);
+      if (entry === undefined || entry.kind === 'end') return undefined;
+      if (entry.kind === 'event') return { event: entry.event, isLast: entry.last === true };
+    }
+  }
+
+  /** The last event of a stream. */
+  async lastOf(id: string, scope: string): Promise<StreamEvent | undefined> {
+    const log = this.#log(id, scope);
+    const { entry } = await log.end();
+    const event = entry?.kind === 'event' ? entry : await log.read(entry?.prev ?? 0);
+    return event?.kind === 'event' ? event.event : undefined;
+  }
+
   /** Whether anything follows an event. */
   async goesOn(id: string, scope: string): Promise<boolean> {
     const place = parseEventId(id, this.#parts.limits.eventIdBytes);

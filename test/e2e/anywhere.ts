@@ -7,7 +7,8 @@ const ELICIT = 'elicitation/create';
 
 export interface Session {
   readonly headers: Record<string, string>;
-  post(to: number, message: object): Promise<Reader>;
+  /** @param more headers besides those of the session */
+  post(to: number, message: object, more?: Record<string, string>): Promise<Reader>;
   get(to: number, last?: string): Promise<Reader>;
 }
 
@@ -15,11 +16,12 @@ export async function begin(
   servers: readonly { readonly url: string }[],
   capabilities: object = { elicitation: {} },
   caller?: string,
+  version = '2025-11-25',
 ): Promise<Session> {
   const base = { ...HEADERS, ...(caller !== undefined && { authorization: `Bearer ${caller}` }) };
   const url = (nth: number): string => servers[nth]?.url ?? '';
   const params = {
-    protocolVersion: '2025-11-25',
+    protocolVersion: version,
     capabilities,
     clientInfo: { name: 'anywhere', version: '1' },
   };
@@ -27,12 +29,14 @@ export async function begin(
   const first = await fetch(url(0), { method: 'POST', headers: base, body });
   await first.text();
   const session = first.headers.get('mcp-session-id') ?? '';
-  const headers = { ...base, 'mcp-session-id': session, 'mcp-protocol-version': '2025-11-25' };
+  const headers = { ...base, 'mcp-session-id': session, 'mcp-protocol-version': version };
   return {
     headers,
-    post: async (to, message) => {
-      const text = JSON.stringify({ jsonrpc: '2.0', ...message });
-      return new Reader(await fetch(url(to), { method: 'POST', headers, body: text }));
+    post: async (to, message, more = {}) => {
+      const text = JSON.stringify(Array.isArray(message) ? message : { jsonrpc: '2.0', ...message });
+      return new Reader(
+        await fetch(url(to), { method: 'POST', headers: { ...headers, ...more }, body: text }),
+      );
     },
     get: async (to, last) => {
       const id = last === undefined ? {} : { 'last-event-id': last };

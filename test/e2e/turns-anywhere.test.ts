@@ -1,0 +1,127 @@
+/** SEP-1858 where processes die, are told to stop, and are asked for what others run. */
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { answer, asks, begin, call, type Session } from './anywhere.ts';
+import { effectsIn, type Served, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
+import type { Reader } from './reader.ts';
+import { REDIS, REDIS_URL, SQLITE } from './services.ts';
+
+const DRAFT = 'DRAFT-SEP-1858';
+const KINDS = [
+  { name: REDIS.name, down: REDIS.down, args: () => ['--store', REDIS_URL] },
+  {
+    name: `${REDIS.name}, with a relay`,
+    down: REDIS.down,
+    args: () => ['--store', REDIS_URL, '--relay', REDIS_URL],
+  },
+  { name: SQLITE.name, down: false, args: () => ['--store', SQLITE.url()] },
+];
+
+let servers: Spawned[] = [];
+let served: Served | undefined;
+afterEach(async () => {
+  await Promise.all(servers.splice(0).map((server) => server.kill()));
+  await served?.close();
+  served = undefined;
+});
+
+const open = (at: readonly { readonly url: string }[]): Promise<Session> =>
+  begin(at, { elicitation: {} }, undefined, DRAFT);
+
+/** Answers the one ask of a turn that is over: the next turn. */
+async function goOn(session: Session, turn: Reader, to: number, accept?: string): Promise<Reader> {
+  await expect.poll(() => turn.over, { timeout: 10_000 }).toBe(true);
+  const ask = turn.messages.find(asks('name'));
+  if (ask === undefined) throw new Error(`nothing is asked: ${turn.text}`);
+  const body = [{ jsonrpc: '2.0', ...answer(ask, 'name') }];
+  return session.post(to, body, { 'last-event-id': turn.last, ...(accept !== undefined && { accept }) });
+}
+
+const says = (data: string) => (message: { method?: string; params?: unknown }) =>
+  message.method === 'notifications/message' && JSON.stringify(message.params).includes(data);
+
+for (const kind of KINDS) {
+  describe.skipIf(kind.down)(`turns of SEP-1858 on ${kind.name}`, () => {
+    const effects = join(scratch(), 'effects');
+    const start = async (): Promise<Session> => {
+      servers = await spawnServers('asking-server.ts', 2, { args: kind.args(), env: { EFFECTS: effects } });
+      return open(servers);
+    };
+
+    it.each(['first', 'second'])(
+      'go on by GET in another process when theirs is killed: the %s',
+      async (nth) => {
+        const session = await start();
+        const first = await session.post(0, call('lingers'));
+        const isFirst = nth === 'first';
+        const broken = isFirst ? first : await goOn(session, first, 0);
+        await broken.next(says(isFirst ? 'before' : 'between'));
+        await servers[0]?.kill();
+        await expect.poll(() => broken.over).toBe(true);
+        const again = await session.get(1, broken.last);
+        if (isFirst) await again.next(asks('name'));
+        const done = isFirst ? await goOn(session, again, 1) : again;
+        expect((await done.next(({ id }) => id === 7)).result?.content?.[0]?.text).toBe('its name');
+        await expect.poll(() => done.over).toBe(true);
+      },
+    );
+
+    it.each([0, 1])('hear of a cancellation in the second turn, from process %i', async (to) => {
+      const session = await start();
+      const before = effectsIn(effects).length;
+      const first = await session.post(0, call('cancelled'));
+      const second = goOn(session, first, 0);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      await session.post(to, { method: 'notifications/cancelled', params: { requestId: 7 } });
+      expect((await second).status).toBe(202);
+      await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
+    });
+
+    it.each([0, 1])('end with their session, which process %i is told to end', async (to) => {
+      const session = await start();
+      const before = effectsIn(effects).length;
+      const second = goOn(session, await session.post(0, call('cancelled')), 0);
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      const ended = await fetch(servers[to]?.url ?? '', { method: 'DELETE', headers: session.headers });
+      expect(ended.status).toBe(200);
+      expect((await second).status).toBe(202);
+      await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
+    });
+
+    it('are one stream to whoever sends their answers again, where something was said', async () => {
+      const session = await start();
+      const first = await session.post(0, call('lingers'));
+      const [one, other] = [await goOn(session, first, 0), await goOn(session, first, 1)];
+      for (const turn of [one, other]) await expect.poll(() => turn.over, { timeout: 20_000 }).toBe(true);
+      const late = await goOn(session, first, 1);
+      await late.next(({ id }) => id === 7);
+      expect(late.messages.some(says('between'))).toBe(true);
+    });
+  });
+}
+
+describe('turns of SEP-1858 in one process', () => {
+  it('are not lost to other sessions, where few are kept', async () => {
+    served = await serveHere(() => buildServer(() => {}), { limits: { sessions: 1 } });
+    const session = await open([served]);
+    const second = goOn(session, await session.post(0, call('lingers')), 0, 'application/json');
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    for (let nth = 0; nth < 3; nth += 1) await open([served]);
+    const reader = await second;
+    await expect.poll(() => reader.over).toBe(true);
+    expect(JSON.parse(reader.text).result.content[0].text).toBe('its name');
+  });
+
+  it('are put down when it goes away, for the same answers to go on elsewhere', async () => {
+    const place = SQLITE.url();
+    servers = await spawnServers('asking-server.ts', 2, { args: ['--store', place] });
+    const session = await open(servers);
+    const first = await session.post(0, call('cancelled'));
+    const second = goOn(session, first, 0);
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    process.kill(servers[0]?.pid ?? 0, 'SIGTERM');
+    const put = await second;
+    expect([put.status, JSON.parse(put.text).error.code]).toEqual([503, -32000]);
+  });
+});
