@@ -68,7 +68,8 @@ export class RoundTripCall {
   constructor(ports: RoundTripPorts, request: RpcRequest, takesTasks: boolean) {
     this.#ports = ports;
     this.#request = request;
-    this.#takesTasks = takesTasks;
+    // A task in reply to anything else is no answer (SEP-2663, 2025-11-25): it has no result of the kind asked for.
+    this.#takesTasks = takesTasks && request.method === 'tools/call';
   }
 
   /** Sends the request. Returns once the server has taken it; `over` resolves when nothing more can come of it. */

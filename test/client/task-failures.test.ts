@@ -192,3 +192,15 @@ describe.each(REVISIONS)('a call of %s', (revision) => {
     expect(sent(server, 'tools/call')).toBe(1);
   });
 });
+
+it('a task in reply to what is no call of a tool is no answer', async () => {
+  const server = await serve('2026-07-28', ({ body }, reply) => {
+    if (body.method !== 'tools/list' && body.method !== 'tasks/get') return false;
+    const result = { resultType: 'task', ...TASK, status: 'completed', result: { tools: [] } };
+    reply.json({ jsonrpc: '2.0', id: body.id, result });
+    return true;
+  });
+  const { client } = await connect(server.url, { revision: '2026-07-28' });
+  await expect(client.listTools()).rejects.toThrow(/unknown type "task"/);
+  expect(sent(server, 'tasks/get')).toBe(0);
+});
