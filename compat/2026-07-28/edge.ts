@@ -39,6 +39,7 @@ const KEEP_ALIVE = 15_000;
 /** Envelopes that are recognized without being looked at again, and how long one may be. */
 const SOUND_KEPT = 500;
 const SOUND_LENGTH = 2_000;
+const UNFIT: Response = { error: MISSING };
 
 export interface Edge {
   /** Serves a body that is this revision's business, errors included; undefined for all others. */
@@ -139,6 +140,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
   const read = readRequest(request, settings.principal(source.authInfo));
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;
   if (isResponse(task)) return { kind: 'responded', response: task };
+  const takesTasks = declaresTasks(read.client.capabilities);
   const leg: Leg = {
     live: false,
     sheds: true,
@@ -147,15 +149,17 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
     ...(read.progressToken !== undefined && { progressToken: read.progressToken }),
     ...(source.request !== undefined && { request: source.request }),
     signal: source.signal,
-    takesTasks: declaresTasks(read.client.capabilities),
+    takesTasks,
+    taskRefusal: UNFIT,
     notify: (notification) => {
       if (wanted(notification, read.logLevel)) source.notify(notification);
     },
   };
-  if (read.requestState !== undefined) {
-    return resumeCall(services, read, leg, source.inbound);
-  }
-  return startCall(services, request, read, leg, task);
+  if (read.requestState === undefined) return startCall(services, request, read, leg, task);
+  const outcome = await resumeCall(services, read, leg, source.inbound);
+  // The same retry may have made it one before, with the declaration: each request stands for itself.
+  const isUnfit = outcome.kind === 'task' && !takesTasks;
+  return isUnfit ? { kind: 'responded', response: UNFIT } : outcome;
 }
 
 /** How a call of a tool may become a task; `unknown` where its instance must be asked. */
