@@ -165,7 +165,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
 /** How a call of a tool may become a task; `unknown` where its instance must be asked. */
 function taskFor(services: Services, read: Read): TaskWish | Response | undefined | 'unknown' {
   if (services.engine.tasks === undefined) return undefined;
-  const mark = services.marks.known(read.binding.target);
+  const mark = services.marks.known(read.binding.principal, read.binding.target);
   return mark === undefined ? 'unknown' : wishOf(services, read, mark);
 }
 
@@ -201,7 +201,11 @@ function startCall(
   const { method, id: requestId } = request;
   const { params, client, binding, inputResponses } = read;
   const choose = async (instance: Instance): Promise<TaskWish | Response | undefined> =>
-    wishOf(services, read, await services.marks.of(binding.target, instance as HostInstance));
+    wishOf(
+      services,
+      read,
+      await services.marks.of(binding.principal, binding.target, instance as HostInstance),
+    );
   const call = {
     method,
     params,

@@ -324,8 +324,10 @@ describe('a task of 2026-07-28', () => {
   });
 
   it('is told to no retry that does not declare the extension, and to the same one that does', async () => {
-    const store = { store: new Keyv(), secrets: [SECRET] };
-    served = await serveHere(() => buildTaskServer(() => {}), { ...store, tasks: () => 'after-asks' });
+    served = await serveHere(() => buildTaskServer(() => {}), {
+      tasks: () => 'after-asks',
+      limits: { drain: 50 },
+    });
     const declared = clientOf([served.url]);
     const { result } = await declared.call('ship');
     const inputResponses = Object.fromEntries(open(result as Task).map(([key]) => [key, accept('name')]));
@@ -344,6 +346,23 @@ describe('a task of 2026-07-28', () => {
     });
     const again = await declared.call('ship', {}, retry);
     expect(again.result).toMatchObject({ resultType: 'task', taskId: made.result?.taskId });
+  });
+
+  it('is what its caller’s tools say, whoever asked for a tool of that name before', async () => {
+    const required = { [TASKS_META]: { support: 'required' } };
+    served = await serveHere(({ authInfo }) => {
+      const server = new McpServer({ name: 'reports', version: '1' });
+      server.registerTool('other', {}, () => ({ content: [] }));
+      if (authInfo?.clientId === 'ann') {
+        server.registerTool('report', { _meta: required }, () => ({ content: [] }));
+      }
+      return server;
+    });
+    const bob = clientOf([served.url], {}, 'bob');
+    expect((await bob.call('report')).result).toMatchObject({ isError: true });
+    const { error } = await clientOf([served.url], {}, 'ann').call('report');
+    expect(error).toMatchObject({ code: -32021 });
+    expect((await bob.call('report')).result).toMatchObject({ isError: true });
   });
 
   it('is not what a client of 2025 would wish for: params.task is passed over', async () => {
