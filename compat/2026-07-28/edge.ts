@@ -16,7 +16,7 @@ import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
 import { failure } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from '../tasks/extension.ts';
-import { alsoTelling, tasksListenedTo, withoutTaskIds } from '../tasks/listen.ts';
+import { alsoTelling, listensToTasks, tasksListenedTo, withoutTaskIds } from '../tasks/listen.ts';
 import type { Mark } from '../tasks/marks.ts';
 import { taskRequest, wishFor } from '../tasks/wish.ts';
 import { createSdkEdge, type SdkEdge } from './sdk-edge.ts';
@@ -61,8 +61,7 @@ export function createEdge(services: Services): Edge {
       if (route.kind === 'legacy') return undefined;
       const isOurs = route.kind === 'modern' && route.classification.revision === REVISION;
       if (isOurs && isTaskRequest(body)) return serveTaskRequest(services, body, inbound);
-      const listened = isOurs && isObject(body) ? tasksListenedTo(body) : undefined;
-      if (listened !== undefined) return listen(services, sdk, inbound, body as JsonObject, listened);
+      if (isOurs && isObject(body) && listensToTasks(body)) return listen(services, sdk, inbound, body);
       if (lean === undefined || !isOurs) return sdk.serve(inbound, body);
       if (sound.size < SOUND_KEPT && lean.envelope.length < SOUND_LENGTH) sound.add(lean.envelope);
       return serveLean(services, lean.request, inbound);
@@ -107,18 +106,16 @@ async function serveTaskRequest(
 }
 
 /** A subscription that names tasks. */
-async function listen(
-  services: Services,
-  sdk: SdkEdge,
-  inbound: Inbound,
-  body: JsonObject,
-  ids: readonly string[],
-): Promise<Reply> {
+async function listen(services: Services, sdk: SdkEdge, inbound: Inbound, body: JsonObject): Promise<Reply> {
   const principal = services.settings.principal(inbound.authInfo);
   const { id = null, method, params } = body as unknown as ModernRequest;
   const { client } = readRequest({ id: id ?? '', method, params }, principal);
   if (!declaresTasks(client.capabilities)) {
     return rpcError(400, MISSING.code, MISSING.message, id, MISSING.data);
+  }
+  const ids = tasksListenedTo(body);
+  if (ids === undefined) {
+    return rpcError(200, -32602, 'Invalid params: notifications.taskIds must be an array of strings', id);
   }
   const reply = await sdk.serve(inbound, withoutTaskIds(body));
   return alsoTelling(services, reply, ids, principal, id);

@@ -434,6 +434,12 @@ describe('a call of 2026-07-28', () => {
 });
 
 describe('subscriptions/listen', () => {
+  it.each(['x', [1], ['a', null], {}, null])('takes no %j for tasks', async (taskIds) => {
+    const { request } = clientOf(await start());
+    const { error } = await request('subscriptions/listen', { notifications: { taskIds } });
+    expect(error).toMatchObject({ code: -32602, message: expect.stringContaining('taskIds') });
+  });
+
   it('tells where a task is, and each time it goes on, as tasks/get would', async () => {
     const urls = await start();
     const client = clientOf(urls);
@@ -442,7 +448,7 @@ describe('subscriptions/listen', () => {
     const other = ((await foreign.call('both')).result as Task).taskId;
     await client.until(taskId, 'input_required');
     const params = {
-      notifications: { taskIds: [taskId, other, 'none'] },
+      notifications: { taskIds: [taskId, other, 'none', taskId] },
       _meta: {
         'io.modelcontextprotocol/protocolVersion': '2026-07-28',
         'io.modelcontextprotocol/clientInfo': { name: 'tasks', version: '1' },
