@@ -2,14 +2,11 @@
  * Requests about a task: reading it, answering its asks and cancelling it come to the same however often they are
  * sent. So what fails on the way there is sent again, since the task goes on whether its client can see it or not.
  */
-import { EndpointError } from '../../src/client/endpoint.ts';
 import { serverErrorIn } from '../../src/client/failure.ts';
 import type { Answer } from '../../src/client/message.ts';
-import { delayBefore, pause, type Reconnection } from '../../src/client/reconnection.ts';
+import { delayBefore, isLost, pause, type Reconnection, repeatsOf } from '../../src/client/reconnection.ts';
 import { AwaitError } from '../../src/error.ts';
 
-/** Thirteen seconds in all, with the default pauses; the option `maxRetries` may only make it longer. */
-const LEAST_RETRIES = 5;
 const INTERNAL = -32603;
 /** What this package's servers say where the store failed, or they are about to close. */
 const SAYS_SO = /send the same request again/;
@@ -33,13 +30,12 @@ export async function untilServed<T>(
   options: Reconnection,
   signal: AbortSignal,
 ): Promise<T> {
-  const retries = Math.max(options.maxRetries, LEAST_RETRIES);
   for (let attempt = 0; ; attempt += 1) {
     try {
       return await doing();
     } catch (thrown) {
       signal.throwIfAborted();
-      if (attempt >= retries || !mayPass(thrown)) throw thrown;
+      if (attempt >= repeatsOf(options) || !mayPass(thrown)) throw thrown;
     }
     await pause(delayBefore(attempt, options), signal);
     signal.throwIfAborted();
@@ -61,20 +57,8 @@ function isPassing({ code, message }: RpcError, method?: string): boolean {
 }
 
 function mayPass(thrown: unknown): boolean {
-  if (thrown instanceof Unserved) return true;
-  if (thrown instanceof EndpointError) {
-    const error = serverErrorIn(thrown);
-    return thrown.code >= 500 || thrown.code === 429 || (error !== undefined && isPassing(error));
-  }
+  if (thrown instanceof Unserved || isLost(thrown)) return true;
   if (thrown instanceof AwaitError) return thrown.code === 'stream';
-  return isOfNetwork(thrown);
-}
-
-/** `fetch` fails with a TypeError; others tell of it as Node does, by a code. */
-function isOfNetwork(thrown: unknown): boolean {
-  if (thrown instanceof TypeError) return true;
-  const codes = thrown instanceof Error ? [thrown, thrown.cause] : [];
-  return codes.some(
-    (one) => one instanceof Error && 'code' in one && /^(E[A-Z]|UND_ERR)/.test(String(one.code)),
-  );
+  const error = serverErrorIn(thrown);
+  return error !== undefined && isPassing(error);
 }
