@@ -11,7 +11,7 @@ import {
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { TASKS_META } from '../../compat/tasks/marks.ts';
-import { type AwaitOptions, step } from '../../src/index.ts';
+import { type AwaitOptions, memoryRelay, step } from '../../src/index.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
 import { post, type Rpc, send } from './clients.ts';
 import { effectsIn, SECRET, type Served, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
@@ -298,6 +298,7 @@ describe('a task of 2026-07-28', () => {
   it.each<[string, AwaitOptions]>([
     ['its frame is here', {}],
     ['it is replayed', { limits: { frames: 0 } }],
+    ['its frame is reached over a relay', { relay: memoryRelay() }],
   ])('is no plain call where its retry does not declare the extension (%s)', async (_, options) => {
     const effects: string[] = [];
     const build = () => buildAfterAsks(effects);
