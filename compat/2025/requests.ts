@@ -130,7 +130,7 @@ async function runAmongTasks(
     };
   }
   if (method !== 'tools/call') return startCall(session.start(request, instance, source, stream));
-  const mark = await services.marks.of(String(params.name), shared);
+  const mark = await services.marks.of(session.principal, String(params.name), shared);
   const { task, ...own } = params;
   const wanted = wantedTask(services, session, { revision: session.revision, params: own, task, mark });
   if ('error' in wanted) return responded(Promise.resolve({ error: wanted.error }));

@@ -17,7 +17,7 @@ import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
 import { failure } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from '../tasks/extension.ts';
-import { alsoTelling, tasksListenedTo, withoutTaskIds } from '../tasks/listen.ts';
+import { alsoTelling, listensToTasks, tasksListenedTo, withoutTaskIds } from '../tasks/listen.ts';
 import type { Mark } from '../tasks/marks.ts';
 import { taskRequest, wishFor } from '../tasks/wish.ts';
 import { createSdkEdge, type SdkEdge } from './sdk-edge.ts';
@@ -40,6 +40,7 @@ const KEEP_ALIVE = 15_000;
 /** Envelopes that are recognized without being looked at again, and how long one may be. */
 const SOUND_KEPT = 500;
 const SOUND_LENGTH = 2_000;
+const UNFIT: Response = { error: MISSING };
 
 export interface Edge {
   /** Serves a body that is this revision's business, errors included; undefined for all others. */
@@ -61,8 +62,7 @@ export function createEdge(services: Services): Edge {
       if (route.kind === 'legacy') return undefined;
       const isOurs = route.kind === 'modern' && route.classification.revision === REVISION;
       if (isOurs && isTaskRequest(body)) return serveTaskRequest(services, body, inbound);
-      const listened = isOurs && isObject(body) ? tasksListenedTo(body) : undefined;
-      if (listened !== undefined) return listen(services, sdk, inbound, body as JsonObject, listened);
+      if (isOurs && isObject(body) && listensToTasks(body)) return listen(services, sdk, inbound, body);
       if (lean === undefined || !isOurs) return sdk.serve(inbound, body);
       if (sound.size < SOUND_KEPT && lean.envelope.length < SOUND_LENGTH) sound.add(lean.envelope);
       return serveLean(services, lean.request, inbound);
@@ -107,18 +107,16 @@ async function serveTaskRequest(
 }
 
 /** A subscription that names tasks. */
-async function listen(
-  services: Services,
-  sdk: SdkEdge,
-  inbound: Inbound,
-  body: JsonObject,
-  ids: readonly string[],
-): Promise<Reply> {
+async function listen(services: Services, sdk: SdkEdge, inbound: Inbound, body: JsonObject): Promise<Reply> {
   const principal = services.settings.principal(inbound.authInfo);
   const { id = null, method, params } = body as unknown as ModernRequest;
   const { client } = readRequest({ id: id ?? '', method, params }, principal);
   if (!declaresTasks(client.capabilities)) {
     return rpcError(400, MISSING.code, MISSING.message, id, MISSING.data);
+  }
+  const ids = tasksListenedTo(body);
+  if (ids === undefined) {
+    return rpcError(200, -32602, 'Invalid params: notifications.taskIds must be an array of strings', id);
   }
   const reply = await sdk.serve(inbound, withoutTaskIds(body));
   return alsoTelling(services, reply, ids, principal, id);
@@ -145,6 +143,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
   const read = readRequest(request, settings.principal(source.authInfo));
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;
   if (isResponse(task)) return { kind: 'responded', response: task };
+  const takesTasks = declaresTasks(read.client.capabilities);
   const leg: Leg = {
     live: false,
     sheds: true,
@@ -153,21 +152,23 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
     ...(read.progressToken !== undefined && { progressToken: read.progressToken }),
     ...(source.request !== undefined && { request: source.request }),
     signal: source.signal,
-    takesTasks: declaresTasks(read.client.capabilities),
+    takesTasks,
+    taskRefusal: UNFIT,
     notify: (notification) => {
       if (wanted(notification, read.logLevel)) source.notify(notification);
     },
   };
-  if (read.requestState !== undefined) {
-    return resumeCall(services, read, leg, source.inbound);
-  }
-  return startCall(services, request, read, leg, task);
+  if (read.requestState === undefined) return startCall(services, request, read, leg, task);
+  const outcome = await resumeCall(services, read, leg, source.inbound);
+  // The same retry may have made it one before, with the declaration: each request stands for itself.
+  const isUnfit = outcome.kind === 'task' && !takesTasks;
+  return isUnfit ? { kind: 'responded', response: UNFIT } : outcome;
 }
 
 /** How a call of a tool may become a task; `unknown` where its instance must be asked. */
 function taskFor(services: Services, read: Read): TaskWish | Response | undefined | 'unknown' {
   if (services.engine.tasks === undefined) return undefined;
-  const mark = services.marks.known(read.binding.target);
+  const mark = services.marks.known(read.binding.principal, read.binding.target);
   return mark === undefined ? 'unknown' : wishOf(services, read, mark);
 }
 
@@ -203,7 +204,11 @@ function startCall(
   const { method, id: requestId } = request;
   const { params, client, binding, inputResponses } = read;
   const choose = async (instance: Instance): Promise<TaskWish | Response | undefined> =>
-    wishOf(services, read, await services.marks.of(binding.target, instance as HostInstance));
+    wishOf(
+      services,
+      read,
+      await services.marks.of(binding.principal, binding.target, instance as HostInstance),
+    );
   const call = {
     method,
     params,

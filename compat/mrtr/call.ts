@@ -1,5 +1,6 @@
 /** A request of a draft, from its params to what stands beside `id` in the response. */
 import type { ErrorAnswers } from '../../src/call/answer.ts';
+import { isObject } from '../../src/call/json.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { isBadToken } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
@@ -99,13 +100,18 @@ async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<To
     case 'responded': {
       const { response } = outcome;
       if ('result' in response) return { kind: 'final', fields: dialect.complete(response.result) };
-      const error = withoutUrls(response.error);
+      const error = inDraftWords(response.error);
       return { kind: error.code === -32602 ? 'refused' : 'final', fields: { error } };
     }
   }
 }
 
-/** Both drafts took -32042 out: what it names is asked for, and what remains of it is a failure. */
-export function withoutUrls(error: RpcError): RpcError {
-  return error.code === -32042 ? { code: -32603, message: error.message } : error;
+/**
+ * An error in the words of both drafts. They took -32042 out: what it names is asked for, and what remains of it is a
+ * failure. -32021 came with 2026-07-28.
+ */
+export function inDraftWords({ code, message, data }: RpcError): RpcError {
+  const isLater = code === -32021 && isObject(data) && data.requiredCapabilities !== undefined;
+  if (code === -32042 || isLater) return { code: -32603, message };
+  return { code, message, ...(data !== undefined && { data }) };
 }

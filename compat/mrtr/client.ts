@@ -20,6 +20,7 @@ import { type Reconnection, untilTaken } from '../../src/client/reconnection.ts'
 import { AwaitError } from '../../src/error.ts';
 import type { Dialect, Retry } from './client-dialects.ts';
 import { type Input, malformed, type Reading, readAnswer } from './client-reading.ts';
+import { served, Unserved, untilServed } from './client-repeat.ts';
 import { Refused, type Responses, Round, type RoundPorts } from './client-round.ts';
 import { TaskFollower } from './client-task.ts';
 import { type InputRequests, isSavedCall, lasting, type SavedCall } from './saved-call.ts';
@@ -67,7 +68,8 @@ export class RoundTripCall {
   constructor(ports: RoundTripPorts, request: RpcRequest, takesTasks: boolean) {
     this.#ports = ports;
     this.#request = request;
-    this.#takesTasks = takesTasks;
+    // A task in reply to anything else is no answer (SEP-2663, 2025-11-25): it has no result of the kind asked for.
+    this.#takesTasks = takesTasks && request.method === 'tools/call';
   }
 
   /** Sends the request. Returns once the server has taken it; `over` resolves when nothing more can come of it. */
@@ -187,7 +189,7 @@ export class RoundTripCall {
       ...this.#ports,
       taskId,
       signal: this.#stop.signal,
-      request: (method) => this.#send({ jsonrpc: '2.0', id: this.#newId(), method, params: { taskId } }),
+      request: (method) => this.#askOfTask(method, { taskId }),
       respond: (message) => this.#respond(message),
     });
     this.#task = task;
@@ -198,11 +200,24 @@ export class RoundTripCall {
 
   /** The answers to a task's asks; a message without a method has no response. */
   async #respond(message: JsonObject & { readonly method?: string }): Promise<void> {
-    const id = this.#newId();
     const { method, params } = message;
-    if (method === undefined) return this.#ports.tell({ jsonrpc: '2.0', id, ...message });
-    const answer = await this.#send({ jsonrpc: '2.0', id, method, ...(isObject(params) && { params }) });
+    if (method === undefined) {
+      const { reconnection, tell } = this.#ports;
+      const once = () => tell({ jsonrpc: '2.0', id: this.#newId(), ...message });
+      return untilServed(once, reconnection, this.#stop.signal);
+    }
+    const answer = await this.#askOfTask(method, isObject(params) ? params : undefined);
     if ('error' in answer) throw new Refused(answer.error);
+  }
+
+  /** Under a new id each time: the server may still have the last one in work. */
+  #askOfTask(method: string, params: JsonObject | undefined): Promise<Answer> {
+    const once = async (): Promise<Answer> => {
+      const request = { jsonrpc: '2.0' as const, id: this.#newId(), method, ...(params && { params }) };
+      const { answer } = await this.#open(request);
+      return served(method, await answer);
+    };
+    return untilServed(once, this.#ports.reconnection, this.#stop.signal);
   }
 
   async #send(request: RpcRequest): Promise<Answer> {
@@ -259,7 +274,10 @@ export class RoundTripCall {
       return;
     }
     this.#ports.report(error);
-    this.#ports.deliver(failureOf(this.#request.id, error));
+    const { id } = this.#request;
+    const unserved =
+      error instanceof Unserved ? { jsonrpc: '2.0' as const, id, error: error.error } : undefined;
+    this.#ports.deliver(unserved ?? failureOf(id, error));
   }
 
   #giveUp(reason: string): void {
@@ -278,16 +296,14 @@ export class RoundTripCall {
     const { taskId } = this.#task ?? {};
     if (taskId === undefined || !this.#ownsTask) return;
     void this.#note(undefined);
-    const { open, closed, report } = this.#ports;
-    const request = {
-      jsonrpc: '2.0' as const,
-      id: this.#newId(),
-      method: 'tasks/cancel',
-      params: { taskId },
+    const { open, closed, report, reconnection } = this.#ports;
+    const method = 'tasks/cancel';
+    const once = async (): Promise<Answer> => {
+      const request = { jsonrpc: '2.0' as const, id: this.#newId(), method, params: { taskId } };
+      const { answer } = await open(request, closed);
+      return served(method, await answer);
     };
-    void open(request, closed)
-      .then(({ answer }) => answer)
-      .catch((thrown) => closed.aborted || report(asError(thrown)));
+    void untilServed(once, reconnection, closed).catch((thrown) => closed.aborted || report(asError(thrown)));
   }
 
   /** Ids of our own are strings, and those of SDK v1 numbers. */

@@ -63,7 +63,11 @@ async function taskAnswers(
   if (found === undefined || hasOwnTasks((await exchange.instance()).initialized)) return undefined;
   const { taskId, answers } = found;
   const wrong = await answerTask(tasks, exchange, taskId, answers);
-  if (wrong !== undefined) return rpcError(status, wrong.code, wrong.message, id);
+  if (wrong !== undefined) {
+    // By the status its client tells what may be sent again from what may not.
+    const isOurs = !dialect.acknowledges && wrong.code !== -32602;
+    return rpcError(isOurs ? 500 : status, wrong.code, wrong.message, id);
+  }
   if (!dialect.acknowledges || taskId === undefined) return empty(202);
   return json({ jsonrpc: '2.0', id, ...acknowledgement(dialect, taskId) }, 200, { [SESSION]: session.id });
 }

@@ -36,11 +36,11 @@ export async function prepare(
   const meta = isObject(_meta) ? _meta : {};
   const mayBeTask = isOurs && services.engine.tasks !== undefined;
   const { revision } = dialect;
-  const mark = mayBeTask ? await services.marks.of(String(params.name ?? ''), shared) : {};
+  const { principal } = session;
+  const mark = mayBeTask ? await services.marks.of(principal, String(params.name ?? ''), shared) : {};
   const wanted = mayBeTask ? wantedTask(services, session, { revision, params, task, mark }) : {};
   if ('error' in wanted) return wanted;
   const { wish, ttl } = wanted;
-  const { principal } = session;
   return {
     params,
     binding: {

@@ -5,7 +5,8 @@
  * 1. An ask that came before `buffer_input` is answered at once; one that came after it never alone.
  * 2. After `input_required` nothing of that stream is read, and it is not opened again. All answers of the turn go
  *    out in one POST, in the order of the asks, and its reply goes on with the same request.
- * 3. A stream that broke before that is opened again by GET, if one of its own events had an id.
+ * 3. A stream that broke before that is opened again by GET, if one of its own events had an id. Where none had, and
+ *    where no reply came, the answers of a turn are sent again: the same POST twice is one turn.
  * 4. While the draft is not negotiated its events mean nothing, and this is what the SDK's transport does.
  */
 import type { Asker, Asks } from '../../src/client/asks.ts';
@@ -23,7 +24,7 @@ import {
   type RpcNotification,
   type RpcRequest,
 } from '../../src/client/message.ts';
-import { delayBefore, pause, type Reconnection, untilTaken } from '../../src/client/reconnection.ts';
+import { delayBefore, isLost, pause, type Reconnection, repeatsOf } from '../../src/client/reconnection.ts';
 import { AwaitError } from '../../src/error.ts';
 import { Turn } from './turn.ts';
 
@@ -45,6 +46,14 @@ export interface CallOptions {
   readonly onresumptiontoken?: ((token: string) => void) | undefined;
 }
 
+/** The answers of a turn, as they go out. */
+interface SentTurn {
+  readonly body: string;
+  /** The id of the `input_required` that they answer. */
+  readonly lastEventId: string;
+  attempts: number;
+}
+
 export class Call implements Asker {
   readonly #ports: CallPorts;
   readonly #id: RequestId | undefined;
@@ -52,6 +61,8 @@ export class Call implements Asker {
   #lastEventId: string | undefined;
   #retry: number | undefined;
   #turn: Turn | undefined;
+  /** Until its reply is there. */
+  #sent: SentTurn | undefined;
   /** How many turns in a row asked nothing. */
   #idle = 0;
   /** A stream of the server's own opens again without an id; SEP-1858's events have no meaning there. */
@@ -119,7 +130,7 @@ export class Call implements Asker {
       while (response !== undefined) {
         const suspended = await this.#read(response);
         if (this.#answered || this.#cancelled || this.#closed) break;
-        response = suspended ? await this.#nextTurn() : await this.#reopen();
+        response = suspended ? await this.#nextTurn() : await this.#again();
       }
       if (!this.#answered) this.#fail(undefined);
     } catch (thrown) {
@@ -132,7 +143,7 @@ export class Call implements Asker {
   /** Whether it ended with `input_required`. */
   async #read(response: Response): Promise<boolean> {
     if (mediaType(response) === 'application/json') {
-      await this.#readJson(response);
+      await this.#readTurnJson(response);
       return false;
     }
     if (response.body === null) return false;
@@ -151,6 +162,16 @@ export class Call implements Asker {
         this.#ports.report(new Error(`SSE stream disconnected: ${thrown}`, { cause: thrown }));
     }
     return false;
+  }
+
+  async #readTurnJson(response: Response): Promise<void> {
+    try {
+      await this.#readJson(response);
+      this.#sent = undefined;
+    } catch (thrown) {
+      if (this.#sent === undefined || !isLost(thrown)) throw thrown;
+      this.#ports.report(asError(thrown));
+    }
   }
 
   async #readJson(response: Response): Promise<void> {
@@ -222,17 +243,35 @@ export class Call implements Asker {
     this.#turn = undefined;
     this.#lastEventId = undefined;
     await this.#pauseWhileIdle(answers.length);
+    this.#sent = { body: JSON.stringify(answers), lastEventId, attempts: 0 };
+    return this.#send(this.#sent);
+  }
+
+  /** Again and again, while its reply is lost on the way. */
+  async #send(turn: SentTurn): Promise<Response | undefined> {
     const { endpoint, reconnection } = this.#ports;
-    const post = async (): Promise<Response | undefined> => {
-      if (this.#cancelled) return undefined;
-      return endpoint.post(JSON.stringify(answers), { 'last-event-id': lastEventId });
-    };
-    const response = await untilTaken(post, reconnection, endpoint.signal);
-    if (response?.status !== 202) return response;
-    throw new AwaitError(
-      'stream',
-      'The server answered 202 to the answers of a turn, and so told no result.',
-    );
+    for (;;) {
+      if (turn.attempts > 0) {
+        await pause(this.#retry ?? delayBefore(turn.attempts - 1, reconnection), endpoint.signal);
+      }
+      if (this.#cancelled || this.#closed) return undefined;
+      turn.attempts += 1;
+      try {
+        const response = await endpoint.post(turn.body, { 'last-event-id': turn.lastEventId });
+        if (response.status !== 202) return response;
+      } catch (thrown) {
+        if (this.#closed || !isLost(thrown) || !this.#mayRepeat(turn)) throw thrown;
+        continue;
+      }
+      throw new AwaitError(
+        'stream',
+        'The server answered 202 to the answers of a turn, and so told no result.',
+      );
+    }
+  }
+
+  #mayRepeat({ attempts }: SentTurn): boolean {
+    return attempts <= repeatsOf(this.#ports.reconnection);
   }
 
   /** A server that only wants the client to come back is not asked without a pause. */
@@ -244,6 +283,13 @@ export class Call implements Asker {
         this.#ports.endpoint.signal,
       );
     }
+  }
+
+  /** A stream that ended too early: by GET where it has told where it stands, else by what began it. */
+  async #again(): Promise<Response | undefined> {
+    const sent = this.#sent;
+    if (this.#lastEventId !== undefined || sent === undefined) return this.#reopen();
+    return this.#mayRepeat(sent) ? this.#send(sent) : undefined;
   }
 
   async #reopen(): Promise<Response | undefined> {

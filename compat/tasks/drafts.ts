@@ -5,7 +5,7 @@
 import type { JsonObject } from '../../src/call/json.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/tasks.ts';
-import { withoutUrls } from '../mrtr/call.ts';
+import { inDraftWords } from '../mrtr/call.ts';
 import type { Answers, Dialect } from '../mrtr/dialect.ts';
 import { type Exchange, type RpcError, refusal as refused, type Served, type Told } from '../mrtr/served.ts';
 import { relatedTo } from './legacy-wire.ts';
@@ -61,7 +61,7 @@ async function result(
   if (view === undefined) return { kind: 'gone' };
   const { response, asks } = view;
   if (response === undefined) return { kind: 'final', fields: dialect.taskAsks(asks, taskId) };
-  if ('error' in response) return { kind: 'final', fields: { error: withoutUrls(response.error) } };
+  if ('error' in response) return { kind: 'final', fields: { error: inDraftWords(response.error) } };
   return { kind: 'final', fields: dialect.complete(relatedTo(taskId, response.result)) };
 }
 

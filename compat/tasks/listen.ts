@@ -16,13 +16,17 @@ const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 /** Tasks of one subscription. */
 const MOST = 100;
 
-/** The tasks that a `subscriptions/listen` names; undefined when it is none, or names none. */
-export function tasksListenedTo({ method, params }: JsonObject): readonly string[] | undefined {
-  if (method !== 'subscriptions/listen' || !isObject(params) || !isObject(params.notifications))
-    return undefined;
-  const { taskIds } = params.notifications;
-  if (!Array.isArray(taskIds)) return undefined;
-  return taskIds.filter((id) => typeof id === 'string').slice(0, MOST);
+/** Whether a `subscriptions/listen` speaks of tasks, however it does. */
+export function listensToTasks({ method, params }: JsonObject): boolean {
+  const isListening = method === 'subscriptions/listen' && isObject(params) && isObject(params.notifications);
+  return isListening && (params.notifications as JsonObject).taskIds !== undefined;
+}
+
+/** The tasks that one names, each once; undefined where that is no list of names. */
+export function tasksListenedTo({ params }: JsonObject): readonly string[] | undefined {
+  const { taskIds } = (params as JsonObject).notifications as JsonObject;
+  if (!Array.isArray(taskIds) || !taskIds.every((id) => typeof id === 'string')) return undefined;
+  return [...new Set<string>(taskIds)].slice(0, MOST);
 }
 
 /** The same request without them: the SDK does not know of tasks. */

@@ -1,5 +1,6 @@
 /** What a client gets to read whose request about a task cannot be served: one sentence for every bad id. */
 import type { Response } from '../../src/call/journal.ts';
+import { wireError } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { Services } from '../services.ts';
 
@@ -7,10 +8,11 @@ type RpcError = Extract<Response, { error: unknown }>['error'];
 
 export const UNKNOWN: RpcError = { code: -32602, message: 'Unknown or expired taskId' };
 
-/** @throws what is no answer to a client */
-export function refusal(services: Services, thrown: unknown): RpcError {
+/** Everything else in the words that a call has for it, so that a store's failure says to send the request again. */
+export function refusal({ settings }: Services, thrown: unknown): RpcError {
   const error = AwaitError.from(thrown);
-  if (error.code !== 'bad-token' && error.code !== 'bad-answer') throw error;
-  services.settings.logger.warn(error.message, { code: error.code });
-  return error.code === 'bad-token' ? UNKNOWN : { code: -32602, message: `Invalid params: ${error.message}` };
+  const { message, code } = error;
+  if (code === 'bad-token' || code === 'bad-answer') settings.logger.warn(message, { code });
+  else settings.logger.error(message, { code, cause: String(error.cause ?? '') });
+  return code === 'bad-token' ? UNKNOWN : wireError(error);
 }

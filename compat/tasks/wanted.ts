@@ -8,6 +8,8 @@ import type { Services } from '../services.ts';
 import type { Mark } from './marks.ts';
 import { taskRequest, wishFor } from './wish.ts';
 
+/** Milliseconds, whatever less a client asks for: a task must be there to be asked about (2025-11-25 lets us override a ttl). */
+const LEAST_LIFE = 1_000;
 /** Tasks in one page of a list. */
 const PAGE = 50;
 /** A row and a position in it, as `TaskIndex` writes them. */
@@ -45,7 +47,7 @@ export function wantedTask(
   const wish = wishFor(services, { request, mark, canTake: isWanted, isWanted, owner });
   if (wish === 'required')
     return notAsTask(`${name} runs as a task alone: send params.task with the request`);
-  return { ...(wish !== undefined && { wish }), ...(isLife(ttl) && { ttl }) };
+  return { ...(wish !== undefined && { wish }), ...(isLife(ttl) && { ttl: Math.max(ttl, LEAST_LIFE) }) };
 }
 
 function notAsTask(why: string): { readonly error: RpcError } {

@@ -12,6 +12,7 @@ import { AwaitError } from '../error.ts';
 import type { ErrorAnswers } from './answer.ts';
 import { keepNewest } from './bounded.ts';
 import type { Clock } from './clock.ts';
+import type { Response } from './journal.ts';
 import { isObject, type JsonObject } from './json.ts';
 import type { Binding, Leg, Outcome, Relay, State } from './ports.ts';
 
@@ -118,7 +119,7 @@ export class Handoff {
       };
       const timer = clock.after(wait, () => decide(false));
       this.#waiting.set(id, { leg, heard: 0, early: new Map(), accept: decide, settle });
-      const { capabilities, progressToken, authInfo, takesTasks, sheds } = leg;
+      const { capabilities, progressToken, authInfo, takesTasks, taskRefusal, sheds } = leg;
       const sent = this.#tell(owner, {
         type: 'offer',
         id,
@@ -134,6 +135,7 @@ export class Handoff {
           ...(progressToken !== undefined && { progressToken }),
           ...(authInfo !== undefined && { authInfo }),
           ...(takesTasks !== undefined && { takesTasks }),
+          ...(taskRefusal !== undefined && { taskRefusal }),
           ...(sheds !== undefined && { sheds }),
         },
       });
@@ -201,6 +203,7 @@ export class Handoff {
       ...(isProgressToken(sent.progressToken) && { progressToken: sent.progressToken }),
       ...(isObject(sent.authInfo) && { authInfo: revived(sent.authInfo) }),
       ...(sent.takesTasks === true && { takesTasks: true }),
+      ...(isObject(sent.taskRefusal) && { taskRefusal: sent.taskRefusal as Response }),
       ...(sent.sheds === true && { sheds: true }),
       signal: gone.signal,
       notify: (notification) => {

@@ -127,6 +127,8 @@ export interface Leg extends InstanceLeg {
   readonly goesOn?: boolean;
   /** Whether its client can take a task in reply. */
   readonly takesTasks?: boolean;
+  /** What its client gets where the call can go on as a task alone, and it can take none. */
+  readonly taskRefusal?: Response;
   /** The instance that a replay runs in, where it is not to be one of its own. */
   readonly home?: () => Promise<Instance>;
   notify(notification: JsonObject): void;

@@ -10,9 +10,9 @@ import { type Found, readOn } from './contested.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import { Frame } from './frame.ts';
 import type { Accepted, Handoff } from './handoff.ts';
-import type { Checkpoint, Completion, Entry, OpenAsk } from './journal.ts';
+import type { CallRecord, Checkpoint, Completion, Entry, OpenAsk } from './journal.ts';
 import { isAppended, volatileJournal } from './open-journal.ts';
-import type { CallStore, OpenJournal, Outcome, State } from './ports.ts';
+import type { CallStore, Leg, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { type EngineParts, keyOf, type Resume, type Run } from './run.ts';
 import type { Runs } from './runs.ts';
@@ -75,6 +75,8 @@ export class Resumption {
   #prepare(request: Resume, checkpoint: Checkpoint): Outcome | Prepared {
     const { state, sent, leg } = request;
     const { limits, clock, check } = this.#parts;
+    const unfit = refusedAsNoTask(checkpoint.call, leg);
+    if (unfit !== undefined) return unfit;
     const sorted = sortAnswers(checkpoint.open, request.responses, clock.now(), check, request.errors);
     for (const ask of [...sorted.missing, ...sorted.bad]) {
       const required = missingCapability(leg.capabilities, ask.method, ask.params);
@@ -253,6 +255,11 @@ export class Resumption {
   /** The turn was left by its client, or its end could not be written; the same client is back. */
   async #goOnWithLeft(run: Run, request: Resume): Promise<Outcome> {
     const key = keyOf(request.state);
+    const unfit = refusedAsNoTask(run.call, request.leg);
+    if (unfit !== undefined) {
+      this.#runs.park(key, run);
+      return unfit;
+    }
     if (run.left !== request.sent) {
       this.#runs.park(key, run);
       throw new AwaitError('bad-token', `call ${run.call.id}: this turn was taken with other answers`);
@@ -308,6 +315,12 @@ export class Resumption {
     }
     return entry.checkpoint;
   }
+}
+
+/** What a call was to become is in its record, so it counts where nobody has asked its tool yet, too. */
+function refusedAsNoTask({ task }: CallRecord, { takesTasks, taskRefusal }: Leg): Outcome | undefined {
+  if (task?.always !== true || takesTasks === true || taskRefusal === undefined) return undefined;
+  return { kind: 'responded', response: taskRefusal };
 }
 
 export function replayRefused(

@@ -10,12 +10,17 @@ export async function loadFactory(path: string): Promise<HostFactory> {
   if (!existsSync(path)) throw new AwaitError('bad-option', `there is no file ${path}`);
   const url = pathToFileURL(resolve(path)).href;
   const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
-  const { default: factory } = module as { default?: unknown };
+  const factory = defaultOf(defaultOf(module));
   if (typeof factory === 'function') return factory as HostFactory;
   throw new AwaitError(
     'bad-option',
     `the default export of ${path} must be a factory that makes a server: export default () => buildServer()`,
   );
+}
+
+/** Of a CommonJS module, which a package without `"type": "module"` makes of TypeScript, the default export is two deep. */
+function defaultOf(value: unknown): unknown {
+  return typeof value === 'object' && value !== null && 'default' in value ? value.default : value;
 }
 
 async function importTypeScript(url: string): Promise<unknown> {

@@ -40,8 +40,9 @@ async function main(args: readonly string[]): Promise<void> {
 main(process.argv.slice(2)).catch((error: unknown) => {
   const failure = AwaitError.from(error);
   const known = failure.code !== 'internal';
+  // A store or a relay that was opened before would keep the process for ever.
   process.stderr.write(
     `mcp-await: ${known ? failure.message : failure.cause instanceof Error ? failure.cause.stack : failure.message}\n`,
+    () => process.exit(1),
   );
-  process.exitCode = 1;
 });

@@ -75,3 +75,22 @@ function isUntaken(thrown: unknown): boolean {
   const cause = thrown instanceof Error ? thrown.cause : undefined;
   return typeof cause === 'object' && cause !== null && 'code' in cause && UNREACHED.has(cause.code);
 }
+
+/** Thirteen seconds in all, with the default pauses; `maxRetries` may only make it longer. */
+const LEAST_REPEATS = 5;
+
+/** How often what comes to the same when it is done twice is done again. */
+export function repeatsOf({ maxRetries }: Reconnection): number {
+  return Math.max(maxRetries, LEAST_REPEATS);
+}
+
+/** Whether a request or its reply was lost on the way, or refused by something that may be over soon. */
+export function isLost(thrown: unknown): boolean {
+  if (thrown instanceof EndpointError) return thrown.code >= 500 || thrown.code === 429;
+  // `fetch` fails with a TypeError; others tell of it as Node does, by a code.
+  if (thrown instanceof TypeError) return true;
+  const errors = thrown instanceof Error ? [thrown, thrown.cause] : [];
+  return errors.some(
+    (one) => one instanceof Error && 'code' in one && /^(E[A-Z]|UND_ERR)/.test(String(one.code)),
+  );
+}

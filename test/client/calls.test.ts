@@ -7,14 +7,18 @@ import {
   connected,
   message,
   onCall,
+  onResume,
   onTurn,
   RESULT,
+  type Reply,
   result,
   scripted,
   serve,
   sleep,
   until,
 } from './script.ts';
+
+const NOTE = message({ jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 1 } });
 
 describe('calls at once', () => {
   it('each have their own turns, though their servers count asks and events alike', async () => {
@@ -251,14 +255,55 @@ describe('the POST of a turn', () => {
     expect(server.turns().filter(({ batch }) => batch !== undefined)).toHaveLength(3);
   });
 
-  it('is not sent again where the server may have taken it', async () => {
+  it.each<[string, (reply: Reply) => void]>([
+    ['no reply', (reply) => void reply.res.destroy()],
+    ['the 502 of a balancer', (reply) => reply.json('bad gateway', 502)],
+    ['the head of a stream', (reply) => reply.write(': hello\n\n').cut()],
+    ['a part of a JSON body', (reply) => reply.write('{"jsonrpc"').cut()],
+    ['a notification that has no id', (reply) => reply.write(NOTE).cut()],
+  ])('is sent again as it was where there came %s', async (_, lose) => {
+    let lost = 0;
+    const server = await serve(
+      onCall((_call, reply) => reply.write(asking('x')).end()),
+      onTurn('4', (_turn, reply) => {
+        lost += 1;
+        if (lost < 4) lose(reply);
+        else reply.write(message(result(1), '9')).end();
+      }),
+    );
+    const { call, asked } = await connected(server.url);
+    expect(await call()).toEqual(RESULT);
+    expect(asked).toEqual(['x']);
+    const turns = server.turns().slice(1);
+    expect(turns.map(({ verb, batch }) => [verb, batch])).toEqual(turns.map(() => ['POST', turns[0]?.batch]));
+    expect(turns).toHaveLength(4);
+    expect((turns[3]?.at ?? 0) - (turns[0]?.at ?? 0)).toBeGreaterThan(10 + 15 + 22);
+  });
+
+  it('is not sent again once its reply has told an id: the rest comes by GET', async () => {
+    let lost = 0;
+    const server = await serve(
+      onCall((_, reply) => reply.write(asking('x')).end()),
+      onTurn('4', (_, reply) => {
+        lost += 1;
+        if (lost === 1) reply.write(': hello\n\n').cut();
+        else reply.write('id: 8\ndata:\n\n').cut();
+      }),
+      onResume('8', (_, reply) => reply.write(message(result(1), '9')).end()),
+    );
+    const { call } = await connected(server.url);
+    expect(await call()).toEqual(RESULT);
+    expect(server.turns().map(({ verb }) => verb)).toEqual(['POST', 'POST', 'POST', 'GET']);
+  });
+
+  it('ends the call once it was sent often enough', async () => {
     const server = await serve(
       onCall((_, reply) => reply.write(asking('x')).end()),
       onTurn('4', (_, reply) => reply.cut()),
     );
     const { call } = await connected(server.url);
     await expect(call()).rejects.toMatchObject({ code: -32000 });
-    expect(server.turns()).toHaveLength(2);
+    expect(server.turns()).toHaveLength(7);
   });
 
   it('is not sent once the client has closed', async () => {

@@ -1,11 +1,24 @@
 /** The command line itself: where it listens, what it logs, what it refuses, how it ends. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accept, modern, post, textOf } from './clients.ts';
-import { SECRET, type Spawned, spawnServers } from './harness.ts';
+import { SECRET, type Spawned, scratch, spawnServers } from './harness.ts';
+import { REDIS, REDIS_URL } from './services.ts';
+
+const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
+const SERVER = `
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+const build = (): McpServer => {
+  const server = new McpServer({ name: 'typed', version: '1' });
+  server.registerTool('hello', {}, () => ({ content: [{ type: 'text', text: 'hello' }] }));
+  return server;
+};
+`;
 
 let servers: Spawned[] = [];
 beforeAll(async () => {
@@ -50,9 +63,8 @@ it('logs the reason of a refusal on stderr, one JSON line, and no token', async 
 });
 
 it('ends with 0 on SIGTERM while calls are suspended', async () => {
-  const cli = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
   const fixture = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
-  const child = spawn(process.execPath, [cli, 'serve', fixture, '--port', '0', '--secret', SECRET], {
+  const child = spawn(process.execPath, [CLI, 'serve', fixture, '--port', '0', '--secret', SECRET], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
@@ -65,4 +77,45 @@ it('ends with 0 on SIGTERM while calls are suspended', async () => {
   expect(other.keys).toHaveLength(1);
   child.kill('SIGTERM');
   expect(await once(child, 'exit')).toEqual([0, null]);
+});
+
+describe('a TypeScript module', () => {
+  /** In a package of its own. */
+  const moduleOf = (manifest: object, source: string): string => {
+    const folder = join(scratch(), 'package');
+    mkdirSync(folder);
+    symlinkSync(new URL('../../node_modules', import.meta.url).pathname, join(folder, 'node_modules'));
+    writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
+    writeFileSync(join(folder, 'server.ts'), source);
+    return join(folder, 'server.ts');
+  };
+  const serve = (path: string, ...args: string[]) =>
+    spawn(process.execPath, [CLI, 'serve', path, '--port', '0', '--secret', SECRET, ...args]);
+
+  it.each([{ type: 'module' }, { type: 'commonjs' }, {}])(
+    'of a package with %j is served',
+    async (manifest) => {
+      const child = serve(moduleOf(manifest, `${SERVER}export default build;`));
+      try {
+        const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
+        expect(textOf(await post(line.replace('listening on ', ''), { tool: 'hello' }))).toBe('hello');
+      } finally {
+        child.kill('SIGKILL');
+      }
+    },
+  );
+
+  it.skipIf(REDIS.down)('that is no factory ends with 1, with a store that was opened before', async () => {
+    const child = serve(moduleOf({}, `${SERVER}export const server = build();`), '--store', REDIS_URL);
+    let told = '';
+    child.stderr.on('data', (chunk) => {
+      told += String(chunk);
+    });
+    try {
+      expect(await once(child, 'exit', { signal: AbortSignal.timeout(15_000) })).toEqual([1, null]);
+      expect(told).toContain('must be a factory');
+    } finally {
+      child.kill('SIGKILL');
+    }
+  });
 });

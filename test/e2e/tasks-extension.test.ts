@@ -1,6 +1,7 @@
 /** The tasks extension of 2026-07-28: a call that outlives its request, at any process. */
 import { join } from 'node:path';
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import {
   CallToolRequestSchema,
   ListToolsRequestSchema,
@@ -10,9 +11,9 @@ import {
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { TASKS_META } from '../../compat/tasks/marks.ts';
-import type { AwaitOptions } from '../../src/index.ts';
+import { type AwaitOptions, memoryRelay, step } from '../../src/index.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
-import { type Rpc, send } from './clients.ts';
+import { post, type Rpc, send } from './clients.ts';
 import { effectsIn, SECRET, type Served, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
 import { Reader } from './reader.ts';
 import { REDIS, redisDatabase, SQLITE } from './services.ts';
@@ -123,6 +124,21 @@ function buildTrouble(): Server {
       names.push(content?.name);
     }
     return { content: [{ type: 'text', text: names.join(', ') }] };
+  });
+  return server;
+}
+
+/** Runs as a task alone, once it has asked. */
+function buildAfterAsks(effects: string[]): McpServer {
+  const server = new McpServer({ name: 'after-asks', version: '1' });
+  const _meta = { [TASKS_META]: { support: 'required', when: 'after-asks' } };
+  server.registerTool('only-as-task', { _meta }, async () => {
+    await server.server.elicitInput({
+      message: 'name?',
+      requestedSchema: { type: 'object', properties: { name: { type: 'string' } } },
+    });
+    await step('act', () => void effects.push('act'));
+    return { content: [] };
   });
   return server;
 }
@@ -279,6 +295,77 @@ describe('a task of 2026-07-28', () => {
     expect(ran).toBe(1);
   });
 
+  it.each<[string, AwaitOptions]>([
+    ['its frame is here', {}],
+    ['it is replayed', { limits: { frames: 0 } }],
+    ['its frame is reached over a relay', { relay: memoryRelay() }],
+  ])('is no plain call where its retry does not declare the extension (%s)', async (_, options) => {
+    const effects: string[] = [];
+    const build = () => buildAfterAsks(effects);
+    const shared = { store: new Keyv(), secrets: [SECRET], ...options };
+    served = await serveHere(build, shared);
+    const other = await serveHere(build, shared);
+    const urls = [served.url, other.url];
+    const declared = clientOf(urls);
+    const plain = clientOf(urls, {});
+    const missing = { code: -32021, data: { requiredCapabilities: { extensions: { [EXTENSION]: {} } } } };
+    const { result } = await declared.call('only-as-task');
+    const inputResponses = Object.fromEntries(open(result as Task).map(([key]) => [key, accept('name')]));
+    const retry = { requestState: result?.requestState, inputResponses };
+    // The other process never saw the tool.
+    for (const to of [1, 0]) {
+      expect((await plain.call('only-as-task', {}, retry, to)).error).toMatchObject(missing);
+    }
+    expect(effects).toEqual([]);
+    const made = await declared.call('only-as-task', {}, retry, 1);
+    expect(made.result).toMatchObject({ resultType: 'task' });
+    await declared.until(String(made.result?.taskId), 'completed');
+    expect(effects).toEqual(['act']);
+    await other.close();
+  });
+
+  it('is told to no retry that does not declare the extension, and to the same one that does', async () => {
+    served = await serveHere(() => buildTaskServer(() => {}), {
+      tasks: () => 'after-asks',
+      limits: { drain: 50 },
+    });
+    const declared = clientOf([served.url]);
+    const { result } = await declared.call('ship');
+    const inputResponses = Object.fromEntries(open(result as Task).map(([key]) => [key, accept('name')]));
+    const retry = { requestState: result?.requestState, inputResponses };
+    const made = await declared.call('ship', {}, retry);
+    expect(made.result).toMatchObject({ resultType: 'task' });
+    const { status, message } = await post(served.url, {
+      tool: 'ship',
+      state: retry.requestState,
+      responses: inputResponses,
+    });
+    expect(status).toBe(400);
+    expect(message.error).toMatchObject({
+      code: -32021,
+      data: { requiredCapabilities: { extensions: { [EXTENSION]: {} } } },
+    });
+    const again = await declared.call('ship', {}, retry);
+    expect(again.result).toMatchObject({ resultType: 'task', taskId: made.result?.taskId });
+  });
+
+  it('is what its caller’s tools say, whoever asked for a tool of that name before', async () => {
+    const required = { [TASKS_META]: { support: 'required' } };
+    served = await serveHere(({ authInfo }) => {
+      const server = new McpServer({ name: 'reports', version: '1' });
+      server.registerTool('other', {}, () => ({ content: [] }));
+      if (authInfo?.clientId === 'ann') {
+        server.registerTool('report', { _meta: required }, () => ({ content: [] }));
+      }
+      return server;
+    });
+    const bob = clientOf([served.url], {}, 'bob');
+    expect((await bob.call('report')).result).toMatchObject({ isError: true });
+    const { error } = await clientOf([served.url], {}, 'ann').call('report');
+    expect(error).toMatchObject({ code: -32021 });
+    expect((await bob.call('report')).result).toMatchObject({ isError: true });
+  });
+
   it('is not what a client of 2025 would wish for: params.task is passed over', async () => {
     served = await serveHere(() => buildTaskServer(() => {}));
     const client = clientOf([served.url]);
@@ -348,6 +435,12 @@ describe('a call of 2026-07-28', () => {
 });
 
 describe('subscriptions/listen', () => {
+  it.each(['x', [1], ['a', null], {}, null])('takes no %j for tasks', async (taskIds) => {
+    const { request } = clientOf(await start());
+    const { error } = await request('subscriptions/listen', { notifications: { taskIds } });
+    expect(error).toMatchObject({ code: -32602, message: expect.stringContaining('taskIds') });
+  });
+
   it('tells where a task is, and each time it goes on, as tasks/get would', async () => {
     const urls = await start();
     const client = clientOf(urls);
@@ -356,7 +449,7 @@ describe('subscriptions/listen', () => {
     const other = ((await foreign.call('both')).result as Task).taskId;
     await client.until(taskId, 'input_required');
     const params = {
-      notifications: { taskIds: [taskId, other, 'none'] },
+      notifications: { taskIds: [taskId, other, 'none', taskId] },
       _meta: {
         'io.modelcontextprotocol/protocolVersion': '2026-07-28',
         'io.modelcontextprotocol/clientInfo': { name: 'tasks', version: '1' },

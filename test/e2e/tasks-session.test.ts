@@ -170,6 +170,7 @@ describe('a task of 2025-11-25', () => {
     });
     const call = { name: 'throws', arguments: {}, task: {} };
     expect((await ask(session, 'tools/call', call)).error).toMatchObject({ code: -32601 });
+    expect(await create(session, 'sleep', { ms: 1 }, { ttl: 0.5 })).toMatchObject({ ttl: 1_000 });
     for (const task of [7, 'now', { ttl: -1 }, { ttl: 'long' }]) {
       expect((await ask(session, 'tools/call', { ...call, name: 'sleep', task })).error).toMatchObject({
         code: -32602,

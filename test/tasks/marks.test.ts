@@ -1,0 +1,85 @@
+/** What is known of tools: for whom, for how long, and how often their server is asked. */
+import { describe, expect, it } from 'vitest';
+import { TASKS_META, ToolMarks } from '../../compat/tasks/marks.ts';
+import type { JsonObject } from '../../src/call/json.ts';
+
+type Instance = Parameters<ToolMarks['of']>[2];
+
+const required = (name: string): JsonObject => ({ name, _meta: { [TASKS_META]: { support: 'required' } } });
+
+/** A server with these tools, on pages of one tool each. */
+function serverOf(...tools: JsonObject[]): Instance & { asked: number } {
+  const server = {
+    asked: 0,
+    request: async ({ params }: { params: JsonObject }) => {
+      server.asked += 1;
+      const nth = Number(params.cursor ?? 0);
+      const nextCursor = nth + 1 < tools.length ? { nextCursor: String(nth + 1) } : {};
+      return { result: { tools: tools.slice(nth, nth + 1), ...nextCursor } };
+    },
+  };
+  return server;
+}
+
+describe('the marks of tools', () => {
+  it('are asked for once, page by page, and again when the tools changed', async () => {
+    const marks = new ToolMarks();
+    const server = serverOf({ name: 'plain' }, required('report'));
+    expect(await marks.of('ann', 'report', server)).toMatchObject({ support: 'required' });
+    expect(await marks.of('ann', 'plain', server)).toEqual({});
+    expect(marks.known('ann', 'report')).toMatchObject({ support: 'required' });
+    expect(server.asked).toBe(2);
+    marks.forget();
+    expect(marks.known('ann', 'report')).toBeUndefined();
+  });
+
+  it('are each caller’s own', async () => {
+    const marks = new ToolMarks();
+    expect(await marks.of('bob', 'report', serverOf({ name: 'plain' }))).toEqual({});
+    expect(marks.known('ann', 'report')).toBeUndefined();
+    await marks.of('ann', 'report', serverOf(required('report')));
+    expect(marks.known('bob', 'report')).toBeUndefined();
+    expect(marks.known(undefined, 'report')).toBeUndefined();
+  });
+
+  it('are not kept of a name that was not listed: its caller may be given the tool at any time', async () => {
+    const marks = new ToolMarks();
+    await marks.of('ann', 'report', serverOf({ name: 'plain' }));
+    expect(marks.known('ann', 'plain')).toEqual({});
+    expect(marks.known('ann', 'report')).toBeUndefined();
+    expect(await marks.of('ann', 'report', serverOf(required('report')))).toMatchObject({
+      support: 'required',
+    });
+    // What another session of the caller has is still known.
+    expect(marks.known('ann', 'plain')).toEqual({});
+  });
+
+  it('that were on their way as the tools changed are not kept', async () => {
+    const marks = new ToolMarks();
+    let answer = (): void => {};
+    const waiting = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    const server: Instance = {
+      request: async () => {
+        await waiting;
+        return { result: { tools: [required('report')] } };
+      },
+    };
+    const asked = marks.of('ann', 'report', server);
+    marks.forget();
+    answer();
+    expect(await asked).toMatchObject({ support: 'required' });
+    expect(marks.known('ann', 'report')).toBeUndefined();
+  });
+
+  it('are known for many callers, of whom each has the same tools', async () => {
+    const marks = new ToolMarks();
+    const server = serverOf(required('report'));
+    for (let caller = 0; caller < 1_000; caller += 1) await marks.of(`caller-${caller}`, 'report', server);
+    expect(server.asked).toBe(1_000);
+    for (let caller = 0; caller < 1_000; caller += 1) {
+      expect(marks.known(`caller-${caller}`, 'report')).toBe(marks.known('caller-0', 'report'));
+    }
+  });
+});
