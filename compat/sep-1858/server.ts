@@ -23,6 +23,7 @@ import { SESSION, sourceOf, sse } from '../2025/connection.ts';
 import { accepts } from '../2025/messages.ts';
 import type { RpcRequest, Session } from '../2025/session.ts';
 import { SessionStream } from '../2025/stream.ts';
+import { cancelElsewhere } from '../cancellation.ts';
 import type { Services } from '../services.ts';
 import { REVISION } from './wire.ts';
 
@@ -112,7 +113,11 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
       onSaid();
     }),
     ...(note.progressToken !== undefined && { progressToken: note.progressToken }),
+    begun: (cancel) => {
+      onCancel = cancel;
+    },
   };
+  let onCancel: ((reason?: string) => void) | undefined;
   const hasErrors = Object.keys(errors).length > 0;
   const turn = session.once(`${last} ${digest([results, errors])}`, async () => {
     const resumed = services.engine.resume(
@@ -122,7 +127,17 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
       leg,
       hasErrors ? errors : undefined,
     );
-    keepTurn(call, note, resumed);
+    const { callId, requestId } = note;
+    // For as long as it is in work its client may cancel it, at any process, and its session stays.
+    session.keepCall(requestId, {
+      callId,
+      outcome: resumed,
+      answer: async () => false,
+      cancel: (reason) => {
+        if (onCancel !== undefined) onCancel(reason);
+        else cancelElsewhere(services, session.name, requestId, session.principal);
+      },
+    });
     const outcome = await resumed;
     await session.settled();
     if (outcome.kind === 'gone') await finishIn(services, takeOver);
@@ -147,15 +162,6 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
     return json({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, 200, { [SESSION]: session.id });
   }
   return takesStream ? sse(services, session, found, 'postStreams') : notAcceptable();
-}
-
-/** For as long as a turn is in work its client may cancel it, at any process, and its session stays. */
-function keepTurn({ services, session }: Call, { callId, requestId }: Note, outcome: Promise<Outcome>): void {
-  const { tasks } = services.engine;
-  const cancel = (): void => {
-    void tasks?.cancelCall(callId, session.principal).catch((error: unknown) => failed(services, error));
-  };
-  session.keepCall(requestId, { callId, outcome, answer: async () => false, cancel });
 }
 
 /** Whether something comes before the response that a stream has after an event: then it is told as a stream. */
@@ -248,7 +254,9 @@ async function toldBy(
   const { services, session } = call;
   const finish = async (): Promise<void> => {
     try {
-      tell(services, session.id, await takeOver(), outcome, note);
+      const stream = await takeOver();
+      // The turn was run where its frame is, and may have been asked for there, too.
+      if (!(await isTold(services, session, last))) tell(services, session.id, stream, outcome, note);
     } catch (error) {
       failed(services, error);
     }
@@ -259,6 +267,17 @@ async function toldBy(
     if (!(await services.streams.goesOn(last, session.id))) await finish();
   };
   setTimeout(() => void late().catch((error: unknown) => failed(services, error)), lease).unref();
+}
+
+/** Whether a turn that began after an event has its end in the stream. */
+async function isTold({ store, streams }: Services, session: Session, last: string): Promise<boolean> {
+  if (store?.isShared !== true) return false;
+  for (let id: string | undefined = last; id !== undefined; ) {
+    const next = await streams.next(id, session.id);
+    if (next?.isLast || next?.event.event === 'input_required') return true;
+    id = next?.id;
+  }
+  return false;
 }
 
 /** The end of a turn, as events of its stream. */

@@ -132,6 +132,8 @@ export interface Leg extends InstanceLeg {
   /** The instance that a replay runs in, where it is not to be one of its own. */
   readonly home?: () => Promise<Instance>;
   notify(notification: JsonObject): void;
+  /** A resumed turn begins here: how to end its call, as its client wishes, is told. */
+  begun?(cancel: (reason?: string) => void): void;
   /** Live revisions: an ask goes out. */
   ask?(ask: OpenAsk): void;
   withdraw?(ask: OpenAsk): void;

@@ -160,6 +160,7 @@ export class Runs {
     const { request } = extra;
     return new Promise((resolve, reject) => {
       run.entered = true;
+      leg.begun?.((reason) => this.cancel(run, reason));
       run.gone = () => resolve({ kind: 'gone' });
       if (request !== undefined || run.isResumable || run.detached) this.#keepAlive(run);
       if (run.isResumable || run.detached) this.#loose.set(run.call.id, run);

@@ -15,6 +15,7 @@ import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
 import {
+  eventId,
   expiryOf,
   isStandingId,
   newStreamId,
@@ -45,6 +46,12 @@ export interface StreamParts {
 export interface Found {
   /** Closes the stream's older connection. When the store fails the sink is ended; this never rejects. */
   follow(sink: Sink): Promise<void>;
+}
+
+interface NextEvent {
+  readonly id: string;
+  readonly event: StreamEvent;
+  readonly isLast: boolean;
 }
 
 export class EventStreams {
@@ -147,14 +154,15 @@ export class EventStreams {
   }
 
   /** The event that follows one, whatever else is between them. */
-  async next(id: string, scope: string): Promise<{ event: StreamEvent; isLast: boolean } | undefined> {
+  async next(id: string, scope: string): Promise<NextEvent | undefined> {
     const place = parseEventId(id, this.#parts.limits.eventIdBytes);
     if (place === undefined) return undefined;
     const log = this.#log(place.stream, scope);
     for (let at = place.sequence + 1; ; at += 1) {
       const entry = await log.read(at);
       if (entry === undefined || entry.kind === 'end') return undefined;
-      if (entry.kind === 'event') return { event: entry.event, isLast: entry.last === true };
+      if (entry.kind !== 'event') continue;
+      return { id: eventId(place.stream, at), event: entry.event, isLast: entry.last === true };
     }
   }
 
