@@ -7,8 +7,11 @@
  * may enter a turn, and what is written when it ends, is the engine's business.
  */
 import { AwaitError } from '../error.ts';
+import { askAttempt, openAskOf } from './ask-attempt.ts';
 import type { Timer } from './clock.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
+import { Deadlines } from './deadlines.ts';
+import { diverged, drifted } from './divergence.ts';
 import { Drawn, isOnce, isShed, SHED } from './drawn.ts';
 import {
   type AnswerCompletion,
@@ -26,7 +29,7 @@ import type { JsonObject } from './json.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { isFenced } from './open-journal.ts';
 import { Patience } from './patience.ts';
-import { nthOf, questionOf, wireKey } from './place.ts';
+import { nextKey, nthOf, questionOf, wireKey } from './place.ts';
 import {
   type AskAttempt,
   type Attempt,
@@ -69,7 +72,7 @@ export class Frame {
   /** Steps that are done and whose entries are being written. */
   #writing = 0;
   readonly #patience: Patience;
-  readonly #deadlines = new Map<string, Timer>();
+  readonly #deadlines: Deadlines;
   #detaching = false;
   #sheds = 0;
   /** Steps that were done in the turn that is entered. */
@@ -81,6 +84,7 @@ export class Frame {
     this.#options = options;
     this.#asked = from?.asked ?? 0;
     this.#turns = from?.turn ?? 0;
+    this.#deadlines = new Deadlines(options.clock);
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
     this.#steps = new RunningSteps(call.id);
@@ -134,7 +138,6 @@ export class Frame {
     this.#ended = true;
     this.#lost = this.busy;
     this.#steps.abandon();
-    for (const timer of this.#deadlines.values()) timer.cancel();
     this.#deadlines.clear();
     this.#fresh.clear();
     this.#open.clear();
@@ -204,6 +207,22 @@ export class Frame {
     }
   }
 
+  /**
+   * The answer to an ask that is out breaks its schema: where asks are live it goes out again under a new key, so
+   * that the same answer, come twice, is taken for no other (invariant 5). Resolves once that is written.
+   */
+  async reask(key: string): Promise<void> {
+    const turn = this.#turn;
+    const attempt = this.#open.get(key);
+    if (turn === undefined || attempt?.open === undefined || this.#hasAskedTooOften()) return;
+    this.#asked += 1;
+    const ask = { ...attempt.open, key: this.#freeKey(nextKey(key, this.#asked)) };
+    this.#open.delete(key);
+    this.#deadlines.disarm(key);
+    this.#reopen(attempt, ask);
+    await this.#sendAsk(ask, turn);
+  }
+
   /** The tool asks. The promise settles when the answer is released, and never when the frame is dropped. */
   ask(method: string, params: unknown, options: AskOptions, stepPath?: string): Promise<Response> {
     if (stepPath !== undefined) {
@@ -216,19 +235,7 @@ export class Frame {
     }
     if (options.inContext) this.#options.asked?.(this, this.call);
     return new Promise((settle) => {
-      const { inContext, timeout, signal } = options;
-      const onAbort = (): void => this.#abandon(attempt);
-      const attempt: AskAttempt = {
-        kind: 'ask',
-        question: questionOf(method, params),
-        inContext,
-        ...(timeout !== undefined && { timeout }),
-        settle: (response) => {
-          signal?.removeEventListener('abort', onAbort);
-          settle(response);
-        },
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
+      const attempt = askAttempt(questionOf(method, params), options, settle, () => this.#abandon(attempt));
       this.#attempt(attempt);
     });
   }
@@ -531,7 +538,7 @@ export class Frame {
 
   /** Gives a fresh ask its place and key, and sends it where the revision is live. */
   #openAsk(attempt: AskAttempt, turn: Turn, instead?: { place: string; drift: number }): void {
-    const { question, timeout } = attempt;
+    const { question } = attempt;
     this.#fresh.delete(attempt);
     this.#recording.unmute();
     const required = turn.missing(question.method, question.params);
@@ -539,26 +546,23 @@ export class Frame {
       this.#refuse(attempt, turn, required);
       return;
     }
-    if (this.#asked >= this.#options.maxAsks) {
-      const message = `this call asked ${this.#asked} times; raise limits.asks if that is meant`;
-      this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
-      return;
-    }
+    if (this.#hasAskedTooOften()) return;
     this.#asked += 1;
     const nth = instead === undefined ? this.#recording.nextPlace(question.class) : nthOf(instead.place);
-    const ask: OpenAsk = {
-      place: `${question.class}#${nth}`,
-      key: this.#freeKey(wireKey(question, nth, this.#asked, instead !== undefined)),
-      method: question.method,
-      params: question.params,
-      question: question.digest,
-      ...(timeout !== undefined && { deadline: { at: this.#options.clock.now() + timeout, timeout } }),
-      ...(instead !== undefined && { drift: instead.drift }),
-    };
+    const key = this.#freeKey(wireKey(question, nth, this.#asked, instead !== undefined));
+    const ask = openAskOf(attempt, nth, key, this.#options.clock.now(), instead?.drift);
     this.#reopen(attempt, ask);
     const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
     if (given !== undefined && this.#turn === turn) this.answer(answerTo(ask, given));
     else if (turn.live && this.#turn === turn) this.#sendAsk(ask, turn);
+  }
+
+  /** Ends the turn if so. */
+  #hasAskedTooOften(): boolean {
+    if (this.#asked < this.#options.maxAsks) return false;
+    const message = `this call asked ${this.#asked} times; raise limits.asks if that is meant`;
+    this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
+    return true;
   }
 
   /** A tool may give a key that looks like a generated one. */
@@ -582,37 +586,34 @@ export class Frame {
       return;
     }
     turn.ask(ask);
-    if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
+    this.#armDeadline(ask);
   }
 
   /** Once its entry is written (invariant 6). */
-  #sendAsk(ask: OpenAsk, turn: Turn): void {
-    this.#write({ type: 'asked', ask, when: this.#options.clock.now() }, () => {
+  #sendAsk(ask: OpenAsk, turn: Turn): Promise<void> {
+    const written = this.#write({ type: 'asked', ask, when: this.#options.clock.now() }, () => {
       if (this.#open.has(ask.key)) turn.ask(ask);
     });
-    if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
+    this.#armDeadline(ask);
+    return written;
   }
 
-  /** Only where asks are live; elsewhere a deadline is looked at when an answer comes (invariant 3). */
-  #armDeadline(ask: OpenAsk, deadline: { at: number; timeout: number }): void {
-    const onTime = (): void => {
+  #armDeadline(ask: OpenAsk): void {
+    this.#deadlines.arm(ask, (timeout) => {
       if (!this.#open.has(ask.key) || this.#turn === undefined) return;
-      if (this.#options.clock.now() < deadline.at) {
-        this.#armDeadline(ask, deadline);
-        return;
-      }
       this.#turn.withdraw(ask);
-      const late = timedOut(ask, deadline.timeout);
+      const late = timedOut(ask, timeout);
       this.#write({ type: 'completed', completion: late }, () => this.answer(late));
-    };
-    const left = Math.max(deadline.at - this.#options.clock.now(), 0);
-    this.#deadlines.set(ask.key, this.#options.clock.after(left, onTime).unref());
+    });
   }
 
-  #write(entry: Parameters<Journal['append']>[0], then: () => void): void {
+  /** A failure ends the turn, so whoever has no use for it need not look. */
+  #write(entry: Parameters<Journal['append']>[0], then: () => void): Promise<void> {
     const fail = (error: unknown): void =>
       this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
-    void this.journal.append(entry).then(then, fail);
+    const written = this.journal.append(entry);
+    void written.then(then, fail);
+    return written;
   }
 
   #refuse(attempt: AskAttempt, turn: Turn, required: JsonObject): void {
@@ -639,8 +640,7 @@ export class Frame {
   #take(answer: AnswerCompletion): void {
     const attempt = this.#open.get(answer.key);
     this.#open.delete(answer.key);
-    this.#deadlines.get(answer.key)?.cancel();
-    this.#deadlines.delete(answer.key);
+    this.#deadlines.disarm(answer.key);
     this.#recording.addAnswer(answer, attempt);
   }
 
@@ -674,8 +674,7 @@ export class Frame {
       this.#fresh.delete(attempt);
       recorded.attempt = attempt;
     } else if (policy === 'fail' || drift > 1) {
-      const message = `the question at '${answer.place}' reads otherwise each time the tool is run again (a date, a random number?). Give the ask a key (_meta: { 'mcp-await/key': … }) and set drift: 'reuse', or put what varies into a step.`;
-      this.#end({ kind: 'broken', error: new AwaitError('question-drift', message) });
+      this.#end({ kind: 'broken', error: drifted(answer.place) });
     } else {
       recorded.state = 'released';
       this.#openAsk(attempt, turn, { place: answer.place, drift });
@@ -683,8 +682,7 @@ export class Frame {
   }
 
   #diverge(attempted: string): void {
-    const { last, left } = this.#recording.describe();
-    const message = `${attempted}, where the journal of call ${this.call.id} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep the names and the order of its steps, or set unknownStep: 'run'.`;
-    this.#end({ kind: 'broken', error: new AwaitError('divergence', message) });
+    const error = diverged(this.call.id, attempted, this.#recording.describe());
+    this.#end({ kind: 'broken', error });
   }
 }

@@ -12,6 +12,7 @@ import { Frame } from './frame.ts';
 import type { Accepted, Handoff } from './handoff.ts';
 import type { Checkpoint, Completion, Entry, OpenAsk } from './journal.ts';
 import { isAppended, volatileJournal } from './open-journal.ts';
+import { nextKey } from './place.ts';
 import type { CallStore, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { type EngineParts, keyOf, type Resume, type Run } from './run.ts';
@@ -326,7 +327,7 @@ function reask(bad: readonly OpenAsk[], asked: number): { byOldKey: Map<string, 
   let count = asked;
   for (const ask of bad) {
     count += 1;
-    byOldKey.set(ask.key, { ...ask, key: `${ask.key.replace(/~\d+$/, '')}~${count}` });
+    byOldKey.set(ask.key, { ...ask, key: nextKey(ask.key, count) });
   }
   return { byOldKey, asked: count };
 }

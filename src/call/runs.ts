@@ -5,19 +5,13 @@
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
 import { checkGiven } from './answer.ts';
+import { takeAnswer } from './answering.ts';
 import { keepNewest } from './bounded.ts';
 import { missingCapability, refused } from './capability.ts';
 import { every, type Timer, within } from './clock.ts';
 import { countActiveTurns } from './context.ts';
 import { Inbox } from './inbox.ts';
-import {
-  type AnswerCompletion,
-  answerTo,
-  type CallRecord,
-  type Checkpoint,
-  type OpenAsk,
-  type Response,
-} from './journal.ts';
+import type { AnswerCompletion, CallRecord, Checkpoint, Delivered, OpenAsk, Response } from './journal.ts';
 import { isObject, isWritable, type JsonObject } from './json.ts';
 import { isFenced, unlessFenced } from './open-journal.ts';
 import { Parked } from './parked.ts';
@@ -441,34 +435,17 @@ export class Runs {
   // --- answers ---------------------------------------------------------------------------------------
 
   /** An answer to an ask that went out live; false when none of this key waits. */
-  async answer(run: Run, key: string, response: Response): Promise<boolean> {
-    const ask = run.frame.openAsk(key);
-    if (ask === undefined || run.answering?.has(key)) return false;
-    run.answering ??= new Set();
-    run.answering.add(key);
-    // One that the store said no to may be there all the same, for others to read.
-    const entry = run.doubtful?.get(key) ?? {
-      type: 'completed',
-      completion: answerTo(ask, response),
-      when: this.#parts.clock.now(),
-    };
+  async answer(run: Run, key: string, response: Delivered): Promise<boolean> {
     try {
-      await run.journal.append(entry);
-      run.doubtful?.delete(key);
-      run.frame.answer(entry.completion);
+      return await takeAnswer(run, key, response, this.#parts.clock.now());
     } catch (error) {
-      run.doubtful ??= new Map();
-      run.doubtful.set(key, entry);
       this.#lose(run, error);
       throw error;
-    } finally {
-      run.answering.delete(key);
     }
-    return true;
   }
 
   /** As `answer`; false also when the call is another process's by now. */
-  answered(run: Run, key: string, response: Response): Promise<boolean> {
+  answered(run: Run, key: string, response: Delivered): Promise<boolean> {
     return unlessFenced(this.answer(run, key, response));
   }
 
