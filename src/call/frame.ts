@@ -41,7 +41,14 @@ import {
   type StepAttempt,
 } from './recording.ts';
 import { RunningSteps } from './running-steps.ts';
-import type { AskOptions, Ending, FrameOptions, ReplayFrom, Turn } from './turn.ts';
+import {
+  type AskOptions,
+  CLIENT_ROUNDS,
+  type Ending,
+  type FrameOptions,
+  type ReplayFrom,
+  type Turn,
+} from './turn.ts';
 
 export class Frame {
   readonly call: CallRecord;
@@ -415,9 +422,12 @@ export class Frame {
 
   /** Ends the turn without an ask, so that the call goes on elsewhere; false where its client cannot bring it there. */
   #giveUp(turn: Turn, given: readonly StepAttempt[]): boolean {
-    if (turn.live || !turn.sheds) {
+    const mayDetach = this.#isLastTurn(turn);
+    // Its client would give up on a call that is put down in its last turns: what is left of them is for asks.
+    if (turn.live || !turn.sheds || (!mayDetach && this.#turns + 1 >= CLIENT_ROUNDS)) {
       for (const step of given) {
         this.#fresh.delete(step);
+        if (!turn.live) this.#recording.addDone({ kind: 'step', path: step.path, outcome: {} });
         step.settle({});
       }
       return false;
@@ -425,7 +435,7 @@ export class Frame {
     // What is running comes to its end first, and stirs this.
     if (this.busy || this.#writing > 0) return true;
     // It does not end here where the call goes on as a task, so nothing is given up.
-    if (this.#isLastTurn(turn)) this.detach();
+    if (mayDetach) this.detach();
     else {
       for (const step of given) {
         this.#fresh.delete(step);
