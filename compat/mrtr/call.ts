@@ -1,6 +1,7 @@
 /** A request of a draft, from its params to what stands beside `id` in the response. */
 import type { ErrorAnswers } from '../../src/call/answer.ts';
 import type { Outcome } from '../../src/call/ports.ts';
+import { URLS_NEEDED } from '../../src/call/rerun.ts';
 import { isBadToken } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -107,5 +108,5 @@ async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<To
 
 /** Both drafts took -32042 out: what it names is asked for, and what remains of it is a failure. */
 export function withoutUrls(error: RpcError): RpcError {
-  return error.code === -32042 ? { code: -32603, message: error.message } : error;
+  return error.code === -32042 ? URLS_NEEDED : error;
 }

@@ -23,6 +23,7 @@ import { digest, isObject, type JsonObject } from './json.ts';
 import { isAppended, volatileJournal } from './open-journal.ts';
 import type { Binding, Instance, Leg, OpenJournal, Outcome } from './ports.ts';
 import { type Rehearsal, rehearse } from './rehearsal.ts';
+import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { Resumption, replayRefused } from './resumption.ts';
 import { type Active, type EngineParts, keyOf, type Run } from './run.ts';
 import { Runs } from './runs.ts';
@@ -139,7 +140,8 @@ export class Engine {
         home.release(false);
         return { outcome: { kind: 'responded', response: task } };
       }
-      const call = task === undefined ? record : { ...record, task };
+      const mark = leg.live ? {} : ({ asksUrls: true } as const);
+      const call = task === undefined ? record : { ...record, task: { ...task, ...mark } };
       const journal = store?.open(call, -1) ?? volatileJournal(-1);
       const isTask = task?.when === 'now' && leg.takesTasks === true;
       try {
@@ -204,13 +206,13 @@ export class Engine {
         const { at, completions } = known;
         if (silentAt !== undefined && (at !== silentAt || this.#runs.closed)) return { outcome: GONE };
         const journal = store.open(call, at);
-        const mayReplay = replay(call) === 'allow';
-        const error = wireError(replayRefused({ completions }));
+        const response = completions.some(isDeclinedRerun)
+          ? declinedResponse(call)
+          : replay(call) === 'never' && { error: wireError(replayRefused({ completions })) };
         const claim = { type: 'claimed', answers: [], sent: '', by: this.#id } as const;
         // Somebody else takes it up, or its owner was only slow: look again.
-        if (!(await isAppended(journal, mayReplay ? claim : { type: 'ended', response: { error } })))
-          continue;
-        if (!mayReplay) return { outcome: { kind: 'responded', response: { error } } };
+        if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) continue;
+        if (response) return { outcome: { kind: 'responded', response } };
         count('takenOver');
         const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
         const { asked, turn, drawn } = known;

@@ -8,10 +8,10 @@
  */
 import { AwaitError } from '../error.ts';
 import { askAttempt, openAskOf } from './ask-attempt.ts';
-import type { Timer } from './clock.ts';
+import { AskDelay } from './ask-delay.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
 import { Deadlines } from './deadlines.ts';
-import { diverged, drifted } from './divergence.ts';
+import { diverged, driftOf } from './divergence.ts';
 import { Drawn, isOnce, isShed, SHED } from './drawn.ts';
 import {
   type AnswerCompletion,
@@ -29,7 +29,7 @@ import type { JsonObject } from './json.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { isFenced } from './open-journal.ts';
 import { Patience } from './patience.ts';
-import { nextKey, nthOf, questionOf, wireKey } from './place.ts';
+import { nextKey, nthOf, type Question, questionOf, wireKey } from './place.ts';
 import {
   type AskAttempt,
   type Attempt,
@@ -73,9 +73,7 @@ export class Frame {
   /** What waits behind the gate. */
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
-  /** Runs while asks wait for a step that is running; `#overdue` once they waited long enough. */
-  #delay: Timer | undefined;
-  #overdue = false;
+  readonly #delay: AskDelay;
   /** Steps that are done and whose entries are being written. */
   #writing = 0;
   readonly #patience: Patience;
@@ -92,8 +90,10 @@ export class Frame {
     this.#asked = from?.asked ?? 0;
     this.#turns = from?.turn ?? 0;
     this.#deadlines = new Deadlines(options.clock);
+    this.#delay = new AskDelay(options.clock, options.askDelay, () => this.#poke());
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
+    if (from?.isPast) this.#recording.pass();
     this.#steps = new RunningSteps(call.id);
     const paths = (from?.completions ?? []).flatMap((done) => (done.kind === 'step' ? [done.path] : []));
     this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? DEFAULT_LIMITS.journalBytes);
@@ -133,9 +133,7 @@ export class Frame {
   /** Closes the gate without an ending: nobody waits for this turn any longer. */
   leave(): void {
     this.#turn = undefined;
-    this.#delay?.cancel();
-    this.#delay = undefined;
-    this.#overdue = false;
+    this.#delay.stop();
     this.#patience.stop();
   }
 
@@ -199,6 +197,11 @@ export class Frame {
     this.#stir();
   }
 
+  /** Asks that went out before this frame and that it did not come to. */
+  get unmade(): readonly OpenAsk[] {
+    return this.#recording.unmade;
+  }
+
   /** The open ask that a key names, for checking its answer. */
   openAsk(key: string): OpenAsk | undefined {
     return this.#open.get(key)?.open;
@@ -241,8 +244,13 @@ export class Frame {
       );
     }
     if (options.inContext) this.#options.asked?.(this, this.call);
+    return this.askAs(questionOf(method, params), options);
+  }
+
+  /** As `ask`, for who asks under a place of its own. */
+  askAs(question: Question, options: AskOptions): Promise<Response> {
     return new Promise((settle) => {
-      const attempt = askAttempt(questionOf(method, params), options, settle, () => this.#abandon(attempt));
+      const attempt = askAttempt(question, options, settle, () => this.#abandon(attempt));
       this.#attempt(attempt);
     });
   }
@@ -456,14 +464,7 @@ export class Frame {
     // A step's entry that is being written comes before the checkpoint, so it must be in it.
     if (this.#writing > 0) return;
     if (this.#steps.running.length > 0) {
-      const { askDelay, clock } = this.#options;
-      if (this.#overdue) this.#suspend();
-      else if (Number.isFinite(askDelay)) {
-        this.#delay ??= clock.after(askDelay, () => {
-          this.#overdue = true;
-          this.#poke();
-        });
-      }
+      if (this.#delay.isOver()) this.#suspend();
     } else if (this.#patience.idle()) {
       this.#suspend();
     }
@@ -672,22 +673,15 @@ export class Frame {
   }
 
   #drift(attempt: AskAttempt, recorded: Recorded, answer: AnswerCompletion, turn: Turn): void {
-    const { question } = attempt;
-    const { drift: policy } = this.#options;
-    const drift = (answer.drift ?? 0) + 1;
-    if (answer.method !== question.method) {
-      const key = question.explicitKey ?? question.class;
-      this.#diverge(
-        `the tool asks ${question.method} under the key '${key}', which ${answer.method} was asked under`,
-      );
-    } else if (policy === 'reuse') {
+    const verdict = driftOf(attempt.question, answer, this.#options.drift);
+    if (verdict.kind === 'diverged') this.#diverge(verdict.attempted);
+    else if (verdict.kind === 'drifted') this.#end({ kind: 'broken', error: verdict.error });
+    else if (verdict.kind === 'reused') {
       this.#fresh.delete(attempt);
       recorded.attempt = attempt;
-    } else if (policy === 'fail' || drift > 1) {
-      this.#end({ kind: 'broken', error: drifted(answer.place) });
     } else {
       recorded.state = 'released';
-      this.#openAsk(attempt, turn, { place: answer.place, drift });
+      this.#openAsk(attempt, turn, { place: answer.place, drift: verdict.drift });
     }
   }
 

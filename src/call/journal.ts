@@ -35,6 +35,8 @@ export interface TaskWish {
   readonly owner?: string;
   /** Whether its server runs its tool as a task of its own. */
   readonly isOwn?: true;
+  /** Whether its revision has no -32042: the URLs that its tool throws are asked for. */
+  readonly asksUrls?: true;
 }
 
 /** What stays the same for the whole life of a call, taken from its first leg. */

@@ -124,6 +124,16 @@ export class Recording {
     return answered || this.#unclaimed.some((ask) => ask.key === key);
   }
 
+  /** Asks that went out and that nobody made again. */
+  get unmade(): readonly OpenAsk[] {
+    return this.#unclaimed;
+  }
+
+  /** Nobody is led through what is recorded. */
+  pass(): void {
+    for (const recorded of this.#all) recorded.state = 'released';
+  }
+
   /** A step that was run just now. */
   addDone(completion: Completion): void {
     this.#all.push({ completion, state: 'released' });

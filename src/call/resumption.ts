@@ -235,7 +235,7 @@ export class Resumption {
       open: [...sorted.missing, ...again.byOldKey.values()],
       asked: again.asked,
     };
-    const declined = since.find((completion) => completion.kind === 'answer' && isDeclinedRerun(completion));
+    const declined = since.find(isDeclinedRerun);
     if (declined !== undefined) return this.#runs.endWith(journal, declinedResponse(call));
     if (sorted.accepted.length === 0 && from.open.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };

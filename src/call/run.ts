@@ -54,6 +54,8 @@ export interface Run {
   readonly journal: OpenJournal;
   /** Whether it goes on without its request, so that others may take it up. */
   readonly isResumable?: boolean;
+  /** Where it only asks for the URLs that its tool threw: what goes on with the call once they are answered. */
+  readonly next?: () => Run | undefined;
   /** Set once it is a task. */
   detached?: true;
   /** Set from when that is being written. */

@@ -16,9 +16,10 @@ import { isObject, isWritable, type JsonObject } from './json.ts';
 import { isFenced, unlessFenced } from './open-journal.ts';
 import { Parked } from './parked.ts';
 import type { Binding, Leg, OpenAskOutcome, OpenJournal, Outcome, State } from './ports.ts';
-import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
+import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from './rerun.ts';
 import { type Active, type EngineParts, keyOf, type Resume, type Run, wishOf } from './run.ts';
 import type { Detach, Ending, Turn } from './turn.ts';
+import { afterTask } from './url-asks.ts';
 import { CLOSING, INTERNAL, wireError } from './wire-error.ts';
 
 /** What a tool is told, by its signal. */
@@ -262,15 +263,15 @@ export class Runs {
         // Its client may be told of a task already.
         if (!run.detached) await run.detaching?.catch(() => {});
         if (run.over) return { kind: 'gone' };
-        if (!run.detached && wishOf(run, leg)?.always) return this.#finishedAsTask(run, ending, request);
-        if (run.detached) return this.#finishTask(run, ending.response);
+        if (!run.detached && wishOf(run, leg)?.always) return this.#finishedAsTask(run, ending, request, leg);
+        if (run.detached) return this.#finishTask(run, ending.response, leg);
         if (request !== undefined && !isWritable(ending.response)) {
           this.#endRun(run, false);
           return this.endWith(run.journal, { error: INTERNAL });
         }
         const urls = leg.live ? undefined : urlsNeeded(ending.response);
         if (urls !== undefined) return this.#rerunAfter(run, urls, leg);
-        return this.#finished(run, ending.response, request);
+        return this.#finished(run, leg.live ? ending.response : withoutUrls(ending.response), request);
       }
       case 'suspended':
         return this.#orLeft(run, request, async () => {
@@ -299,6 +300,7 @@ export class Runs {
     run: Run,
     { response }: Extract<Ending, { kind: 'finished' }>,
     request: Resume | undefined,
+    leg: Leg,
   ): Promise<Outcome> {
     const become = async (): Promise<Outcome> => {
       await this.#detach(run);
@@ -306,15 +308,21 @@ export class Runs {
     };
     const outcome = await this.#orLeft(run, request, become, response);
     // If its end cannot be written it is taken up, as any task is.
-    await this.#finishTask(run, response).catch((error: unknown) =>
+    await this.#finishTask(run, response, leg).catch((error: unknown) =>
       this.failed(run.call.id, AwaitError.from(error)),
     );
     return outcome;
   }
 
-  async #finishTask(run: Run, response: Response): Promise<Outcome> {
+  async #finishTask(run: Run, response: Response, leg: Leg): Promise<Outcome> {
+    const after = afterTask(this.#parts, run, response, leg);
     this.#endRun(run, false);
-    const outcome = await this.endWith(run.journal, isWritable(response) ? response : { error: INTERNAL });
+    if ('frame' in after) {
+      const outcome = this.turn(after, leg, [], true, {});
+      if (this.#closed) this.#putDownTask(after);
+      return outcome;
+    }
+    const outcome = await this.endWith(run.journal, isWritable(after) ? after : { error: INTERNAL });
     this.#retire(run);
     return outcome;
   }

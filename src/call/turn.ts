@@ -83,4 +83,6 @@ export interface AskOptions {
 export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn' | 'drawn'> {
   /** How many of the last completions came with the turn that is entered now. */
   readonly fresh: number;
+  /** Whether no tool is led through it. */
+  readonly isPast?: true;
 }
