@@ -17,6 +17,7 @@ import type { CallStore, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { type EngineParts, keyOf, type Resume, type Run } from './run.ts';
 import type { Runs } from './runs.ts';
+import { TaskJournal } from './task-journal.ts';
 import { wireError } from './wire-error.ts';
 
 /** A turn that may begin: what is written first, and from what the tool goes on. */
@@ -244,8 +245,9 @@ export class Resumption {
     this.#parts.count('replayed');
     const { leg } = request;
     const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
-    const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });
-    const run: Run = { call, binding: request.binding, frame, instance, journal };
+    const own = new TaskJournal(journal, call.id, this.#parts.limits.journalBytes);
+    const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh });
+    const run: Run = { call, binding: request.binding, frame, instance, journal: own };
     request.onRun(() => this.#runs.leave(run, request));
     return this.#runs.turn(run, request.leg, [], true, { request });
   }

@@ -13,11 +13,12 @@ import { countActiveTurns } from './context.ts';
 import { Inbox } from './inbox.ts';
 import type { AnswerCompletion, CallRecord, Checkpoint, Delivered, OpenAsk, Response } from './journal.ts';
 import { isObject, isWritable, type JsonObject } from './json.ts';
-import { isFenced, unlessFenced } from './open-journal.ts';
+import { unlessFenced } from './open-journal.ts';
 import { Parked } from './parked.ts';
 import type { Binding, Leg, OpenAskOutcome, OpenJournal, Outcome, State } from './ports.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from './rerun.ts';
 import { type Active, type EngineParts, keyOf, type Resume, type Run, wishOf } from './run.ts';
+import { TaskRoom } from './task-room.ts';
 import type { Detach, Ending, Turn } from './turn.ts';
 import { afterTask } from './url-asks.ts';
 import { CLOSING, INTERNAL, wireError } from './wire-error.ts';
@@ -30,6 +31,8 @@ export class Runs {
   readonly #handoff: { readonly name: string; readonly listening: boolean } | undefined;
   readonly inbox: Inbox | undefined;
   readonly parked: Parked<Run>;
+  /** Which tasks run here. */
+  readonly room: TaskRoom;
   /** Resumed turns that are being run here, by the token's position, and by what was sent with it. */
   readonly #active = new Map<string, Map<string, Active>>();
   /** Frames that are being put down or claimed: whoever wants one meanwhile waits, since it may be back. */
@@ -56,6 +59,7 @@ export class Runs {
     }
     // A step that is running is recorded before its frame goes.
     const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
+    this.room = new TaskRoom(limits);
     this.parked = new Parked(limits, clock, dropped);
   }
 
@@ -153,11 +157,13 @@ export class Runs {
     extra: { responses?: unknown; request?: Resume },
   ): Promise<Outcome> {
     const { request } = extra;
+    const { room } = this;
     return new Promise((resolve, reject) => {
       run.entered = true;
       run.gone = () => resolve({ kind: 'gone' });
       if (request !== undefined || run.isResumable || run.detached) this.#keepAlive(run);
       if (run.isResumable || run.detached) this.#loose.set(run.call.id, run);
+      if (run.detached) this.room.hold(run, run.call.principal);
       countActiveTurns(1);
       const stop = (): void => {
         const closing = (): void => resolve({ kind: 'responded', response: { error: CLOSING } });
@@ -189,7 +195,7 @@ export class Runs {
           return leg.live || run.detached === true;
         },
         get detach() {
-          return run.detached ? undefined : detach;
+          return run.detached || !room.has(run.call.principal) ? undefined : detach;
         },
         ...(leg.sheds !== undefined && { sheds: leg.sheds }),
         missing: (method, params) => missingCapability(leg.capabilities, method, params),
@@ -230,8 +236,11 @@ export class Runs {
 
   /** Whatever ends the turn meanwhile waits for what comes of it. */
   #detach(run: Run): Promise<void> {
-    run.detaching ??= this.#writeDetached(run).catch((error: unknown) => {
+    if (run.detaching !== undefined) return run.detaching;
+    this.room.hold(run, run.call.principal);
+    run.detaching = this.#writeDetached(run).catch((error: unknown) => {
       delete run.detaching;
+      this.room.leave(run);
       throw error;
     });
     return run.detaching;
@@ -242,6 +251,7 @@ export class Runs {
     await run.journal.append({ type: 'detached', when: this.#parts.clock.now(), ...by });
     run.detached = true;
     if (run.over) return;
+    run.journal.count(run.frame.fold());
     this.#loose.set(run.call.id, run);
     this.#keepAlive(run);
     await this.#parts.began?.(run.call);
@@ -612,15 +622,17 @@ export class Runs {
     }
   }
 
-  /** Ends its turn here where it is another process's. */
+  /** Ends its turn here where it is another process's, or too large. */
   #lose(run: Run, error: unknown): void {
-    if (isFenced(error)) run.frame.break(AwaitError.from(error));
+    const failure = AwaitError.from(error, 'store');
+    if (failure.code === 'fenced' || failure.code === 'limit') run.frame.break(failure);
   }
 
   #turnOver(run: Run): void {
     if (run.entered) countActiveTurns(-1);
     delete run.entered;
     if (this.#loose.get(run.call.id) === run) this.#loose.delete(run.call.id);
+    this.room.leave(run);
     this.#stops.delete(run);
     if (this.#stops.size === 0) this.#onQuiet?.();
   }

@@ -19,6 +19,8 @@ export interface Sweeping {
     id: string,
   ) => Promise<{ readonly call: CallRecord; readonly at: number; readonly left: boolean } | undefined>;
   readonly runsHere: (id: string) => boolean;
+  /** Whether it may run here too; one that may not is looked at again. */
+  readonly hasRoom: (call: CallRecord) => boolean;
   /**
    * Resolves when it is run here, or is another process's after all.
    * @param at how far it was when its owner was seen to be silent
@@ -49,7 +51,7 @@ interface Watched {
 }
 
 export function sweepTasks(sweeping: Sweeping): Sweeper {
-  const { clock, lease, added, heard, progress, runsHere, takeUp, failed } = sweeping;
+  const { clock, lease, added, heard, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
   const watched = new Map<string, Watched>();
   const taking = new Set<string>();
   let isOver = false;
@@ -72,7 +74,7 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
     }
     if (found.at !== known.at) known.since = asked;
     known.at = found.at;
-    if (isOver || (!found.left && asked - known.since < lease)) return false;
+    if (isOver || (!found.left && asked - known.since < lease) || !hasRoom(found.call)) return false;
     taking.add(id);
     known.since = clock.elapsed();
     void takeUp(found.call, found.at)

@@ -171,6 +171,11 @@ export class Tasks {
     return undefined;
   }
 
+  /** Whether a task of this caller's may be taken up here. */
+  hasRoom(principal: string | undefined): boolean {
+    return this.#parts.runs.room.has(principal);
+  }
+
   /** Whether a call is run here. */
   runs(id: string): boolean {
     return this.#here(id) !== undefined;

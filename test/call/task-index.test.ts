@@ -138,6 +138,7 @@ describe('the sweeper', () => {
           answer = () => resolve({ call, at: 0, left: true });
         }),
       runsHere: () => false,
+      hasRoom: () => true,
       takeUp: async () => void taken.push('one'),
       failed: () => {},
     });
