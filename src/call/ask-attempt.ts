@@ -1,4 +1,5 @@
 /** An ask of a tool, and what goes out for it. */
+import { AwaitError } from '../error.ts';
 import type { OpenAsk, Response } from './journal.ts';
 import type { Question } from './place.ts';
 import type { AskAttempt } from './recording.ts';
@@ -45,4 +46,11 @@ export function openAskOf(
     ...(timeout !== undefined && { deadline: { at: now + timeout, timeout } }),
     ...(drift !== undefined && { drift }),
   };
+}
+
+export function askInStep(method: string, stepPath: string): AwaitError {
+  return new AwaitError(
+    'ask-in-step',
+    `step '${stepPath}' asks its user (${method}) inside of itself: a step is done in one go and never waits. Ask before the step, and hand it the answer.`,
+  );
 }

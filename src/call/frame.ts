@@ -7,12 +7,12 @@
  * may enter a turn, and what is written when it ends, is the engine's business.
  */
 import { AwaitError } from '../error.ts';
-import { askAttempt, openAskOf } from './ask-attempt.ts';
+import { askAttempt, askInStep, openAskOf } from './ask-attempt.ts';
 import { AskDelay } from './ask-delay.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
 import { Deadlines } from './deadlines.ts';
 import { diverged, driftOf } from './divergence.ts';
-import { Drawn, isOnce, isShed, SHED } from './drawn.ts';
+import { Drawn, drewTooMuch, isOnce, isShed, SHED } from './drawn.ts';
 import {
   type AnswerCompletion,
   answerTo,
@@ -235,14 +235,7 @@ export class Frame {
 
   /** The tool asks. The promise settles when the answer is released, and never when the frame is dropped. */
   ask(method: string, params: unknown, options: AskOptions, stepPath?: string): Promise<Response> {
-    if (stepPath !== undefined) {
-      return Promise.reject(
-        new AwaitError(
-          'ask-in-step',
-          `step '${stepPath}' asks its user (${method}) inside of itself: a step is done in one go and never waits. Ask before the step, and hand it the answer.`,
-        ),
-      );
-    }
+    if (stepPath !== undefined) return Promise.reject(askInStep(method, stepPath));
     if (options.inContext) this.#options.asked?.(this, this.call);
     return this.askAs(questionOf(method, params), options);
   }
@@ -425,7 +418,17 @@ export class Frame {
     for (const ask of asks) {
       if (this.#turn === turn && this.#fresh.has(ask)) this.#openAsk(ask, turn);
     }
-    if (this.#turn === turn && !turn.live) this.#maySuspend();
+    if (this.#turn !== turn) return;
+    if (turn.live) this.#withdrawUnmade(turn);
+    else this.#maySuspend();
+  }
+
+  /** What went out before the call was taken up, and is asked no more (after an upgrade): nobody need answer it. */
+  #withdrawUnmade(turn: Turn): void {
+    if (!this.#recording.unmade.some(({ withdrawn }) => !withdrawn)) return;
+    // With nothing open the tool is busy with something that is not journaled: it may come to its asks yet.
+    if ((this.#open.size === 0 && !this.busy) || !this.#patience.gaveUp()) return;
+    for (const ask of this.#recording.withdrawUnmade()) this.#withdraw(ask, turn);
   }
 
   /** Ends the turn without an ask, so that the call goes on elsewhere; false where its client cannot bring it there. */
@@ -473,8 +476,7 @@ export class Frame {
   #suspend(isShed = false): void {
     if (this.#turn === undefined) return;
     if (this.#drawn.isFull) {
-      const message = `call ${this.call.id} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
-      this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
+      this.#end({ kind: 'broken', error: drewTooMuch(this.call.id) });
       return;
     }
     if (this.#isLastTurn(this.#turn)) {
@@ -641,10 +643,14 @@ export class Frame {
   #abandon(attempt: AskAttempt): void {
     this.#fresh.delete(attempt);
     if (attempt.open === undefined || !this.#open.delete(attempt.open.key)) return;
-    this.#turn?.withdraw(attempt.open);
-    const { key } = attempt.open;
-    if (this.#turn?.live) this.#write({ type: 'withdrawn', key, when: this.#options.clock.now() }, () => {});
+    if (this.#turn !== undefined) this.#withdraw(attempt.open, this.#turn);
     this.#stir();
+  }
+
+  #withdraw(ask: OpenAsk, turn: Turn): void {
+    const { key } = ask;
+    turn.withdraw(ask);
+    if (turn.live) this.#write({ type: 'withdrawn', key, when: this.#options.clock.now() }, () => {});
   }
 
   /** Puts an answer where it is released from in its order. */

@@ -129,6 +129,14 @@ export class Recording {
     return this.#unclaimed;
   }
 
+  /** They are taken back, until somebody makes them after all. @returns those that were out */
+  withdrawUnmade(): readonly OpenAsk[] {
+    const out = this.#unclaimed.filter(({ withdrawn }) => !withdrawn);
+    this.#unclaimed = this.#unclaimed.map((ask) => ({ ...ask, withdrawn: true }));
+    this.#mutedByOpen = false;
+    return out;
+  }
+
   /** Nobody is led through what is recorded. */
   pass(): void {
     for (const recorded of this.#all) recorded.state = 'released';
