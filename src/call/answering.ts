@@ -10,10 +10,7 @@ import type { Run } from './run.ts';
 export async function takeAnswer(run: Run, key: string, response: Delivered, now: number): Promise<boolean> {
   const ask = run.frame.openAsk(key);
   if (ask === undefined || run.answering?.has(key)) return false;
-  if (response.isBad) {
-    await run.frame.reask(key);
-    return true;
-  }
+  if (response.isBad) return run.frame.reask(key);
   run.answering ??= new Set();
   run.answering.add(key);
   // One that the store said no to may be there all the same, for others to read.

@@ -218,19 +218,21 @@ export class Frame {
   }
 
   /**
-   * The answer to an ask that is out breaks its schema: where asks are live it goes out again under a new key, so
-   * that the same answer, come twice, is taken for no other (invariant 5). Resolves once that is written.
+   * Where asks are live: an ask whose answer breaks its schema goes out under a new key (invariant 5). Resolves once
+   * that is written; false where it is for whoever goes on with the call.
    */
-  async reask(key: string): Promise<void> {
+  async reask(key: string): Promise<boolean> {
     const turn = this.#turn;
     const attempt = this.#open.get(key);
-    if (turn === undefined || attempt?.open === undefined || this.#hasAskedTooOften()) return;
+    if (turn === undefined || attempt?.open === undefined) return false;
+    if (this.#hasAskedTooOften()) return true;
     this.#asked += 1;
     const ask = { ...attempt.open, key: this.#freeKey(nextKey(key, this.#asked)) };
     this.#open.delete(key);
     this.#deadlines.disarm(key);
     this.#reopen(attempt, ask);
     await this.#sendAsk(ask, turn);
+    return true;
   }
 
   /** The tool asks. The promise settles when the answer is released, and never when the frame is dropped. */
@@ -692,7 +694,6 @@ export class Frame {
   }
 
   #diverge(attempted: string): void {
-    const error = diverged(this.call.id, attempted, this.#recording.describe());
-    this.#end({ kind: 'broken', error });
+    this.#end({ kind: 'broken', error: diverged(this.call.id, attempted, this.#recording.describe()) });
   }
 }

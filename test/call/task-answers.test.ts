@@ -132,6 +132,28 @@ describe('a bad answer to a task', () => {
     expect(resultIn((await viewed(other, id, isOver)).response)).toEqual(DONE);
   });
 
+  it('whose owner is being put down has its ask go out again by the next one', async () => {
+    const store = new MemoryStore(LEASE);
+    const busy: Tool = async ({ ask, step }) => {
+      const [answer] = await Promise.all([
+        ask('elicitation/create', form('one')),
+        step('slow', () => new Promise<void>((resolve) => setTimeout(resolve, 150))),
+      ]);
+      return answer.content;
+    };
+    const [owner, other] = [processOf(busy, store, { limits: { drain: 20 } }), processOf(busy, store)];
+    const id = taskOf(await begin(owner, wish()).outcome);
+    const { asks } = await viewed(owner, id, isAsking);
+    const closed = owner.engine.close();
+    await pause(60);
+    await update(owner, id, bad(asks));
+    await closed;
+    await pause(120);
+    await sweep(other, id);
+    await update(other, id, accepted(await askedAnew(other, id, asks)));
+    expect(resultIn((await viewed(other, id, isOver)).response)).toEqual({ a: 're: one' });
+  });
+
   it('changes nothing where the revision asks again under the key it has', async () => {
     const store = new MemoryStore(LEASE);
     const owner = processOf(tool, store);
