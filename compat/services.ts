@@ -149,6 +149,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
       heard: (id) => store.heard(id),
       progress: (id) => tasks.progress(id),
       runsHere: (id) => tasks.runs(id),
+      hasRoom: ({ principal }) => tasks.hasRoom(principal),
       takeUp: (call, at) => engine.takeUpTask(call, at),
       failed: (error) => logger.warn('tasks could not be looked at; trying again', { error: String(error) }),
     });

@@ -11,6 +11,7 @@ import {
 import type { Client, OpenAsk, Response } from '../../src/call/journal.ts';
 import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding } from '../../src/call/ports.ts';
+import { URLS_NEEDED } from '../../src/call/rerun.ts';
 
 export const REVISION = '2026-07-28';
 
@@ -108,7 +109,7 @@ export function stamp(result: JsonObject, serverInfo: unknown): JsonObject {
 
 /** Errors as this revision has them: a resource that is not there is -32602, and its URI is told (SEP-2164). */
 export function errorOnWire(error: WireError, request: ModernRequest): WireError {
-  if (error.code === -32042) return { code: -32603, message: error.message };
+  if (error.code === -32042) return URLS_NEEDED;
   const missing = request.method === 'resources/read' && (error.code === -32002 || error.code === -32602);
   if (!missing) return error.code === -32002 ? { ...error, code: -32602 } : error;
   return { ...error, code: -32602, data: error.data ?? { uri: request.params.uri } };

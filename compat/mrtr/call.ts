@@ -2,6 +2,7 @@
 import type { ErrorAnswers } from '../../src/call/answer.ts';
 import { isObject } from '../../src/call/json.ts';
 import type { Outcome } from '../../src/call/ports.ts';
+import { URLS_NEEDED } from '../../src/call/rerun.ts';
 import { isBadToken } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -112,6 +113,7 @@ async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<To
  */
 export function inDraftWords({ code, message, data }: RpcError): RpcError {
   const isLater = code === -32021 && isObject(data) && data.requiredCapabilities !== undefined;
-  if (code === -32042 || isLater) return { code: -32603, message };
+  if (code === -32042) return URLS_NEEDED;
+  if (isLater) return { code: -32603, message };
   return { code, message, ...(data !== undefined && { data }) };
 }

@@ -88,7 +88,8 @@ export async function answerTask(
   if (taskId === undefined) return UNKNOWN;
   const { principal } = session;
   try {
-    await tasks.update(taskId, principal, results);
+    // The next `tasks/result` asks again for what is open, so its key may stay.
+    await tasks.update(taskId, principal, results, 'kept');
     if (Object.keys(errors).length === 0) return undefined;
     const { asks } = await tasks.get(taskId, principal);
     for (const { key } of asks) {

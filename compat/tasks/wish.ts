@@ -2,15 +2,10 @@
 
 import type { TaskWish } from '../../src/call/journal.ts';
 import type { JsonObject } from '../../src/call/json.ts';
+import { CLIENT_ROUNDS } from '../../src/call/turn.ts';
 import type { TaskChoice, TaskRequest } from '../../src/options.ts';
 import type { Services } from '../services.ts';
 import type { Mark } from './marks.ts';
-
-/**
- * Turns with asks after which a call goes on as a task: clients of 2026-07-28 give up after ten requests, and
- * the one that gets the task is one of them.
- */
-const ROUNDS = 9;
 
 export interface Asked {
   readonly request: TaskRequest;
@@ -34,7 +29,7 @@ export function wishFor(services: Services, asked: Asked): TaskWish | 'required'
   return {
     when,
     after: services.settings.limits.taskAfter,
-    rounds: ROUNDS,
+    rounds: CLIENT_ROUNDS,
     always: must,
     ...(owner !== undefined && { owner }),
     ...(mark.isOwn && { isOwn: true }),

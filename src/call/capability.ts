@@ -1,4 +1,5 @@
 /** Which client capability an ask needs (invariant 4: an ask goes out only if the current leg allows it). */
+import type { Response } from './journal.ts';
 import { isObject, type JsonObject } from './json.ts';
 import type { Outcome } from './ports.ts';
 
@@ -45,14 +46,15 @@ function covers(declared: JsonObject, name: string, parts: JsonObject): boolean 
 
 /** What a call comes to whose client cannot be asked what its tool asks. */
 export function refused(required: JsonObject, method: string): Outcome {
+  return { kind: 'responded', response: refusal(required, method) };
+}
+
+export function refusal(required: JsonObject, method: string): Response {
   return {
-    kind: 'responded',
-    response: {
-      error: {
-        code: -32021,
-        message: `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`,
-        data: { requiredCapabilities: required },
-      },
+    error: {
+      code: -32021,
+      message: `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`,
+      data: { requiredCapabilities: required },
     },
   };
 }

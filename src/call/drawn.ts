@@ -6,6 +6,7 @@
  *
  * A value that nobody recorded is drawn anew; nothing here ever fails a tool.
  */
+import { AwaitError } from '../error.ts';
 
 export type DrawnValue = number | string;
 
@@ -140,6 +141,11 @@ class Places {
 
 function isJoined(branch: string): boolean {
   return !branch.startsWith('[]');
+}
+
+export function drewTooMuch(callId: string): AwaitError {
+  const message = `call ${callId} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
+  return new AwaitError('limit', message);
 }
 
 /** What a checkpoint has, and what the entries after it add. */

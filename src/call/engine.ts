@@ -23,10 +23,13 @@ import { digest, isObject, type JsonObject } from './json.ts';
 import { isAppended, volatileJournal } from './open-journal.ts';
 import type { Binding, Instance, Leg, OpenJournal, Outcome } from './ports.ts';
 import { type Rehearsal, rehearse } from './rehearsal.ts';
+import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { Resumption, replayRefused } from './resumption.ts';
 import { type Active, type EngineParts, keyOf, type Run } from './run.ts';
 import { Runs } from './runs.ts';
 import { follow } from './take-up.ts';
+import { TaskJournal } from './task-journal.ts';
+import { noRoom } from './task-room.ts';
 import { Tasks } from './tasks.ts';
 import { wireError } from './wire-error.ts';
 
@@ -127,6 +130,7 @@ export class Engine {
     });
     const record = this.#record(request);
     const { binding, responses, resumable = false } = request;
+    const { room } = this.#runs;
     this.#parts.count('calls');
     const started = this.#run(record, leg, async () => {
       if (responses !== undefined && !isObject(responses)) {
@@ -139,10 +143,18 @@ export class Engine {
         home.release(false);
         return { outcome: { kind: 'responded', response: task } };
       }
-      const call = task === undefined ? record : { ...record, task };
-      const journal = store?.open(call, -1) ?? volatileJournal(-1);
+      const mark = leg.live ? {} : ({ asksUrls: true } as const);
+      const call = task === undefined ? record : { ...record, task: { ...task, ...mark } };
+      const opened = store?.open(call, -1) ?? volatileJournal(-1);
+      const journal = new TaskJournal(opened, call.id, this.#parts.limits.journalBytes);
       const isTask = task?.when === 'now' && leg.takesTasks === true;
       try {
+        if (isTask) {
+          if (!room.has(call.principal)) throw noRoom(call.id);
+          // Until its run begins.
+          room.hold(record, call.principal);
+          journal.count(call);
+        }
         // Whoever takes it up must find it, whatever happens from here on.
         if ((resumable || isTask) && store !== undefined) await this.#keep(call, journal, isTask);
       } catch (error) {
@@ -154,7 +166,10 @@ export class Engine {
       const run: Run = { call, binding, frame, instance: home, journal, isResumable: resumable };
       return { run: isTask ? { ...run, detached: true } : run, responses };
     });
-    void started.outcome.then(() => onKept());
+    void started.outcome.then(() => {
+      room.leave(record);
+      onKept();
+    });
     return { ...started, kept };
   }
 
@@ -205,20 +220,21 @@ export class Engine {
         const { call, known } = found;
         const { at, completions, sent } = known;
         if (silentAt !== undefined && (at !== silentAt || this.#runs.closed)) return { outcome: GONE };
-        const journal = store.open(call, at);
-        const mayReplay = replay(call) === 'allow';
-        const error = wireError(replayRefused({ completions }));
+        const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
+        const response = completions.some(isDeclinedRerun)
+          ? declinedResponse(call)
+          : replay(call) === 'never' && { error: wireError(replayRefused({ completions })) };
         const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
         // Somebody else takes it up, or its owner was only slow: look again.
-        if (!(await isAppended(journal, mayReplay ? claim : { type: 'ended', response: { error } })))
-          continue;
-        if (!mayReplay) return { outcome: { kind: 'responded', response: { error } } };
+        if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) continue;
+        if (response) return { outcome: { kind: 'responded', response } };
         count('takenOver');
         const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
         const { asked, turn, drawn } = known;
         const from = { completions, open: [...known.open.values()], asked, turn, fresh: 0, ...drawn };
         const frame = new Frame(call, journal, options, from);
         const isTask = known.detached === undefined ? {} : ({ detached: true } as const);
+        if (isTask.detached) journal.count({ ...frame.fold(), open: from.open });
         return { run: { call, binding, frame, instance, journal, isResumable: true, ...isTask } };
       }
     });
@@ -258,7 +274,7 @@ export class Engine {
 
   /**
    * Takes a task up whose owner was seen to be silent for a lease; resolves when it is run here, or when that is
-   * not to be.
+   * not to be: it is another's after all, or there is no room for it.
    * @param at how far it was then
    */
   takeUpTask(call: CallRecord, at: number): Promise<Outcome> {
@@ -271,7 +287,12 @@ export class Engine {
       ...(principal !== undefined && { principal }),
     };
     const leg: Leg = { live: true, capabilities: client.capabilities, notify: () => {} };
-    return this.takeUp(call.id, binding, leg, undefined, { silentAt: at }).outcome;
+    const { room } = this.#runs;
+    if (!room.has(principal)) return Promise.resolve(GONE);
+    // Until its run begins; a call that is read twice is two objects.
+    room.hold(call, principal);
+    const { outcome } = this.takeUp(call.id, binding, leg, undefined, { silentAt: at });
+    return outcome.finally(() => room.leave(call));
   }
 
   /** Leads another instance through a call that is over, as far as it may be replayed. */

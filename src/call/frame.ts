@@ -7,9 +7,12 @@
  * may enter a turn, and what is written when it ends, is the engine's business.
  */
 import { AwaitError } from '../error.ts';
-import type { Timer } from './clock.ts';
+import { askAttempt, askInStep, openAskOf } from './ask-attempt.ts';
+import { AskDelay } from './ask-delay.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
-import { Drawn, isOnce, isShed, SHED } from './drawn.ts';
+import { Deadlines } from './deadlines.ts';
+import { diverged, driftOf } from './divergence.ts';
+import { Drawn, drewTooMuch, isOnce, isShed, SHED } from './drawn.ts';
 import {
   type AnswerCompletion,
   answerTo,
@@ -26,7 +29,7 @@ import type { JsonObject } from './json.ts';
 import { DEFAULT_LIMITS } from './limits.ts';
 import { isFenced } from './open-journal.ts';
 import { Patience } from './patience.ts';
-import { nthOf, questionOf, wireKey } from './place.ts';
+import { nextKey, nthOf, type Question, questionOf, wireKey } from './place.ts';
 import {
   type AskAttempt,
   type Attempt,
@@ -38,7 +41,14 @@ import {
   type StepAttempt,
 } from './recording.ts';
 import { RunningSteps } from './running-steps.ts';
-import type { AskOptions, Ending, FrameOptions, ReplayFrom, Turn } from './turn.ts';
+import {
+  type AskOptions,
+  CLIENT_ROUNDS,
+  type Ending,
+  type FrameOptions,
+  type ReplayFrom,
+  type Turn,
+} from './turn.ts';
 
 export class Frame {
   readonly call: CallRecord;
@@ -63,13 +73,11 @@ export class Frame {
   /** What waits behind the gate. */
   #held: { response?: Response; notifications: JsonObject[] } = { notifications: [] };
   #scheduled = false;
-  /** Runs while asks wait for a step that is running; `#overdue` once they waited long enough. */
-  #delay: Timer | undefined;
-  #overdue = false;
+  readonly #delay: AskDelay;
   /** Steps that are done and whose entries are being written. */
   #writing = 0;
   readonly #patience: Patience;
-  readonly #deadlines = new Map<string, Timer>();
+  readonly #deadlines: Deadlines;
   #detaching = false;
   #sheds = 0;
   /** Steps that were done in the turn that is entered. */
@@ -81,8 +89,11 @@ export class Frame {
     this.#options = options;
     this.#asked = from?.asked ?? 0;
     this.#turns = from?.turn ?? 0;
+    this.#deadlines = new Deadlines(options.clock);
+    this.#delay = new AskDelay(options.clock, options.askDelay, () => this.#poke());
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(from?.completions ?? [], from?.open ?? [], from?.fresh ?? 0);
+    if (from?.isPast) this.#recording.pass();
     this.#steps = new RunningSteps(call.id);
     const paths = (from?.completions ?? []).flatMap((done) => (done.kind === 'step' ? [done.path] : []));
     this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? DEFAULT_LIMITS.journalBytes);
@@ -122,9 +133,7 @@ export class Frame {
   /** Closes the gate without an ending: nobody waits for this turn any longer. */
   leave(): void {
     this.#turn = undefined;
-    this.#delay?.cancel();
-    this.#delay = undefined;
-    this.#overdue = false;
+    this.#delay.stop();
     this.#patience.stop();
   }
 
@@ -134,7 +143,6 @@ export class Frame {
     this.#ended = true;
     this.#lost = this.busy;
     this.#steps.abandon();
-    for (const timer of this.#deadlines.values()) timer.cancel();
     this.#deadlines.clear();
     this.#fresh.clear();
     this.#open.clear();
@@ -189,6 +197,11 @@ export class Frame {
     this.#stir();
   }
 
+  /** Asks that went out before this frame and that it did not come to. */
+  get unmade(): readonly OpenAsk[] {
+    return this.#recording.unmade;
+  }
+
   /** The open ask that a key names, for checking its answer. */
   openAsk(key: string): OpenAsk | undefined {
     return this.#open.get(key)?.open;
@@ -204,31 +217,35 @@ export class Frame {
     }
   }
 
+  /**
+   * Where asks are live: an ask whose answer breaks its schema goes out under a new key (invariant 5). Resolves once
+   * that is written; false where it is for whoever goes on with the call.
+   */
+  async reask(key: string): Promise<boolean> {
+    const turn = this.#turn;
+    const attempt = this.#open.get(key);
+    if (turn === undefined || attempt?.open === undefined) return false;
+    if (this.#hasAskedTooOften()) return true;
+    this.#asked += 1;
+    const ask = { ...attempt.open, key: this.#freeKey(nextKey(key, this.#asked)) };
+    this.#open.delete(key);
+    this.#deadlines.disarm(key);
+    this.#reopen(attempt, ask);
+    await this.#sendAsk(ask, turn);
+    return true;
+  }
+
   /** The tool asks. The promise settles when the answer is released, and never when the frame is dropped. */
   ask(method: string, params: unknown, options: AskOptions, stepPath?: string): Promise<Response> {
-    if (stepPath !== undefined) {
-      return Promise.reject(
-        new AwaitError(
-          'ask-in-step',
-          `step '${stepPath}' asks its user (${method}) inside of itself: a step is done in one go and never waits. Ask before the step, and hand it the answer.`,
-        ),
-      );
-    }
+    if (stepPath !== undefined) return Promise.reject(askInStep(method, stepPath));
     if (options.inContext) this.#options.asked?.(this, this.call);
+    return this.askAs(questionOf(method, params), options);
+  }
+
+  /** As `ask`, for who asks under a place of its own. */
+  askAs(question: Question, options: AskOptions): Promise<Response> {
     return new Promise((settle) => {
-      const { inContext, timeout, signal } = options;
-      const onAbort = (): void => this.#abandon(attempt);
-      const attempt: AskAttempt = {
-        kind: 'ask',
-        question: questionOf(method, params),
-        inContext,
-        ...(timeout !== undefined && { timeout }),
-        settle: (response) => {
-          signal?.removeEventListener('abort', onAbort);
-          settle(response);
-        },
-      };
-      signal?.addEventListener('abort', onAbort, { once: true });
+      const attempt = askAttempt(question, options, settle, () => this.#abandon(attempt));
       this.#attempt(attempt);
     });
   }
@@ -403,14 +420,27 @@ export class Frame {
     for (const ask of asks) {
       if (this.#turn === turn && this.#fresh.has(ask)) this.#openAsk(ask, turn);
     }
-    if (this.#turn === turn && !turn.live) this.#maySuspend();
+    if (this.#turn !== turn) return;
+    if (turn.live) this.#withdrawUnmade(turn);
+    else this.#maySuspend();
+  }
+
+  /** What went out before the call was taken up, and is asked no more (after an upgrade): nobody need answer it. */
+  #withdrawUnmade(turn: Turn): void {
+    if (!this.#recording.unmade.some(({ withdrawn }) => !withdrawn)) return;
+    // With nothing open the tool is busy with something that is not journaled: it may come to its asks yet.
+    if ((this.#open.size === 0 && !this.busy) || !this.#patience.gaveUp()) return;
+    for (const ask of this.#recording.withdrawUnmade()) this.#withdraw(ask, turn);
   }
 
   /** Ends the turn without an ask, so that the call goes on elsewhere; false where its client cannot bring it there. */
   #giveUp(turn: Turn, given: readonly StepAttempt[]): boolean {
-    if (turn.live || !turn.sheds) {
+    const mayDetach = this.#isLastTurn(turn);
+    // Its client would give up on a call that is put down in its last turns: what is left of them is for asks.
+    if (turn.live || !turn.sheds || (!mayDetach && this.#turns + 1 >= CLIENT_ROUNDS)) {
       for (const step of given) {
         this.#fresh.delete(step);
+        if (!turn.live) this.#recording.addDone({ kind: 'step', path: step.path, outcome: {} });
         step.settle({});
       }
       return false;
@@ -418,7 +448,7 @@ export class Frame {
     // What is running comes to its end first, and stirs this.
     if (this.busy || this.#writing > 0) return true;
     // It does not end here where the call goes on as a task, so nothing is given up.
-    if (this.#isLastTurn(turn)) this.detach();
+    if (mayDetach) this.detach();
     else {
       for (const step of given) {
         this.#fresh.delete(step);
@@ -439,14 +469,7 @@ export class Frame {
     // A step's entry that is being written comes before the checkpoint, so it must be in it.
     if (this.#writing > 0) return;
     if (this.#steps.running.length > 0) {
-      const { askDelay, clock } = this.#options;
-      if (this.#overdue) this.#suspend();
-      else if (Number.isFinite(askDelay)) {
-        this.#delay ??= clock.after(askDelay, () => {
-          this.#overdue = true;
-          this.#poke();
-        });
-      }
+      if (this.#delay.isOver()) this.#suspend();
     } else if (this.#patience.idle()) {
       this.#suspend();
     }
@@ -455,8 +478,7 @@ export class Frame {
   #suspend(isShed = false): void {
     if (this.#turn === undefined) return;
     if (this.#drawn.isFull) {
-      const message = `call ${this.call.id} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
-      this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
+      this.#end({ kind: 'broken', error: drewTooMuch(this.call.id) });
       return;
     }
     if (this.#isLastTurn(this.#turn)) {
@@ -531,7 +553,7 @@ export class Frame {
 
   /** Gives a fresh ask its place and key, and sends it where the revision is live. */
   #openAsk(attempt: AskAttempt, turn: Turn, instead?: { place: string; drift: number }): void {
-    const { question, timeout } = attempt;
+    const { question } = attempt;
     this.#fresh.delete(attempt);
     this.#recording.unmute();
     const required = turn.missing(question.method, question.params);
@@ -539,26 +561,23 @@ export class Frame {
       this.#refuse(attempt, turn, required);
       return;
     }
-    if (this.#asked >= this.#options.maxAsks) {
-      const message = `this call asked ${this.#asked} times; raise limits.asks if that is meant`;
-      this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
-      return;
-    }
+    if (this.#hasAskedTooOften()) return;
     this.#asked += 1;
     const nth = instead === undefined ? this.#recording.nextPlace(question.class) : nthOf(instead.place);
-    const ask: OpenAsk = {
-      place: `${question.class}#${nth}`,
-      key: this.#freeKey(wireKey(question, nth, this.#asked, instead !== undefined)),
-      method: question.method,
-      params: question.params,
-      question: question.digest,
-      ...(timeout !== undefined && { deadline: { at: this.#options.clock.now() + timeout, timeout } }),
-      ...(instead !== undefined && { drift: instead.drift }),
-    };
+    const key = this.#freeKey(wireKey(question, nth, this.#asked, instead !== undefined));
+    const ask = openAskOf(attempt, nth, key, this.#options.clock.now(), instead?.drift);
     this.#reopen(attempt, ask);
     const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
     if (given !== undefined && this.#turn === turn) this.answer(answerTo(ask, given));
     else if (turn.live && this.#turn === turn) this.#sendAsk(ask, turn);
+  }
+
+  /** Ends the turn if so. */
+  #hasAskedTooOften(): boolean {
+    if (this.#asked < this.#options.maxAsks) return false;
+    const message = `this call asked ${this.#asked} times; raise limits.asks if that is meant`;
+    this.#end({ kind: 'broken', error: new AwaitError('limit', message) });
+    return true;
   }
 
   /** A tool may give a key that looks like a generated one. */
@@ -582,37 +601,34 @@ export class Frame {
       return;
     }
     turn.ask(ask);
-    if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
+    this.#armDeadline(ask);
   }
 
   /** Once its entry is written (invariant 6). */
-  #sendAsk(ask: OpenAsk, turn: Turn): void {
-    this.#write({ type: 'asked', ask, when: this.#options.clock.now() }, () => {
+  #sendAsk(ask: OpenAsk, turn: Turn): Promise<void> {
+    const written = this.#write({ type: 'asked', ask, when: this.#options.clock.now() }, () => {
       if (this.#open.has(ask.key)) turn.ask(ask);
     });
-    if (ask.deadline !== undefined) this.#armDeadline(ask, ask.deadline);
+    this.#armDeadline(ask);
+    return written;
   }
 
-  /** Only where asks are live; elsewhere a deadline is looked at when an answer comes (invariant 3). */
-  #armDeadline(ask: OpenAsk, deadline: { at: number; timeout: number }): void {
-    const onTime = (): void => {
+  #armDeadline(ask: OpenAsk): void {
+    this.#deadlines.arm(ask, (timeout) => {
       if (!this.#open.has(ask.key) || this.#turn === undefined) return;
-      if (this.#options.clock.now() < deadline.at) {
-        this.#armDeadline(ask, deadline);
-        return;
-      }
       this.#turn.withdraw(ask);
-      const late = timedOut(ask, deadline.timeout);
+      const late = timedOut(ask, timeout);
       this.#write({ type: 'completed', completion: late }, () => this.answer(late));
-    };
-    const left = Math.max(deadline.at - this.#options.clock.now(), 0);
-    this.#deadlines.set(ask.key, this.#options.clock.after(left, onTime).unref());
+    });
   }
 
-  #write(entry: Parameters<Journal['append']>[0], then: () => void): void {
+  /** A failure ends the turn, so whoever has no use for it need not look. */
+  #write(entry: Parameters<Journal['append']>[0], then: () => void): Promise<void> {
     const fail = (error: unknown): void =>
       this.#end({ kind: 'broken', error: AwaitError.from(error, 'store') });
-    void this.journal.append(entry).then(then, fail);
+    const written = this.journal.append(entry);
+    void written.then(then, fail);
+    return written;
   }
 
   #refuse(attempt: AskAttempt, turn: Turn, required: JsonObject): void {
@@ -629,18 +645,21 @@ export class Frame {
   #abandon(attempt: AskAttempt): void {
     this.#fresh.delete(attempt);
     if (attempt.open === undefined || !this.#open.delete(attempt.open.key)) return;
-    this.#turn?.withdraw(attempt.open);
-    const { key } = attempt.open;
-    if (this.#turn?.live) this.#write({ type: 'withdrawn', key, when: this.#options.clock.now() }, () => {});
+    if (this.#turn !== undefined) this.#withdraw(attempt.open, this.#turn);
     this.#stir();
+  }
+
+  #withdraw(ask: OpenAsk, turn: Turn): void {
+    const { key } = ask;
+    turn.withdraw(ask);
+    if (turn.live) this.#write({ type: 'withdrawn', key, when: this.#options.clock.now() }, () => {});
   }
 
   /** Puts an answer where it is released from in its order. */
   #take(answer: AnswerCompletion): void {
     const attempt = this.#open.get(answer.key);
     this.#open.delete(answer.key);
-    this.#deadlines.get(answer.key)?.cancel();
-    this.#deadlines.delete(answer.key);
+    this.#deadlines.disarm(answer.key);
     this.#recording.addAnswer(answer, attempt);
   }
 
@@ -662,29 +681,19 @@ export class Frame {
   }
 
   #drift(attempt: AskAttempt, recorded: Recorded, answer: AnswerCompletion, turn: Turn): void {
-    const { question } = attempt;
-    const { drift: policy } = this.#options;
-    const drift = (answer.drift ?? 0) + 1;
-    if (answer.method !== question.method) {
-      const key = question.explicitKey ?? question.class;
-      this.#diverge(
-        `the tool asks ${question.method} under the key '${key}', which ${answer.method} was asked under`,
-      );
-    } else if (policy === 'reuse') {
+    const verdict = driftOf(attempt.question, answer, this.#options.drift);
+    if (verdict.kind === 'diverged') this.#diverge(verdict.attempted);
+    else if (verdict.kind === 'drifted') this.#end({ kind: 'broken', error: verdict.error });
+    else if (verdict.kind === 'reused') {
       this.#fresh.delete(attempt);
       recorded.attempt = attempt;
-    } else if (policy === 'fail' || drift > 1) {
-      const message = `the question at '${answer.place}' reads otherwise each time the tool is run again (a date, a random number?). Give the ask a key (_meta: { 'mcp-await/key': … }) and set drift: 'reuse', or put what varies into a step.`;
-      this.#end({ kind: 'broken', error: new AwaitError('question-drift', message) });
     } else {
       recorded.state = 'released';
-      this.#openAsk(attempt, turn, { place: answer.place, drift });
+      this.#openAsk(attempt, turn, { place: answer.place, drift: verdict.drift });
     }
   }
 
   #diverge(attempted: string): void {
-    const { last, left } = this.#recording.describe();
-    const message = `${attempted}, where the journal of call ${this.call.id} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep the names and the order of its steps, or set unknownStep: 'run'.`;
-    this.#end({ kind: 'broken', error: new AwaitError('divergence', message) });
+    this.#end({ kind: 'broken', error: diverged(this.call.id, attempted, this.#recording.describe()) });
   }
 }

@@ -4,7 +4,7 @@
  * runs the call. The relay says that there is something; without one the store is asked now and then.
  */
 import type { Clock, Timer } from './clock.ts';
-import type { Response } from './journal.ts';
+import type { Delivered } from './journal.ts';
 import type { CallStore } from './ports.ts';
 
 /** How long between two looks, in milliseconds: at first, and at most. */
@@ -15,7 +15,7 @@ export interface Waiting {
   readonly callId: string;
   /** Whether its ask of this key still waits. */
   waits(key: string): boolean;
-  answer(key: string, response: Response): Promise<void>;
+  answer(key: string, response: Delivered): Promise<void>;
 }
 
 interface Expected {

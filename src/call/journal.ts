@@ -18,6 +18,9 @@ export type Response =
   | { readonly result: JsonObject }
   | { readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } };
 
+/** What came in for an ask. `isBad`: it breaks the ask's schema, so that whoever runs the call asks again. */
+export type Delivered = Response & { readonly isBad?: true };
+
 /** When a call goes on without its request. */
 export interface TaskWish {
   /** At once; before its first step; or only when it takes long. */
@@ -32,6 +35,8 @@ export interface TaskWish {
   readonly owner?: string;
   /** Whether its server runs its tool as a task of its own. */
   readonly isOwn?: true;
+  /** Whether its revision has no -32042: the URLs that its tool throws are asked for. */
+  readonly asksUrls?: true;
 }
 
 /** What stays the same for the whole life of a call, taken from its first leg. */

@@ -4,7 +4,7 @@ export interface Limits {
   readonly asks: number;
   /** Turns of one call. Default 100. */
   readonly rounds: number;
-  /** Bytes of one call's folded journal, as JSON. Default 1 MiB. */
+  /** Bytes of one call's folded journal, as JSON; of a task's, with the asks and answers since it is one. Default 1 MiB. */
   readonly journalBytes: number;
   /** Characters of a token that is looked at at all. Default 1 Mi. */
   readonly tokenBytes: number;
@@ -58,6 +58,13 @@ export interface Limits {
   readonly taskAfter: number;
   /** When a task's client should look again, in milliseconds. Default 500. */
   readonly taskPoll: number;
+  /**
+   * Tasks that run in this process; one more is refused, or stays a call that is no task where it would have become
+   * one late, and no others' are taken up meanwhile. Default 2,000.
+   */
+  readonly tasks: number;
+  /** Of these, tasks of one caller, where callers are known. Default 200. */
+  readonly callerTasks: number;
   /** How long turns that are being run may take to end when the handler is closed, in milliseconds. Default 10 s. */
   readonly drain: number;
 }
@@ -89,5 +96,7 @@ export const DEFAULT_LIMITS: Limits = {
   stalled: 30_000,
   taskAfter: 10_000,
   taskPoll: 500,
+  tasks: 2_000,
+  callerTasks: 200,
   drain: 10_000,
 };

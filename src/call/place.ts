@@ -68,6 +68,11 @@ export function wireKey(question: Question, nth: number, count: number, again: b
   return question.explicitKey !== undefined && (again || nth > 1) ? `${base}~${count}` : base;
 }
 
+/** The key under which an ask goes out again whose answer could not be used. */
+export function nextKey(key: string, count: number): string {
+  return `${key.replace(/~\d+$/, '')}~${count}`;
+}
+
 /** The class of a place. */
 export function classOf(place: string): string {
   return place.slice(0, place.lastIndexOf('#'));

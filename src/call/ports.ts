@@ -3,7 +3,7 @@
  * where journals are kept, what tokens carry, and the user's server behind it all.
  */
 import type { Frame } from './frame.ts';
-import type { CallRecord, Checkpoint, Entry, Journal, OpenAsk, Response } from './journal.ts';
+import type { CallRecord, Checkpoint, Delivered, Entry, Journal, OpenAsk, Response } from './journal.ts';
 import type { JsonObject } from './json.ts';
 
 /** A journal that knows how far it is. */
@@ -27,8 +27,8 @@ export interface CallStore {
    * Takes in the answer to an ask; false when there was one.
    * @param expires of the call, in milliseconds since the epoch
    */
-  deliver(callId: string, key: string, response: Response, expires: number): Promise<boolean>;
-  delivered(callId: string, key: string): Promise<Response | undefined>;
+  deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean>;
+  delivered(callId: string, key: string): Promise<Delivered | undefined>;
   /** Whether other processes may see it. */
   readonly isShared: boolean;
 }

@@ -124,6 +124,24 @@ export class Recording {
     return answered || this.#unclaimed.some((ask) => ask.key === key);
   }
 
+  /** Asks that went out and that nobody made again. */
+  get unmade(): readonly OpenAsk[] {
+    return this.#unclaimed;
+  }
+
+  /** They are taken back, until somebody makes them after all. @returns those that were out */
+  withdrawUnmade(): readonly OpenAsk[] {
+    const out = this.#unclaimed.filter(({ withdrawn }) => !withdrawn);
+    this.#unclaimed = this.#unclaimed.map((ask) => ({ ...ask, withdrawn: true }));
+    this.#mutedByOpen = false;
+    return out;
+  }
+
+  /** Nobody is led through what is recorded. */
+  pass(): void {
+    for (const recorded of this.#all) recorded.state = 'released';
+  }
+
   /** A step that was run just now. */
   addDone(completion: Completion): void {
     this.#all.push({ completion, state: 'released' });

@@ -3,9 +3,11 @@
  * becomes the URL asks it names, and the tool is run again once they are answered.
  */
 
-import type { AnswerCompletion, CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
+import type { CallRecord, Checkpoint, Completion, OpenAsk, Response } from './journal.ts';
 import { digest, isObject, type JsonObject } from './json.ts';
 import { RERUN } from './recording.ts';
+
+type RpcError = Extract<Response, { error: unknown }>['error'];
 
 /** The URLs that a thrown UrlElicitationRequiredError names. */
 export function urlsNeeded(response: Response): JsonObject[] | undefined {
@@ -19,12 +21,25 @@ export function urlsNeeded(response: Response): JsonObject[] | undefined {
   return urls.length > 0 ? urls : undefined;
 }
 
-export function isDeclinedRerun(answer: AnswerCompletion): boolean {
-  return (
-    answer.place.startsWith(RERUN) &&
-    'result' in answer.response &&
-    answer.response.result.action !== 'accept'
-  );
+/** Whether a completion says that a URL which the tool threw was not opened. */
+export function isDeclinedRerun(done: Completion): boolean {
+  return done.kind === 'answer' && done.place.startsWith(RERUN) && isDeclined(done.response);
+}
+
+export function isDeclined(response: Response): boolean {
+  return 'result' in response && response.result.action !== 'accept';
+}
+
+/** What remains of -32042 where it names nothing that can be asked for, or where nobody can be asked. */
+export const URLS_NEEDED: RpcError = {
+  code: -32603,
+  message: 'This needs something to be done at a URL first, which cannot be asked for here',
+};
+
+/** Where the code -32042 is none of the revision's. */
+export function withoutUrls(response: Response): Response {
+  if (!('error' in response) || response.error.code !== -32042) return response;
+  return { error: URLS_NEEDED };
 }
 
 export function declinedResponse(call: CallRecord): Response {

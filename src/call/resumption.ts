@@ -12,10 +12,12 @@ import { Frame } from './frame.ts';
 import type { Accepted, Handoff } from './handoff.ts';
 import type { CallRecord, Checkpoint, Completion, Entry, OpenAsk } from './journal.ts';
 import { isAppended, volatileJournal } from './open-journal.ts';
+import { nextKey } from './place.ts';
 import type { CallStore, Leg, OpenJournal, Outcome, State } from './ports.ts';
 import { declinedResponse, isDeclinedRerun } from './rerun.ts';
 import { type EngineParts, keyOf, type Resume, type Run } from './run.ts';
 import type { Runs } from './runs.ts';
+import { TaskJournal } from './task-journal.ts';
 import { wireError } from './wire-error.ts';
 
 /** A turn that may begin: what is written first, and from what the tool goes on. */
@@ -236,7 +238,7 @@ export class Resumption {
       open: [...sorted.missing, ...again.byOldKey.values()],
       asked: again.asked,
     };
-    const declined = since.find((completion) => completion.kind === 'answer' && isDeclinedRerun(completion));
+    const declined = since.find(isDeclinedRerun);
     if (declined !== undefined) return this.#runs.endWith(journal, declinedResponse(call));
     if (sorted.accepted.length === 0 && from.open.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };
@@ -245,9 +247,10 @@ export class Resumption {
     this.#parts.count('replayed');
     const { leg } = request;
     const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
-    const frame = new Frame(call, journal, this.#parts.frame, { ...from, fresh });
+    const own = new TaskJournal(journal, call.id, this.#parts.limits.journalBytes);
+    const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh });
     const isResumable = leg.goesOn === true;
-    const run: Run = { call, binding: request.binding, frame, instance, journal, isResumable };
+    const run: Run = { call, binding: request.binding, frame, instance, journal: own, isResumable };
     request.onRun(() => this.#runs.leave(run, request));
     return this.#runs.turn(run, request.leg, [], true, { request });
   }
@@ -340,7 +343,7 @@ function reask(bad: readonly OpenAsk[], asked: number): { byOldKey: Map<string, 
   let count = asked;
   for (const ask of bad) {
     count += 1;
-    byOldKey.set(ask.key, { ...ask, key: `${ask.key.replace(/~\d+$/, '')}~${count}` });
+    byOldKey.set(ask.key, { ...ask, key: nextKey(ask.key, count) });
   }
   return { byOldKey, asked: count };
 }

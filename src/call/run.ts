@@ -6,7 +6,8 @@ import type { HandoffParts } from './handoff.ts';
 import type { AnswerCompletion, CallRecord, Checkpoint, Entry, TaskWish } from './journal.ts';
 import type { JsonObject } from './json.ts';
 import type { Limits } from './limits.ts';
-import type { Binding, CallStore, Instance, Leg, OpenJournal, Outcome, State, StateTokens } from './ports.ts';
+import type { Binding, CallStore, Instance, Leg, Outcome, State, StateTokens } from './ports.ts';
+import type { TaskJournal } from './task-journal.ts';
 import type { FrameOptions } from './turn.ts';
 
 export interface EngineParts {
@@ -51,9 +52,11 @@ export interface Run {
   readonly binding: Binding;
   readonly frame: Frame;
   readonly instance: Instance;
-  readonly journal: OpenJournal;
+  readonly journal: TaskJournal;
   /** Whether it goes on without its request, so that others may take it up. */
   readonly isResumable?: boolean;
+  /** Where it only asks for the URLs that its tool threw: what goes on with the call once they are answered. */
+  readonly next?: () => Run | undefined;
   /** Set once it is a task. */
   detached?: true;
   /** Set from when that is being written. */

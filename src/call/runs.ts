@@ -5,26 +5,22 @@
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
 import { checkGiven } from './answer.ts';
+import { takeAnswer } from './answering.ts';
 import { keepNewest } from './bounded.ts';
 import { missingCapability, refused } from './capability.ts';
 import { every, type Timer, within } from './clock.ts';
 import { countActiveTurns } from './context.ts';
 import { Inbox } from './inbox.ts';
-import {
-  type AnswerCompletion,
-  answerTo,
-  type CallRecord,
-  type Checkpoint,
-  type OpenAsk,
-  type Response,
-} from './journal.ts';
+import type { AnswerCompletion, CallRecord, Checkpoint, Delivered, OpenAsk, Response } from './journal.ts';
 import { isObject, isWritable, type JsonObject } from './json.ts';
-import { isFenced, unlessFenced } from './open-journal.ts';
+import { unlessFenced } from './open-journal.ts';
 import { Parked } from './parked.ts';
 import type { Binding, Leg, OpenAskOutcome, OpenJournal, Outcome, State } from './ports.ts';
-import { askUrls, rerunsOf, stillNeeded, urlsNeeded } from './rerun.ts';
+import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from './rerun.ts';
 import { type Active, type EngineParts, keyOf, type Resume, type Run, wishOf } from './run.ts';
+import { TaskRoom } from './task-room.ts';
 import type { Detach, Ending, Turn } from './turn.ts';
+import { afterTask } from './url-asks.ts';
 import { CLOSING, INTERNAL, wireError } from './wire-error.ts';
 
 /** What a tool is told, by its signal. */
@@ -35,6 +31,8 @@ export class Runs {
   readonly #handoff: { readonly name: string; readonly listening: boolean } | undefined;
   readonly inbox: Inbox | undefined;
   readonly parked: Parked<Run>;
+  /** Which tasks run here. */
+  readonly room: TaskRoom;
   /** Resumed turns that are being run here, by the token's position, and by what was sent with it. */
   readonly #active = new Map<string, Map<string, Active>>();
   /** Frames that are being put down or claimed: whoever wants one meanwhile waits, since it may be back. */
@@ -61,6 +59,7 @@ export class Runs {
     }
     // A step that is running is recorded before its frame goes.
     const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
+    this.room = new TaskRoom(limits);
     this.parked = new Parked(limits, clock, dropped);
   }
 
@@ -158,12 +157,14 @@ export class Runs {
     extra: { responses?: unknown; request?: Resume },
   ): Promise<Outcome> {
     const { request } = extra;
+    const { room } = this;
     return new Promise((resolve, reject) => {
       run.entered = true;
       leg.begun?.((reason) => this.cancel(run, reason));
       run.gone = () => resolve({ kind: 'gone' });
       if (request !== undefined || run.isResumable || run.detached) this.#keepAlive(run);
       if (run.isResumable || run.detached) this.#loose.set(run.call.id, run);
+      if (run.detached) this.room.hold(run, run.call.principal);
       countActiveTurns(1);
       const stop = (): void => {
         const closing = (): void => resolve({ kind: 'responded', response: { error: CLOSING } });
@@ -196,7 +197,7 @@ export class Runs {
           return leg.live || run.detached === true;
         },
         get detach() {
-          return run.detached ? undefined : detach;
+          return run.detached || !room.has(run.call.principal) ? undefined : detach;
         },
         ...(leg.sheds !== undefined && { sheds: leg.sheds }),
         missing: (method, params) => missingCapability(leg.capabilities, method, params),
@@ -237,8 +238,11 @@ export class Runs {
 
   /** Whatever ends the turn meanwhile waits for what comes of it. */
   #detach(run: Run): Promise<void> {
-    run.detaching ??= this.#writeDetached(run).catch((error: unknown) => {
+    if (run.detaching !== undefined) return run.detaching;
+    this.room.hold(run, run.call.principal);
+    run.detaching = this.#writeDetached(run).catch((error: unknown) => {
       delete run.detaching;
+      this.room.leave(run);
       throw error;
     });
     return run.detaching;
@@ -249,6 +253,7 @@ export class Runs {
     await run.journal.append({ type: 'detached', when: this.#parts.clock.now(), ...by });
     run.detached = true;
     if (run.over) return;
+    run.journal.count(run.frame.fold());
     this.#loose.set(run.call.id, run);
     this.#keepAlive(run);
     await this.#parts.began?.(run.call);
@@ -270,15 +275,15 @@ export class Runs {
         // Its client may be told of a task already.
         if (!run.detached) await run.detaching?.catch(() => {});
         if (run.over) return { kind: 'gone' };
-        if (!run.detached && wishOf(run, leg)?.always) return this.#finishedAsTask(run, ending, request);
-        if (run.detached) return this.#finishTask(run, ending.response);
+        if (!run.detached && wishOf(run, leg)?.always) return this.#finishedAsTask(run, ending, request, leg);
+        if (run.detached) return this.#finishTask(run, ending.response, leg);
         if (request !== undefined && !isWritable(ending.response)) {
           this.#endRun(run, false);
           return this.endWith(run.journal, { error: INTERNAL });
         }
         const urls = leg.live ? undefined : urlsNeeded(ending.response);
         if (urls !== undefined) return this.#rerunAfter(run, urls, leg);
-        return this.#finished(run, ending.response, request);
+        return this.#finished(run, leg.live ? ending.response : withoutUrls(ending.response), request);
       }
       case 'suspended':
         return this.#orLeft(run, request, async () => {
@@ -307,6 +312,7 @@ export class Runs {
     run: Run,
     { response }: Extract<Ending, { kind: 'finished' }>,
     request: Resume | undefined,
+    leg: Leg,
   ): Promise<Outcome> {
     const become = async (): Promise<Outcome> => {
       await this.#detach(run);
@@ -314,15 +320,21 @@ export class Runs {
     };
     const outcome = await this.#orLeft(run, request, become, response);
     // If its end cannot be written it is taken up, as any task is.
-    await this.#finishTask(run, response).catch((error: unknown) =>
+    await this.#finishTask(run, response, leg).catch((error: unknown) =>
       this.failed(run.call.id, AwaitError.from(error)),
     );
     return outcome;
   }
 
-  async #finishTask(run: Run, response: Response): Promise<Outcome> {
+  async #finishTask(run: Run, response: Response, leg: Leg): Promise<Outcome> {
+    const after = afterTask(this.#parts, run, response, leg);
     this.#endRun(run, false);
-    const outcome = await this.endWith(run.journal, isWritable(response) ? response : { error: INTERNAL });
+    if ('frame' in after) {
+      const outcome = this.turn(after, leg, [], true, {});
+      if (this.#closed) this.#putDownLoose(after);
+      return outcome;
+    }
+    const outcome = await this.endWith(run.journal, isWritable(after) ? after : { error: INTERNAL });
     this.#retire(run);
     return outcome;
   }
@@ -443,34 +455,17 @@ export class Runs {
   // --- answers ---------------------------------------------------------------------------------------
 
   /** An answer to an ask that went out live; false when none of this key waits. */
-  async answer(run: Run, key: string, response: Response): Promise<boolean> {
-    const ask = run.frame.openAsk(key);
-    if (ask === undefined || run.answering?.has(key)) return false;
-    run.answering ??= new Set();
-    run.answering.add(key);
-    // One that the store said no to may be there all the same, for others to read.
-    const entry = run.doubtful?.get(key) ?? {
-      type: 'completed',
-      completion: answerTo(ask, response),
-      when: this.#parts.clock.now(),
-    };
+  async answer(run: Run, key: string, response: Delivered): Promise<boolean> {
     try {
-      await run.journal.append(entry);
-      run.doubtful?.delete(key);
-      run.frame.answer(entry.completion);
+      return await takeAnswer(run, key, response, this.#parts.clock.now());
     } catch (error) {
-      run.doubtful ??= new Map();
-      run.doubtful.set(key, entry);
       this.#lose(run, error);
       throw error;
-    } finally {
-      run.answering.delete(key);
     }
-    return true;
   }
 
   /** As `answer`; false also when the call is another process's by now. */
-  answered(run: Run, key: string, response: Response): Promise<boolean> {
+  answered(run: Run, key: string, response: Delivered): Promise<boolean> {
     return unlessFenced(this.answer(run, key, response));
   }
 
@@ -629,15 +624,17 @@ export class Runs {
     }
   }
 
-  /** Ends its turn here where it is another process's. */
+  /** Ends its turn here where it is another process's, or too large. */
   #lose(run: Run, error: unknown): void {
-    if (isFenced(error)) run.frame.break(AwaitError.from(error));
+    const failure = AwaitError.from(error, 'store');
+    if (failure.code === 'fenced' || failure.code === 'limit') run.frame.break(failure);
   }
 
   #turnOver(run: Run): void {
     if (run.entered) countActiveTurns(-1);
     delete run.entered;
     if (this.#loose.get(run.call.id) === run) this.#loose.delete(run.call.id);
+    this.room.leave(run);
     this.#stops.delete(run);
     if (this.#stops.size === 0) this.#onQuiet?.();
   }

@@ -3,7 +3,7 @@
  * those that others run still move. One look is one read, as long as its owner gives signs of life; one that has
  * not moved for a lease, by this process's own clock, is taken up.
  */
-import type { Clock, Timer } from './clock.ts';
+import { type Clock, type Timer, within } from './clock.ts';
 import type { CallRecord } from './journal.ts';
 
 export interface Sweeping {
@@ -19,6 +19,8 @@ export interface Sweeping {
     id: string,
   ) => Promise<{ readonly call: CallRecord; readonly at: number; readonly left: boolean } | undefined>;
   readonly runsHere: (id: string) => boolean;
+  /** Whether it may run here too; one that may not is looked at again. */
+  readonly hasRoom: (call: CallRecord) => boolean;
   /**
    * Resolves when it is run here, or is another process's after all.
    * @param at how far it was when its owner was seen to be silent
@@ -36,8 +38,8 @@ export interface Sweeper {
 /** Tasks that are looked at in one round. */
 const MOST = 1_000;
 /**
- * Tasks that are taken up in one round: each is led through its journal, and what this process runs already is to
- * show in time that it is alive.
+ * Tasks that are taken up at once: each is led through its journal, and what this process runs already is to show in
+ * time that it is alive.
  */
 const TAKEN = 12;
 
@@ -49,47 +51,54 @@ interface Watched {
 }
 
 export function sweepTasks(sweeping: Sweeping): Sweeper {
-  const { clock, lease, added, heard, progress, runsHere, takeUp, failed } = sweeping;
+  const { clock, lease, added, heard, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
   const watched = new Map<string, Watched>();
   const taking = new Set<string>();
+  /** Those of them that others wait for: one that takes longer than a lease keeps nobody from being taken up. */
+  const places = new Set<Promise<unknown>>();
   let isOver = false;
   const watch = (id: string): void => {
     if (!watched.has(id)) watched.set(id, { sign: undefined, at: -1, since: clock.elapsed() });
   };
 
-  /** @returns whether it was taken up */
-  const look = async (id: string, known: Watched): Promise<boolean> => {
+  const take = (id: string, call: CallRecord, at: number): void => {
+    taking.add(id);
+    const taken = takeUp(call, at)
+      .catch(failed)
+      .finally(() => taking.delete(id));
+    const place: Promise<unknown> = within(clock, lease, taken).finally(() => places.delete(place));
+    places.add(place);
+  };
+
+  const look = async (id: string, known: Watched): Promise<void> => {
     const asked = clock.elapsed();
     const sign = JSON.stringify(await heard(id)) ?? '';
     const isAlive = known.sign !== undefined && known.sign !== sign;
     if (known.sign !== sign) known.since = asked;
     known.sign = sign;
-    if (isAlive) return false;
+    if (isAlive) return;
     const found = await progress(id);
     if (found === undefined) {
       watched.delete(id);
-      return false;
+      return;
     }
     if (found.at !== known.at) known.since = asked;
     known.at = found.at;
-    if (isOver || (!found.left && asked - known.since < lease)) return false;
-    taking.add(id);
+    if (isOver || (!found.left && asked - known.since < lease) || !hasRoom(found.call)) return;
     known.since = clock.elapsed();
-    void takeUp(found.call, found.at)
-      .catch(failed)
-      .finally(() => taking.delete(id));
-    return true;
+    take(id, found.call, found.at);
   };
 
   const round = async (): Promise<void> => {
     for (const id of await added()) watch(id);
-    let taken = 0;
     for (const [id, known] of [...watched].slice(0, MOST)) {
-      if (taken === TAKEN) return;
+      // The next as soon as one is done: a dead process's are all to run again in a lease and a half.
+      while (places.size >= TAKEN) await Promise.race(places);
+      if (isOver) return;
       // To the end: whatever is not looked at in this round is first in the next.
       watched.delete(id);
       watched.set(id, known);
-      if (!taking.has(id) && !runsHere(id) && (await look(id, known))) taken += 1;
+      if (!taking.has(id) && !runsHere(id)) await look(id, known);
     }
   };
 

@@ -7,7 +7,7 @@ import { type SchemaCheck, sortAnswers } from './answer.ts';
 import { keepNewest } from './bounded.ts';
 import { type Clock, sleep } from './clock.ts';
 import { Folding } from './folding.ts';
-import type { CallRecord, OpenAsk, Response } from './journal.ts';
+import type { CallRecord, Delivered, OpenAsk, Response } from './journal.ts';
 import { isAppended } from './open-journal.ts';
 import type { CallStore, Gone } from './ports.ts';
 import type { Run } from './run.ts';
@@ -82,23 +82,36 @@ export class Tasks {
   }
 
   /**
-   * Takes in what a client answers: what is in the store when this resolves counts. Unknown and answered keys,
-   * and answers that break their schema, change nothing.
+   * Takes in what a client answers: what is in the store when this resolves counts. Unknown and answered keys
+   * change nothing; an answer that breaks its schema has its ask go out again under a new key, since a client may
+   * give no key to its user twice (invariant 5).
    *
    * @param responses results by the keys of asks
+   * @param bad `kept`: where the revision asks again whatever is open, under the key it has, a bad answer changes
+   *   nothing
    * @throws AwaitError as `get` does; `bad-answer` when it is no object, or a value is no result of its ask's kind
    */
-  async update(id: string, principal: string | undefined, responses: unknown): Promise<void> {
+  async update(
+    id: string,
+    principal: string | undefined,
+    responses: unknown,
+    bad: 'again' | 'kept' = 'again',
+  ): Promise<void> {
     const { asks, call } = await this.get(id, principal);
     const { clock, check, store, wake } = this.#parts;
-    const { accepted } = sortAnswers(asks, responses, clock.now(), check);
-    for (const { key, response } of accepted) {
+    const sorted = sortAnswers(asks, responses, clock.now(), check);
+    const delivered: { readonly key: string; readonly response: Delivered }[] = [...sorted.accepted];
+    for (const { key } of bad === 'again' ? sorted.bad : []) {
+      // What was in it is of no use to anybody.
+      delivered.push({ key, response: { result: {}, isBad: true } });
+    }
+    for (const { key, response } of delivered) {
       const run = this.#here(id);
       // A run that was taken up may not have got to its ask yet: the inbox keeps the answer until it does.
       if (run !== undefined && (await this.#parts.runs.answered(run, key, response))) continue;
       await store.deliver(id, key, response, call.expires);
     }
-    if (accepted.length > 0) await wake(id, this.#known.get(id)?.folding.by);
+    if (delivered.length > 0) await wake(id, this.#known.get(id)?.folding.by);
   }
 
   /**
@@ -156,6 +169,11 @@ export class Tasks {
       await sleep(clock, pause);
     }
     return undefined;
+  }
+
+  /** Whether a task of this caller's may be taken up here. */
+  hasRoom(principal: string | undefined): boolean {
+    return this.#parts.runs.room.has(principal);
   }
 
   /** Whether a call is run here. */

@@ -4,6 +4,12 @@ import type { Clock } from './clock.ts';
 import type { CallRecord, Checkpoint, OpenAsk, Response } from './journal.ts';
 import type { JsonObject } from './json.ts';
 
+/**
+ * Turns that may end without an outcome: clients of 2026-07-28 give up after ten requests. A call goes on as a task
+ * in this one rather than end it, where it may become one, and is given up in it no more (`shed`) where it may not.
+ */
+export const CLIENT_ROUNDS = 9;
+
 export interface FrameOptions {
   readonly drift: 'ask' | 'reuse' | 'fail';
   readonly unknownStep: 'fail' | 'run';
@@ -77,4 +83,6 @@ export interface AskOptions {
 export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn' | 'drawn'> {
   /** How many of the last completions came with the turn that is entered now. */
   readonly fresh: number;
+  /** Whether no tool is led through it. */
+  readonly isPast?: true;
 }

@@ -5,7 +5,7 @@
  */
 import type Keyv from 'keyv';
 import type { Clock } from '../call/clock.ts';
-import { type CallRecord, type Entry, type Response, readCheckpoint } from '../call/journal.ts';
+import { type CallRecord, type Delivered, type Entry, readCheckpoint } from '../call/journal.ts';
 import { isObject } from '../call/json.ts';
 import { type Entries, openJournal } from '../call/open-journal.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
@@ -64,13 +64,13 @@ export class KeyvCallStore implements CallStore {
     return read(this.#keyv, `${PREFIX}${callId}:beat`);
   }
 
-  deliver(callId: string, key: string, response: Response, expires: number): Promise<boolean> {
+  deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean> {
     return this.insert(`${callId}:in:${key}`, { response }, expires);
   }
 
-  async delivered(callId: string, key: string): Promise<Response | undefined> {
+  async delivered(callId: string, key: string): Promise<Delivered | undefined> {
     const found = await this.get(`${callId}:in:${key}`);
-    return isObject(found) ? (found.response as Response) : undefined;
+    return isObject(found) ? (found.response as Delivered) : undefined;
   }
 
   get isShared(): boolean {

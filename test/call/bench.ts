@@ -193,7 +193,10 @@ function instanceOf(tool: Tool, counts: { released: number }): Instance {
         try {
           frame.finish({ result: { value: await tool(apiOf(frame, abort.signal)) } });
         } catch (error) {
-          frame.finish({ error: { code: -32603, message: String(error) } });
+          const { code, data } = error as { code?: unknown; data?: unknown };
+          // As the SDKs do: an error with a code of its own is told as it is.
+          const own = typeof code === 'number' ? { code, data } : { code: -32603 };
+          frame.finish({ error: { message: String(error), ...own } });
         }
       });
     },

@@ -167,6 +167,33 @@ describe('a call that is given up', () => {
     expect(resultOf(outcome)).toEqual({ a: 're: one' });
   });
 
+  for (const how of ['shed()', 'an event loop that is late'] as const) {
+    for (const isAsking of [false, true]) {
+      const tail = isAsking ? ', and has an ask left' : '';
+      it(`comes to its end before its client gives up on it, whatever its process has to do (${how}${tail})`, async () => {
+        const store = new MemoryStore();
+        const effects: number[] = [];
+        const tool: Tool = async ({ step, elicit }) => {
+          for (let nth = 0; nth < 15; nth += 1) {
+            await step('work', () => effects.push(nth));
+            if (how === 'shed()') await shed();
+          }
+          return isAsking ? (await elicit('one')).content : 'done';
+        };
+        const frame = { overloaded: () => how !== 'shed()' };
+        let outcome = await soon(start(workbench(tool, { store, frame }).engine, LEG));
+        let requests = 1;
+        for (; outcome.kind === 'suspended'; requests += 1) {
+          const { engine } = workbench(tool, { store, frame });
+          outcome = await soon(engine.resume(outcome.token, BINDING, answers(suspended(outcome)), LEG));
+        }
+        expect(resultOf(outcome)).toEqual(isAsking ? { a: 're: one' } : 'done');
+        expect(requests).toBeLessThanOrEqual(10);
+        expect(effects).toEqual([...Array(15).keys()]);
+      });
+    }
+  }
+
   it('too often is refused in words that say so', async () => {
     const store = new MemoryStore();
     const tool: Tool = async () => {

@@ -138,6 +138,7 @@ describe('the sweeper', () => {
           answer = () => resolve({ call, at: 0, left: true });
         }),
       runsHere: () => false,
+      hasRoom: () => true,
       takeUp: async () => void taken.push('one'),
       failed: () => {},
     });
@@ -147,5 +148,49 @@ describe('the sweeper', () => {
     answer();
     await pause(20);
     expect(taken).toEqual([]);
+  });
+
+  /** A process that looks after the tasks of one that is dead. */
+  function survivor(count: number, takeUp: (nth: number) => Promise<unknown>) {
+    const taken = new Set<string>();
+    const lease = 60;
+    const sweeper = sweepTasks({
+      clock: systemClock,
+      lease,
+      added: async () => Array.from({ length: count }, (_, nth) => String(nth)),
+      heard: async () => undefined,
+      progress: async (id) => ({ call: { id } as never, at: 0, left: false }),
+      runsHere: (id) => taken.has(id),
+      hasRoom: () => true,
+      takeUp: async ({ id }) => {
+        await takeUp(Number(id));
+        taken.add(id);
+      },
+      failed: () => {},
+    });
+    return { taken, lease, sweeper };
+  }
+
+  it('takes up any number in a lease and a half, a dozen at once', async () => {
+    let now = 0;
+    let most = 0;
+    const { taken, lease, sweeper } = survivor(100, async () => {
+      now += 1;
+      most = Math.max(most, now);
+      await pause(1);
+      now -= 1;
+    });
+    // It first sees them after half a lease, and what it sees has to be silent for one.
+    await pause(lease * 2 + 60);
+    sweeper.stop();
+    expect([taken.size, most]).toEqual([100, 12]);
+  });
+
+  it('goes on with others where some never come up', async () => {
+    const { taken, lease, sweeper } = survivor(40, (nth) => (nth < 15 ? new Promise(() => {}) : pause(1)));
+    const began = performance.now();
+    await until(() => taken.size === 25);
+    expect(performance.now() - began).toBeLessThan(lease * 8);
+    sweeper.stop();
   });
 });

@@ -192,11 +192,27 @@ describe.each(MATRIX)('tasks of $words.revision ($name)', ({ words, cell }) => {
       isError: true,
       _meta: related(thrown),
     });
-    for (const name of ['needs-url', 'bad-url']) {
-      const failed = await newTask(session, call(name, TASK));
-      await until(session, failed, words.status('failed'));
-      expect(errorIn(await resultOf(session, failed)).code).toBe(-32603);
+    const failed = await newTask(session, call('bad-url', TASK));
+    await until(session, failed, words.status('failed'));
+    const error = errorIn(await resultOf(session, failed));
+    expect([error.code, error.message]).toEqual([-32603, expect.not.stringContaining('32042')]);
+  });
+
+  it('ask for the URLs of a thrown -32042, and run their tool again', async () => {
+    const session = await start();
+    const taskId = await newTask(session, call('needs-url', TASK));
+    // It throws whatever was opened: `limits.reruns` ends it.
+    const keys = new Set<string>();
+    for (let round = 0; round < 3; round += 1) {
+      await until(session, taskId, 'input_required');
+      const [[key, ask] = ['', {}]] = Object.entries(words.asked((await resultOf(session, taskId)).message));
+      keys.add(key);
+      expect(JSON.stringify(ask)).toContain('https://example.com/pay');
+      await answer(session, taskId, words.answers({ [key]: { action: 'accept' } }));
     }
+    await until(session, taskId, words.status('completed'));
+    expect(textIn(await resultOf(session, taskId))).toContain('still needs what is done at');
+    expect(keys.size).toBe(3);
   });
 
   it('are listed for their caller, and where callers have no names for their session', async () => {

@@ -187,10 +187,15 @@ describe('a task of 2026-07-28', () => {
     expect(
       (await client.answer(taskId, { [name]: { action: 'accept', content: { name: 7 } } })).error,
     ).toBeUndefined();
-    expect(open(await client.get(taskId))).toHaveLength(2);
-    await client.answer(taskId, { [name]: accept('name') });
-    expect(open(await client.get(taskId)).map(([key]) => key)).toEqual([city]);
-    await client.answer(taskId, { [name]: accept('name', 'another') });
+    const keysNow = async () => open(await client.get(taskId)).map(([key]) => key);
+    await expect.poll(keysNow).toEqual([city, expect.not.stringMatching(`^${name}$`)]);
+    const [, again = ''] = await keysNow();
+    // What is sent under the key of a bad answer is too late.
+    await client.answer(taskId, { [name]: accept('name', 'too late') });
+    expect(await keysNow()).toEqual([city, again]);
+    await client.answer(taskId, { [again]: accept('name') });
+    expect(await keysNow()).toEqual([city]);
+    await client.answer(taskId, { [again]: accept('name', 'another') });
     for (const bad of ['text', 7, null, [1]]) {
       expect((await client.answer(taskId, bad)).error).toMatchObject({ code: -32602 });
     }
@@ -223,13 +228,17 @@ describe('a task of 2026-07-28', () => {
     expect(await client.until(taskId, 'completed')).toMatchObject({ result: { isError: true } });
   });
 
-  it('that throws -32042 has failed, and names neither the code nor the URL', async () => {
+  it('that throws -32042 asks for the URL that it names, and its tool is run again', async () => {
     const urls = await serveTrouble();
     const client = clientOf(urls, { elicitation: { url: {} }, extensions: { [EXTENSION]: {} } });
     const { taskId } = (await client.call('needs-url')).result as Task;
-    const task = await client.until(taskId, 'failed');
-    expect(task.error).toMatchObject({ code: -32603 });
-    expect(JSON.stringify([task.error, task.result])).not.toMatch(/"code":-32042|example\.com/);
+    const { inputRequests = {} } = await client.until(taskId, 'input_required');
+    const [[key, ask] = ['', undefined]] = Object.entries(inputRequests);
+    expect(ask).toMatchObject({ method: 'elicitation/create', params: { url: 'https://example.com/pay' } });
+    await client.answer(taskId, { [key]: { action: 'decline' } });
+    const task = await client.until(taskId, 'completed');
+    expect(task).toMatchObject({ result: { isError: true } });
+    expect(JSON.stringify(task)).not.toContain('32042');
   });
 
   it('that ends in a JSON-RPC error has failed, with that error in it', async () => {

@@ -9,7 +9,6 @@ import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 
 const DRAFT = 'DRAFT-SEP-1858';
 const KINDS = [
-  { name: REDIS.name, down: REDIS.down, args: () => ['--store', REDIS_URL] },
   {
     name: `${REDIS.name}, with a relay`,
     down: REDIS.down,
@@ -122,6 +121,7 @@ describe('turns of SEP-1858 in one process', () => {
     await new Promise((resolve) => setTimeout(resolve, 300));
     process.kill(servers[0]?.pid ?? 0, 'SIGTERM');
     const put = await second;
+    await expect.poll(() => put.over).toBe(true);
     expect([put.status, JSON.parse(put.text).error.code]).toEqual([503, -32000]);
   });
 });

@@ -1,0 +1,56 @@
+/** An ask of a tool, and what goes out for it. */
+import { AwaitError } from '../error.ts';
+import type { OpenAsk, Response } from './journal.ts';
+import type { Question } from './place.ts';
+import type { AskAttempt } from './recording.ts';
+import type { AskOptions } from './turn.ts';
+
+/** @param abandoned told when the tool gives it up, unless it is settled before */
+export function askAttempt(
+  question: Question,
+  { inContext, timeout, signal }: AskOptions,
+  settle: (response: Response) => void,
+  abandoned: () => void,
+): AskAttempt {
+  signal?.addEventListener('abort', abandoned, { once: true });
+  return {
+    kind: 'ask',
+    question,
+    inContext,
+    ...(timeout !== undefined && { timeout }),
+    settle: (response) => {
+      signal?.removeEventListener('abort', abandoned);
+      settle(response);
+    },
+  };
+}
+
+/**
+ * @param nth the how-many-eth of its class
+ * @param now milliseconds since the epoch
+ * @param drift how often the text at its place changed
+ */
+export function openAskOf(
+  { question, timeout }: AskAttempt,
+  nth: number,
+  key: string,
+  now: number,
+  drift: number | undefined,
+): OpenAsk {
+  return {
+    place: `${question.class}#${nth}`,
+    key,
+    method: question.method,
+    params: question.params,
+    question: question.digest,
+    ...(timeout !== undefined && { deadline: { at: now + timeout, timeout } }),
+    ...(drift !== undefined && { drift }),
+  };
+}
+
+export function askInStep(method: string, stepPath: string): AwaitError {
+  return new AwaitError(
+    'ask-in-step',
+    `step '${stepPath}' asks its user (${method}) inside of itself: a step is done in one go and never waits. Ask before the step, and hand it the answer.`,
+  );
+}
