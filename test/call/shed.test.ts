@@ -95,14 +95,17 @@ describe('a call that is given up', () => {
     const store = new MemoryStore();
     const effects: string[] = [];
     const tool: Tool = async ({ step }) => {
-      await Promise.all([
-        step('outer', async () => {
-          await pause(5);
-          await step('inner', () => effects.push('inner'));
-          effects.push('outer');
-        }),
-        pause(1).then(() => shed()),
-      ]);
+      let begin = (): void => {};
+      const begun = new Promise<void>((resolve) => {
+        begin = resolve;
+      });
+      const outer = step('outer', async () => {
+        begin();
+        await pause(5);
+        await step('inner', () => effects.push('inner'));
+        effects.push('outer');
+      });
+      await Promise.all([outer, Promise.race([begun, outer]).then(() => shed())]);
       return 'done';
     };
     const first = suspended(await soon(start(workbench(tool, { store }).engine, LEG)));
