@@ -1,6 +1,6 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
 import { isObject } from '../src/call/json.ts';
-import { CLOSING } from '../src/call/wire-error.ts';
+import { CLOSING, wireError } from '../src/call/wire-error.ts';
 import { AwaitError } from '../src/error.ts';
 import type { HostFactory } from '../src/host/host.ts';
 import { readBody } from '../src/http/body.ts';
@@ -148,7 +148,9 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
     } catch (error) {
       const failure = AwaitError.from(error);
       settings.logger.error(failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
-      return rpcError(500, -32603, 'Internal error', id);
+      if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
+      const { code, message } = wireError(failure);
+      return rpcError(429, code, message, id);
     }
   };
 

@@ -24,6 +24,11 @@ export function connected(
 ): Reply {
   const { limits, paths } = services.settings;
   const { keepAlive, stalled } = limits;
+  const { counters } = services;
+  counters[inbound.header('last-event-id') ? 'resumedStreams' : 'getStreams'] += 1;
+  const broken = (): void => {
+    counters.brokenStreams += 1;
+  };
   const endpoint = `${paths.messagesFor(inbound.path, inbound.base)}?sessionId=${session.id}`;
   return {
     status: 200,
@@ -33,7 +38,7 @@ export function connected(
       writer.write(
         sseEvent({ event: 'endpoint', id: eventIdOf(session, from), retry: RETRY, data: endpoint }),
       );
-      const sink = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled }));
+      const sink = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled, broken }));
       onSink(sink);
       void found.follow(named(sink, session));
     },

@@ -85,8 +85,12 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
     session = sessions.add(identity.name, identity);
   } else {
     const place = parseEventId(last, settings.limits.eventIdBytes);
-    if (place !== undefined) session = await sessions.find(place.session, principal);
-    if (place === undefined || session === undefined) return notFound(parts, inbound, null);
+    if (place === undefined) {
+      await rates?.badToken(inbound);
+      return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
+    }
+    session = await sessions.find(place.session, principal);
+    if (session === undefined) return notFound(parts, inbound, null);
     from = place.sequence;
   }
   let found: Found;

@@ -31,6 +31,11 @@ export function scopeOf({ principal, workspace }: Owner, id: string, kind: Kind)
   return nameOf(kind, principal, workspace, id);
 }
 
+/** The record that says that a GET's stream was opened, by whose it is. */
+export function openedName(id: string, scope: string): string {
+  return `${id.slice(0, id.indexOf('.'))}.${scope}:opened`;
+}
+
 export class Channel {
   readonly id: string;
   readonly scope: string;
@@ -78,6 +83,11 @@ export class Channel {
       this.#connections -= 1;
       this.used = this.#services.now();
     };
+  }
+
+  /** Before its client knows of it: an id that nobody opened is none. */
+  async opened(): Promise<void> {
+    await this.#services.store?.insert(openedName(this.id, this.scope), true, this.expires);
   }
 
   /** A call that is told here, and that its client may cancel. */

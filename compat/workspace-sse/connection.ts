@@ -9,7 +9,7 @@ import { sseSink } from '../../src/stream/sse-sink.ts';
 import { LEAST_LIFETIME } from '../2025/identity.ts';
 import type { Services } from '../services.ts';
 import { type Calls, unknownClient } from './calls.ts';
-import { type Channel, type Channels, type Kind, type Owner, scopeOf } from './channels.ts';
+import { type Channel, type Channels, type Kind, type Owner, openedName, scopeOf } from './channels.ts';
 import { type Listeners, nameOf } from './listeners.ts';
 import { followCalls } from './take-up.ts';
 import { FRAMING, HEADERS, lifecycle, STREAM, timestamp } from './wire.ts';
@@ -41,6 +41,7 @@ export async function listen(parts: Connections, inbound: Inbound, owner: Owner)
   const last = inbound.header('last-event-id');
   if (last === undefined || last === '') {
     const channel = parts.channels.make(owner, 'get');
+    await channel.opened();
     return connected(
       parts,
       inbound,
@@ -62,14 +63,17 @@ export async function listen(parts: Connections, inbound: Inbound, owner: Owner)
 
 /** @throws AwaitError `bad-token` when this owner has no such stream, or not this event in it; `store` */
 async function resumed(
-  { streams, settings, now }: Services,
+  { streams, settings, store, now }: Services,
   owner: Owner,
   last: string,
 ): Promise<{ readonly id: string; readonly kind: Kind; readonly found: Found }> {
   const opened = last.length <= settings.limits.eventIdBytes ? /^(.+)_0$/.exec(last)?.[1] : undefined;
   const latest = now() + Math.max(settings.ttl, LEAST_LIFETIME) + MARGIN;
   if (opened !== undefined && isStandingId(opened) && expiryOf(opened) <= latest) {
-    return { id: opened, kind: 'get', found: await streams.find(opened, 0, scopeOf(owner, opened, 'get')) };
+    const scope = scopeOf(owner, opened, 'get');
+    if (store !== undefined && (await store.get(openedName(opened, scope))) === undefined)
+      throw new AwaitError('bad-token', 'Invalid or expired Last-Event-ID', new Error('it was never opened'));
+    return { id: opened, kind: 'get', found: await streams.find(opened, 0, scope) };
   }
   const id = parseEventId(last, settings.limits.eventIdBytes)?.stream ?? '';
   try {
@@ -90,6 +94,11 @@ async function connected(
 ): Promise<Reply> {
   const { services, calls, listeners } = parts;
   const { keepAlive, stalled } = services.settings.limits;
+  const { counters } = services;
+  counters[last === undefined ? 'getStreams' : 'resumedStreams'] += 1;
+  const broken = (): void => {
+    counters.brokenStreams += 1;
+  };
   const isListening = channel.kind === 'get';
   const client = unknownClient(services.settings.workspace.capabilities);
   // Its client may post as soon as it knows that the stream is open.
@@ -109,7 +118,7 @@ async function connected(
       writer.write(lifecycle('streamOpened', timestamp()));
       // Without data it is no event, and moves the client's last event id all the same.
       if (last === undefined) writer.write(`id: ${channel.id}_0\n\n`);
-      const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING });
+      const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING, broken });
       const asker = { owner: channel.owner, inbound, client };
       followCalls({ services, calls, channel, asker, onClose: (fn) => sink.onClose(fn) });
       void found.follow(sink);

@@ -68,7 +68,12 @@ export class OwnBody {
 
   #connect(writer: Writer): void {
     const { keepAlive, stalled } = this.#services.settings.limits;
-    const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING });
+    const { counters } = this.#services;
+    counters.postStreams += 1;
+    const broken = (): void => {
+      counters.brokenStreams += 1;
+    };
+    const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING, broken });
     this.#connection = { writer, sink };
     this.#writeLone();
     this.#follow();

@@ -34,7 +34,10 @@ export interface Limits {
   readonly turnWait: number;
   /** How long the process that keeps a call's frame may take to accept its next turn, in milliseconds. Default 500. */
   readonly handoffWait: number;
-  /** Events kept of one stream for a client that comes back; the oldest are deleted. Default 500. */
+  /**
+   * Events kept of one stream for a client that comes back; the oldest are deleted. Up to eight times as many for
+   * as long as a connection in the process that appends has them before it. Default 500.
+   */
   readonly streamEvents: number;
   /**
    * Streams kept of one session by each process; the oldest finished one is deleted. On 2024-11-05, where a

@@ -25,6 +25,8 @@ export interface AppenderOptions {
   /** Events kept, and appends that may wait for the store. */
   readonly most: number;
   readonly now: () => number;
+  /** The oldest position that a connection which keeps up is still to be given, if there is one. */
+  readonly needed: () => number | undefined;
   /** An entry of this appender is in the store. */
   readonly written: (at: number, entry: StreamEntry) => void;
   /** An entry that somebody else wrote was found in the way. */
@@ -49,7 +51,7 @@ export class Appender {
   constructor(options: AppenderOptions, end?: End) {
     this.#options = options;
     this.#end = end;
-    this.#pruning = new Pruning(options.log, options.most, (error) =>
+    this.#pruning = new Pruning(options.log, options.most, options.needed, (error) =>
       options.warn('the oldest events of a stream could not be deleted', error),
     );
   }
@@ -116,7 +118,9 @@ export class Appender {
 
   #put(body: EntryBody): Promise<number> {
     const { most } = this.#options;
-    if (this.#waiting >= most) {
+    // What ends a stream, or takes it over, is what its client waits for.
+    const isBounded = body.kind === 'event' && body.last !== true;
+    if (isBounded && this.#waiting >= most) {
       throw new AwaitError('limit', `${most} events of ${this.#name()} wait for the store already`);
     }
     this.#waiting += 1;

@@ -91,6 +91,7 @@ export class EventStreams {
       this.#locals.release(local);
       throw error;
     }
+    local.isFresh = true;
     local.appender = this.#appender(local, { at: 0 });
     return local.appender;
   }
@@ -259,6 +260,7 @@ export class EventStreams {
         shared: isStandingId(local.log.id),
         most: limits.streamEvents,
         now: () => clock.now(),
+        needed: () => (local.isFresh ? 1 : local.tail && local.tail.position + 1),
         written: (at, entry) => {
           if (entry.reader === this.#self) local.tail?.offer(at, entry);
           else this.#wake(entry.reader, local);
@@ -283,6 +285,7 @@ export class EventStreams {
 
   async #follow(local: Local, after: number | 'new', sink: Sink): Promise<void> {
     const { log } = local;
+    delete local.isFresh;
     let tail: Tail | undefined;
     try {
       let from = after === 'new' ? 0 : after;

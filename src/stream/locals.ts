@@ -9,6 +9,8 @@ export interface Local {
   readonly scope: string;
   appender?: Appender | undefined;
   tail?: Tail | undefined;
+  /** Set until the connection comes that it was opened for. */
+  isFresh?: true;
   /** The last position, once it has ended here. */
   ended?: number;
   /** What is done with it one after the other. */

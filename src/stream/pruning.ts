@@ -7,19 +7,31 @@ import type { StreamLog } from './log.ts';
 
 /** Part of what is kept that is deleted at once: a mark for each event would double what the store is told. */
 const BATCH = 1 / 16;
+/** How many times what is kept there may be for a connection that has not had it: a burst is soon read. */
+const BURST = 8;
 
 export class Pruning {
   readonly #log: StreamLog;
   readonly #most: number;
   readonly #batch: number;
+  readonly #needed: () => number | undefined;
   readonly #failed: (error: unknown) => void;
   #kept: readonly number[] = [];
   #oldest = 1;
   #end = 0;
   #running = false;
 
-  /** @param most entries that are kept */
-  constructor(log: StreamLog, most: number, failed: (error: unknown) => void) {
+  /**
+   * @param most entries that are kept
+   * @param needed the oldest position that a connection is still to be given, if there is one
+   */
+  constructor(
+    log: StreamLog,
+    most: number,
+    needed: () => number | undefined,
+    failed: (error: unknown) => void,
+  ) {
+    this.#needed = needed;
     this.#log = log;
     this.#most = most;
     this.#batch = Math.max(1, Math.floor(most * BATCH));
@@ -56,7 +68,14 @@ export class Pruning {
   }
 
   #isDue(): boolean {
-    return this.#end - this.#oldest >= this.#most;
+    return this.#end - this.#oldest >= this.#most && this.#upTo() > this.#oldest;
+  }
+
+  /** The oldest position that stays. */
+  #upTo(): number {
+    const usual = this.#end - this.#most + this.#batch;
+    const needed = this.#needed() ?? usual;
+    return Math.max(Math.min(usual, needed), usual - this.#most * (BURST - 1));
   }
 
   async #prune(): Promise<void> {
@@ -64,7 +83,7 @@ export class Pruning {
     // More may have been appended in the meantime.
     while (this.#isDue()) {
       const from = this.#oldest;
-      const oldest = this.#end - this.#most + this.#batch;
+      const oldest = this.#upTo();
       await this.#log.writeMark({ oldest, kept: this.#kept });
       this.#oldest = oldest;
       for (let at = from; at < oldest; at += 1) if (!kept.has(at)) await this.#log.remove(at);

@@ -90,7 +90,11 @@ export function sseSink(
     onClose: (fn) => writer.onClose(fn),
     end: (why) => {
       alive.cancel();
-      if (why === 'finished') writer.end();
+      if (why === 'finished') {
+        // What waits to be read still is somebody's who may never read it.
+        if (patience === undefined && writer.unsent > 0) watch(writer.unsent);
+        writer.end();
+      }
       // Nothing is said to somebody who does not listen; what waits for the end of a stream is still watched.
       else if (patience !== undefined) breakOff();
       else {

@@ -119,6 +119,7 @@ describe('time', () => {
     const store = new KeyvCallStore(keyv, clock, 10_000);
     const streams = startProcess({ records: store, clock, limits: { streamEvents: 5 } });
     const stream = streams.open(SCOPE);
+    await follow(streams, stream.id);
     for (const data of numbers(1, 30)) await stream.append({ data });
     await until(() => stream.oldest === 26);
     await streams.standing(SCOPE, now + 1_000).append({ data: '1' });

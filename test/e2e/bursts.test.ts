@@ -1,0 +1,82 @@
+/** Much said at once, to a client that reads as fast as it can; and one that reads nothing of a response. */
+import { connect } from 'node:net';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { afterEach, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { begin, type Session } from './anywhere.ts';
+import { type Served, serveHere } from './harness.ts';
+import * as workspace from './workspace-wire.ts';
+
+let served: Served;
+afterEach(() => served.close());
+
+function talkative(): McpServer {
+  const server = new McpServer({ name: 'talkative', version: '1.0.0' }, { capabilities: { logging: {} } });
+  server.registerTool('says', { inputSchema: { many: z.number() } }, async ({ many }, extra) => {
+    const say = (data: number): Promise<void> =>
+      extra.sendNotification({ method: 'notifications/message', params: { level: 'info', data } });
+    for (let nth = 0; nth < many; nth += 1) {
+      void say(nth);
+      // Not more at once than may wait for the store.
+      if (nth % 100 === 99) await new Promise(setImmediate);
+    }
+    return { content: [{ type: 'text', text: 'said' }] };
+  });
+  server.registerTool('large', {}, () => ({ content: [{ type: 'text', text: 'x'.repeat(30_000_000) }] }));
+  return server;
+}
+
+const says = (many: number) => ({
+  id: 7,
+  method: 'tools/call',
+  params: { name: 'says', arguments: { many } },
+});
+
+describe('a burst of more events than are kept', () => {
+  it.each(['2025-11-25', 'DRAFT-SEP-1858'])('reaches a client of %s, with its result', async (version) => {
+    served = await serveHere(talkative);
+    const session: Session = await begin([served], {}, undefined, version);
+    const stream = await session.post(0, says(2_000));
+    const done = await stream.next(({ id }) => id === 7);
+    expect(done.result?.content).toEqual([{ type: 'text', text: 'said' }]);
+    expect(stream.messages).toHaveLength(2_001);
+  });
+
+  it('reaches a client of workspace-sse, with its result', async () => {
+    served = await serveHere(talkative);
+    const body = await workspace.post(`${served.url}/acme`, says(2_000));
+    expect(workspace.textOf(await body.response(7))).toBe('said');
+    expect(body.events.filter(({ event }) => event === 'notification')).toHaveLength(2_000);
+  });
+
+  it('does not cost its client the result, where more is said at once than may wait', async () => {
+    served = await serveHere(talkative, { limits: { streamEvents: 20 } });
+    const session = await begin([served], {});
+    const stream = await session.post(0, says(100));
+    expect((await stream.next(({ id }) => id === 7)).result?.content).toEqual([
+      { type: 'text', text: 'said' },
+    ]);
+  });
+});
+
+it('a client of workspace-sse that reads nothing of its response is disconnected', async () => {
+  served = await serveHere(talkative, { limits: { stalled: 500 } });
+  const { port, pathname } = new URL(`${served.url}/acme`);
+  const body = JSON.stringify({ jsonrpc: '2.0', ...workspace.call(1, 'large') });
+  const socket = connect(Number(port), '127.0.0.1');
+  socket.pause();
+  const head = `POST ${pathname} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`;
+  socket.write(`${head}accept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
+  await expect.poll(() => served.handler.counters.brokenStreams, { timeout: 10_000 }).toBe(1);
+  socket.destroy();
+});
+
+it('says which limit is met where a session has too many streams', async () => {
+  served = await serveHere(talkative, { limits: { streams: 1 } });
+  const session = await begin([served], {});
+  await session.post(0, { id: 1, method: 'ping' });
+  const streams = await Promise.all([2, 3, 4].map((id) => session.post(0, { ...says(50_000), id })));
+  for (const stream of streams) await expect.poll(() => stream.over, { timeout: 20_000 }).toBe(true);
+  const refused = streams.find(({ status }) => status === 429);
+  expect(JSON.parse(refused?.text ?? '{}').error?.message).toContain('exceeds a limit of the server');
+});
