@@ -222,7 +222,8 @@ for (const { name, down, store, relay } of KINDS) {
         const [eve, fay] = [{ as: 'eve' }, { as: 'fay' }];
         const stream = await get(one, fay);
         await stream.lifecycle('streamOpened');
-        const foreign = await get(two, { ...eve, last: `${stream.stream}_0` });
+        expect((await get(two, { ...eve, last: `${stream.stream}_0` })).status).toBe(400);
+        const foreign = await get(two, eve);
         await foreign.lifecycle('streamOpened');
         expect((await post(two, initialize(1, {}), eve)).status).toBe(202);
         await foreign.response(1);

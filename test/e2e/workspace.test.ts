@@ -4,7 +4,7 @@ import { CallToolRequestSchema, ListToolsRequestSchema, McpError } from '@modelc
 import { afterEach, expect, it } from 'vitest';
 import type { AwaitOptions, FactoryContext } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
-import { type Served, serveHere } from './harness.ts';
+import { SECRET, type Served, serveHere } from './harness.ts';
 import { answer, call, get, initialize, post, textOf } from './workspace-wire.ts';
 
 const open: Served[] = [];
@@ -194,7 +194,8 @@ it('closes the older connection of a stream, and says why', async () => {
 });
 
 it('closes a stream that is over, and says why', async () => {
-  const { url } = await serve();
+  // Without a store: where there is one, an id that nobody opened is unknown at once.
+  const { url } = await serve({ state: 'sealed', secrets: [SECRET] });
   const stream = await get(url);
   await stream.lifecycle('streamOpened');
   // Its id says when a stream is over; one that was over a moment ago is unknown.
