@@ -634,7 +634,7 @@ export class Frame {
   #refuse(attempt: AskAttempt, turn: Turn, required: JsonObject): void {
     const { method } = attempt.question;
     if (!attempt.inContext) return;
-    if (turn.live) {
+    if (turn.live || !turn.mustRefuse) {
       const message = `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`;
       attempt.settle({ error: { code: -32601, message } });
     } else {

@@ -200,6 +200,7 @@ export class Runs {
           return run.detached || !room.has(run.call.principal) ? undefined : detach;
         },
         ...(leg.sheds !== undefined && { sheds: leg.sheds }),
+        mustRefuse: run.binding.revision === '2026-07-28',
         missing: (method, params) => missingCapability(leg.capabilities, method, params),
         given: (ask) => this.#given(ask, extra.responses, end),
         ask: (ask) => {

@@ -42,6 +42,8 @@ export interface Turn {
   readonly live: boolean;
   /** Whether its client brings a call back that was given up without an ask. */
   readonly sheds?: boolean;
+  /** Whether what its client cannot be asked ends the call: its revision has a code for that. */
+  readonly mustRefuse?: boolean;
   /** The client capability that this ask needs and the current leg does not declare. */
   missing(method: string, params: JsonObject): JsonObject | undefined;
   /** The answer a client sent along before it was asked, when it fits. */

@@ -242,7 +242,12 @@ export function legOf(options: Partial<Leg> & { heard?: string[] } = {}): Leg {
   };
 }
 
-export function start(engine: Engine, leg: Leg = legOf(), responses?: unknown): Promise<Outcome> {
+export function start(
+  engine: Engine,
+  leg: Leg = legOf(),
+  responses?: unknown,
+  binding = BINDING,
+): Promise<Outcome> {
   return engine.start(
     {
       method: 'tools/call',
@@ -253,7 +258,7 @@ export function start(engine: Engine, leg: Leg = legOf(), responses?: unknown): 
         info: { name: 'test', version: '1' },
         protocolVersion: '2025-11-25',
       },
-      binding: BINDING,
+      binding,
       ...(responses !== undefined && { responses }),
     },
     leg,

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/call/json.ts';
+import type { Leg } from '../../src/call/ports.ts';
 import {
   accept,
   answers,
@@ -152,10 +153,26 @@ describe('a turn', () => {
     expect(errorOf(await start(engine, legOf(), null)).code).toBe(-32602);
   });
 
-  it('ends with -32021 when a leg cannot be asked, and nothing of it goes out', async () => {
+  it('ends with -32021 when a leg of 2026-07-28 cannot be asked, and nothing of it goes out', async () => {
     const { engine } = workbench(({ ask }) => ask('sampling/createMessage', { messages: [] }));
-    const error = errorOf(await start(engine, legOf({ capabilities: { elicitation: {} } })));
-    expect(error).toMatchObject({ code: -32021, data: { requiredCapabilities: { sampling: {} } } });
+    const leg = legOf({ capabilities: { elicitation: {} } });
+    const outcome = await start(engine, leg, undefined, { ...BINDING, revision: '2026-07-28' });
+    const required = { requiredCapabilities: { sampling: {} } };
+    expect(errorOf(outcome)).toMatchObject({ code: -32021, data: required });
+  });
+
+  it('tells the tool when a leg of another revision cannot be asked, and goes on', async () => {
+    const store = new MemoryStore();
+    const tool: Tool = async ({ ask, elicit }) => {
+      const message = await ask('sampling/createMessage', { messages: [] }).catch(String);
+      return [message, await elicit('name')];
+    };
+    const [here, elsewhere] = [workbench(tool, { store }).engine, workbench(tool, { store }).engine];
+    const leg = (): Leg => legOf({ capabilities: { elicitation: {} } });
+    const first = suspended(await start(here, leg()));
+    expect(first.asks.map(({ method }) => method)).toEqual(['elicitation/create']);
+    const done = resultOf(await elsewhere.resume(first.token, BINDING, answers(first), leg()));
+    expect(done).toMatchObject([expect.stringContaining('does not support sampling'), expect.anything()]);
   });
 
   it('refuses tokens of another method, target, argument, revision or caller alike', async () => {
