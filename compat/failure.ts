@@ -1,8 +1,33 @@
 /** What a request comes to that cannot be served: nobody awaits the reason who could tell it. */
 import type { Outcome } from '../src/call/ports.ts';
-import { wireError } from '../src/call/wire-error.ts';
+import { CLOSING, wireError } from '../src/call/wire-error.ts';
 import { AwaitError } from '../src/error.ts';
+import type { Inbound, Reply } from '../src/http/exchange.ts';
+import { rpcError } from '../src/http/reply.ts';
 import type { Services } from './services.ts';
+
+/** The same request is good at another process, or here once it is back. */
+export function shuttingDown(): Reply {
+  const reply = rpcError(503, CLOSING.code, CLOSING.message);
+  return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
+}
+
+/** A `Last-Event-ID` that is none of this client's: one sentence, whatever is wrong with it. */
+export async function unknownEventId({ rates }: Services, inbound: Inbound): Promise<Reply> {
+  await rates?.badToken(inbound);
+  return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
+}
+
+/**
+ * The same, for a `catch`: why goes to the logger.
+ * @throws what was thrown, where it is about something else
+ */
+export async function refusedEventId(services: Services, inbound: Inbound, thrown: unknown): Promise<Reply> {
+  const { code, message, cause } = AwaitError.from(thrown);
+  if (code !== 'bad-token') throw thrown;
+  services.settings.logger.warn(message, { cause: String(cause ?? '') });
+  return unknownEventId(services, inbound);
+}
 
 /** For a `catch`: the reason goes to the logger, and a frozen sentence to the client. */
 export function failure({ settings }: Services): (thrown: unknown) => Outcome {

@@ -1,6 +1,6 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
 import { isObject } from '../src/call/json.ts';
-import { CLOSING, wireError } from '../src/call/wire-error.ts';
+import { wireError } from '../src/call/wire-error.ts';
 import { AwaitError } from '../src/error.ts';
 import type { HostFactory } from '../src/host/host.ts';
 import { readBody } from '../src/http/body.ts';
@@ -15,6 +15,7 @@ import { type AwaitOptions, settle } from '../src/options.ts';
 import { createEdge as create2024 } from './2024-11-05/edge.ts';
 import { createEdge as create2025 } from './2025/edge.ts';
 import { createEdge as create2026 } from './2026-07-28/edge.ts';
+import { shuttingDown } from './failure.ts';
 import { createServices } from './services.ts';
 import { createEdge as createWorkspace } from './workspace-sse/edge.ts';
 import { REVISION as WORKSPACE } from './workspace-sse/wire.ts';
@@ -176,11 +177,6 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       return services.engine.parked;
     },
   };
-}
-
-function shuttingDown(): Reply {
-  const reply = rpcError(503, CLOSING.code, CLOSING.message);
-  return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
 }
 
 function allowedBy({ get, post }: WireEdge): string {

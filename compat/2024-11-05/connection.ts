@@ -1,14 +1,13 @@
 /** The one connection of a session: where to post to, then everything the server says. */
-import { systemClock } from '../../src/call/clock.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
 import { sseEvent } from '../../src/stream/sse.ts';
-import { sseSink } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Session } from '../2025/session.ts';
 import { RETRY } from '../2025/stream.ts';
 import type { Services } from '../services.ts';
+import { sinkOf } from '../sink.ts';
 import { eventIdOf } from './identity.ts';
 
 /**
@@ -22,13 +21,8 @@ export function connected(
   { found, from }: { readonly found: Found; readonly from: number },
   onSink: (sink: Sink) => void,
 ): Reply {
-  const { limits, paths } = services.settings;
-  const { keepAlive, stalled } = limits;
-  const { counters } = services;
-  counters[inbound.header('last-event-id') ? 'resumedStreams' : 'getStreams'] += 1;
-  const broken = (): void => {
-    counters.brokenStreams += 1;
-  };
+  const { paths } = services.settings;
+  services.counters[inbound.header('last-event-id') ? 'resumedStreams' : 'getStreams'] += 1;
   const endpoint = `${paths.messagesFor(inbound.path, inbound.base)}?sessionId=${session.id}`;
   return {
     status: 200,
@@ -38,7 +32,7 @@ export function connected(
       writer.write(
         sseEvent({ event: 'endpoint', id: eventIdOf(session, from), retry: RETRY, data: endpoint }),
       );
-      const sink = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled, broken }));
+      const sink = session.connect(sinkOf(services, writer));
       onSink(sink);
       void found.follow(named(sink, session));
     },

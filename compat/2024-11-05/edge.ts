@@ -19,6 +19,7 @@ import { accepts, isMessage, isRequest } from '../2025/messages.ts';
 import { inWork, remembered, reserve, run, take } from '../2025/requests.ts';
 import { CALLS, type RpcRequest, type Session } from '../2025/session.ts';
 import { Sessions } from '../2025/sessions.ts';
+import { refusedEventId, unknownEventId } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
 import { Calls } from './calls.ts';
@@ -85,10 +86,7 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
     session = sessions.add(identity.name, identity);
   } else {
     const place = parseEventId(last, settings.limits.eventIdBytes);
-    if (place === undefined) {
-      await rates?.badToken(inbound);
-      return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
-    }
+    if (place === undefined) return unknownEventId(services, inbound);
     session = await sessions.find(place.session, principal);
     if (session === undefined) return notFound(parts, inbound, null);
     from = place.sequence;
@@ -97,11 +95,7 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
   try {
     found = await streams.find(session.standing.id, from, session.id);
   } catch (error) {
-    const failure = AwaitError.from(error);
-    if (failure.code !== 'bad-token') throw error;
-    settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
-    await rates?.badToken(inbound);
-    return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
+    return refusedEventId(services, inbound, error);
   }
   const { source, instance } = served(services, session, inbound);
   const calls = callsOf(session);

@@ -1,13 +1,12 @@
 /** A connection of a session: what a request brings, and the events of a stream as its reply. */
-import { systemClock } from '../../src/call/clock.ts';
 import type { Leg } from '../../src/call/ports.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
-import { sseSink } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { REVISION, untilInput } from '../sep-1858/wire.ts';
 import type { Services } from '../services.ts';
+import { sinkOf } from '../sink.ts';
 import type { Session } from './session.ts';
 
 export const SESSION = 'mcp-session-id';
@@ -35,17 +34,12 @@ export function sse(
   purpose: Purpose,
   wrap: (sink: Sink) => Sink = (sink) => sink,
 ): Reply {
-  const { keepAlive, stalled } = services.settings.limits;
-  const { counters } = services;
-  counters[purpose] += 1;
-  const broken = (): void => {
-    counters.brokenStreams += 1;
-  };
+  services.counters[purpose] += 1;
   return {
     status: 200,
     headers: { ...SSE_HEADERS, [SESSION]: session.id },
     body: (writer) => {
-      const plain = session.connect(sseSink(writer, { clock: systemClock, keepAlive, stalled, broken }));
+      const plain = session.connect(sinkOf(services, writer));
       const sink = session.revision === REVISION ? untilInput(plain) : plain;
       void found.follow(wrap(sink));
     },

@@ -10,6 +10,7 @@ import type { HostInstance, Outside } from '../../src/host/instance.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { empty, idOf, json, rpcError } from '../../src/http/reply.ts';
 import { parseEventId } from '../../src/stream/event-id.ts';
+import { refusedEventId } from '../failure.ts';
 import { post as postRound } from '../mrtr/post.ts';
 import type { Exchange } from '../mrtr/served.ts';
 import { MRTR_DRAFT } from '../mrtr-draft/wire.ts';
@@ -248,11 +249,7 @@ async function get(services: Services, sessions: Sessions, inbound: Inbound): Pr
       return sink;
     });
   } catch (error) {
-    const failure = AwaitError.from(error);
-    if (failure.code !== 'bad-token') throw error;
-    services.settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
-    await services.rates?.badToken(inbound);
-    return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
+    return refusedEventId(services, inbound, error);
   }
 }
 

@@ -4,9 +4,10 @@
  * answers are in the store, so any process can go on with them.
  */
 import { randomUUID } from 'node:crypto';
+import { bindingOf } from '../../src/call/binding.ts';
 import type { Begun, NewCall, Started } from '../../src/call/engine.ts';
 import type { CallRecord, Client, OpenAsk, TaskWish } from '../../src/call/journal.ts';
-import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding, Gone, Leg, Outcome } from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { HostInstance, Outside } from '../../src/host/instance.ts';
@@ -396,13 +397,7 @@ export class Session {
 
   /** What a call of this session is bound to. */
   binding({ method, params }: RpcRequest, revision = this.client.protocolVersion): Binding {
-    return {
-      revision,
-      method,
-      target: String(params.name ?? params.uri ?? ''),
-      args: digest(params),
-      ...(this.principal !== undefined && { principal: this.principal }),
-    };
+    return bindingOf({ revision, method, params, principal: this.principal });
   }
 
   /** Before a call's outcome is told: what it left in its server is every process's. */

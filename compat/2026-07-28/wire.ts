@@ -8,8 +8,9 @@ import {
   LOG_LEVEL_META_KEY,
   SERVER_INFO_META_KEY,
 } from '@modelcontextprotocol/server';
+import { bindingOf } from '../../src/call/binding.ts';
 import type { Client, OpenAsk, Response } from '../../src/call/journal.ts';
-import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding } from '../../src/call/ports.ts';
 import { URLS_NEEDED } from '../../src/call/rerun.ts';
 
@@ -56,13 +57,7 @@ export function readRequest(request: ModernRequest, principal: string | undefine
       info: { name: 'unknown', version: '0', ...objectOf(envelope[CLIENT_INFO_META_KEY]) },
       protocolVersion: HOST_PROTOCOL,
     },
-    binding: {
-      revision: REVISION,
-      method: request.method,
-      target: String(rest.name ?? rest.uri ?? ''),
-      args: digest(rest),
-      ...(principal !== undefined && { principal }),
-    },
+    binding: bindingOf({ revision: REVISION, method: request.method, params: rest, principal }),
     ...((typeof progressToken === 'string' || typeof progressToken === 'number') && { progressToken }),
     ...(typeof logLevel === 'string' && { logLevel }),
     ...(requestState !== undefined && { requestState }),

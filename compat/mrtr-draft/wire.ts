@@ -63,7 +63,7 @@ function unwrapped(responses: unknown): Answers {
   for (const [key, value] of Object.entries(responses)) {
     const { result, error } = isObject(value) ? value : {};
     if (isObject(result)) set(results, key, result);
-    else if (isError(error)) set(errors, key, error);
+    else if (isRpcError(error)) set(errors, key, error);
     else throw new AwaitError('bad-answer', `input_responses['${key}'] must be { result } or { error }`);
   }
   return { results, ...(Object.keys(errors).length > 0 && { errors }) };
@@ -72,8 +72,4 @@ function unwrapped(responses: unknown): Answers {
 /** A key may be `__proto__`. */
 function set(target: object, key: string, value: unknown): void {
   Object.defineProperty(target, key, { value, enumerable: true, configurable: true, writable: true });
-}
-
-function isError(value: unknown): value is ErrorAnswers[string] {
-  return isRpcError(value);
 }

@@ -1,7 +1,8 @@
 /** What a request of a draft is to the engine: its params, what its state is bound to, and its leg. */
 
+import { bindingOf } from '../../src/call/binding.ts';
 import type { TaskWish } from '../../src/call/journal.ts';
-import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding, Leg } from '../../src/call/ports.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { isRequestId } from '../../src/http/reply.ts';
@@ -43,13 +44,7 @@ export async function prepare(
   const { wish, ttl } = wanted;
   return {
     params,
-    binding: {
-      revision,
-      method,
-      target: String(params.name ?? params.uri ?? ''),
-      args: digest(bound),
-      ...(principal !== undefined && { principal }),
-    },
+    binding: bindingOf({ revision, method, params, principal }, bound),
     leg: {
       ...sourceOf(inbound),
       live: false,

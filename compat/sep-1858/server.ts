@@ -10,7 +10,7 @@ import type { ErrorAnswers } from '../../src/call/answer.ts';
 import type { Started } from '../../src/call/engine.ts';
 import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
 import type { Binding, Leg, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
-import { CLOSING, goesOnElsewhere, isBadToken } from '../../src/call/wire-error.ts';
+import { goesOnElsewhere, isBadToken } from '../../src/call/wire-error.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
@@ -24,6 +24,7 @@ import { accepts } from '../2025/messages.ts';
 import type { RpcRequest, Session } from '../2025/session.ts';
 import { SessionStream } from '../2025/stream.ts';
 import { cancelElsewhere } from '../cancellation.ts';
+import { shuttingDown, unknownEventId } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { REVISION } from './wire.ts';
 
@@ -87,10 +88,7 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
     return rpcError(400, -32600, 'Invalid Request: with Last-Event-ID the body is an array of responses');
   }
   const note = await noteOf(call, last);
-  if (note === undefined) {
-    await services.rates?.badToken(inbound);
-    return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
-  }
+  if (note === undefined) return unknownEventId(services, inbound);
   const { results, errors, missing } = sortByKey(call, note, messages);
   const accept = inbound.header('accept') ?? '';
   const takesStream = accepts(accept, EVENTS);
@@ -150,16 +148,15 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
     release,
   );
   if (outcome === undefined) return sse(services, session, found, 'postStreams');
-  if (isRefused(outcome)) {
-    await services.rates?.badToken(inbound);
-    return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
-  }
+  if (isRefused(outcome)) return unknownEventId(services, inbound);
   // Its client has cancelled it, or left: there is no response.
   if (outcome.kind === 'gone') return empty(202);
-  if (isOthers(outcome)) return comeAgain();
-  const isAlone = takesStream ? !(await saysMore(services, session, last)) : true;
-  if (outcome.kind === 'responded' && isAlone && (accepts(accept, 'application/json') || !takesStream)) {
-    return json({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, 200, { [SESSION]: session.id });
+  if (isOthers(outcome)) return shuttingDown();
+  if (outcome.kind === 'responded') {
+    const takesJson = accepts(accept, 'application/json');
+    const isStream = takesStream && (!takesJson || (await saysMore(services, session, last)));
+    const message = { jsonrpc: '2.0', id: note.requestId, ...outcome.response };
+    if (!isStream) return json(message, 200, { [SESSION]: session.id });
   }
   return takesStream ? sse(services, session, found, 'postStreams') : notAcceptable();
 }
@@ -235,12 +232,6 @@ async function finishIn(services: Services, takeOver: () => Promise<SessionStrea
 /** Whether another process goes on with the call, or is to. */
 function isOthers(outcome: Outcome): boolean {
   return outcome.kind === 'responded' && goesOnElsewhere(outcome.response);
-}
-
-/** The same array is good at any process. */
-function comeAgain(): Reply {
-  const reply = rpcError(503, CLOSING.code, CLOSING.message);
-  return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
 }
 
 /** Whoever ran the turn tells its outcome; who only read of it does so when that process went silent before. */

@@ -1,9 +1,10 @@
 /** The requests of a workspace: each a call of its own, in an instance of its own, and whose its answers are. */
 import { randomUUID } from 'node:crypto';
+import { bindingOf } from '../../src/call/binding.ts';
 import type { Started } from '../../src/call/engine.ts';
 import type { CallRecord, Client, OpenAsk } from '../../src/call/journal.ts';
-import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Binding, Gone, Leg, Outcome } from '../../src/call/ports.ts';
+import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
 import { AwaitError } from '../../src/error.ts';
 import { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
@@ -65,7 +66,7 @@ export class Calls {
         params,
         requestId,
         client,
-        binding: bindingOf(owner, method, params),
+        binding: bindingOf({ revision: REVISION, method, params, principal: owner.principal }),
         resumable: goesOn && this.resumable(method),
       },
       {
@@ -92,7 +93,7 @@ export class Calls {
     const leg = this.#leg(owner, inbound, client.capabilities, () => callId, say);
     const started = this.#services.engine.takeUp(
       callId,
-      bindingOf(owner, '', {}),
+      bindingOf({ revision: REVISION, method: '', params: {}, principal: owner.principal }),
       leg,
       async (call): Promise<undefined> => {
         this.#keep(started, owner);
@@ -212,14 +213,4 @@ export function messageOf(
   outcome: Outcome,
 ): JsonObject | undefined {
   return outcome.kind === 'responded' ? { jsonrpc: '2.0', id, ...outcome.response } : undefined;
-}
-
-function bindingOf({ principal }: Owner, method: string, params: JsonObject): Binding {
-  return {
-    revision: REVISION,
-    method,
-    target: String(params.name ?? params.uri ?? ''),
-    args: digest(params),
-    ...(principal !== undefined && { principal }),
-  };
 }

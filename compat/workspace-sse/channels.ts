@@ -31,9 +31,14 @@ export function scopeOf({ principal, workspace }: Owner, id: string, kind: Kind)
   return nameOf(kind, principal, workspace, id);
 }
 
+/** What is beside a stream stands under this: it begins with the stream's expiry, for the sweeper. */
+function recordsOf(id: string, scope: string): string {
+  return `${id.slice(0, id.indexOf('.'))}.${scope}`;
+}
+
 /** The record that says that a GET's stream was opened, by whose it is. */
 export function openedName(id: string, scope: string): string {
-  return `${id.slice(0, id.indexOf('.'))}.${scope}:opened`;
+  return `${recordsOf(id, scope)}:opened`;
 }
 
 export class Channel {
@@ -58,8 +63,7 @@ export class Channel {
     this.owner = owner;
     this.kind = kind;
     this.scope = scopeOf(owner, id, kind);
-    // It begins with its expiry, for the sweeper.
-    this.#name = `${id.slice(0, id.indexOf('.'))}.${this.scope}`;
+    this.#name = recordsOf(id, this.scope);
     this.used = services.now();
     this.#services = services;
     this.#isNew = isNew;

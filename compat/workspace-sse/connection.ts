@@ -1,13 +1,13 @@
 /** The GET of a workspace: a stream that is opened, or gone on with, and whose it is. */
-import { systemClock } from '../../src/call/clock.ts';
 import { AwaitError } from '../../src/error.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { rpcError } from '../../src/http/reply.ts';
-import { expiryOf, isStandingId, parseEventId } from '../../src/stream/event-id.ts';
+import { expiryOf, isStandingId, parseEventId, unknownEvent } from '../../src/stream/event-id.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
-import { sseSink } from '../../src/stream/sse-sink.ts';
 import { LEAST_LIFETIME } from '../2025/identity.ts';
+import { refusedEventId } from '../failure.ts';
 import type { Services } from '../services.ts';
+import { sinkOf } from '../sink.ts';
 import { type Calls, unknownClient } from './calls.ts';
 import { type Channel, type Channels, type Kind, type Owner, openedName, scopeOf } from './channels.ts';
 import { type Listeners, nameOf } from './listeners.ts';
@@ -53,11 +53,7 @@ export async function listen(parts: Connections, inbound: Inbound, owner: Owner)
     const { id, kind, found } = await resumed(parts.services, owner, last);
     return await connected(parts, inbound, parts.channels.of(owner, id, kind), found, last);
   } catch (error) {
-    const failure = AwaitError.from(error);
-    if (failure.code !== 'bad-token') throw error;
-    parts.services.settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
-    await parts.services.rates?.badToken(inbound);
-    return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
+    return refusedEventId(parts.services, inbound, error);
   }
 }
 
@@ -72,7 +68,7 @@ async function resumed(
   if (opened !== undefined && isStandingId(opened) && expiryOf(opened) <= latest) {
     const scope = scopeOf(owner, opened, 'get');
     if (store !== undefined && (await store.get(openedName(opened, scope))) === undefined)
-      throw new AwaitError('bad-token', 'Invalid or expired Last-Event-ID', new Error('it was never opened'));
+      throw unknownEvent('it was never opened');
     return { id: opened, kind: 'get', found: await streams.find(opened, 0, scope) };
   }
   const id = parseEventId(last, settings.limits.eventIdBytes)?.stream ?? '';
@@ -93,12 +89,7 @@ async function connected(
   last?: string,
 ): Promise<Reply> {
   const { services, calls, listeners } = parts;
-  const { keepAlive, stalled } = services.settings.limits;
-  const { counters } = services;
-  counters[last === undefined ? 'getStreams' : 'resumedStreams'] += 1;
-  const broken = (): void => {
-    counters.brokenStreams += 1;
-  };
+  services.counters[last === undefined ? 'getStreams' : 'resumedStreams'] += 1;
   const isListening = channel.kind === 'get';
   const client = unknownClient(services.settings.workspace.capabilities);
   // Its client may post as soon as it knows that the stream is open.
@@ -118,7 +109,7 @@ async function connected(
       writer.write(lifecycle('streamOpened', timestamp()));
       // Without data it is no event, and moves the client's last event id all the same.
       if (last === undefined) writer.write(`id: ${channel.id}_0\n\n`);
-      const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING, broken });
+      const sink = sinkOf(services, writer, FRAMING);
       const asker = { owner: channel.owner, inbound, client };
       followCalls({ services, calls, channel, asker, onClose: (fn) => sink.onClose(fn) });
       void found.follow(sink);

@@ -2,14 +2,13 @@
  * A POST's own body, for a client without an open GET. A response that nothing was said before is all there is
  * in it, and is kept nowhere. What comes before a response makes it a stream, with ids to come back with.
  */
-import { systemClock } from '../../src/call/clock.ts';
 import type { JsonObject } from '../../src/call/json.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Reply, Writer } from '../../src/http/exchange.ts';
-import { sseSink } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
+import { sinkOf } from '../sink.ts';
 import type { Channel } from './channels.ts';
 import { eventText, FRAMING, HEADERS, responseEvent } from './wire.ts';
 
@@ -67,13 +66,8 @@ export class OwnBody {
   }
 
   #connect(writer: Writer): void {
-    const { keepAlive, stalled } = this.#services.settings.limits;
-    const { counters } = this.#services;
-    counters.postStreams += 1;
-    const broken = (): void => {
-      counters.brokenStreams += 1;
-    };
-    const sink = sseSink(writer, { clock: systemClock, keepAlive, stalled, framing: FRAMING, broken });
+    this.#services.counters.postStreams += 1;
+    const sink = sinkOf(this.#services, writer, FRAMING);
     this.#connection = { writer, sink };
     this.#writeLone();
     this.#follow();

@@ -8,6 +8,7 @@
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../error.ts';
 import type { ErrorAnswers } from './answer.ts';
+import { bindingOf } from './binding.ts';
 import { Frame } from './frame.ts';
 import { Handoff, type Offer } from './handoff.ts';
 import type { Waiting } from './inbox.ts';
@@ -278,15 +279,9 @@ export class Engine {
    * @param at how far it was then
    */
   takeUpTask(call: CallRecord, at: number): Promise<Outcome> {
-    const { client, principal, revision, method, params } = call;
-    const binding = {
-      revision,
-      method,
-      target: String(params.name ?? params.uri ?? ''),
-      args: digest(params),
-      ...(principal !== undefined && { principal }),
-    };
+    const { client, principal } = call;
     const leg: Leg = { live: true, capabilities: client.capabilities, notify: () => {} };
+    const binding = bindingOf(call);
     const { room } = this.#runs;
     if (!room.has(principal)) return Promise.resolve(GONE);
     // Until its run begins; a call that is read twice is two objects.

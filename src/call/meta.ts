@@ -2,6 +2,7 @@
  * What both SDKs take as `_meta`, and as an error. They drop a message that is otherwise, and whoever waits for it
  * waits for ever: so it is refused before it gets there.
  */
+import type { Response } from './journal.ts';
 import { isObject } from './json.ts';
 
 const RELATED_TASK = 'io.modelcontextprotocol/related-task';
@@ -16,6 +17,6 @@ export function isMeta(meta: unknown): boolean {
 }
 
 /** The error of a JSON-RPC response. */
-export function isRpcError(error: unknown): boolean {
+export function isRpcError(error: unknown): error is Extract<Response, { error: unknown }>['error'] {
   return isObject(error) && Number.isSafeInteger(error.code) && typeof error.message === 'string';
 }
