@@ -6,6 +6,7 @@ export default defineConfig({
     globalSetup: ['test/setup.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    maxWorkers: 2,
+    // Most files wait for processes and leases: two cores serve four.
+    maxWorkers: 4,
   },
 });

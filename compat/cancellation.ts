@@ -3,9 +3,9 @@
  * id that is its own affair, so a call that lasts is noted under it, and the cancel is an entry of that call's
  * journal: its owner is woken, or reads it with its next sign of life. A call that is over soon writes nothing.
  */
-import { systemClock } from '../src/call/clock.ts';
+import { systemClock } from '../src/base/clock.ts';
+import { digest } from '../src/base/json.ts';
 import type { Started } from '../src/call/engine.ts';
-import { digest } from '../src/call/json.ts';
 import type { Services } from './services.ts';
 
 /** How long a call is in work before it is noted, in milliseconds. */

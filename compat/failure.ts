@@ -1,7 +1,8 @@
 /** What a request comes to that cannot be served: nobody awaits the reason who could tell it. */
+
+import { AwaitError } from '../src/base/error.ts';
 import type { Outcome } from '../src/call/ports.ts';
-import { CLOSING, wireError } from '../src/call/wire-error.ts';
-import { AwaitError } from '../src/error.ts';
+import { CLOSING, wireError } from '../src/call/run/wire-error.ts';
 import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { rpcError } from '../src/http/reply.ts';
 import type { Services } from './services.ts';
@@ -10,6 +11,23 @@ import type { Services } from './services.ts';
 export function shuttingDown(): Reply {
   const reply = rpcError(503, CLOSING.code, CLOSING.message);
   return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
+}
+
+/** Its secrets cannot be had yet: nothing can be sealed, nor opened. */
+export function withoutSecrets(): Reply {
+  const reply = rpcError(503, -32000, 'This server is not ready; send the same request again');
+  return { ...reply, headers: { ...reply.headers, 'retry-after': '5' } };
+}
+
+/** This process has as much in work as it may: another one, or this one in a moment, takes the same request. */
+export function noRoom(id: string | number | null): Reply {
+  const reply = rpcError(503, -32000, 'This server is busy; send the same request again', id);
+  return { ...reply, headers: { ...reply.headers, 'retry-after': '5' } };
+}
+
+/** An answer that reaches nobody: to be told so, its client must not read a 202. */
+export function undelivered(): Reply {
+  return rpcError(400, -32602, 'Invalid params: no request with this id waits for an answer of this client');
 }
 
 /** A `Last-Event-ID` that is none of this client's: one sentence, whatever is wrong with it. */

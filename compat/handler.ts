@@ -1,42 +1,32 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
-import { isObject } from '../src/call/json.ts';
-import { wireError } from '../src/call/wire-error.ts';
-import { AwaitError } from '../src/error.ts';
-import type { HostFactory } from '../src/host/host.ts';
+
+import { AwaitError } from '../src/base/error.ts';
+import { isObject } from '../src/base/json.ts';
+import { isPerRequest } from '../src/base/runtime.ts';
+import { wireError } from '../src/call/run/wire-error.ts';
+import { checkFactory } from '../src/host/check.ts';
+import type { FactoryContext, HostFactory } from '../src/host/host.ts';
+import { messagesOf, refuseLong } from '../src/http/batch.ts';
 import { readBody } from '../src/http/body.ts';
 import { Departure } from '../src/http/departure.ts';
 import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { type FetchOptions, inboundOf, responseOf } from '../src/http/fetch.ts';
-import { type OriginRules, refuseForeign } from '../src/http/origin.ts';
+import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } from '../src/http/origin.ts';
 import type { Place } from '../src/http/paths.ts';
 import { empty, idOf, rpcError } from '../src/http/reply.ts';
 import type { Counters } from '../src/observe/counters.ts';
-import { type AwaitOptions, settle } from '../src/options.ts';
-import { createEdge as create2024 } from './2024-11-05/edge.ts';
-import { createEdge as create2025 } from './2025/edge.ts';
-import { createEdge as create2026 } from './2026-07-28/edge.ts';
-import { shuttingDown } from './failure.ts';
+import { type AwaitOptions as Options, type Settings, settle } from '../src/options.ts';
+import { noRoom, shuttingDown, withoutSecrets } from './failure.ts';
+import { handlerPerRequest } from './per-request.ts';
+import type { Edge, Row } from './revision.ts';
+import { NAMES, type Revision, TABLE } from './revisions.ts';
 import { createServices } from './services.ts';
-import { createEdge as createWorkspace } from './workspace-sse/edge.ts';
-import { REVISION as WORKSPACE } from './workspace-sse/wire.ts';
+import { takerOf } from './taker.ts';
 
-/** The revisions whose clients begin with a session over Streamable HTTP. */
-const SESSIONS: ReadonlySet<string> = new Set([
-  '2025-03-26',
-  '2025-06-18',
-  '2025-11-25',
-  'DRAFT-SEP-1858',
-  'DRAFT-MRTR-2026-02',
-  'DRAFT-SEP-2322',
-]);
+/** Of all wires together. */
+const METHODS = 'GET, POST, DELETE';
 
-type Wire = Exclude<Place['wire'], 'mcp'>;
-
-interface WireEdge {
-  post?(inbound: Inbound, body: unknown, place: Place): Promise<Reply>;
-  get?(inbound: Inbound, place: Place): Promise<Reply>;
-  close?(): Promise<void> | void;
-}
+export type AwaitOptions = Options<Revision>;
 
 export interface AwaitHandler {
   /** One HTTP request of any revision: for Hono, Workers, Bun, Deno, and everything fetch-shaped. */
@@ -46,8 +36,31 @@ export interface AwaitHandler {
    * put down for other processes to take up; open streams end. Suspended calls stay good.
    */
   readonly close: () => Promise<void>;
+  /**
+   * Whether the factory makes servers that can be served. It calls the factory, without a client, so that what
+   * would fail for every client fails at start.
+   *
+   * @throws AwaitError `bad-option`: it returns no server, the same one twice, or one whose SDK is not known
+   */
+  readonly check: () => Promise<void>;
   /** Frames parked in this process. */
   readonly parked: number;
+  /**
+   * How many calls wait for their caller, in whichever process: of a known caller (a name that `principal` gives), or
+   * of all, for which a shared store lists its keys. It reads each of these calls: for a look now and then.
+   *
+   * @throws AwaitError `store`
+   */
+  readonly suspended: (caller?: string) => Promise<number>;
+  /**
+   * Erases what a known caller's calls wrote, and ends those that go on, in whichever process they do. Tokens that
+   * were handed out cannot be recalled; they find nothing any more, but where `state: 'sealed'` has no store.
+   *
+   * @param caller a name that `principal` gives
+   * @returns how many calls there were
+   * @throws AwaitError `store`: once more erases the rest
+   */
+  readonly forget: (caller: string) => Promise<number>;
   /** What happened since it was made. */
   readonly counters: Readonly<Counters>;
   /** Used by `mcp-await/node`, which saves making a `Request` and a `Response`. */
@@ -68,79 +81,96 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       'createAwaitHandler needs a factory that makes a server: createAwaitHandler(() => buildServer(), options)',
     );
   }
-  const settings = settle(options);
-  const services = createServices(factory, settings);
-  const modern = settings.revisions.has('2026-07-28') ? create2026(services) : undefined;
-  const legacy = [...settings.revisions].some((revision) => SESSIONS.has(revision))
-    ? create2025(services)
-    : undefined;
-  /** The wires that have paths of their own. */
-  const apart: Partial<Record<Wire, WireEdge>> = {
-    ...(settings.revisions.has('2024-11-05') && create2024(services)),
-    ...(settings.revisions.has(WORKSPACE) && { workspace: createWorkspace(services) }),
-  };
+  const settings = settle(options, NAMES);
+  return isPerRequest()
+    ? handlerPerRequest(settings, (own, counters) => createHandler(factory, own, counters))
+    : createHandler(factory, settings);
+}
+
+function createHandler(factory: HostFactory, given: Settings, counters?: Counters): AwaitHandler {
+  const services = createServices(factory, given, TABLE, counters);
+  const { settings } = services;
+  const served = [...TABLE.values()].filter(({ name }) => settings.revisions.has(name));
+  const edges = [...new Set(served.map(({ edge }) => edge))].reverse().map((edge) => edge(services));
+  const at = (wire: Place['wire']): readonly Edge[] =>
+    edges.flatMap((edge) => (edge[wire] === undefined ? [] : [edge[wire]]));
   const rules: OriginRules = {
     origins: settings.allowedOrigins,
-    ...(settings.allowedHosts !== undefined && { hosts: settings.allowedHosts }),
+    hosts: settings.allowedHosts,
   };
+  const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
   let closed = false;
 
   const route = async (inbound: Inbound, onBody: (body: unknown) => void): Promise<Reply> => {
-    const refusal = refuseForeign(inbound, rules);
-    if (refusal !== undefined) return refusal;
+    const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
+    if (asked !== undefined) return asked;
+    const isReady = services.ready();
+    if (isReady !== true && !(await isReady)) return withoutSecrets();
     if (closed) return (await lastWords(inbound)) ?? shuttingDown();
     const place = settings.paths.find(inbound.path, inbound.base);
     if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
-    const edge = place.wire === 'mcp' ? undefined : apart[place.wire];
-    if (edge !== undefined && !['GET', 'POST'].includes(inbound.method))
-      return methodNotAllowed(allowedBy(edge));
+    const here = edgesOf(place);
     switch (inbound.method) {
       case 'POST': {
-        const read = await readBody(inbound, settings.limits.bodyBytes);
+        const read = await readBody(inbound, settings.limits.bodyBytes, services.bodies);
         if ('reply' in read) return read.reply;
         onBody(read.body);
-        const tooMuch = await services.rates?.refuse(inbound, read.body);
+        const tooMuch =
+          refuseLong(read.body, settings.limits.batch) ?? (await services.rates?.refuse(inbound, read.body));
         if (tooMuch !== undefined) return tooMuch;
-        if (edge !== undefined) return edge.post?.(inbound, read.body, place) ?? methodNotAllowed('GET');
-        const version = inbound.header('mcp-protocol-version') ?? '';
-        // The SDK knows no drafts, and would take one for a revision to come.
-        if (version.startsWith('DRAFT-') && legacy !== undefined) return legacy.post(inbound, read.body);
+        const requests = messagesOf(read.body).filter(isRequest).length;
+        if (requests > 0 && !services.engine.takes(takerOf(services, inbound), requests)) {
+          throw new AwaitError(
+            'no-room',
+            'a request was refused: limits.calls, callerCalls or anonymousCalls are in work',
+          );
+        }
         return (
-          modern?.serve(inbound, read.body) ??
-          legacy?.post(inbound, read.body) ??
-          modern?.refuse(inbound, read.body) ??
-          rpcError(404, -32000, 'Not found: no revision of Streamable HTTP is served here', idOf(read.body))
+          postTo(here, inbound, read.body, place) ??
+          here.find(({ refuse }) => refuse)?.refuse?.(inbound, read.body) ??
+          nobodyAt(here, idOf(read.body))
         );
       }
       case 'GET':
-        if (edge !== undefined) return edge.get?.(inbound, place) ?? methodNotAllowed('POST');
-        return legacy?.get(inbound) ?? methodNotAllowed('POST');
+        return first(here, inbound, 'get')?.get?.(inbound, place) ?? methodNotAllowed(here, inbound);
       case 'DELETE':
-        if (edge !== undefined) return methodNotAllowed('GET, POST');
-        return legacy?.end(inbound) ?? methodNotAllowed('POST');
+        return first(here, inbound, 'end')?.end?.(inbound) ?? methodNotAllowed(here, inbound);
       default:
-        return methodNotAllowed(legacy === undefined ? 'POST' : 'GET, POST, DELETE');
+        return methodNotAllowed(here, inbound);
     }
+  };
+
+  /** A path that no edge is on is one of Streamable HTTP, which is wherever the handler is mounted. */
+  const edgesOf = ({ wire }: Place): readonly Edge[] => {
+    const own = at(wire);
+    return own.length > 0 ? own : at('mcp');
   };
 
   /** While turns come to their end, answers to what they asked are still taken. */
   const lastWords = async (inbound: Inbound): Promise<Reply | undefined> => {
     if (inbound.method !== 'POST') return undefined;
     const place = settings.paths.find(inbound.path, inbound.base);
-    const edge = place === undefined || place.wire === 'mcp' ? undefined : apart[place.wire];
-    const isOfSession = legacy !== undefined && inbound.header('mcp-session-id') !== undefined;
-    if (edge === undefined && !isOfSession) return undefined;
-    const read = await readBody(inbound, settings.limits.bodyBytes);
+    const here = place === undefined ? [] : edgesOf(place).filter(({ answers }) => answers?.(inbound));
+    if (place === undefined || here.length === 0) return undefined;
+    const read = await readBody(inbound, settings.limits.bodyBytes, services.bodies);
     if ('reply' in read) return read.reply;
-    const messages = Array.isArray(read.body) ? read.body : [read.body];
-    const isAnswer = messages.every((message) => isObject(message) && message.method === undefined);
-    if (!isAnswer) return undefined;
-    return edge === undefined || place === undefined
-      ? legacy?.post(inbound, read.body)
-      : edge.post?.(inbound, read.body, place);
+    if (refuseLong(read.body, settings.limits.batch) !== undefined) return undefined;
+    const isAnswer = messagesOf(read.body).every(
+      (message) => isObject(message) && message.method === undefined,
+    );
+    return isAnswer ? postTo(here, inbound, read.body, place) : undefined;
   };
 
   const serve = async (inbound: Inbound): Promise<Reply> => {
+    const refusal = refuseForeign(inbound, rules);
+    if (refusal !== undefined) {
+      logForeign(refusal);
+      return refusal.reply;
+    }
+    return services.backlog.bounded(withCors(inbound, await settled(inbound)));
+  };
+
+  const settled = async (inbound: Inbound): Promise<Reply> => {
     let id: string | number | null = null;
     try {
       return await route(inbound, (body) => {
@@ -148,7 +178,9 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       });
     } catch (error) {
       const failure = AwaitError.from(error);
-      settings.logger.error(failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
+      const level = failure.code === 'no-room' ? 'warn' : 'error';
+      settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
+      if (failure.code === 'no-room') return noRoom(id);
       if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
       const { code, message } = wireError(failure);
       return rpcError(429, code, message, id);
@@ -157,32 +189,97 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
 
   return {
     serve,
-    fetch: async (request, fetchOptions) => {
-      const gone = new Departure();
-      if (request.signal.aborted) gone.tell();
-      request.signal.addEventListener('abort', gone.tell, { once: true });
-      const reply = await serve({ ...inboundOf(request, fetchOptions), signal: gone });
-      return responseOf(reply, gone.tell);
-    },
+    check: () => checkFactory(factory, erasOf(served)),
+    fetch: fetchOver(serve),
     close: async () => {
       if (closed) return;
       closed = true;
       await services.close();
-      legacy?.close();
-      for (const edge of Object.values(apart)) await edge.close?.();
-      await modern?.close();
+      for (const edge of edges.flatMap((of) => Object.values(of))) await edge.close?.();
     },
     counters: services.counters,
+    suspended: services.suspended,
+    forget: services.forget,
     get parked() {
       return services.engine.parked;
     },
   };
 }
 
-function allowedBy({ get, post }: WireEdge): string {
-  return [...(get === undefined ? [] : ['GET']), ...(post === undefined ? [] : ['POST'])].join(', ');
+/** The web's door to a handler. */
+export function fetchOver(serve: AwaitHandler['serve']): AwaitHandler['fetch'] {
+  return async (request, options) => {
+    const gone = new Departure();
+    if (request.signal.aborted) gone.tell();
+    request.signal.addEventListener('abort', gone.tell, { once: true });
+    const reply = await serve({ ...inboundOf(request, options), signal: gone });
+    return responseOf(reply, gone.tell);
+  };
 }
 
-function methodNotAllowed(allow: string): Reply {
+/** A revision of each era, whose servers are alike; of one era alone, one twice. */
+function erasOf(served: readonly Row[]): Pick<FactoryContext, 'era' | 'revision'>[] {
+  const eras = (['modern', 'legacy'] as const).flatMap((era) => {
+    const row = served.find((one) => one.era === era);
+    return row === undefined ? [] : [{ era, revision: row.name }];
+  });
+  const [only, other] = eras;
+  return only !== undefined && other === undefined ? [only, only] : eras;
+}
+
+/** The first edge whose business a body is. */
+function postTo(
+  edges: readonly Edge[],
+  inbound: Inbound,
+  body: unknown,
+  place: Place,
+): Promise<Reply> | undefined {
+  for (const edge of edges) {
+    const reply = edge.post?.(inbound, body, place);
+    if (reply !== undefined) return reply;
+  }
+  return undefined;
+}
+
+/** The edge that a GET or a DELETE is for, if any takes one. */
+function first(edges: readonly Edge[], inbound: Inbound, method: 'get' | 'end'): Edge | undefined {
+  return ownersOf(edges, inbound).find((edge) => edge[method] !== undefined);
+}
+
+function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {
+  const owner = edges.find(({ owns }) => owns?.(inbound));
+  return owner === undefined ? edges : [owner];
+}
+
+/** Refusals that are told, each once: whoever sends them could fill a log. */
+const TOLD = 100;
+
+function onceEach(tell: (refusal: Refusal) => void): (refusal: Refusal) => void {
+  const told = new Set<string>();
+  return (refusal) => {
+    const name = JSON.stringify(refusal.detail);
+    if (told.has(name) || told.size >= TOLD) return;
+    told.add(name);
+    tell(refusal);
+  };
+}
+
+function isRequest(message: unknown): boolean {
+  return isObject(message) && typeof message.method === 'string' && message.id !== undefined;
+}
+
+function nobodyAt(edges: readonly Edge[], id: string | number | null): Reply {
+  if (edges.length > 0) return notAllowed('GET');
+  return rpcError(404, -32000, 'Not found: no revision of Streamable HTTP is served here', id);
+}
+
+function methodNotAllowed(edges: readonly Edge[], inbound: Inbound): Reply {
+  const owners = ownersOf(edges, inbound);
+  const has = (method: 'get' | 'post' | 'end'): boolean => owners.some((edge) => edge[method] !== undefined);
+  const allowed = [has('get') && 'GET', has('post') && 'POST', has('end') && 'DELETE'];
+  return notAllowed(allowed.filter(Boolean).join(', ') || 'POST');
+}
+
+function notAllowed(allow: string): Reply {
   return { ...empty(405, { allow }), body: '' };
 }

@@ -1,77 +1,148 @@
 /** What every revision is handed: the engine, the tokens, the store and the user's server. */
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
-import { systemClock } from '../src/call/clock.ts';
+import { systemClock } from '../src/base/clock.ts';
+import type { JsonObject } from '../src/base/json.ts';
 import { Engine } from '../src/call/engine.ts';
-import type { HandoffParts } from '../src/call/handoff.ts';
-import type { CallRecord } from '../src/call/journal.ts';
-import type { JsonObject } from '../src/call/json.ts';
-import type { Leg, Relay } from '../src/call/ports.ts';
-import { type IndexRecords, TaskIndex } from '../src/call/task-index.ts';
-import { type Sweeper, sweepTasks } from '../src/call/task-sweeper.ts';
+import type { CallRecord } from '../src/call/journal/entries.ts';
+import type { Relay } from '../src/call/ports.ts';
+import type { HandoffParts } from '../src/call/run/handoff.ts';
+import { type IndexRecords, TaskIndex } from '../src/call/task/index.ts';
+import { type Sweeper, sweepTasks } from '../src/call/task/sweeper.ts';
+import { CallBook, streamItem } from '../src/checkpoint/call-book.ts';
 import { KeyvCallStore } from '../src/checkpoint/call-store.ts';
-import { encryptedRecords, plainRecords } from '../src/checkpoint/encrypted.ts';
 import { KeyRing } from '../src/checkpoint/key-ring.ts';
+import { Names } from '../src/checkpoint/names.ts';
+import { encryptedRecords, plainRecords } from '../src/checkpoint/records.ts';
 import { Sealer, stateTokens } from '../src/checkpoint/sealed.ts';
+import { SecretSource } from '../src/checkpoint/secret-source.ts';
 import { startSweeping } from '../src/checkpoint/sweep.ts';
+import { answerCheck } from '../src/host/answer-check.ts';
 import type { HostFactory } from '../src/host/host.ts';
-import { HostInstance, type Outside } from '../src/host/instance.ts';
-import { CachingValidator, schemaCheck } from '../src/host/validator.ts';
+import { isPeerHost } from '../src/host/peer/host.ts';
+import type { Outside } from '../src/host/router.ts';
+import { CachingValidator, compilingValidator, evaluatingValidator } from '../src/host/validator.ts';
+import { Backlog } from '../src/http/backlog.ts';
+import { Bodies } from '../src/http/bodies.ts';
+import { defaultPrincipal, type Principal } from '../src/http/principal.ts';
 import { RateLimits } from '../src/http/rate-limit.ts';
+import { type AuditEvent, auditEvent, auditedAs } from '../src/observe/audit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
 import { watchLoad } from '../src/observe/load.ts';
+import { withoutIds } from '../src/observe/redact.ts';
 import { watchUnjournaled } from '../src/observe/unjournaled.ts';
 import type { Settings } from '../src/options.ts';
 import { EventStreams } from '../src/stream/event-streams.ts';
+import { admit, KnownGuards } from './guards.ts';
+import { createInstances, type Instances } from './instances.ts';
+import type { Row } from './revision.ts';
 import { ToolMarks } from './tasks/marks.ts';
 
 export interface Services {
   readonly settings: Settings;
-  readonly factory: HostFactory;
+  /** All revisions, by name. */
+  readonly table: ReadonlyMap<string, Row>;
+  /** The caller's stable name; undefined for an anonymous one. */
+  readonly principal: Principal;
+  /** Instances of the user's server. */
+  readonly instances: Instances;
   readonly engine: Engine;
   readonly sealer: Sealer;
   readonly store: KeyvCallStore | undefined;
+  readonly names: Names;
   readonly now: () => number;
   readonly streams: EventStreams;
   /** Answers to what sessions ask outside of calls, that came in at other processes. */
   /** Events that are being written: a handler that closes waits for them. */
   readonly writing: Set<Promise<unknown>>;
   readonly counters: Counters;
+  /** What waits for clients that do not read. */
+  readonly backlog: Backlog;
+  /** What is being received. */
+  readonly bodies: Bodies;
   readonly rates: RateLimits | undefined;
   readonly marks: ToolMarks;
+  /** Which requests the server's SDK would check. */
+  readonly guards: KnownGuards;
   /** Which tasks there are; undefined without a store. */
   readonly taskIndex: TaskIndex | undefined;
+  /** Whether servers run elsewhere, so that they outlive their instances here. */
+  readonly isElsewhere: boolean;
   /** Called with what a server says that belongs to no call, on revisions without sessions. */
   readonly outside: Set<(notification: JsonObject) => void>;
   /** The server's name and version, once an instance said it. */
   serverInfo?: unknown;
+  /** Whether there are secrets to seal with; they may have to be asked for. */
+  ready(): boolean | Promise<boolean>;
+  /** Lists a stream under its known caller, before anything is said on it: what cannot be found cannot be erased. */
+  listStream(caller: string | undefined, id: string, scope: string): Promise<void>;
+  /** Calls that wait for their caller, of one who is known or of all. */
+  suspended(caller?: string): Promise<number>;
+  /** Ends and erases the calls of a known caller. @returns how many there were */
+  forget(caller: string): Promise<number>;
   close(): Promise<void>;
 }
 
-export function createServices(factory: HostFactory, settings: Settings): Services {
-  const { limits, logger } = settings;
+export function createServices(
+  factory: HostFactory,
+  given: Settings,
+  table: ReadonlyMap<string, Row>,
+  counters: Counters = newCounters(),
+): Services {
+  const { limits, audience, secrets } = given;
   const now = Date.now;
+  const ring = new KeyRing(typeof secrets === 'function' ? undefined : secrets);
+  const source =
+    typeof secrets === 'function'
+      ? new SecretSource(secrets, ring, (message, detail) => given.logger.warn(message, detail))
+      : undefined;
+  const unknown = source && (() => source.unknown());
+  void source?.ready();
+  const names = new Names(audience, ring);
+  const logger = withoutIds(given.logger, (id) => names.label(id));
+  const settings: Settings = { ...given, logger };
   const sealer = new Sealer({
-    ring: new KeyRing(settings.secrets),
-    audience: settings.audience,
+    ring,
+    audience,
     maxLength: limits.tokenBytes,
     now,
+    ...(unknown !== undefined && { unknown }),
   });
-  const store =
+  const audit = (what: AuditEvent['what'], call: CallRecord): void =>
+    settings.audit?.(auditEvent(what, names.label(call.id), call, now()));
+  let callIndex: TaskIndex | undefined;
+  const store: KeyvCallStore | undefined =
     settings.store === undefined
       ? undefined
-      : new KeyvCallStore(
-          settings.store,
-          systemClock,
-          limits.lease,
-          settings.encrypt ? encryptedRecords(sealer) : plainRecords,
-        );
+      : new KeyvCallStore(settings.store, systemClock, limits.lease, {
+          names,
+          cipher: settings.encrypt ? encryptedRecords(sealer) : plainRecords(audience, ring, unknown),
+          bytes: { all: limits.storedBytes, caller: limits.callerStoredBytes },
+          list: async (callId: string, caller: string) => callIndex?.addOwn(callId, caller),
+          written: (call, entry) => {
+            const what = auditedAs(entry);
+            if (what !== undefined) audit(what, call);
+          },
+        });
   if (store?.primitive === 'none') {
     logger.warn(
       'this store has no insert-if-absent that mcp-await knows: across processes a turn may be run twice (at least once). Use Redis, PostgreSQL or SQLite to have it run once',
     );
   }
-  const counters = newCounters();
-  const { rateLimit, principal } = settings;
+  const backlog = new Backlog({
+    clock: systemClock,
+    stalled: limits.stalled,
+    most: limits.unreadBytes,
+    broken: () => {
+      counters.brokenStreams += 1;
+    },
+  });
+  const principal =
+    settings.principal ??
+    defaultPrincipal(
+      () => ring.callerKey,
+      (message) => logger.warn(message),
+    );
+  const { rateLimit } = settings;
   const rates =
     rateLimit === false
       ? undefined
@@ -84,11 +155,24 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     warn: (message, detail) => logger.warn(message, detail),
   });
   const marks = new ToolMarks();
-  const taskIndex = store && new TaskIndex(ownRecords(store, sealer), settings.ttl, now);
+  const guards = new KnownGuards();
+  const taskRows = (owner: string | null) => names.guessable('tasks', owner);
+  const callRows = (owner: string | null) => names.guessable('calls', owner);
+  callIndex = store && new TaskIndex(sealedRecords(store, sealer), callRows, settings.ttl, now);
+  const calls =
+    store && new CallBook(store, names, systemClock, callIndex, (id, scope) => streams.remove(id, scope));
+  const taskIndex = store && new TaskIndex(sealedRecords(store, sealer), taskRows, settings.ttl, now);
   const outside = new Set<(notification: JsonObject) => void>();
   outside.add(({ method }) => {
-    if (method === 'notifications/tools/list_changed') marks.forget();
+    if (method !== 'notifications/tools/list_changed') return;
+    marks.forget();
+    guards.forget();
   });
+  if (isPeerHost(factory)) {
+    factory.attach(logger, (notification) => {
+      for (const listener of outside) listener(notification);
+    });
+  }
   // Without an async context of its own, nothing is known to be a call's.
   const isWatched = settings.warnUnjournaled && settings.steps;
   const watch = isWatched ? watchUnjournaled((message, detail) => logger.warn(message, detail)) : undefined;
@@ -98,7 +182,10 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     ...(store !== undefined && { store }),
     tokens: stateTokens(sealer),
     carry: settings.state === 'sealed',
-    check: schemaCheck(new CachingValidator(new AjvJsonSchemaValidator())),
+    check: answerCheck(
+      new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
+      new CachingValidator(evaluatingValidator),
+    ),
     frame: {
       drift: settings.drift,
       unknownStep: settings.unknownStep,
@@ -122,7 +209,7 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     },
     limits,
     ttl: settings.ttl,
-    replay: settings.replay,
+    replay: settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow'),
     onDrop: settings.onDrop,
     clock: systemClock,
     count: (what) => {
@@ -132,12 +219,28 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
     ...(settings.relay !== undefined && { handoff: handoffOver(settings.relay, sealer, now) }),
     ...(taskIndex !== undefined && { began: (call) => taskIndex.add(call.id, call.task?.owner) }),
     watch: (id) => sweeper?.watch(id),
+    called: (call) => audit('called', call),
+    admit,
     openInstance: async (call, leg) => {
-      const instance = await openForCall(factory, settings, call, leg, outside);
+      const { id, revision, client, principal: caller } = call;
+      const instance = await instances.open({
+        id,
+        era: table.get(revision)?.era ?? 'legacy',
+        revision,
+        client,
+        principal: caller,
+        authInfo: leg.authInfo,
+        request: leg.request,
+        workspace: leg.workspace,
+        isLocal: leg.isLocal,
+        serves: 'call',
+        outside: noSession(settings, outside),
+      });
       services.serverInfo ??= instance.initialized.serverInfo;
       return instance;
     },
   });
+  const instances = createInstances(factory, settings, (instance) => guards.saw(instance));
   const sweeping = store === undefined ? undefined : startSweeping(store, logger);
   const { tasks } = engine;
   // A task that nobody asks about goes on all the same.
@@ -156,38 +259,57 @@ export function createServices(factory: HostFactory, settings: Settings): Servic
   }
   const services: Services = {
     settings,
-    factory,
+    table,
+    principal,
+    instances,
+    isElsewhere: isPeerHost(factory),
     engine,
     sealer,
     store,
+    names,
     now,
     streams,
     writing: new Set(),
     counters,
+    backlog,
+    bodies: new Bodies(limits.receivedBytes),
     rates,
     marks,
+    guards,
     taskIndex,
     outside,
+    ready: () => source?.ready() ?? true,
+    listStream: async (caller, id, scope) => {
+      if (caller !== undefined && store?.isShared) await callIndex?.addOwn(streamItem(id, scope), caller);
+    },
+    suspended: async (caller) => calls?.suspended(caller) ?? 0,
+    async forget(caller) {
+      engine.forget(caller);
+      const count = await calls?.forget(caller, (call) => {
+        engine.tasks?.forget(call.id);
+        audit('forgotten', call);
+      });
+      return count ?? 0;
+    },
     async close() {
       sweeping?.stop();
       sweeper?.stop();
       watch?.stop();
       load?.stop();
       await engine.close();
+      instances.close();
       // What the last turns came to is on its way to their streams.
       await new Promise((resolve) => setImmediate(resolve));
       await Promise.allSettled(services.writing);
       await streams.close();
+      if (isPeerHost(factory)) await factory.close();
     },
   };
   return services;
 }
 
-/**
- * Services may share a store: which tasks there are is sealed, so that none looks after another's, whose tools it
- * does not have.
- */
-function ownRecords(store: KeyvCallStore, sealer: Sealer): IndexRecords {
+/** An index holds ids, and some of them are all it takes to have a task: they are sealed, `encrypt` or not. */
+function sealedRecords(store: KeyvCallStore, sealer: Sealer): IndexRecords {
   return {
     insert: (name, id, expires) => store.insert(name, sealer.seal('task', { id }, expires), expires),
     get: async (name) => {
@@ -200,7 +322,7 @@ function ownRecords(store: KeyvCallStore, sealer: Sealer): IndexRecords {
 }
 
 function newTasks(index: TaskIndex): () => Promise<string[]> {
-  const seen = new Map<number, number>();
+  const seen = new Map<string, number>();
   return () => index.added(seen);
 }
 
@@ -211,36 +333,9 @@ const MESSAGE_LIFE = 300_000;
 function handoffOver(relay: Relay, sealer: Sealer, now: () => number): HandoffParts {
   return {
     relay,
-    seal: (message) => sealer.seal('relay', message, now() + MESSAGE_LIFE),
+    seal: (message) => sealer.seal('relay', message, now() + MESSAGE_LIFE, Number.POSITIVE_INFINITY),
     open: (text) => sealer.open('relay', text, Number.POSITIVE_INFINITY),
   };
-}
-
-/** An instance of its own for a call on a revision without sessions (invariant 4). */
-function openForCall(
-  factory: HostFactory,
-  settings: Settings,
-  call: CallRecord,
-  leg: Leg,
-  outside: ReadonlySet<(notification: JsonObject) => void>,
-): Promise<HostInstance> {
-  return HostInstance.open({
-    factory,
-    client: call.client,
-    context: {
-      era: call.revision === '2026-07-28' ? 'modern' : 'legacy',
-      revision: call.revision,
-      ...(leg.authInfo !== undefined && { authInfo: leg.authInfo }),
-      ...(leg.request !== undefined && { requestInfo: leg.request }),
-      ...(leg.workspace !== undefined && { workspace: leg.workspace }),
-      clientCapabilities: call.client.capabilities,
-      clientInfo: call.client.info,
-    },
-    sessionId: call.id,
-    single: true,
-    contexts: settings.steps,
-    outside: noSession(settings, outside),
-  });
 }
 
 /** Where there is no session nobody can be asked outside of a call: such an ask stays pending. */

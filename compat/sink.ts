@@ -1,20 +1,44 @@
-/** A connection as a sink of events, by the limits that hold for all wires; one that is broken off is counted. */
-import { systemClock } from '../src/call/clock.ts';
-import type { Writer } from '../src/http/exchange.ts';
+/** The one way that events are written, on every wire: kept alive, with an end for clients that do not read, counted. */
+import { every, systemClock } from '../src/base/clock.ts';
+import type { Reply, Writer } from '../src/http/exchange.ts';
+import { SSE_KEEP_ALIVE, sseEvent } from '../src/stream/sse.ts';
 import { type Framing, sseSink } from '../src/stream/sse-sink.ts';
 import type { Sink } from '../src/stream/tail.ts';
 import type { Services } from './services.ts';
 
-export function sinkOf({ settings, counters }: Services, writer: Writer, framing?: Framing): Sink {
-  const { keepAlive, stalled } = settings.limits;
+export function sinkOf({ settings, counters, backlog }: Services, writer: Writer, framing?: Framing): Sink {
   const broken = (): void => {
     counters.brokenStreams += 1;
   };
-  return sseSink(writer, {
+  return sseSink(backlog.guard(writer), {
     clock: systemClock,
-    keepAlive,
-    stalled,
+    keepAlive: settings.limits.keepAlive,
     broken,
     ...(framing !== undefined && { framing }),
   });
+}
+
+/** Events without ids, which nobody can come back for. */
+export const WITHOUT_IDS: Framing = {
+  event: (event) => sseEvent(event),
+  alive: () => SSE_KEEP_ALIVE,
+  closing: () => '',
+};
+
+/** A stream that somebody else writes, such as the SDK. */
+export function kept({ settings, counters, backlog }: Services, reply: Reply): Reply {
+  const { body } = reply;
+  if (typeof body !== 'function') return reply;
+  return {
+    ...reply,
+    body: (writer) => {
+      counters.postStreams += 1;
+      const guarded = backlog.guard(writer);
+      const alive = every(systemClock, settings.limits.keepAlive, () => {
+        if (!guarded.behind) guarded.write(SSE_KEEP_ALIVE);
+      });
+      guarded.onClose(() => alive.cancel());
+      body(guarded);
+    },
+  };
 }

@@ -46,6 +46,32 @@ const field = (answer: ElicitResult, name: string) => String(answer.content?.[na
 const outcome = ({ action, content }: ElicitResult) =>
   `action=${action}, content=${JSON.stringify(content ?? {})}`;
 
+/** What no zod type says goes into the schema as it stands. */
+const contact = z
+  .object({
+    name: z.string().optional(),
+    address: z.object({ street: z.string().optional(), city: z.string().optional() }).optional(),
+    contactMethod: z.enum(['phone', 'email']).optional(),
+    phone: z.string().optional(),
+    email: z.string().optional(),
+  })
+  .meta({
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    $defs: {
+      address: {
+        $anchor: 'addressDef',
+        type: 'object',
+        properties: { street: { type: 'string' }, city: { type: 'string' } },
+      },
+    },
+    allOf: [{ anyOf: [{ required: ['phone'] }, { required: ['email'] }] }],
+    if: { properties: { contactMethod: { const: 'phone' } }, required: ['contactMethod'] },
+    // biome-ignore lint/suspicious/noThenProperty: the keyword of JSON Schema
+    then: { required: ['phone'] },
+    else: { required: ['email'] },
+    additionalProperties: false,
+  });
+
 export default function conformanceServer(): McpServer {
   const server = new McpServer(
     { name: 'mcp-await-conformance', version: '1.0.0' },
@@ -62,6 +88,21 @@ export default function conformanceServer(): McpServer {
 function tools(server: McpServer): void {
   server.registerTool('test_simple_text', { description: 'Returns text' }, () =>
     reply('This is a simple text response for testing.'),
+  );
+
+  server.registerTool(
+    'json_schema_2020_12_tool',
+    { description: 'Tool with JSON Schema 2020-12 features', inputSchema: contact },
+    ({ name = 'nobody' }) => reply(`Noted ${name}`),
+  );
+
+  server.registerTool(
+    'test_custom_header',
+    {
+      description: 'Has an argument that clients of 2026-07-28 say in a header as well',
+      inputSchema: { region: z.string().meta({ 'x-mcp-header': 'Region' }) },
+    },
+    ({ region }) => reply(`Region: ${region}`),
   );
 
   server.registerTool('test_image_content', { description: 'Returns an image' }, () => ({

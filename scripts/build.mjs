@@ -1,7 +1,30 @@
-// Compiles src/ and compat/ to dist/ with tsc and marks the command line as executable.
+// Compiles src/ and compat/ to dist/ with tsc, marks the command line as executable, and adds what is no module:
+// the page of `mcp-await compare`, one file with its script and style in it, and the schema of its scenarios. Does
+// nothing where dist is of these very sources already.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, renameSync, rmSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { build } from 'esbuild';
 
+const STAMP = join('dist', '.sources');
+
+/** A digest of all that the output depends on. */
+function sourcesDigest() {
+  const digest = createHash('sha256');
+  const files = ['src', 'compat'].flatMap((folder) =>
+    readdirSync(folder, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name)),
+  );
+  const settings = ['tsconfig.json', 'tsconfig.build.json', 'package-lock.json', 'scripts/build.mjs'];
+  for (const file of [...files.sort(), ...settings]) digest.update(`${file}\0`).update(readFileSync(file));
+  return digest.digest('hex');
+}
+
+const sources = sourcesDigest();
+if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === sources) process.exit(0);
 // Built beside and moved, so that what runs from dist meanwhile is without it for a moment only.
 const fresh = `dist.${process.pid}`;
 const tsc = spawnSync(
@@ -13,5 +36,28 @@ const tsc = spawnSync(
 );
 if (tsc.status !== 0) process.exit(tsc.status ?? 1);
 chmodSync(`${fresh}/src/cli/main.js`, 0o755);
+await bundlePage(`${fresh}/compat/side-by-side/page.html`);
+const schema = await import(pathToFileURL(`${fresh}/compat/side-by-side/scenario-schema.js`).href);
+writeFileSync(`${fresh}/scenario.schema.json`, `${JSON.stringify(schema.scenarioJsonSchema(), null, 2)}\n`);
+writeFileSync(join(fresh, '.sources'), sources);
 rmSync('dist', { recursive: true, force: true });
 renameSync(fresh, 'dist');
+
+async function bundlePage(path) {
+  const source = 'compat/side-by-side/page';
+  const { outputFiles } = await build({
+    entryPoints: [`${source}/main.tsx`, `${source}/page.css`],
+    bundle: true,
+    minify: true,
+    write: false,
+    outdir: 'page',
+    format: 'iife',
+    target: ['es2022'],
+    legalComments: 'inline',
+  });
+  const textOf = (ending) => outputFiles.find((file) => file.path.endsWith(ending))?.text ?? '';
+  const page = readFileSync(`${source}/page.html`, 'utf8')
+    .replace('/*style*/', () => textOf('.css'))
+    .replace('/*script*/', () => textOf('.js'));
+  writeFileSync(path, page);
+}

@@ -3,9 +3,9 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Bytes of the published JavaScript. */
-const MOST_BYTES = 800_000;
+const MOST_BYTES = 1_200_000;
 /** Lines of one source file: above this a file holds more than one concern. */
-const MOST_LINES = 700;
+const MOST_LINES = 850;
 
 function files(folder, ending) {
   return readdirSync(folder, { recursive: true })

@@ -1,10 +1,11 @@
 /** `node:http`, Express, Fastify: a request listener around a handler. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { constants, createGzip, type Gzip } from 'node:zlib';
-import type { JsonObject } from './call/json.ts';
+import type { JsonObject } from './base/json.ts';
+import { isLoopback } from './http/address.ts';
+import type { Bodies } from './http/bodies.ts';
 import { Departure } from './http/departure.ts';
-import type { Inbound, Reply, Writer } from './http/exchange.ts';
-import { MAX_UNSENT, tooLarge } from './http/exchange.ts';
+import { type Inbound, MAX_UNSENT, type Reply, type Writer } from './http/exchange.ts';
 
 /** What `createAwaitHandler` returns, as far as it is used here. */
 export interface ServesExchanges {
@@ -12,7 +13,12 @@ export interface ServesExchanges {
 }
 
 /** A request that middleware may have added credentials, a parsed body, or what it was mounted under to. */
-export type NodeRequest = IncomingMessage & { auth?: unknown; body?: unknown; baseUrl?: unknown };
+export type NodeRequest = IncomingMessage & {
+  auth?: unknown;
+  body?: unknown;
+  baseUrl?: unknown;
+  ip?: unknown;
+};
 
 export interface NodeHandlerOptions {
   /**
@@ -37,13 +43,17 @@ export function toNodeHandler(
     });
     const { status, headers, body } = await handler.serve(inboundOf(req, gone));
     if (res.destroyed) return;
+    // Of a body that was refused the rest may never come, or never end.
+    if (!req.complete && req.method === 'POST') res.shouldKeepAlive = false;
     if (typeof body !== 'function') {
       // With its length known a body goes out in one write, and not in chunks.
       res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body ?? '') }).end(body);
       return;
     }
-    const zip = compress && takesGzip(req.headers['accept-encoding']) ? gzipTo(res) : undefined;
-    const coding = zip === undefined ? {} : { 'content-encoding': 'gzip', vary: 'accept-encoding' };
+    const isStream = headers['content-type'] === 'text/event-stream';
+    const zip = compress && isStream && takesGzip(req.headers['accept-encoding']) ? gzipTo(res) : undefined;
+    const vary = [headers.vary, 'accept-encoding'].filter((name) => name !== undefined).join(', ');
+    const coding = zip === undefined ? {} : { 'content-encoding': 'gzip', vary };
     res.writeHead(status, { ...headers, ...coding });
     res.flushHeaders();
     body(writerOf(res, zip));
@@ -62,6 +72,8 @@ export function toNodeHandler(
 function inboundOf(req: NodeRequest, signal: Departure): Inbound {
   const { headers, method = 'GET', url = '/', auth, body, baseUrl, socket } = req;
   const [path = '/', query = ''] = url.split('?', 2);
+  // Express has what proxies say of it, where it was told to trust them.
+  const address = typeof req.ip === 'string' ? req.ip : socket.remoteAddress;
   let made: Request | undefined;
   return {
     method,
@@ -72,10 +84,11 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
       const value = headers[name];
       return Array.isArray(value) ? value.join(', ') : value;
     },
-    text: (maxBytes) => readText(req, maxBytes),
+    text: (maxBytes, bodies) => readText(req, maxBytes, bodies),
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
-    ...(socket.remoteAddress !== undefined && { address: socket.remoteAddress }),
+    ...(address !== undefined && { address }),
+    onLoopback: socket.localAddress !== undefined && isLoopback(socket.localAddress),
     signal,
     request: () => {
       made ??= new Request(urlOf(req), { method, headers: webHeaders(req), signal: signal.asAbortSignal() });
@@ -104,25 +117,44 @@ function webHeaders(req: IncomingMessage): Headers {
   return headers;
 }
 
-function readText(req: IncomingMessage, maxBytes: number): Promise<string> {
+function readText(req: IncomingMessage, maxBytes: number, bodies: Bodies): Promise<string> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    req.on('data', (chunk: Buffer) => {
-      size += chunk.byteLength;
-      if (size <= maxBytes) chunks.push(chunk);
-      else reject(tooLarge(maxBytes));
+    const fail = (error: unknown): void => {
+      body.over();
+      req.off('data', onData);
+      // What still comes is read by nobody: the reply closes the connection.
+      req.resume();
+      reject(error);
+    };
+    const body = bodies.begin(maxBytes, fail);
+    const onData = (chunk: Buffer): void => {
+      try {
+        body.add(chunk);
+      } catch (error) {
+        fail(error);
+      }
+    };
+    req.on('data', onData);
+    req.once('end', () => {
+      body.over();
+      resolve(body.text());
     });
-    req.once('end', () => resolve(Buffer.concat(chunks).toString('utf8')));
-    req.once('error', reject);
-    req.once('close', () => reject(new Error('the client went away')));
+    req.once('error', fail);
+    req.once('close', () => fail(new Error('the client went away')));
   });
 }
 
 /** `gzip`, unless it is refused by `q=0`. */
 function takesGzip(header: string | string[] | undefined): boolean {
-  const accepted = /(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=([\d.]+))?\s*(?:,|$)/i.exec(String(header ?? ''));
-  return accepted !== null && Number(accepted[1] ?? 1) > 0;
+  for (const coding of String(header ?? '')
+    .toLowerCase()
+    .split(',')) {
+    const [name = '', ...parameters] = coding.split(';').map((part) => part.trim());
+    if (name !== 'gzip' && name !== '*') continue;
+    const quality = parameters.find((parameter) => parameter.startsWith('q='));
+    return quality === undefined || Number(quality.slice('q='.length)) > 0;
+  }
+  return false;
 }
 
 /** Small windows: a stream lives long, and its events are short. */

@@ -2,22 +2,36 @@
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
 import Keyv from 'keyv';
-import type { CallRecord } from './call/journal.ts';
-import { isObject, type JsonObject } from './call/json.ts';
+import { AwaitError } from './base/error.ts';
+import { isObject, type JsonObject } from './base/json.ts';
+import type { CallRecord } from './call/journal/entries.ts';
 import { DEFAULT_LIMITS, type Limits } from './call/limits.ts';
 import type { Relay } from './call/ports.ts';
 import { primitiveOf } from './checkpoint/insert.ts';
-import { assertSecrets } from './checkpoint/key-ring.ts';
-import { AwaitError } from './error.ts';
+import type { AskSecrets } from './checkpoint/secret-source.ts';
+import { assertSecrets } from './checkpoint/secrets.ts';
 import { type PathOptions, Paths } from './http/paths.ts';
+import type { Principal } from './http/principal.ts';
 import type { RateLimitOptions } from './http/rate-limit.ts';
-import { withoutPasswords } from './observe/redact.ts';
+import type { Audit } from './observe/audit.ts';
+import { guardedLogger } from './observe/redact.ts';
 
 export interface Logger {
   debug(message: string, detail?: JsonObject): void;
   info(message: string, detail?: JsonObject): void;
   warn(message: string, detail?: JsonObject): void;
   error(message: string, detail?: JsonObject): void;
+}
+
+/**
+ * A `Keyv` of version 5 or 6, by its shape: its ESM and its CommonJS declarations are two classes to the compiler,
+ * and either must do.
+ */
+export interface StoreLike {
+  readonly store: unknown;
+  get(key: string): Promise<unknown>;
+  set(key: string, value: unknown, ttl?: number): Promise<boolean>;
+  delete(key: string): Promise<boolean>;
 }
 
 /** A request that may become a task. */
@@ -32,22 +46,34 @@ export interface TaskRequest {
 /** Never a task; one at once; or one from its first step on, with the asks before that as rounds. */
 export type TaskChoice = 'never' | 'now' | 'after-asks';
 
-export interface AwaitOptions {
-  /** Where journals are kept. Default: an in-memory Keyv. */
-  readonly store?: Keyv;
+/** @typeParam Name the revisions there are */
+export interface AwaitOptions<Name extends string = string> {
+  /**
+   * Where calls are kept, shared by all processes. Default: an in-memory Keyv.
+   *
+   * @example new Keyv(new KeyvRedis(process.env.REDIS_URL))
+   */
+  readonly store?: StoreLike;
   /** `stored` (default): tokens name a checkpoint in the store. `sealed`: they carry it. */
   readonly state?: 'stored' | 'sealed';
-  /** The first seals tokens, all open them; at least 32 bytes each. */
-  readonly secrets?: readonly (string | undefined)[];
+  /**
+   * The first seals tokens, all open them; at least 32 bytes each. A function is asked before the first request,
+   * every five minutes, and when a token names a secret that is not known; while it fails, those from before count.
+   */
+  readonly secrets?: readonly (string | undefined)[] | AskSecrets;
   /** Whether records in the store are encrypted, with keys derived from `secrets`. Default false. */
   readonly encrypt?: boolean;
   /** How processes reach one another: a call goes on where its frame is parked. Default: it is replayed. */
   readonly relay?: Relay;
   /** Lifetime of a call, in milliseconds. Default one hour. */
   readonly ttl?: number;
-  /** What a server instance serves. Default: a session where there are sessions, else a call. */
-  readonly instance?: 'session' | 'call';
-  /** Whether a call whose frame is not here may be run again from its start. Default `allow`. */
+  /**
+   * What a server instance serves: what it keeps in memory lives as long. Default: a session where there are
+   * sessions, else a call. `caller`: one for each known caller in a process, kept while it is used; `process`: one
+   * for all callers of a process. Of these, clients that differ in revision, capabilities or name have their own.
+   */
+  readonly instance?: 'call' | 'session' | 'caller' | 'process';
+  /** Whether a call whose frame is not here may be run again from its start. Default `allow`; for `stdioHost` and `remoteHost`, what they say. */
   readonly replay?: (call: CallRecord) => 'allow' | 'never';
   /** What to do when only a question's text changed on replay. Default `ask`: once more. */
   readonly drift?: 'ask' | 'reuse' | 'fail';
@@ -62,17 +88,24 @@ export interface AwaitOptions {
    * that it does not come to is passed over. Default 300.
    */
   readonly replayGrace?: number;
-  /** The caller's stable subject. Default: issuer, subject and client of `authInfo`. */
-  readonly principal?: (authInfo: JsonObject | undefined) => string | undefined;
+  /**
+   * The caller's stable name. Default: issuer, subject and client, from `authInfo.extra` or the claims of a JWT;
+   * for an opaque token its keyed digest (`docs/callers.md`).
+   */
+  readonly principal?: Principal;
   readonly limits?: Partial<Limits>;
   /** How often one caller may call, go on, and be wrong. Default: generous, for callers that are known; `false`: no limits. */
   readonly rateLimit?: RateLimitOptions | false;
   /** Origins that browsers may come from, besides this machine's. */
   readonly allowedOrigins?: readonly string[];
-  /** Values of `Host` that are served; unchecked by default, as behind a proxy. */
+  /**
+   * Names of this host that are served besides this machine's own (`app.example`); `*` serves every one. Default: on
+   * a connection over loopback this machine's own alone, so behind a proxy on the same machine the proxy's names are
+   * to be given; elsewhere `Host` is unchecked.
+   */
   readonly allowedHosts?: readonly string[];
   /** Revisions that are served. Default: all. */
-  readonly revisions?: readonly Revision[];
+  readonly revisions?: readonly Name[];
   /**
    * SEP-1858: whether `buffer_input` and `input_required` go out without a `data` line, as the draft prints them.
    * Parsers that follow the standard drop such events. Default false: the line is there, and empty.
@@ -102,6 +135,8 @@ export interface AwaitOptions {
    */
   readonly warnUnjournaled?: boolean;
   readonly logger?: Logger;
+  /** Told who did what to which call, without what was said: for an audit log. It must not throw. */
+  readonly audit?: Audit;
 }
 
 export interface WorkspaceOptions {
@@ -112,34 +147,21 @@ export interface WorkspaceOptions {
   readonly capabilities?: JsonObject;
 }
 
-export const REVISIONS = [
-  '2024-11-05',
-  '2025-03-26',
-  '2025-06-18',
-  '2025-11-25',
-  'DRAFT-SEP-1858',
-  'DRAFT-MRTR-2026-02',
-  'DRAFT-SEP-2322',
-  '2026-07-28',
-  'workspace-sse',
-] as const;
-export type Revision = (typeof REVISIONS)[number];
-
 export interface Settings {
   readonly store: Keyv | undefined;
   readonly state: 'stored' | 'sealed';
-  readonly secrets: readonly string[];
+  readonly secrets: readonly string[] | AskSecrets;
   readonly encrypt: boolean;
   readonly relay: Relay | undefined;
   readonly ttl: number;
-  readonly instance: 'session' | 'call' | undefined;
-  readonly replay: (call: CallRecord) => 'allow' | 'never';
+  readonly instance: AwaitOptions['instance'];
+  readonly replay: ((call: CallRecord) => 'allow' | 'never') | undefined;
   readonly drift: 'ask' | 'reuse' | 'fail';
   readonly onDrop: 'forget' | 'unwind';
   readonly unknownStep: 'fail' | 'run';
   readonly askDelay: number;
   readonly replayGrace: number;
-  readonly principal: (authInfo: JsonObject | undefined) => string | undefined;
+  readonly principal: Principal | undefined;
   readonly limits: Limits;
   readonly rateLimit: RateLimitOptions | false;
   readonly allowedOrigins: readonly string[];
@@ -154,6 +176,7 @@ export interface Settings {
   readonly steps: boolean;
   readonly warnUnjournaled: boolean;
   readonly logger: Logger;
+  readonly audit: Audit | undefined;
 }
 
 const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
@@ -185,20 +208,21 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'steps',
   'warnUnjournaled',
   'logger',
+  'audit',
 ]);
 
 /** Options to come: refused by name, so that nobody relies on them; turning one off is what happens anyway. */
 const COMING: ReadonlySet<string> = new Set(['onEvent']);
 
 /** @throws AwaitError `bad-option`, with what to write instead */
-export function settle(options: AwaitOptions): Settings {
+export function settle(options: AwaitOptions, known: readonly string[]): Settings {
   for (const [name, value] of Object.entries(options)) {
     if (COMING.has(name) && (value === undefined || value === false)) continue;
     if (COMING.has(name)) throw wrong(name, 'is not in this version of mcp-await yet; leave it out');
     if (!KNOWN.has(name)) throw wrong(name, `is no option; there are ${[...KNOWN].join(', ')}`);
   }
   oneOf('state', options.state, ['stored', 'sealed']);
-  oneOf('instance', options.instance, ['session', 'call']);
+  oneOf('instance', options.instance, ['call', 'session', 'caller', 'process']);
   oneOf('drift', options.drift, ['ask', 'reuse', 'fail']);
   oneOf('onDrop', options.onDrop, ['forget', 'unwind']);
   oneOf('unknownStep', options.unknownStep, ['fail', 'run']);
@@ -206,7 +230,7 @@ export function settle(options: AwaitOptions): Settings {
   positive('askDelay', options.askDelay);
   positive('replayGrace', options.replayGrace);
   positive('shedAbove', options.shedAbove);
-  for (const name of ['replay', 'principal', 'tasks'] as const) {
+  for (const name of ['replay', 'principal', 'tasks', 'audit'] as const) {
     const value = options[name];
     if (value !== undefined && typeof value !== 'function') throw wrong(name, 'must be a function');
   }
@@ -260,18 +284,18 @@ export function settle(options: AwaitOptions): Settings {
     relay: options.relay,
     ttl: options.ttl ?? 3_600_000,
     instance: options.instance,
-    replay: options.replay ?? (() => 'allow'),
+    replay: options.replay,
     drift: options.drift ?? 'ask',
     onDrop: options.onDrop ?? 'forget',
     unknownStep: options.unknownStep ?? 'fail',
     askDelay: options.askDelay ?? 5_000,
     replayGrace: options.replayGrace ?? 300,
-    principal: options.principal ?? subjectOf,
+    principal: options.principal,
     limits: limitsOf(options.limits),
     rateLimit: rateLimitOf(options.rateLimit),
     allowedOrigins: options.allowedOrigins ?? [],
     allowedHosts: options.allowedHosts,
-    revisions: revisionsOf(options.revisions),
+    revisions: revisionsOf(options.revisions, known),
     tasks: options.tasks && choiceOf(options.tasks),
     shedAbove: options.shedAbove,
     literal: options.literal ?? false,
@@ -280,7 +304,8 @@ export function settle(options: AwaitOptions): Settings {
     audience: options.audience ?? 'mcp-await',
     steps: options.steps ?? true,
     warnUnjournaled: options.warnUnjournaled ?? process.env.NODE_ENV !== 'production',
-    logger: withoutPasswords(options.logger ?? consoleLogger),
+    logger: guardedLogger(options.logger ?? consoleLogger),
+    audit: options.audit,
   };
 }
 
@@ -310,10 +335,10 @@ function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest)
 }
 
 /** Without secrets tokens could not be read by another process, nor after a restart. */
-function secretsOf(options: AwaitOptions): readonly string[] {
+function secretsOf(options: AwaitOptions): readonly string[] | AskSecrets {
   const { secrets, store, state, relay } = options;
   if (secrets === undefined) {
-    const shared = relay !== undefined || (store !== undefined && primitiveOf(store) !== 'map');
+    const shared = relay !== undefined || (isKeyv(store) && primitiveOf(store) !== 'map');
     if (shared || state === 'sealed') {
       throw wrong(
         'secrets',
@@ -325,8 +350,7 @@ function secretsOf(options: AwaitOptions): readonly string[] {
     );
     return [randomBytes(32).toString('base64url')];
   }
-  if (!Array.isArray(secrets) || secrets.length === 0)
-    throw wrong('secrets', 'must be an array with at least one secret');
+  if (typeof secrets === 'function') return secrets;
   assertSecrets(secrets);
   return secrets;
 }
@@ -383,9 +407,11 @@ function isRate(value: unknown): boolean {
   return [value.most, value.per].every((number) => Number.isSafeInteger(number) && Number(number) > 0);
 }
 
-function revisionsOf(revisions: readonly string[] | undefined): ReadonlySet<string> {
-  if (revisions === undefined) return new Set(REVISIONS);
-  const known: readonly string[] = REVISIONS;
+function revisionsOf(
+  revisions: readonly string[] | undefined,
+  known: readonly string[],
+): ReadonlySet<string> {
+  if (revisions === undefined) return new Set(known);
   const unknown = revisions.find((revision) => !known.includes(revision));
   if (revisions.length === 0 || unknown !== undefined) {
     throw wrong(
@@ -417,16 +443,6 @@ function workspaceOf(workspace: WorkspaceOptions | undefined): Required<Workspac
     throw wrong('workspace.capabilities', 'must be an object of objects, such as { elicitation: {} }');
   }
   return { capabilities };
-}
-
-/** Issuer, subject and client: stable over the life of a call, unlike the bearer token itself. */
-function subjectOf(authInfo: JsonObject | undefined): string | undefined {
-  if (authInfo === undefined) return undefined;
-  const extra = isObject(authInfo.extra) ? authInfo.extra : {};
-  const parts = [extra.iss ?? extra.issuer, extra.sub ?? extra.subject ?? extra.userId, authInfo.clientId];
-  return parts.every((part) => part === undefined)
-    ? undefined
-    : JSON.stringify(parts.map((part) => part ?? null));
 }
 
 function isLogger(value: unknown): value is Logger {

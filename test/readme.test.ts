@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { afterAll, describe, expect, it } from 'vitest';
+import { DEFAULT_LIMITS } from '../src/call/limits.ts';
 import { modern } from './e2e/clients.ts';
 import { SECRET } from './e2e/harness.ts';
 import { REDIS } from './e2e/services.ts';
@@ -26,14 +27,23 @@ describe('the README', () => {
     expect(readme).toContain('npm ci && npm test');
   });
 
-  it('names every option, and no other', () => {
+  it('is short enough to be read', () => {
+    expect(readme.split('\n').length).toBeLessThanOrEqual(150);
+  });
+
+  it('leads to a page with every option and limit, and no other', () => {
     const source = readFileSync(`${root}src/options.ts`, 'utf8');
     const known = /const KNOWN[^(]*\(\[([\s\S]*?)\]\)/.exec(source)?.[1] ?? '';
     const options = [...known.matchAll(/'(\w+)'/g)].map((match) => match[1]);
-    const table = readme.slice(readme.indexOf('## Options'), readme.indexOf('## The command line'));
-    const rows = [...table.matchAll(/^\| (`[^|]+) \|/gm)].map((match) => match[1] ?? '');
+    const [page = '', limits = ''] = readFileSync(`${root}docs/options.md`, 'utf8').split('## Limits');
+    const rows = [...page.matchAll(/^\| (`[^|]+) \|/gm)].map((match) => match[1] ?? '');
     const named = rows.flatMap((row) => [...row.matchAll(/`(\w+)`/g)].map((match) => match[1]));
     expect(named.sort()).toEqual(options.sort());
+    const defaults = [...limits.matchAll(/^\| `(\w+)` *\| ([\d,]+)/gm)].map(([, name, most = '']) => [
+      name,
+      Number(most.replaceAll(',', '')),
+    ]);
+    expect(Object.fromEntries(defaults)).toEqual(DEFAULT_LIMITS);
   });
 
   it('names files that exist', () => {
@@ -45,7 +55,7 @@ describe('the README', () => {
   it.skipIf(REDIS.down)('mounts a server with the code it shows', async () => {
     const mount = snippets.find((snippet) => snippet.includes('createAwaitHandler')) ?? '';
     const runnable = mount
-      .replace("'./server.ts'", "'../server.ts'")
+      .replace("'./server.js'", "'../server.ts'")
       .replace(
         'app.listen(3000);',
         "const server = app.listen(0, '127.0.0.1', () => console.log((server.address() as { port: number }).port));",

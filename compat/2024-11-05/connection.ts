@@ -4,9 +4,9 @@ import { SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
 import { sseEvent } from '../../src/stream/sse.ts';
 import type { Sink } from '../../src/stream/tail.ts';
-import type { Session } from '../2025/session.ts';
-import { RETRY } from '../2025/stream.ts';
 import type { Services } from '../services.ts';
+import type { Session } from '../session/session.ts';
+import { RETRY } from '../session/stream.ts';
 import { sinkOf } from '../sink.ts';
 import { eventIdOf } from './identity.ts';
 

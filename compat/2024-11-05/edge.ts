@@ -7,87 +7,73 @@
  * that is understood is said on the stream, as its response: clients of this wire read no other.
  */
 
-import type { Response } from '../../src/call/journal.ts';
-import { AwaitError } from '../../src/error.ts';
-import type { HostInstance, Outside } from '../../src/host/instance.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import type { Response } from '../../src/call/journal/entries.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import type { Outside } from '../../src/host/router.ts';
+import { messagesOf, NO_BATCH } from '../../src/http/batch.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { idOf, rpcError } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
-import { sourceOf } from '../2025/connection.ts';
-import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from '../2025/initialize.ts';
-import { accepts, isMessage, isRequest } from '../2025/messages.ts';
-import { inWork, remembered, reserve, run, take } from '../2025/requests.ts';
-import { CALLS, type RpcRequest, type Session } from '../2025/session.ts';
-import { Sessions } from '../2025/sessions.ts';
 import { refusedEventId, unknownEventId } from '../failure.ts';
+import { refuseScopes } from '../guards.ts';
+import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
+import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from '../session/initialize.ts';
+import { accepts, isMessage, isRequest, takesBatches } from '../session/messages.ts';
+import { inWork, remembered, reserve, run, take } from '../session/requests.ts';
+import type { Session } from '../session/session.ts';
+import { Sessions } from '../session/sessions.ts';
+import { followStanding, tellStanding } from '../session/standing.ts';
+import { isCall, isResumable, type RpcRequest, type Source, sourceOf } from '../session/start.ts';
+import { takerOf } from '../taker.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
-import { Calls } from './calls.ts';
 import { connected } from './connection.ts';
-import { followCalls } from './follower.ts';
 import {
   createIdentity,
   forgetClient,
   identifier,
   keepClient,
   parseEventId,
-  REVISION,
   recallClient,
 } from './identity.ts';
-
-/** What its clients negotiate: the SDKs' speak later revisions over this wire, too. */
-const SPOKEN: ReadonlySet<string> = new Set([REVISION, '2025-03-26', '2025-06-18', '2025-11-25']);
-
-export interface Edge {
-  readonly sse: { get(inbound: Inbound): Promise<Reply>; close(): void };
-  readonly messages: { post(inbound: Inbound, body: unknown): Promise<Reply> };
-}
 
 interface Parts {
   readonly services: Services;
   readonly sessions: Sessions;
-  /** The calls of a session, where processes share a store. */
-  readonly callsOf: (session: Session) => Calls | undefined;
 }
 
-export function createEdge(services: Services): Edge {
+export function createEdge(services: Services): Edges {
   const sessions = new Sessions(services, identifier(services));
-  const known = new WeakMap<Session, Calls>();
-  const callsOf = (session: Session): Calls | undefined => {
-    const { store } = services;
-    if (store?.isShared !== true) return undefined;
-    const calls = known.get(session) ?? new Calls(services, store, session);
-    known.set(session, calls);
-    return calls;
-  };
-  const parts = { services, sessions, callsOf };
+  const parts = { services, sessions };
   return {
     sse: { get: (inbound) => get(parts, inbound), close: () => sessions.close() },
-    messages: { post: (inbound, body) => post(parts, inbound, body) },
+    messages: { post: (inbound, body) => post(parts, inbound, body), answers: () => true },
   };
 }
 
 /** A new session, or with `Last-Event-ID` the one of that event, from there on. */
 async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
-  const { services, sessions, callsOf } = parts;
+  const { services, sessions } = parts;
   const { settings, streams, rates } = services;
   const accept = inbound.header('accept') ?? '';
   if (accept !== '' && !accepts(accept, 'text/event-stream')) {
     return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
   }
-  const principal = settings.principal(inbound.authInfo);
+  const taker = takerOf(services, inbound);
   const last = inbound.header('last-event-id') ?? '';
   let session: Session | undefined;
   let from = 0;
   if (last === '') {
     const tooMuch = await rates?.refuse(inbound, { method: 'initialize' });
     if (tooMuch !== undefined) return tooMuch;
-    const identity = await createIdentity(services, principal);
-    session = sessions.add(identity.name, identity);
+    sessions.makeRoom(taker);
+    const identity = await createIdentity(services, taker.principal);
+    session = sessions.add(identity.name, identity, taker.address);
   } else {
     const place = parseEventId(last, settings.limits.eventIdBytes);
     if (place === undefined) return unknownEventId(services, inbound);
-    session = await sessions.find(place.session, principal);
+    session = await sessions.find(place.session, taker);
     if (session === undefined) return notFound(parts, inbound, null);
     from = place.sequence;
   }
@@ -98,15 +84,16 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
     return refusedEventId(services, inbound, error);
   }
   const { source, instance } = served(services, session, inbound);
-  const calls = callsOf(session);
-  return connected(services, session, inbound, { found, from }, (sink) => {
-    if (calls !== undefined) followCalls({ services, session, calls, source, instance }, sink);
-  });
+  const home = services.settings.instance === 'call' ? undefined : instance;
+  const returned = { services, session, source, home };
+  return connected(services, session, inbound, { found, from }, (sink) =>
+    followStanding(returned, sink, () => recallClient(services, returned.session)),
+  );
 }
 
 async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Reply> {
   const { services, sessions } = parts;
-  const messages = Array.isArray(body) ? body : [body];
+  const messages = messagesOf(body);
   if (messages.length === 0 || !messages.every(isMessage)) {
     return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
   }
@@ -115,21 +102,28 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
     const message = 'Bad Request: sessionId is missing; GET the stream first, and POST to its endpoint event';
     return rpcError(400, -32000, message, idOf(body));
   }
-  const session = await sessions.find(id, services.settings.principal(inbound.authInfo));
+  const session = await sessions.find(id, takerOf(services, inbound));
   if (session === undefined) return notFound(parts, inbound, idOf(body));
   await recallClient(services, session);
   const requests = messages.filter(isRequest);
   const initialize = requests.find(({ method }) => method === 'initialize');
   if (initialize !== undefined) {
-    if (messages.length > 1)
+    if (Array.isArray(body))
       return rpcError(400, -32600, 'Invalid Request: initialize must be sent alone', initialize.id);
     await begin(services, session, inbound, initialize);
     return accepted();
   }
+  if (Array.isArray(body) && !takesBatches(session)) return rpcError(400, -32600, NO_BATCH);
   if (!session.isKnown) {
     for (const request of requests) await respond(session, request, tooEarly(request));
     return accepted();
   }
+  const calls = requests.filter(isCall);
+  const refused =
+    calls.length === 0
+      ? undefined
+      : await refuseScopes(services, await served(services, session, inbound).instance(), calls, inbound);
+  if (refused !== undefined) return refused;
   const twice = reserve(session, requests);
   if (twice !== undefined) return inWork(twice);
   try {
@@ -140,7 +134,11 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
         `${most} requests of one session are in work; raise limits.streams if that is meant`,
       );
     }
-    await take(services, session, messages);
+    const refusal = await take(services, session, messages);
+    if (refusal !== undefined) {
+      for (const { id } of requests) session.release(id);
+      return refusal;
+    }
     if (requests.length > 0) await start(parts, session, inbound, requests);
   } catch (error) {
     for (const { id } of requests) session.release(id);
@@ -159,7 +157,7 @@ async function begin(
     error: { code: -32602, message: `Invalid params: ${what}` },
   });
   const { settings } = services;
-  const client = clientOf(request.params, settings.revisions, SPOKEN);
+  const client = clientOf(request.params, settings.revisions);
   if (client === undefined) {
     await respond(session, request, invalid(NO_CLIENT));
     return;
@@ -170,7 +168,7 @@ async function begin(
     return;
   }
   try {
-    const opened = await served(services, session, inbound).instance();
+    const opened = await served(services, session, inbound, true).instance();
     const { initialized } = opened;
     services.serverInfo ??= initialized.serverInfo;
     const result = hasTasks(services, session, opened) ? withTaskCapability(initialized) : initialized;
@@ -187,7 +185,7 @@ async function begin(
 
 /** Resolves once other processes know of what was started: its client may be told that it is accepted. */
 async function start(
-  { services, callsOf }: Parts,
+  { services }: Parts,
   session: Session,
   inbound: Inbound,
   requests: readonly RpcRequest[],
@@ -202,15 +200,10 @@ async function start(
   };
   const kept = requests.map(async (request) => {
     const { started, ended } = await run(services, session, request, running);
-    const calls = CALLS.has(request.method) && started !== undefined ? callsOf(session) : undefined;
-    const callId = started?.callId ?? '';
-    void ended.then(async (outcome) => {
-      if (outcome.kind !== 'responded') await calls?.dismiss(callId);
-      else if (calls === undefined) await respond(session, request, outcome.response);
-      else await calls.tell(callId, request.id, outcome.response);
-    });
+    const listed = isResumable(services, request) ? started?.callId : undefined;
+    void ended.then((outcome) => tellStanding(session, request.id, outcome, listed));
     await started?.kept;
-    if (calls !== undefined) await remembered(services, calls.add(callId));
+    if (listed !== undefined) await remembered(services, session.calls?.add(listed));
   });
   await Promise.all(kept);
 }
@@ -220,8 +213,10 @@ function served(
   services: Services,
   session: Session,
   inbound: Inbound,
-): { readonly source: ReturnType<typeof sourceOf>; readonly instance: () => Promise<HostInstance> } {
-  const open = (outside: Outside): Promise<HostInstance> => openInstance(services, session, inbound, outside);
+  begins = false,
+): { readonly source: Source; readonly instance: () => Promise<HostInstance> } {
+  const open = (outside: Outside): Promise<HostInstance> =>
+    openInstance(services, session, inbound, outside, begins);
   return { source: sourceOf(inbound), instance: () => session.ready(open) };
 }
 

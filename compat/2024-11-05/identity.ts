@@ -2,15 +2,17 @@
  * Who is who: the stream is opened before its client says anything of itself, so a session's id is a name that
  * nobody can guess, and what it stands for (whose it is, later its client) are records in the store.
  */
-import type { Client } from '../../src/call/journal.ts';
-import { isObject } from '../../src/call/json.ts';
-import { AwaitError } from '../../src/error.ts';
-import { expiryOf, newName } from '../2025/identity.ts';
-import type { Session } from '../2025/session.ts';
-import type { Identify, Identity } from '../2025/sessions.ts';
-import type { Services } from '../services.ts';
 
-export const REVISION = '2024-11-05';
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject } from '../../src/base/json.ts';
+import type { Client } from '../../src/call/journal/entries.ts';
+import { standingId } from '../../src/stream/event-id.ts';
+import type { Services } from '../services.ts';
+import { expiryOf, newName } from '../session/identity.ts';
+import type { Session } from '../session/session.ts';
+import type { Identify, Identity } from '../session/sessions.ts';
+
+const REVISION = '2024-11-05';
 
 const NAME = /^[0-9a-z]{1,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const EVENT = /^(.+)_(0|[1-9]\d{0,11})$/;
@@ -22,6 +24,8 @@ export async function createIdentity(services: Services, principal: string | und
   if ((await services.store?.insert(`${name}:opened`, bound, expiryOf(name))) === false) {
     throw new AwaitError('store', 'a session of this name exists');
   }
+  // All that is said in the session is said on its one stream.
+  await services.listStream(principal, standingId(name, expiryOf(name)), name);
   return { name, principal, revision: REVISION, client: undefined };
 }
 
@@ -29,10 +33,15 @@ export async function createIdentity(services: Services, principal: string | und
 export function identifier({ store, now }: Services): Identify {
   return async (id, principal) => {
     if (store === undefined || !NAME.test(id) || !(expiryOf(id) >= now())) return undefined;
-    const opened = await store.get(`${id}:opened`);
+    const opened = await store.get(`${id}:opened`).catch(unlessForeign);
     if (!isObject(opened) || opened.principal !== principal) return undefined;
     return { name: id, principal, revision: REVISION, client: undefined };
   };
+}
+
+/** A session of another service on this store is an unknown one. */
+function unlessForeign(error: unknown): undefined {
+  if (AwaitError.from(error).code !== 'bad-token') throw error;
 }
 
 /**

@@ -4,23 +4,27 @@
  * complain of: measured, a Server, a transport and a Response for each cost more than the whole call.
  */
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
-import type { Response, TaskWish } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import { isMeta } from '../../src/call/meta.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isMeta } from '../../src/call/ask/meta.ts';
+import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Gone, Instance, Leg, Outcome } from '../../src/call/ports.ts';
-import { INTERNAL, isBadToken } from '../../src/call/wire-error.ts';
+import { INTERNAL, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
+import { countedAddress } from '../../src/http/address.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
+import { isLocal } from '../../src/http/local.ts';
 import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
-import { SSE_KEEP_ALIVE, sseMessage } from '../../src/stream/sse.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { failure } from '../failure.ts';
+import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
-import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from '../tasks/extension.ts';
-import { alsoTelling, listensToTasks, tasksListenedTo, withoutTaskIds } from '../tasks/listen.ts';
+import { sinkOf, WITHOUT_IDS } from '../sink.ts';
 import type { Mark } from '../tasks/marks.ts';
 import { taskRequest, wishFor } from '../tasks/wish.ts';
 import { createSdkEdge, type SdkEdge } from './sdk-edge.ts';
+import { alsoTelling, listensToTasks, tasksListenedTo, withoutTaskIds } from './task-listening.ts';
+import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from './tasks.ts';
 import {
   ASKING,
   complete,
@@ -36,40 +40,53 @@ import {
 
 /** A header says something else than the body (SEP-2243). */
 const HEADER_MISMATCH = -32020;
-const KEEP_ALIVE = 15_000;
 /** Envelopes that are recognized without being looked at again, and how long one may be. */
 const SOUND_KEPT = 500;
 const SOUND_LENGTH = 2_000;
 const UNFIT: Response = { error: MISSING };
 
-export interface Edge {
-  /** Serves a body that is this revision's business, errors included; undefined for all others. */
-  serve(inbound: Inbound, body: unknown): Promise<Reply> | undefined;
-  /** Says no to a body that is no revision's business. */
-  refuse(inbound: Inbound, body: unknown): Promise<Reply>;
-  close(): Promise<void>;
-}
-
-export function createEdge(services: Services): Edge {
+export function createEdge(services: Services): Edges {
   /** Envelopes that the SDK found nothing wrong with: a client sends the same one with each of its requests. */
   const sound = new Set<string>();
   const sdk = createSdkEdge(services, (request, source) => run(services, request, source));
-  return {
-    serve: (inbound, body) => {
-      const lean = leanRequest(inbound, body);
-      if (lean !== undefined && sound.has(lean.envelope)) return serveLean(services, lean.request, inbound);
-      const route = classify(inbound, body);
-      if (route.kind === 'legacy') return undefined;
-      const isOurs = route.kind === 'modern' && route.classification.revision === REVISION;
-      if (isOurs && isTaskRequest(body)) return serveTaskRequest(services, body, inbound);
-      if (isOurs && isObject(body) && listensToTasks(body)) return listen(services, sdk, inbound, body);
-      if (lean === undefined || !isOurs) return sdk.serve(inbound, body);
-      if (sound.size < SOUND_KEPT && lean.envelope.length < SOUND_LENGTH) sound.add(lean.envelope);
-      return serveLean(services, lean.request, inbound);
-    },
-    refuse: (inbound, body) => sdk.serve(inbound, body),
-    close: () => sdk.close(),
+  const serveChecked = async (request: ModernRequest, inbound: Inbound): Promise<Reply> => {
+    const { method, params } = request;
+    const principal = services.principal(inbound.authInfo);
+    const isMirrored =
+      method === 'tools/call' && services.marks.known(principal, String(params.name))?.mirrors !== undefined;
+    const mayRefuse = isMirrored || services.guards.mayRefuse(method, params.name);
+    const refusal = mayRefuse ? await sdk.refuse(inbound, { jsonrpc: '2.0', ...request }) : undefined;
+    return refusal ?? serveLean(services, request, inbound);
   };
+  const post = (inbound: Inbound, body: unknown): Promise<Reply> | undefined => {
+    const lean = leanRequest(inbound, body);
+    if (lean !== undefined && sound.has(lean.envelope)) return serveChecked(lean.request, inbound);
+    if (isElsewhere(inbound, body)) return undefined;
+    const route = classify(inbound, body);
+    if (route.kind === 'legacy') return undefined;
+    const isOurs = route.kind === 'modern' && route.classification.revision === REVISION;
+    if (isOurs && isTaskRequest(body)) return serveTaskRequest(services, body, inbound);
+    if (isOurs && isObject(body) && listensToTasks(body)) return listen(services, sdk, inbound, body);
+    if (lean === undefined || !isOurs) return sdk.serve(inbound, body);
+    if (sound.size < SOUND_KEPT && lean.envelope.length < SOUND_LENGTH) sound.add(lean.envelope);
+    return serveChecked(lean.request, inbound);
+  };
+  return {
+    mcp: {
+      post,
+      refuse: (inbound, body) => sdk.serve(inbound, body),
+      // There are neither sessions nor a stream to GET.
+      owns: (inbound) => inbound.header('mcp-protocol-version')?.trim() === REVISION,
+      close: () => sdk.close(),
+    },
+  };
+}
+
+/** The SDK knows no drafts, and a client that begins a session negotiates, whatever its header hopes for. */
+function isElsewhere(inbound: Inbound, body: unknown): boolean {
+  const version = inbound.header('mcp-protocol-version') ?? '';
+  const begins = isObject(body) && body.method === 'initialize' && version !== REVISION;
+  return begins || version.startsWith('DRAFT-');
 }
 
 /** The SDK knows these methods, as another revision had them, and refuses them. */
@@ -96,7 +113,7 @@ async function serveTaskRequest(
       id,
     );
   }
-  const principal = services.settings.principal(inbound.authInfo);
+  const principal = services.principal(inbound.authInfo);
   const { client } = readRequest(body, principal);
   const response = await serveTask(services, body, principal, declaresTasks(client.capabilities));
   const head = { jsonrpc: '2.0', id };
@@ -108,7 +125,7 @@ async function serveTaskRequest(
 
 /** A subscription that names tasks. */
 async function listen(services: Services, sdk: SdkEdge, inbound: Inbound, body: JsonObject): Promise<Reply> {
-  const principal = services.settings.principal(inbound.authInfo);
+  const principal = services.principal(inbound.authInfo);
   const { id = null, method, params } = body as unknown as ModernRequest;
   const { client } = readRequest({ id: id ?? '', method, params }, principal);
   if (!declaresTasks(client.capabilities)) {
@@ -128,7 +145,6 @@ function run(services: Services, request: ModernRequest, source: CallSource): Pr
 }
 
 async function serveCall(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
-  const { settings } = services;
   const { arguments: given, _meta: meta } = request.params;
   // An SDK v1 server would call the one an internal error of its own, and drop the other.
   const wrong =
@@ -140,18 +156,23 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
   if (wrong !== undefined) {
     return { kind: 'responded', response: { error: { code: -32602, message: `Invalid params: ${wrong}` } } };
   }
-  const read = readRequest(request, settings.principal(source.authInfo));
+  const read = readRequest(request, services.principal(source.authInfo));
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;
   if (isResponse(task)) return { kind: 'responded', response: task };
   const takesTasks = declaresTasks(read.client.capabilities);
+  const address = countedAddress(source.inbound);
   const leg: Leg = {
     live: false,
     sheds: true,
+    ...(address !== undefined && { address }),
+    refuses: true,
     capabilities: read.client.capabilities,
     ...(source.authInfo !== undefined && { authInfo: source.authInfo }),
     ...(read.progressToken !== undefined && { progressToken: read.progressToken }),
-    ...(source.request !== undefined && { request: source.request }),
+    request: () => source.inbound.request(),
+    ...(read.logLevel !== undefined && { logLevel: read.logLevel }),
     signal: source.signal,
+    ...(isLocal(source.inbound) && { isLocal: true }),
     takesTasks,
     taskRefusal: UNFIT,
     notify: (notification) => {
@@ -190,7 +211,7 @@ function isResponse(task: TaskWish | Response | undefined | 'unknown'): task is 
 async function resumeCall(services: Services, read: Read, leg: Leg, inbound: Inbound): Promise<Outcome> {
   const { requestState, binding, inputResponses } = read;
   const outcome = await services.engine.resume(requestState as string, binding, inputResponses, leg);
-  if (outcome.kind === 'responded' && isBadToken(outcome.response)) await services.rates?.badToken(inbound);
+  if (isBadToken(outcome)) await services.rates?.badToken(inbound);
   return outcome;
 }
 
@@ -224,7 +245,6 @@ function startCall(
 export interface CallSource {
   readonly inbound: Inbound;
   readonly authInfo?: JsonObject;
-  readonly request: Request | undefined;
   readonly signal: Gone;
   notify(notification: JsonObject): void;
 }
@@ -274,11 +294,10 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
     const outcome = run(services, request, {
       inbound,
       ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-      request: undefined,
       signal: gone,
       notify: (notification) => {
         if (stream === undefined) {
-          stream = new LeanStream(abort);
+          stream = new LeanStream(services, abort);
           resolve({ status: 200, headers: SSE_HEADERS, body: stream.body });
         }
         stream.send({ jsonrpc: '2.0', ...notification });
@@ -298,7 +317,7 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
         return;
       }
       try {
-        const principal = services.settings.principal(inbound.authInfo);
+        const principal = services.principal(inbound.authInfo);
         respond(await messageOf(services, request, ended, principal));
       } catch (error) {
         services.settings.logger.error('a result cannot be told', {
@@ -342,35 +361,35 @@ async function messageOf(
 
 /** The stream of one reply; what is sent before its head is out waits. */
 class LeanStream {
-  #writer: Writer | undefined;
-  #waiting = '';
-  #ended = false;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #services: Services;
   readonly #onGone: () => void;
+  #sink: Sink | undefined;
+  #waiting: JsonObject[] = [];
+  #ended = false;
 
-  constructor(onGone: () => void) {
+  constructor(services: Services, onGone: () => void) {
+    this.#services = services;
     this.#onGone = onGone;
   }
 
   readonly body = (writer: Writer): void => {
-    this.#writer = writer;
-    writer.onClose(() => {
-      clearInterval(this.#timer);
+    this.#services.counters.postStreams += 1;
+    this.#sink = sinkOf(this.#services, writer, WITHOUT_IDS);
+    this.#sink.onClose(() => {
       if (!this.#ended) this.#onGone();
     });
-    if (this.#waiting !== '') writer.write(this.#waiting);
-    if (this.#ended) writer.end();
-    else this.#timer = setInterval(() => writer.write(SSE_KEEP_ALIVE), KEEP_ALIVE).unref();
+    for (const message of this.#waiting.splice(0)) this.send(message);
+    if (this.#ended) this.#sink.end('finished');
   };
 
   send(message: JsonObject): void {
-    const text = sseMessage(message);
-    if (this.#writer === undefined) this.#waiting += text;
-    else this.#writer.write(text);
+    const event = { event: 'message', data: JSON.stringify(message) };
+    if (this.#sink === undefined) this.#waiting.push(message);
+    else this.#sink.send(event, '');
   }
 
   end(): void {
     this.#ended = true;
-    this.#writer?.end();
+    this.#sink?.end('finished');
   }
 }

@@ -1,25 +1,30 @@
 /**
- * The official SDK's own handler over a light low-level server, whose requests go into an instance of the
+ * The official SDK's own handler over a light server, whose requests go into an instance of the
  * user's: everything that cannot ask, everything that is wrong, and `subscriptions/listen`.
  */
 import {
+  type AuthInfo,
   createMcpHandler,
+  McpServer,
   ProtocolError,
-  Server,
+  type ScopeChallengeHandler,
   type ServerCapabilities,
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
-import type { Client } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Client } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { AwaitError } from '../../src/error.ts';
-import { HostInstance } from '../../src/host/instance.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
 import { CachingValidator } from '../../src/host/validator.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { replyOf } from '../../src/http/fetch.ts';
+import { isLocal } from '../../src/http/local.ts';
+import { challengeOf } from '../guards.ts';
 import { noSession, type Services } from '../services.ts';
-import { EXTENSION, taskResult } from '../tasks/extension.ts';
+import { kept } from '../sink.ts';
 import type { CallSource } from './edge.ts';
+import { EXTENSION, taskResult } from './tasks.ts';
 import { ASKING, errorOnWire, inputRequired, type ModernRequest, REVISION, readRequest } from './wire.ts';
 
 /** The methods a server answers, by the capability that it declares them with. */
@@ -33,10 +38,14 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
 interface Exchange {
   readonly inbound: Inbound;
   readonly body: unknown;
+  /** Called in place of the request's handler, where only the checks before that are wanted. */
+  readonly onPassed?: () => void;
 }
 
 export interface SdkEdge {
   serve(inbound: Inbound, body: unknown): Promise<Reply>;
+  /** What the SDK refuses of a request that it finds nothing wrong with but what its server declares: scopes, headers. */
+  refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined>;
   close(): Promise<void>;
 }
 
@@ -45,7 +54,7 @@ export function createSdkEdge(
   run: (request: ModernRequest, source: CallSource) => Promise<Outcome>,
 ): SdkEdge {
   const exchanges = new WeakMap<Request, Exchange>();
-  const validator = new CachingValidator(new AjvJsonSchemaValidator());
+  const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
   const handler = createMcpHandler(
     async ({ requestInfo }) => {
       const exchange = requestInfo === undefined ? undefined : exchanges.get(requestInfo);
@@ -67,11 +76,24 @@ export function createSdkEdge(
     },
   );
   services.outside.add((notification) => publish(handler.notify, notification));
+  const fetched = async (exchange: Exchange): Promise<Reply> => {
+    const { inbound, body } = exchange;
+    const request = requestOf(inbound);
+    exchanges.set(request, exchange);
+    const authInfo = inbound.authInfo as AuthInfo | undefined;
+    return replyOf(
+      await handler.fetch(request, { parsedBody: body, ...(authInfo !== undefined && { authInfo }) }),
+    );
+  };
   return {
-    async serve(inbound, body) {
-      const request = requestOf(inbound);
-      exchanges.set(request, { inbound, body });
-      return replyOf(await handler.fetch(request, { parsedBody: body }));
+    serve: async (inbound, body) => kept(services, await fetched({ inbound, body })),
+    async refuse(inbound, body) {
+      let hasPassed = false;
+      const onPassed = (): void => {
+        hasPassed = true;
+      };
+      const reply = await fetched({ inbound, body, onPassed });
+      return hasPassed ? undefined : reply;
     },
     close: () => handler.close(),
   };
@@ -89,10 +111,10 @@ function requestOf(inbound: Inbound): Request {
 
 async function lightServer(
   services: Services,
-  { inbound, body }: Exchange,
+  { inbound, body, onPassed }: Exchange,
   validator: CachingValidator,
   run: (request: ModernRequest, source: CallSource) => Promise<Outcome>,
-): Promise<Server> {
+): Promise<McpServer> {
   const request = modernRequestOf(body);
   const { authInfo } = inbound;
   const { client } = readRequest(request, undefined);
@@ -101,33 +123,56 @@ async function lightServer(
   services.serverInfo ??= serverInfo;
   const declared =
     services.engine.tasks === undefined ? asObject(capabilities) : withTasks(asObject(capabilities));
-  const server = new Server(serverInfo as { name: string; version: string }, {
-    capabilities: declared as ServerCapabilities,
+  const own = new McpServer(serverInfo as { name: string; version: string }, {
     supportedProtocolVersions: [REVISION],
     ...(typeof instructions === 'string' && { instructions }),
     // biome-ignore lint/suspicious/noExplicitAny: the SDK's generic validator type fits ours at run time
     jsonSchemaValidator: validator as any,
   });
-  // A listening stream only needs to know what the server declares.
-  if (request.method === 'subscriptions/listen') instance.close();
+  const { server } = own;
+  // Given to the constructor they would bring handlers along.
+  server.registerCapabilities(declared as ServerCapabilities);
+  own.toolInputSchemaJson = (tool) => {
+    const schema = services.guards.schemaOf(instance, tool);
+    const listed = services.marks.known(services.principal(authInfo), tool)?.mirrors;
+    return inbound.piped ? undefined : (schema ?? listed);
+  };
+  own.resolveScopeChallenge = ({ request: checked }) =>
+    challengeOf(instance, { ...checked }, inbound) as ReturnType<ScopeChallengeHandler>;
+  if (request.method === 'subscriptions/listen') {
+    // A server that runs elsewhere outlives the instance, and tells its updates to all who listen.
+    if (services.isElsewhere) await subscribe(instance, request);
+    // A listening stream only needs to know what the server declares.
+    instance.close();
+  }
   server.onclose = () => instance.close();
   const source = (notify: CallSource['notify'], signal: AbortSignal): CallSource => ({
     inbound,
     ...(authInfo !== undefined && { authInfo }),
-    request: inbound.request(),
     signal,
     notify,
   });
   const methods = Object.entries(METHODS).flatMap(([name, list]) => (name in declared ? list : []));
-  if (!methods.includes(request.method) && !instance.handles(request.method)) return server;
+  if (!methods.includes(request.method) && !instance.handles(request.method)) return own;
   server.fallbackRequestHandler = async (_parsed, context) => {
+    if (onPassed !== undefined) {
+      onPassed();
+      return {};
+    }
     const { signal, notify } = context.mcpReq;
     if (!ASKING.has(request.method)) {
-      const { params } = readRequest(request, undefined);
-      const leg = { ...(authInfo !== undefined && { authInfo }), request: inbound.request() };
+      const { params, logLevel } = readRequest(request, undefined);
+      const leg = {
+        ...(authInfo !== undefined && { authInfo }),
+        ...(logLevel !== undefined && { logLevel }),
+        request: () => inbound.request(),
+      };
       const response = await instance.request({ id: request.id, method: request.method, params }, leg);
       if ('error' in response) throw protocolError(response.error, request);
-      return response.result;
+      const { result } = response;
+      const principal = services.principal(authInfo);
+      if (request.method === 'tools/list') services.marks.learn(principal, result, instance);
+      return result;
     }
     const send: CallSource['notify'] = (notification) =>
       void notify(notification as { method: string }).catch(() => undefined);
@@ -135,31 +180,36 @@ async function lightServer(
     if (outcome.kind === 'suspended') return inputRequired(outcome.asks, outcome.token);
     if (outcome.kind === 'gone') throw new Error('the client went away');
     if (outcome.kind === 'task') {
-      return taskResult(services, outcome.taskId, services.settings.principal(authInfo));
+      return taskResult(services, outcome.taskId, services.principal(authInfo));
     }
     if ('error' in outcome.response) throw protocolError(outcome.response.error, request);
     return outcome.response.result;
   };
-  return server;
+  return own;
+}
+
+/** Has a server tell the updates of the resources that a listening client names. */
+async function subscribe(instance: HostInstance, { id, params }: ModernRequest): Promise<void> {
+  const { resourceSubscriptions } = asObject(params.notifications);
+  if (!Array.isArray(resourceSubscriptions)) return;
+  for (const uri of resourceSubscriptions) {
+    await instance.request({ id: `${id} ${uri}`, method: 'resources/subscribe', params: { uri } }, {});
+  }
 }
 
 /** An instance for what is no call. */
 function openInstance(services: Services, client: Client, inbound: Inbound): Promise<HostInstance> {
-  const { factory, settings, outside } = services;
-  return HostInstance.open({
-    factory,
+  const { settings, outside, instances } = services;
+  return instances.open({
+    id: `request.${crypto.randomUUID()}`,
+    era: 'modern',
+    revision: REVISION,
     client,
-    context: {
-      era: 'modern',
-      revision: REVISION,
-      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-      requestInfo: inbound.request(),
-      clientCapabilities: client.capabilities,
-      clientInfo: client.info,
-    },
-    sessionId: `request.${crypto.randomUUID()}`,
-    single: true,
-    contexts: false,
+    principal: services.principal(inbound.authInfo),
+    authInfo: inbound.authInfo,
+    request: () => inbound.request(),
+    isLocal: isLocal(inbound),
+    serves: 'request',
     outside: noSession(settings, outside),
   });
 }

@@ -8,19 +8,17 @@ import {
   LOG_LEVEL_META_KEY,
   SERVER_INFO_META_KEY,
 } from '@modelcontextprotocol/server';
-import { bindingOf } from '../../src/call/binding.ts';
-import type { Client, OpenAsk, Response } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
+import type { Client, OpenAsk, Response } from '../../src/call/journal/entries.ts';
 import type { Binding } from '../../src/call/ports.ts';
-import { URLS_NEEDED } from '../../src/call/rerun.ts';
+import { bindingOf } from '../../src/call/run/binding.ts';
+import { LATEST } from '../../src/host/spoken.ts';
 
 export const REVISION = '2026-07-28';
 
 /** The requests that may be answered with `input_required`. */
 export const ASKING: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
-
-/** The session revision that instances behind this one speak: the last with server-to-client requests. */
-const HOST_PROTOCOL = '2025-11-25';
 
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
 
@@ -54,8 +52,8 @@ export function readRequest(request: ModernRequest, principal: string | undefine
     params: Object.keys(meta).length > 0 ? { ...rest, _meta: meta } : rest,
     client: {
       capabilities: objectOf(envelope[CLIENT_CAPABILITIES_META_KEY]),
-      info: { name: 'unknown', version: '0', ...objectOf(envelope[CLIENT_INFO_META_KEY]) },
-      protocolVersion: HOST_PROTOCOL,
+      info: objectOf(envelope[CLIENT_INFO_META_KEY]),
+      protocolVersion: LATEST,
     },
     binding: bindingOf({ revision: REVISION, method: request.method, params: rest, principal }),
     ...((typeof progressToken === 'string' || typeof progressToken === 'number') && { progressToken }),
@@ -75,7 +73,7 @@ const ENVELOPE: ReadonlySet<string> = new Set([
 /** What goes out as the result of a request whose call is suspended. */
 export function inputRequired(asks: readonly OpenAsk[], requestState: string): JsonObject {
   // A call that was given up asks nothing, and its client comes back at once.
-  const inputRequests = Object.fromEntries(asks.map((ask) => [ask.key, askOnWire(ask)]));
+  const inputRequests = Object.fromEntries(asks.map((ask) => [ask.name ?? ask.key, askOnWire(ask)]));
   return { resultType: 'input_required', ...(asks.length > 0 && { inputRequests }), requestState };
 }
 
@@ -112,10 +110,16 @@ export function errorOnWire(error: WireError, request: ModernRequest): WireError
 
 type WireError = Extract<Response, { error: unknown }>['error'];
 
+/** What servers of 2025 say, and this revision has no word for; whatever no revision has is the author's own. */
+const OLDER: ReadonlySet<string> = new Set([
+  'notifications/elicitation/complete',
+  'notifications/tasks/status',
+]);
+
 /** Whether a notification may go out on a request's stream, and is loud enough for it. */
 export function wanted(notification: JsonObject, logLevel: string | undefined): boolean {
-  if (notification.method === 'notifications/progress') return true;
-  if (notification.method !== 'notifications/message') return false;
+  const method = String(notification.method);
+  if (method !== 'notifications/message') return !OLDER.has(method);
   const { level } = objectOf(notification.params);
   return logLevel !== undefined && LEVELS.indexOf(String(level)) >= LEVELS.indexOf(logLevel);
 }

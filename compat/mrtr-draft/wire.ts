@@ -3,11 +3,12 @@
  * beside its `id`, and a retry has the answers and the state beside its `method`. An answer is wrapped as a
  * response is, so it may be an error.
  */
-import type { ErrorAnswers } from '../../src/call/answer.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import { isRpcError } from '../../src/call/meta.ts';
-import type { TaskStatus } from '../../src/call/tasks.ts';
-import { AwaitError } from '../../src/error.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
+import { isRpcError } from '../../src/call/ask/meta.ts';
+import type { TaskStatus } from '../../src/call/task/tasks.ts';
 import { type Answers, type Dialect, inputRequests } from '../mrtr/dialect.ts';
 import { legacyTask, relatedTask, relatedTo } from '../tasks/legacy-wire.ts';
 

@@ -1,12 +1,13 @@
 /** A request of a draft, from its params to what stands beside `id` in the response. */
-import type { ErrorAnswers } from '../../src/call/answer.ts';
-import { isObject } from '../../src/call/json.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject } from '../../src/base/json.ts';
+import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
+import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { URLS_NEEDED } from '../../src/call/rerun.ts';
-import { isBadToken } from '../../src/call/wire-error.ts';
-import { AwaitError } from '../../src/error.ts';
+import { isBadToken } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import { remembered } from '../2025/requests.ts';
+import { remembered } from '../session/requests.ts';
 import { hasOwnTasks, withTaskSupport } from '../tasks/legacy-wire.ts';
 import type { Incoming } from './dialect.ts';
 import { type Prepared, prepare } from './prepare.ts';
@@ -65,9 +66,12 @@ function announced({ exchange, request, dialect }: Served, shared: HostInstance,
   const isListing = request.method === 'tools/list' && exchange.services.engine.tasks !== undefined;
   if (!isListing || hasOwnTasks(shared.initialized)) return outcome;
   if (outcome.kind !== 'responded' || !('result' in outcome.response)) return outcome;
+  exchange.services.marks.learn(exchange.session.principal, outcome.response.result, shared);
   return {
     kind: 'responded',
-    response: { result: withTaskSupport(exchange.services, outcome.response.result, dialect.revision) },
+    response: {
+      result: withTaskSupport(exchange.services, outcome.response.result, dialect.revision, shared),
+    },
   };
 }
 
@@ -80,7 +84,7 @@ async function resume(
   const errors: ErrorAnswers | undefined = answers?.errors;
   const outcome = await services.engine.resume(state as string, binding, answers?.results, leg, errors);
   await session.settled();
-  if (outcome.kind === 'responded' && isBadToken(outcome.response)) await services.rates?.badToken(inbound);
+  if (isBadToken(outcome)) await services.rates?.badToken(inbound);
   return tell(served, outcome);
 }
 

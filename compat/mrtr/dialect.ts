@@ -2,11 +2,12 @@
  * What the two drafts of multi round-trip requests differ in: where in a message things stand, and how they are
  * spelled. Everything else of them is the same, and is in this folder.
  */
-import type { ErrorAnswers } from '../../src/call/answer.ts';
-import type { OpenAsk } from '../../src/call/journal.ts';
-import type { JsonObject } from '../../src/call/json.ts';
-import type { TaskView } from '../../src/call/tasks.ts';
-import type { RpcRequest } from '../2025/session.ts';
+
+import type { JsonObject } from '../../src/base/json.ts';
+import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
+import type { OpenAsk } from '../../src/call/journal/entries.ts';
+import type { TaskView } from '../../src/call/task/tasks.ts';
+import type { RpcRequest } from '../session/start.ts';
 
 /** What a client answers, by the keys of asks. */
 export interface Answers {

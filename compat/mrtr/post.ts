@@ -2,28 +2,31 @@
  * A POST of a session that speaks a draft of multi round-trip requests: one message, of which a request gets its
  * response as JSON or, where something is said before it, as the end of a stream.
  */
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import { wireError } from '../../src/call/wire-error.ts';
-import { AwaitError } from '../../src/error.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { wireError } from '../../src/call/run/wire-error.ts';
+import { NO_BATCH } from '../../src/http/batch.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Reply } from '../../src/http/exchange.ts';
 import { empty, idOf, isRequestId, json, rpcError } from '../../src/http/reply.ts';
-import { SESSION } from '../2025/connection.ts';
-import { isMessage, isRequest } from '../2025/messages.ts';
-import { inWork, take } from '../2025/requests.ts';
-import type { RpcRequest } from '../2025/session.ts';
-import { acknowledgement, answerTask, isTaskMethod, serveTask } from '../tasks/drafts.ts';
+import { SESSION } from '../session/connection.ts';
+import { accepts, isMessage, isRequest } from '../session/messages.ts';
+import { inWork, take } from '../session/requests.ts';
+import type { RpcRequest } from '../session/start.ts';
+import type { Exchange } from '../session/wire.ts';
 import { hasOwnTasks } from '../tasks/legacy-wire.ts';
 import { serveCall } from './call.ts';
 import type { Answers, Dialect, Incoming } from './dialect.ts';
 import { held, streamed, type Work } from './reply.ts';
 import { type Rider, splitState } from './rider.ts';
-import { type Exchange, type RpcError, refusal, type Told } from './served.ts';
+import { type RpcError, refusal, type Told } from './served.ts';
+import { acknowledgement, answerTask, isTaskMethod, serveTask } from './tasks.ts';
 
 export async function post(exchange: Exchange, dialect: Dialect, body: unknown): Promise<Reply> {
   const { services, session } = exchange;
   if (!isObject(body)) {
-    return rpcError(400, -32600, 'Invalid Request: the body must be one JSON-RPC message');
+    return rpcError(400, -32600, NO_BATCH);
   }
   const answered = await taskAnswers(exchange, dialect, body);
   if (answered !== undefined) return answered;
@@ -31,8 +34,7 @@ export async function post(exchange: Exchange, dialect: Dialect, body: unknown):
     return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
   }
   if (!isRequest(body)) {
-    await take(services, session, [body]);
-    return empty(202);
+    return (await take(services, session, [body])) ?? empty(202);
   }
   const incoming = readOrRefuse(exchange, dialect, body);
   if ('error' in incoming) return json({ jsonrpc: '2.0', id: body.id, ...incoming });
@@ -136,14 +138,16 @@ async function serve(
     return serveTask(tasks, served);
   };
   const progressToken = isObject(params._meta) ? params._meta.progressToken : undefined;
-  const replying = { exchange, dialect, id, alone: !dialect.mayAsk(method) };
+  // A client that takes JSON alone hears of what is said before the response on its session's stream.
+  const takesStream = accepts(inbound.header('accept') ?? '', 'text/event-stream');
+  const replying = { exchange, dialect, id, alone: !takesStream || !dialect.mayAsk(method) };
   if (dialect.notifications === 'stream') return streamed(replying, work);
   return held({ ...replying, before: rider.said ?? [], progressToken }, work);
 }
 
 /** A retry, with the engine's token for its state; an error where it is no state of this draft. */
 async function openState(
-  { services, inbound }: Exchange,
+  { services, session, inbound }: Exchange,
   { newIds }: Dialect,
   request: RpcRequest,
   incoming: Incoming,
@@ -151,7 +155,7 @@ async function openState(
   if (incoming.state === undefined) return { rider: {}, incoming };
   try {
     const { token, ...rider } = await splitState(services, incoming.state, newIds);
-    if (newIds && rider.id === request.id) {
+    if (newIds && rider.id === request.id && rider.session === digest(session.name)) {
       return { error: { code: -32600, message: 'Invalid Request: a retry needs an id of its own' } };
     }
     return { rider, incoming: { ...incoming, state: token } };

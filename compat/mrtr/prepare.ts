@@ -1,12 +1,12 @@
 /** What a request of a draft is to the engine: its params, what its state is bound to, and its leg. */
 
-import { bindingOf } from '../../src/call/binding.ts';
-import type { TaskWish } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { TaskWish } from '../../src/call/journal/entries.ts';
 import type { Binding, Leg } from '../../src/call/ports.ts';
+import { bindingOf } from '../../src/call/run/binding.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { isRequestId } from '../../src/http/reply.ts';
-import { sourceOf } from '../2025/connection.ts';
+import { sourceOf } from '../session/start.ts';
 import { hasOwnTasks, withoutTask } from '../tasks/legacy-wire.ts';
 import { wantedTask } from '../tasks/wanted.ts';
 import type { Incoming } from './dialect.ts';

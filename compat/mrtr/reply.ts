@@ -2,15 +2,16 @@
  * The reply to a request: JSON, unless something is said before the response. Then it is a stream of the session,
  * each event with an id, so a client whose connection broke gets the rest of it by GET.
  */
-import { isObject, type JsonObject } from '../../src/call/json.ts';
+import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Reply } from '../../src/http/exchange.ts';
 import { empty, isRequestId, json } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
-import { SESSION, sse } from '../2025/connection.ts';
-import type { SessionStream } from '../2025/stream.ts';
+import { SESSION, sse } from '../session/connection.ts';
+import type { SessionStream } from '../session/stream.ts';
+import type { Exchange } from '../session/wire.ts';
 import type { Dialect } from './dialect.ts';
 import { type Rider, stateOf } from './rider.ts';
-import type { Exchange, Told } from './served.ts';
+import type { Told } from './served.ts';
 
 type Notify = (notification: JsonObject) => void;
 
@@ -28,6 +29,7 @@ interface Replying {
 export async function streamed(replying: Replying, work: Work): Promise<Reply> {
   const { exchange, id, alone } = replying;
   const { services, session } = exchange;
+  const rider: Rider = { id, session: digest(session.name) };
   let stream: { readonly to: SessionStream; readonly found: Promise<Found> } | undefined;
   let isOver = false;
   let begin = (): void => {};
@@ -43,12 +45,12 @@ export async function streamed(replying: Replying, work: Work): Promise<Reply> {
   const ended = work(notify).then((told) => {
     isOver = true;
     if (told.kind === 'gone') stream?.to.finish();
-    else stream?.to.end(responseOf(replying, told, { id }));
+    else stream?.to.end(responseOf(replying, told, rider));
     return told;
   });
   const told = await Promise.race([ended, begun]);
   if (stream !== undefined) return sse(services, session, await stream.found, 'postStreams');
-  return told === undefined ? empty(202) : inJson(replying, told, { id });
+  return told === undefined ? empty(202) : inJson(replying, told, rider);
 }
 
 /**
@@ -67,7 +69,8 @@ export async function held(
   const { exchange, alone } = replying;
   const { services, session } = exchange;
   const { heldNotifications } = services.settings.limits;
-  const said = [...before];
+  const said = alone ? [] : [...before];
+  if (alone) for (const notification of before) tellStanding(exchange, notification);
   let isOver = false;
   const told = await work((notification) => {
     if (alone || isOver) tellStanding(exchange, notification);

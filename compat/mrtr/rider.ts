@@ -2,8 +2,9 @@
  * What rides behind the engine's token in a state, sealed and bound to it: any process can tell it, nothing is kept
  * for it, and what was altered is no state at all.
  */
-import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
-import { AwaitError } from '../../src/error.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Services } from '../services.ts';
 
 /** No character of a token. */
@@ -15,6 +16,8 @@ const LONGEST = 16_384;
 export interface Rider {
   /** Of the request that this state is the reply to, where its retry needs another one (SEP-2322). */
   readonly id?: string | number;
+  /** The session that the id is of: in another one it means nothing. */
+  readonly session?: string;
   /** What the call said and its client was not told yet, where an incomplete response is no stream (the first draft). */
   readonly said?: readonly JsonObject[];
 }
@@ -23,11 +26,15 @@ export interface Rider {
 export function stateOf(
   { sealer, settings, now }: Services,
   token: string,
-  { id, said = [] }: Rider,
+  { id, session, said = [] }: Rider,
 ): string {
   const kept = newest(said);
   if (id === undefined && kept.length === 0) return token;
-  const body = { of: digest(token), ...(id !== undefined && { id }), ...(kept.length > 0 && { said: kept }) };
+  const body = {
+    of: digest(token),
+    ...(id !== undefined && { id, session }),
+    ...(kept.length > 0 && { said: kept }),
+  };
   return `${token}${BETWEEN}${sealer.seal('retry', body, now() + settings.ttl)}`;
 }
 
@@ -46,12 +53,13 @@ export async function splitState(
   if (sealed === undefined || more.length > 0) {
     throw new AwaitError('bad-token', 'it is no state of this draft');
   }
-  const { of, id, said } = await sealer.open('retry', sealed);
+  const { of, id, session, said } = await sealer.open('retry', sealed);
   if (of !== digest(token))
     throw new AwaitError('bad-token', 'what rides behind it belongs to another state');
   return {
     token,
     ...((typeof id === 'string' || typeof id === 'number') && { id }),
+    ...(typeof session === 'string' && { session }),
     ...(Array.isArray(said) && { said: said.filter(isObject) }),
   };
 }

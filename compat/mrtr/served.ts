@@ -1,22 +1,13 @@
 /** One POST of a session that speaks a draft of multi round-trip requests, and what comes of it. */
-import type { OpenAsk, Response } from '../../src/call/journal.ts';
-import type { JsonObject } from '../../src/call/json.ts';
+
+import type { JsonObject } from '../../src/base/json.ts';
+import type { OpenAsk, Response } from '../../src/call/journal/entries.ts';
 import type { Gone } from '../../src/call/ports.ts';
-import type { HostInstance } from '../../src/host/instance.ts';
-import type { Inbound } from '../../src/http/exchange.ts';
-import type { RpcRequest, Session } from '../2025/session.ts';
-import type { Services } from '../services.ts';
+import type { RpcRequest } from '../session/start.ts';
+import type { Exchange } from '../session/wire.ts';
 import type { Dialect } from './dialect.ts';
 
 export type RpcError = Extract<Response, { error: unknown }>['error'];
-
-export interface Exchange {
-  readonly services: Services;
-  readonly session: Session;
-  readonly inbound: Inbound;
-  /** The session's instance. */
-  readonly instance: () => Promise<HostInstance>;
-}
 
 /** A request, while it is being served. */
 export interface Served {

@@ -6,29 +6,44 @@
  * Beside `input_required`, in the same entry of the stream, stands what the next turn needs: so it is in the
  * store before the client is told, and the call's own state was before that.
  */
-import type { ErrorAnswers } from '../../src/call/answer.ts';
-import type { Started } from '../../src/call/engine.ts';
-import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Binding, Leg, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere, isBadToken } from '../../src/call/wire-error.ts';
-import { AwaitError } from '../../src/error.ts';
-import type { HostInstance } from '../../src/host/instance.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
+import type { Binding, Instance, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
+import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
 import { responseOf } from '../../src/host/transport.ts';
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import type { Reply } from '../../src/http/exchange.ts';
 import { empty, isRequestId, json, rpcError } from '../../src/http/reply.ts';
 import { parseEventId } from '../../src/stream/event-id.ts';
 import type { Sink } from '../../src/stream/tail.ts';
-import { isLeft, pause, rememberCalls } from '../2025/calls.ts';
-import { SESSION, sourceOf, sse } from '../2025/connection.ts';
-import { accepts } from '../2025/messages.ts';
-import type { RpcRequest, Session } from '../2025/session.ts';
-import { SessionStream } from '../2025/stream.ts';
 import { cancelElsewhere } from '../cancellation.ts';
 import { shuttingDown, unknownEventId } from '../failure.ts';
 import type { Services } from '../services.ts';
-import { REVISION } from './wire.ts';
+import { SESSION, sse } from '../session/connection.ts';
+import { cannotFollow, isToldMeanwhile } from '../session/follow.ts';
+import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
+import { accepts, refuseMessages } from '../session/messages.ts';
+import { followPost, isLeft, rememberCalls } from '../session/post-calls.ts';
+import type { Session } from '../session/session.ts';
+import {
+  boundTo,
+  CALLS,
+  type Caller,
+  legOf,
+  notifying,
+  type RpcRequest,
+  type Say,
+  sourceOf,
+  startCall,
+  type Way,
+} from '../session/start.ts';
+import { type SessionStream, takingOver } from '../session/stream.ts';
+import type { Exchange, SessionWire } from '../session/wire.ts';
+import { REVISION, untilInput } from './wire.ts';
 
 const EVENTS = 'text/event-stream';
+const LAST = 'last-event-id';
 
 /** What stands beside `input_required`. */
 interface Note {
@@ -41,48 +56,71 @@ interface Note {
   readonly progressToken?: string | number;
 }
 
-export interface Call {
-  readonly services: Services;
-  readonly session: Session;
-  readonly inbound: Inbound;
-  /** The session's instance, where a session has one. */
-  readonly home?: () => Promise<HostInstance>;
+export const MULTI_TURN: SessionWire = {
+  isDraft: true,
+  refuse(inbound, body) {
+    const isTurn = inbound.header(LAST) !== undefined;
+    // Whoever goes on with a turn may take either kind of reply.
+    const mayTakeOne = isTurn && (inbound.header('accept') ?? '') !== '';
+    const isEmpty = isTurn && Array.isArray(body) && body.length === 0;
+    return (
+      (mayTakeOne ? undefined : refuseOneKind(inbound, body)) ?? (isEmpty ? undefined : refuseMessages(body))
+    );
+  },
+  begun: (exchange, instance) => ({
+    result: { ...introduced(exchange, instance), protocolVersion: REVISION },
+  }),
+  async post(exchange, body) {
+    const last = exchange.inbound.header(LAST);
+    if (last !== undefined && Array.isArray(body)) return goOn(exchange, last, body as JsonObject[]);
+    if (last === undefined && !Array.isArray(body)) return serveMessages(exchange, body, start);
+    return rpcError(400, -32600, 'Invalid Request: an array of responses goes with Last-Event-ID');
+  },
+  follow(exchange, stream, _last, sink) {
+    follow(exchange, stream, sink);
+    return untilInput(sink);
+  },
+};
+
+async function start(
+  exchange: Exchange,
+  requests: readonly RpcRequest[],
+  own?: SessionStream,
+): Promise<Reply> {
+  const [request] = requests;
+  if (request === undefined || !CALLS.has(request.method)) return serveLive(exchange, requests, own);
+  const instance = await exchange.instance();
+  return begin(exchange, request, exchange.home && instance);
 }
 
 /** The first turn of a call, on a stream of its own. */
-export async function begin(
-  call: Call,
-  request: RpcRequest,
-  instance: HostInstance | undefined,
-): Promise<Reply> {
+async function begin(call: Exchange, request: RpcRequest, instance: Instance | undefined): Promise<Reply> {
   const { services, session } = call;
   const stream = session.newStream();
   const found = await services.streams.find(stream.id, 0, session.id);
-  const { method, params, id: requestId } = request;
-  const { client } = session;
-  const binding = session.binding(request, REVISION);
-  const progress = progressOf(params);
-  const leg: Leg = { ...legOf(call, (message) => stream.send(message)), ...progress };
-  const resumable = leg.goesOn === true;
-  const started = services.engine.start(
-    { method, params, requestId, client, binding, resumable },
-    leg,
+  const { id: requestId, params } = request;
+  const caller = callerOf(session);
+  const resumable = services.store?.isShared === true;
+  const started = startCall(
+    services,
+    { request, caller, source: sourceOf(call.inbound), resumable },
+    () => wayOf(call, (message) => stream.send(message)),
     instance,
   );
   session.keepCall(requestId, started);
-  const note = { callId: started.callId, requestId, binding, ...progress };
+  const binding = boundTo(caller, request);
+  const note = { callId: started.callId, requestId, binding, ...progressOf(params) };
   void started.outcome.then(async (outcome) => {
     session.release(requestId);
     await session.settled();
     if (!isLeft(services, request, stream, outcome)) tell(services, session.id, stream, outcome, note);
   });
-  await started.kept;
   await rememberCalls(services, session, stream.id, [{ request, started }]);
-  return sse(services, session, found, 'postStreams');
+  return sse(services, session, found, 'postStreams', untilInput);
 }
 
 /** The next turn: an array of responses, with the id of the `input_required` that they answer. */
-export async function goOn(call: Call, last: string, messages: readonly JsonObject[]): Promise<Reply> {
+async function goOn(call: Exchange, last: string, messages: readonly JsonObject[]): Promise<Reply> {
   const { services, session, inbound } = call;
   if (messages.length === 0 || messages.some((message) => typeof message.method === 'string')) {
     return rpcError(400, -32600, 'Invalid Request: with Last-Event-ID the body is an array of responses');
@@ -96,25 +134,25 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
   if (missing && !takesStream) return notAcceptable();
   const found = await services.streams.resume(last, session.id);
   const { stream: streamId } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
-  const takeOver = takingOver(services, session, streamId);
+  const takeOver = takingOver(services, streamId, session.id);
   /** Resolves with the first thing that comes of the turn before its outcome. */
   let onSaid = (): void => {};
   const said = new Promise<undefined>((resolve) => {
     onSaid = () => resolve(undefined);
   });
-  const leg: Leg = {
-    ...legOf(call, (message) => {
-      void takeOver().then(
-        (taken) => taken.send(message),
-        (error: unknown) => failed(services, error),
-      );
-      onSaid();
-    }),
-    ...(note.progressToken !== undefined && { progressToken: note.progressToken }),
-    begun: (cancel) => {
-      onCancel = cancel;
-    },
+  const say = (message: JsonObject): void => {
+    void takeOver().then(
+      (taken) => taken.send(message),
+      (error: unknown) => cannotFollow(services, error),
+    );
+    onSaid();
   };
+  const begun = (cancel: (reason?: string) => void): void => {
+    onCancel = cancel;
+  };
+  const { progressToken } = note;
+  const params = progressToken === undefined ? {} : { _meta: { progressToken } };
+  const leg = legOf(callerOf(session), sourceOf(inbound), params, { ...wayOf(call, say), begun });
   let onCancel: ((reason?: string) => void) | undefined;
   const hasErrors = Object.keys(errors).length > 0;
   const turn = session.once(`${last} ${digest([results, errors])}`, async () => {
@@ -139,7 +177,7 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
     const outcome = await resumed;
     await session.settled();
     if (outcome.kind === 'gone') await finishIn(services, takeOver);
-    else if (outcome.kind !== 'task' && !isRefused(outcome) && !isOthers(outcome))
+    else if (outcome.kind !== 'task' && !isBadToken(outcome) && !goesOnElsewhere(outcome))
       await toldBy(call, last, outcome, note, takeOver);
     return outcome;
   });
@@ -147,18 +185,18 @@ export async function goOn(call: Call, last: string, messages: readonly JsonObje
   const outcome = await Promise.race([turn, takesStream ? said : new Promise<never>(() => {})]).finally(
     release,
   );
-  if (outcome === undefined) return sse(services, session, found, 'postStreams');
-  if (isRefused(outcome)) return unknownEventId(services, inbound);
+  if (outcome === undefined) return sse(services, session, found, 'postStreams', untilInput);
+  if (isBadToken(outcome)) return unknownEventId(services, inbound);
   // Its client has cancelled it, or left: there is no response.
   if (outcome.kind === 'gone') return empty(202);
-  if (isOthers(outcome)) return shuttingDown();
+  if (goesOnElsewhere(outcome)) return shuttingDown();
   if (outcome.kind === 'responded') {
     const takesJson = accepts(accept, 'application/json');
     const isStream = takesStream && (!takesJson || (await saysMore(services, session, last)));
     const message = { jsonrpc: '2.0', id: note.requestId, ...outcome.response };
     if (!isStream) return json(message, 200, { [SESSION]: session.id });
   }
-  return takesStream ? sse(services, session, found, 'postStreams') : notAcceptable();
+  return takesStream ? sse(services, session, found, 'postStreams', untilInput) : notAcceptable();
 }
 
 /** Whether something comes before the response that a stream has after an event: then it is told as a stream. */
@@ -168,75 +206,35 @@ async function saysMore({ streams }: Services, session: Session, last: string): 
 }
 
 /** A client that comes back for its stream: what became of its call meanwhile is told there. */
-export function follow(call: Call, streamId: string, sink: Sink): void {
-  void followCall(call, streamId, sink).catch((error: unknown) => failed(call.services, error));
-}
-
-async function followCall(call: Call, streamId: string, sink: Sink): Promise<void> {
-  const { services, session, home } = call;
-  const { store, streams, engine, settings } = services;
-  if (store?.isShared !== true) return;
-  const calls = await store.get(`${streamId}:calls`);
-  const callId = Array.isArray(calls) ? String(calls[0]) : undefined;
-  if (callId === undefined || session.runs(callId)) return;
-  const first = await store.read(callId, 0);
-  if (first?.type !== 'called') return;
-  const { method, params, requestId } = first.call;
-  const binding = session.binding({ id: requestId, method, params }, REVISION);
-  const note = { callId, requestId, binding, ...progressOf(params) };
-  const takeOver = takingOver(services, session, streamId);
-  let isThere = true;
-  let stream: SessionStream | undefined;
-  const leg: Leg = { ...legOf(call, (message) => stream?.send(message)), ...progressOf(params) };
-  const started: Started = engine.takeUp(callId, binding, leg, async () => {
-    stream = await takeOver();
-    session.keepCall(requestId, started);
-    return home?.();
-  });
-  sink.onClose(() => {
-    isThere = false;
-    if (stream === undefined) started.cancel();
-  });
-  const outcome = await started.outcome;
-  await session.settled();
-  if (isOthers(outcome) || outcome.kind === 'task' || (!isThere && stream === undefined)) return;
-  if (stream === undefined) {
-    // Its process tells it, unless it died in between.
-    await pause(settings.limits.lease);
-    const isAsked = (await streams.lastOf(streamId, session.id))?.event === 'input_required';
-    if (!isThere || (outcome.kind === 'suspended' && isAsked)) return;
-  }
-  if (outcome.kind === 'gone') await finishIn(services, takeOver);
-  else tell(services, session.id, await takeOver(), outcome, note);
-}
-
-/** The stream, from when this process has something to say on it. */
-function takingOver(services: Services, { id }: Session, streamId: string): () => Promise<SessionStream> {
-  let stream: Promise<SessionStream> | undefined;
-  return () => {
-    stream ??= services.streams
-      .takeOver(streamId, id)
-      .then((appender) => new SessionStream(appender, services));
-    return stream;
-  };
+function follow(call: Exchange, stream: string, sink: Sink): void {
+  const { services, session, inbound, home } = call;
+  followPost({ services, session, stream, source: sourceOf(inbound), home, sink }, (takeOver, taken) => ({
+    caller: () => callerOf(session),
+    way: () => wayOf(call, (message) => void taken()?.send(message)),
+    isTold: async (_callId, outcome) => {
+      const last = await services.streams.lastOf(stream, session.id);
+      return outcome.kind === 'suspended' && last?.event === 'input_required';
+    },
+    tell: async ({ id: callId, requestId, method, params }, outcome) => {
+      await session.settled();
+      const binding = boundTo(callerOf(session), { method, params });
+      const note = { callId, requestId, binding, ...progressOf(params) };
+      tell(services, session.id, await takeOver(), outcome, note);
+    },
+  }));
 }
 
 async function finishIn(services: Services, takeOver: () => Promise<SessionStream>): Promise<void> {
   try {
     (await takeOver()).finish();
   } catch (error) {
-    failed(services, error);
+    cannotFollow(services, error);
   }
-}
-
-/** Whether another process goes on with the call, or is to. */
-function isOthers(outcome: Outcome): boolean {
-  return outcome.kind === 'responded' && goesOnElsewhere(outcome.response);
 }
 
 /** Whoever ran the turn tells its outcome; who only read of it does so when that process went silent before. */
 async function toldBy(
-  call: Call,
+  call: Exchange,
   last: string,
   outcome: Exclude<Outcome, { kind: 'gone' | 'task' }>,
   note: Note,
@@ -249,15 +247,14 @@ async function toldBy(
       // The turn was run where its frame is, and may have been asked for there, too.
       if (!(await isTold(services, session, last))) tell(services, session.id, stream, outcome, note);
     } catch (error) {
-      failed(services, error);
+      cannotFollow(services, error);
     }
   };
   if (!outcome.elsewhere) return finish();
-  const { lease } = services.settings.limits;
-  const late = async (): Promise<void> => {
-    if (!(await services.streams.goesOn(last, session.id))) await finish();
-  };
-  setTimeout(() => void late().catch((error: unknown) => failed(services, error)), lease).unref();
+  const goesOn = (): Promise<boolean> => services.streams.goesOn(last, session.id);
+  isToldMeanwhile(services, goesOn)
+    .then((isTold) => (isTold ? undefined : finish()))
+    .catch((error: unknown) => cannotFollow(services, error));
 }
 
 /** Whether a turn that began after an event has its end in the stream. */
@@ -313,7 +310,7 @@ function askOn(
   void written.then(() => streams.rest(stream.id, scope));
 }
 
-async function noteOf({ services, session }: Call, last: string): Promise<Note | undefined> {
+async function noteOf({ services, session }: Exchange, last: string): Promise<Note | undefined> {
   try {
     const { event, note } = await services.streams.event(last, session.id);
     return event === 'input_required' ? (note as unknown as Note | undefined) : undefined;
@@ -326,7 +323,7 @@ async function noteOf({ services, session }: Call, last: string): Promise<Note |
 }
 
 function sortByKey(
-  { services }: Call,
+  { services }: Exchange,
   note: Note,
   messages: readonly JsonObject[],
 ): { results: JsonObject; errors: ErrorAnswers; missing: boolean } {
@@ -354,19 +351,18 @@ function progressOf({ _meta }: JsonObject): { readonly progressToken?: string | 
   return isRequestId(progressToken) ? { progressToken } : {};
 }
 
-function legOf({ services, inbound, session, home }: Call, send: (message: JsonObject) => void): Leg {
+function callerOf({ caller }: Session): Caller {
+  return { ...caller, revision: REVISION };
+}
+
+/** A turn ends at its asks, and goes on without its POST where processes share a store. */
+function wayOf({ services, home }: Exchange, say: Say): Way {
   return {
-    ...sourceOf(inbound),
     live: false,
     goesOn: services.store?.isShared === true,
     ...(home !== undefined && { home }),
-    capabilities: session.client.capabilities,
-    notify: (notification) => send({ jsonrpc: '2.0', ...notification }),
+    notify: notifying(say),
   };
-}
-
-function isRefused(outcome: Outcome): boolean {
-  return outcome.kind === 'responded' && isBadToken(outcome.response);
 }
 
 function notAcceptable(): Reply {
@@ -375,10 +371,4 @@ function notAcceptable(): Reply {
     -32000,
     'Not Acceptable: the call asks again, so the client must accept text/event-stream; send the same request again',
   );
-}
-
-function failed(services: Services, error: unknown): void {
-  const { code, message } = AwaitError.from(error);
-  if (code === 'closed' || code === 'fenced') return;
-  services.settings.logger.warn('a turn could not be told on its stream', { error: message });
 }

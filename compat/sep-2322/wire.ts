@@ -3,8 +3,9 @@
  * the retry.
  * https://github.com/modelcontextprotocol/modelcontextprotocol/pull/2322
  */
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import { AwaitError } from '../../src/error.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { type Dialect, inputRequests } from '../mrtr/dialect.ts';
 import { legacyTask, relatedTask, relatedTo } from '../tasks/legacy-wire.ts';
 

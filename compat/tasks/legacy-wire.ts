@@ -2,9 +2,11 @@
  * A task in the words of the revisions with sessions: 2025-11-25, and the drafts that build on it.
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import type { TaskStatus, TaskView } from '../../src/call/tasks.ts';
-import { AwaitError } from '../../src/error.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { TaskStatus, TaskView } from '../../src/call/task/tasks.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
 import type { TaskChoice, TaskRequest } from '../../src/options.ts';
 import type { Services } from '../services.ts';
 import { markOf } from './marks.ts';
@@ -77,12 +79,17 @@ export function hasOwnTasks({ capabilities }: JsonObject): boolean {
   return isObject(capabilities) && isObject(capabilities.tasks);
 }
 
-/** The result of `tools/list` where this package runs the tasks: an SDK says of all its tools that they are none. */
-export function withTaskSupport(services: Services, result: JsonObject, revision: string): JsonObject {
+/** The result of `tools/list` where this package runs the tasks. */
+export function withTaskSupport(
+  services: Services,
+  result: JsonObject,
+  revision: string,
+  instance: Pick<HostInstance, 'forbids'>,
+): JsonObject {
   if (!Array.isArray(result.tools)) return result;
   const marked = (tool: unknown): unknown => {
     if (!isObject(tool)) return tool;
-    const mark = markOf(tool);
+    const mark = markOf(tool, instance);
     const request = taskRequest('tools/call', { name: tool.name }, revision, undefined);
     const isNever = (choiceIn(services, request) ?? mark.when) === 'never';
     const taskSupport = mark.support ?? (isNever ? 'forbidden' : 'optional');

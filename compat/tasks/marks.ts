@@ -1,15 +1,18 @@
 /**
- * What a server's tools say about tasks: `execution.taskSupport`, and `_meta['mcp-await/tasks']` where an SDK
+ * What a server's list says of its tools: which mirror arguments in headers, and what they say about tasks: `execution.taskSupport`, and `_meta['mcp-await/tasks']` where an SDK
  * keeps that field to itself.
  *
  * 1. Each caller's tools are their own: a factory may give one more than another. They are asked for once for each
  *    caller, and again when the server says that its tools changed.
  * 2. Only what was listed is known. A name that was not is asked for with each call, since nobody says when a caller
  *    is given the tool.
- * 3. Callers with the same tools share what is known of them, so that many callers cost little.
+ * 3. No call waits for them: what a list does not say within a turn of the event loop is known to later calls alone,
+ *    and a server that asks its user inside of its list is told that it cannot.
+ * 4. Callers with the same tools share what is known of them, so that many callers cost little.
  */
-import { keepNewest } from '../../src/call/bounded.ts';
-import { digest, isObject, type JsonObject } from '../../src/call/json.ts';
+import { keepNewest } from '../../src/base/bounded.ts';
+import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { mirrorsArguments } from '../../src/host/guards.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 
 /** The `_meta` entry by which a tool of any language says when it is a task: `{ support, when }`, each optional. */
@@ -22,6 +25,8 @@ export interface Mark {
   readonly when?: When;
   /** Whether the server itself says that it runs the tool as a task. */
   readonly isOwn?: true;
+  /** Its input schema, where that mirrors arguments in headers (SEP-2243). */
+  readonly mirrors?: JsonObject;
 }
 
 type Marks = ReadonlyMap<string, Mark>;
@@ -41,29 +46,46 @@ export class ToolMarks {
   readonly #lists = new Map<string, Marks>();
   /** How often the tools changed. */
   #changes = 0;
+  /** Lists that are being read. */
+  readonly #reading = new Map<string | undefined, Promise<Marks>>();
 
   /** What a tool said of itself when this caller's were asked for last. */
   known(principal: string | undefined, name: string): Mark | undefined {
     return this.#of(principal)?.get(name);
   }
 
-  /** @param instance the caller's; it is asked where that is not known */
-  async of(
-    principal: string | undefined,
-    name: string,
-    instance: Pick<HostInstance, 'request'>,
-  ): Promise<Mark> {
+  /** @param instance the caller's; it is asked where that is not known, and not waited for */
+  async of(principal: string | undefined, name: string, instance: Listing): Promise<Mark> {
     const known = this.known(principal, name);
     if (known !== undefined) return known;
+    const late = new Promise<undefined>((resolve) => setImmediate(resolve, undefined));
+    const listed = await Promise.race([this.#list(principal, instance), late]);
+    return listed?.get(name) ?? NONE;
+  }
+
+  /** A client read its list: what it says need not be asked for. */
+  learn(principal: string | undefined, list: JsonObject, instance: Pick<HostInstance, 'forbids'>): void {
+    this.#keep(principal, marksIn(list, instance));
+  }
+
+  /** One list of a caller's at a time: a slow one is not read by each of its calls. */
+  #list(principal: string | undefined, instance: Listing): Promise<Marks> {
+    const reading = this.#reading.get(principal);
+    if (reading !== undefined) return reading;
     const changes = this.#changes;
-    const listed = await list(instance);
-    if (changes === this.#changes) this.#keep(principal, listed);
-    return listed.get(name) ?? NONE;
+    const listed = list(instance).then((marks) => {
+      if (this.#reading.get(principal) === listed) this.#reading.delete(principal);
+      if (changes === this.#changes) this.#keep(principal, marks);
+      return marks;
+    });
+    this.#reading.set(principal, listed);
+    return listed;
   }
 
   /** The server's tools changed. */
   forget(): void {
     this.#changes += 1;
+    this.#reading.clear();
     this.#callers.clear();
     this.#lists.clear();
   }
@@ -85,33 +107,44 @@ export class ToolMarks {
   }
 }
 
-async function list(instance: Pick<HostInstance, 'request'>): Promise<Marks> {
+/** What is asked for its tools. */
+type Listing = Pick<HostInstance, 'request' | 'forbids'>;
+
+async function list(instance: Listing): Promise<Marks> {
   const marks = new Map<string, Mark>();
   let cursor: unknown;
   for (let page = 0; page < PAGES; page += 1) {
     const params = cursor === undefined ? {} : { cursor };
     const response = await instance.request({ id: `marks-${page}`, method: 'tools/list', params }, {});
     if (!('result' in response)) break;
-    const { tools, nextCursor } = response.result;
-    for (const tool of Array.isArray(tools) ? tools : []) {
-      if (isObject(tool) && typeof tool.name === 'string') marks.set(tool.name, markOf(tool));
-    }
+    const { nextCursor } = response.result;
+    for (const [name, mark] of marksIn(response.result, instance)) marks.set(name, mark);
     if (typeof nextCursor !== 'string') break;
     cursor = nextCursor;
   }
   return marks;
 }
 
-/** SDK v1 writes `forbidden` on every tool that it does not run as a task itself, so that says nothing. */
-export function markOf(tool: JsonObject): Mark {
+function marksIn({ tools }: JsonObject, instance: Pick<HostInstance, 'forbids'>): Marks {
+  const named = (Array.isArray(tools) ? tools : []).filter(
+    (tool): tool is JsonObject & { name: string } => isObject(tool) && typeof tool.name === 'string',
+  );
+  return new Map(named.map((tool) => [tool.name, markOf(tool, instance)]));
+}
+
+/** What a tool says of itself; `forbidden` only where it is its author's word (see `HostInstance.forbids`). */
+export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbids'>): Mark {
   const said = isObject(tool._meta) ? tool._meta[TASKS_META] : undefined;
   const own = isObject(said) ? said : {};
   const { taskSupport } = isObject(tool.execution) ? tool.execution : {};
-  const support = own.support ?? (taskSupport === 'forbidden' ? undefined : taskSupport);
+  const listed = taskSupport === 'forbidden' && !forbids ? undefined : taskSupport;
+  const support = own.support ?? listed;
+  const isOwn = own.support === undefined && (listed === 'required' || listed === 'optional');
   return {
     ...(isSupport(support) && { support }),
     ...(isWhen(own.when) && { when: own.when }),
-    ...(own.support === undefined && isSupport(support) && { isOwn: true }),
+    ...(isOwn && { isOwn }),
+    ...(mirrorsArguments(tool.inputSchema) && { mirrors: tool.inputSchema }),
   };
 }
 

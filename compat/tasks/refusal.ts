@@ -1,7 +1,8 @@
 /** What a client gets to read whose request about a task cannot be served: one sentence for every bad id. */
-import type { Response } from '../../src/call/journal.ts';
-import { wireError } from '../../src/call/wire-error.ts';
-import { AwaitError } from '../../src/error.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import type { Response } from '../../src/call/journal/entries.ts';
+import { wireError } from '../../src/call/run/wire-error.ts';
 import type { Services } from '../services.ts';
 
 type RpcError = Extract<Response, { error: unknown }>['error'];

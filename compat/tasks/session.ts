@@ -3,24 +3,24 @@
  * notification of each change. A server that has tasks of its own keeps them, and nothing here is in its way.
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
-import type { Response } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Response } from '../../src/call/journal/entries.ts';
 import type { Gone } from '../../src/call/ports.ts';
-import type { Tasks, TaskView } from '../../src/call/tasks.ts';
-import { AwaitError } from '../../src/error.ts';
+import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import type { RpcRequest, Session } from '../2025/session.ts';
 import type { Services } from '../services.ts';
+import type { Session } from '../session/session.ts';
+import type { RpcRequest } from '../session/start.ts';
 import { hasOwnTasks, legacyTask, relatedTo, TASKS_CAPABILITY } from './legacy-wire.ts';
 import { refusal } from './refusal.ts';
 import { listTasks } from './wanted.ts';
 
-const REVISION = '2025-11-25';
 const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
 /** Whether a session's calls can be tasks of ours. */
 export function hasTasks(services: Services, session: Session, instance: HostInstance): boolean {
-  const { client, revision } = session;
-  const isSpoken = client.protocolVersion === REVISION && revision === REVISION;
+  const isSpoken = session.revision === session.client.protocolVersion && session.can('tasks');
   return services.engine.tasks !== undefined && isSpoken && !hasOwnTasks(instance.initialized);
 }
 

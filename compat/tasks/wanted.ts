@@ -1,10 +1,11 @@
 /** A client's own wish for a task (`params.task`, on 2025-11-25 and on the drafts that build on it), and its list of them. */
-import type { Response, TaskWish } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Tasks, TaskView } from '../../src/call/tasks.ts';
-import { AwaitError } from '../../src/error.ts';
-import type { Session } from '../2025/session.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
+import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../services.ts';
+import type { Session } from '../session/session.ts';
 import type { Mark } from './marks.ts';
 import { taskRequest, wishFor } from './wish.ts';
 
@@ -12,8 +13,8 @@ import { taskRequest, wishFor } from './wish.ts';
 const LEAST_LIFE = 1_000;
 /** Tasks in one page of a list. */
 const PAGE = 50;
-/** A row and a position in it, as `TaskIndex` writes them. */
-const CURSOR = /^[0-9a-z]{1,11}\.[0-9a-z]{1,11}$/;
+/** A row, a position in it and which of the row's names, as `TaskIndex` writes them. */
+const CURSOR = /^[0-9a-z]{1,11}\.[0-9a-z]{1,11}\.[0-9a-z]$/;
 
 type RpcError = Extract<Response, { error: unknown }>['error'];
 

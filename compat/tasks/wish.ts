@@ -1,8 +1,8 @@
 /** Which calls become tasks, and when: by the option `tasks`, by what their tool says, and by what their client can. */
 
-import type { TaskWish } from '../../src/call/journal.ts';
-import type { JsonObject } from '../../src/call/json.ts';
-import { CLIENT_ROUNDS } from '../../src/call/turn.ts';
+import type { JsonObject } from '../../src/base/json.ts';
+import { CLIENT_ROUNDS } from '../../src/call/frame/turn.ts';
+import type { TaskWish } from '../../src/call/journal/entries.ts';
 import type { TaskChoice, TaskRequest } from '../../src/options.ts';
 import type { Services } from '../services.ts';
 import type { Mark } from './marks.ts';

@@ -1,23 +1,20 @@
 /** The requests of a workspace: each a call of its own, in an instance of its own, and whose its answers are. */
 import { randomUUID } from 'node:crypto';
-import { bindingOf } from '../../src/call/binding.ts';
-import type { Started } from '../../src/call/engine.ts';
-import type { CallRecord, Client, OpenAsk } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
-import { AwaitError } from '../../src/error.ts';
-import { HostInstance } from '../../src/host/instance.ts';
-import { responseOf } from '../../src/host/transport.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Begun } from '../../src/call/engine.ts';
+import type { Client } from '../../src/call/journal/entries.ts';
+import type { Gone, Outcome } from '../../src/call/ports.ts';
+import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
 import type { Inbound } from '../../src/http/exchange.ts';
-import { sourceOf } from '../2025/connection.ts';
-import { CALLS, paramsOf } from '../2025/session.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { noSession, type Services } from '../services.ts';
-import type { Owner } from './channels.ts';
+import { followList, goneWith } from '../session/follow.ts';
+import { LiveCalls } from '../session/live-calls.ts';
+import { type Caller, isResumable, liveWay, sourceOf, startCall } from '../session/start.ts';
+import type { Channel, Owner } from './channels.ts';
 import type { WorkspaceRequest } from './message.ts';
-import { LATEST, REVISION } from './wire.ts';
-
-/** Named by clients in `initialize`, and understood by the servers behind. */
-const KNOWN: ReadonlySet<unknown> = new Set(['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']);
+import { REVISION } from './wire.ts';
 
 /** What a request brings besides its message. */
 export interface Asker {
@@ -37,93 +34,54 @@ interface Way {
 
 export class Calls {
   readonly #services: Services;
-  /** By the call's id, for its answers. */
-  readonly #running = new Map<
-    string,
-    { readonly started: Started; readonly principal: string | undefined }
-  >();
+  /** The calls in work here, and whose their answers are. */
+  readonly live: LiveCalls;
 
   constructor(services: Services) {
     this.#services = services;
+    this.live = new LiveCalls(services);
   }
 
-  /** Whether a call of this method goes on without its connection, at whichever process. */
-  resumable(method: string): boolean {
-    return CALLS.has(method) && this.#services.store?.isShared === true;
-  }
-
-  start(
-    { id: requestId, method, params }: WorkspaceRequest,
-    { owner, inbound, client }: Asker,
-    { say, goesOn, signal }: Way,
-  ): Started {
-    const meta = isObject(params._meta) ? params._meta : {};
-    const token = meta.progressToken as string | number | undefined;
-    const leg = this.#leg(owner, inbound, client.capabilities, () => started.callId, say);
-    const started = this.#services.engine.start(
+  start(request: WorkspaceRequest, asker: Asker, { say, goesOn, signal }: Way): Begun {
+    const { owner, inbound } = asker;
+    const started = startCall(
+      this.#services,
       {
-        method,
-        params,
-        requestId,
-        client,
-        binding: bindingOf({ revision: REVISION, method, params, principal: owner.principal }),
-        resumable: goesOn && this.resumable(method),
+        request,
+        caller: callerOf(asker),
+        source: { ...sourceOf(inbound), workspace: owner.workspace },
+        resumable: goesOn && isResumable(this.#services, request),
       },
-      {
-        ...leg,
-        ...(token !== undefined && { progressToken: token }),
-        ...(signal !== undefined && { signal }),
-      },
+      (callId) => ({ ...liveWay(callId, say), ...(signal !== undefined && { signal }) }),
     );
-    this.#keep(started, owner);
+    this.live.keep(started, owner.principal);
     return started;
   }
 
-  /**
-   * Follows a call, and takes it up here when its process is silent for a lease.
-   *
-   * @param onTaken told when it is this process's
-   */
-  follow(
-    callId: string,
-    { owner, inbound, client }: Asker,
-    say: (message: JsonObject) => void,
-    onTaken: (call: CallRecord, started: Started) => void,
-  ): Started {
-    const leg = this.#leg(owner, inbound, client.capabilities, () => callId, say);
-    const started = this.#services.engine.takeUp(
-      callId,
-      bindingOf({ revision: REVISION, method: '', params: {}, principal: owner.principal }),
-      leg,
-      async (call): Promise<undefined> => {
-        this.#keep(started, owner);
-        onTaken(call, started);
+  /** Follows the calls of a stream for as long as its connection is there. */
+  follow(channel: Channel, asker: Asker, sink: Sink): void {
+    const { list } = channel;
+    if (list === undefined) return;
+    const { owner, inbound } = asker;
+    void followList(
+      {
+        services: this.#services,
+        source: { ...sourceOf(inbound), workspace: owner.workspace },
+        gone: goneWith(sink),
+        // It may have said what it can do after it connected.
+        caller: async () => callerOf({ ...asker, client: (await channel.client()) ?? asker.client }),
+        runs: (callId) => this.live.runs(callId),
+        way: (callId) => liveWay(callId, (message) => channel.say(message)),
+        take: async ({ requestId }, started) => {
+          this.live.keep(started, owner.principal);
+          channel.keep(requestId, started);
+          return undefined;
+        },
+        isTold: (callId) => list.isTold(callId),
+        tell: ({ id, requestId }, outcome) => channel.tell(requestId, outcome, id),
       },
+      list,
     );
-    return started;
-  }
-
-  runs(callId: string): boolean {
-    return this.#running.has(callId);
-  }
-
-  /** The client's response to an ask; false when this caller was asked nothing of the kind. */
-  async answer({ principal }: Owner, message: JsonObject): Promise<boolean> {
-    const id = String(message.id);
-    const slash = id.indexOf('/');
-    if (slash < 0) return false;
-    const [callId, key] = [id.slice(0, slash), id.slice(slash + 1)];
-    const here = this.#running.get(callId);
-    if (here !== undefined) {
-      return here.principal === principal && here.started.answer(key, responseOf(message));
-    }
-    try {
-      await this.#services.engine.deliver(callId, principal, key, responseOf(message));
-      return true;
-    } catch (error) {
-      if (error instanceof AwaitError && error.code === 'bad-token') return false;
-      throw error;
-    }
   }
 
   /** The server's answer to `initialize`; its instance is not kept. */
@@ -131,23 +89,18 @@ export class Calls {
     { id }: WorkspaceRequest,
     { owner: { workspace }, inbound, client }: Asker,
   ): Promise<JsonObject> {
-    const { factory, settings, outside } = this.#services;
+    const { instances, settings, outside } = this.#services;
     try {
-      const instance = await HostInstance.open({
-        factory,
+      const instance = await instances.open({
+        id: randomUUID(),
+        era: 'legacy',
+        revision: REVISION,
         client,
-        context: {
-          era: 'legacy',
-          revision: REVISION,
-          ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
-          requestInfo: inbound.request(),
-          clientCapabilities: client.capabilities,
-          clientInfo: client.info,
-          workspace,
-        },
-        sessionId: randomUUID(),
-        single: true,
-        contexts: settings.steps,
+        principal: this.#services.principal(inbound.authInfo),
+        authInfo: inbound.authInfo,
+        request: () => inbound.request(),
+        workspace,
+        serves: 'request',
         outside: noSession(settings, outside),
       });
       instance.close();
@@ -163,32 +116,10 @@ export class Calls {
       return { jsonrpc: '2.0', id, error: told };
     }
   }
+}
 
-  #keep(started: Started, { principal }: Owner): void {
-    this.#running.set(started.callId, { started, principal });
-    void started.outcome.finally(() => this.#running.delete(started.callId));
-  }
-
-  #leg(
-    { workspace }: Owner,
-    inbound: Inbound,
-    capabilities: JsonObject,
-    callId: () => string,
-    say: (message: JsonObject) => void,
-  ): Leg {
-    // Any process that gets the answer can tell by its id whose it is.
-    const idOf = (ask: OpenAsk): string => `${callId()}/${ask.key}`;
-    return {
-      ...sourceOf(inbound),
-      workspace,
-      live: true,
-      capabilities,
-      notify: (notification) => say({ jsonrpc: '2.0', ...notification }),
-      ask: (ask) => say({ jsonrpc: '2.0', id: idOf(ask), method: ask.method, ...paramsOf(ask) }),
-      withdraw: (ask) =>
-        say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: idOf(ask) } }),
-    };
-  }
+function callerOf({ owner: { principal }, client }: Asker): Caller {
+  return { client, principal, revision: REVISION };
 }
 
 /** A client that said nothing of itself. */
@@ -203,7 +134,7 @@ export function clientOf({ protocolVersion, capabilities, clientInfo }: JsonObje
   return {
     capabilities,
     info: clientInfo,
-    protocolVersion: KNOWN.has(protocolVersion) ? protocolVersion : LATEST,
+    protocolVersion: SPOKEN.has(protocolVersion) ? protocolVersion : LATEST,
   };
 }
 

@@ -2,15 +2,20 @@
  * The streams of this process: those of GETs, and those of POSTs whose own body became one. A channel owns what
  * is said on its stream from here, and the calls that are told on it.
  */
-import { keepNewest } from '../../src/call/bounded.ts';
+
+import { keepNewest } from '../../src/base/bounded.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Started } from '../../src/call/engine.ts';
-import type { Client } from '../../src/call/journal.ts';
-import { isObject, type JsonObject } from '../../src/call/json.ts';
+import type { Client } from '../../src/call/journal/entries.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
 import { expiryOf, sharedId } from '../../src/stream/event-id.ts';
-import { LEAST_LIFETIME } from '../2025/identity.ts';
-import { SessionStream } from '../2025/stream.ts';
 import { cancelElsewhere, noteRequest } from '../cancellation.ts';
 import type { Services } from '../services.ts';
+import { CallList } from '../session/call-list.ts';
+import { tellListed } from '../session/follow.ts';
+import { LEAST_LIFETIME } from '../session/identity.ts';
+import { SessionStream } from '../session/stream.ts';
 import { nameOf } from './listeners.ts';
 import { notificationEvent, responseEvent } from './wire.ts';
 
@@ -46,6 +51,8 @@ export class Channel {
   readonly scope: string;
   readonly owner: Owner;
   readonly kind: Kind;
+  /** Its calls, for whoever the client comes back to; undefined where processes share no store. */
+  readonly list: CallList | undefined;
   /** By the client's request id, for its cancellations. */
   readonly calls = new Map<string | number, Started>();
   used: number;
@@ -56,7 +63,6 @@ export class Channel {
   readonly #ids = new Set<string>();
   #client: Client | undefined;
   #connections = 0;
-  #listed = 0;
 
   constructor(services: Services, owner: Owner, id: string, kind: Kind, isNew: boolean) {
     this.id = id;
@@ -67,6 +73,7 @@ export class Channel {
     this.used = services.now();
     this.#services = services;
     this.#isNew = isNew;
+    this.list = CallList.of(services, this.#name, this.expires);
   }
 
   get expires(): number {
@@ -92,6 +99,7 @@ export class Channel {
   /** Before its client knows of it: an id that nobody opened is none. */
   async opened(): Promise<void> {
     await this.#services.store?.insert(openedName(this.id, this.scope), true, this.expires);
+    await this.#services.listStream(this.owner.principal, this.id, this.scope);
   }
 
   /** A call that is told here, and that its client may cancel. */
@@ -112,6 +120,14 @@ export class Channel {
   /** What the server says before its response. */
   say(message: JsonObject): void {
     void this.#stream().event(notificationEvent(message));
+  }
+
+  /** @param listed the call's id, where it is listed */
+  async tell(id: string | number, outcome: Outcome, listed?: string): Promise<void> {
+    if (listed !== undefined && goesOnElsewhere(outcome)) return;
+    // A POST's own body ends with its response; a GET's stream goes on, and cannot tell by itself.
+    const list = this.kind === 'get' ? this.list : undefined;
+    await tellListed(list, listed, outcome, (response) => this.respond({ jsonrpc: '2.0', id, ...response }));
   }
 
   /** @returns whether it is in the store */
@@ -149,21 +165,6 @@ export class Channel {
     if (store?.isShared) await store.replace(`${this.#name}:client`, client, this.expires);
   }
 
-  /** Lists a call beside the stream, for whoever the client comes back to. */
-  async list(callId: string): Promise<void> {
-    const { store } = this.#services;
-    while (!(await store?.insert(`${this.#name}:calls:${this.#listed}`, callId, this.expires))) {
-      this.#listed += 1;
-    }
-    this.#listed += 1;
-  }
-
-  /** The call that was listed as the nth, from 0. */
-  async listed(nth: number): Promise<string | undefined> {
-    const callId = await this.#services.store?.get(`${this.#name}:calls:${nth}`);
-    return typeof callId === 'string' ? callId : undefined;
-  }
-
   #stream(): SessionStream {
     this.used = this.#services.now();
     return new SessionStream(this.#services.streams.shared(this.id, this.scope, this.#isNew), this.#services);
@@ -185,7 +186,9 @@ export class Channels {
 
   make(owner: Owner, kind: Kind): Channel {
     const { settings, now } = this.#services;
-    const id = sharedId(now() + Math.max(settings.ttl, LEAST_LIFETIME));
+    // A POST's own body holds what its one call said, and lives no longer; a GET's is what its client listens to.
+    const life = kind === 'post' ? settings.ttl : Math.max(settings.ttl, LEAST_LIFETIME);
+    const id = sharedId(now() + life);
     // Whoever reads a GET's stream says so in it, for the processes that append to it.
     return this.#keep(new Channel(this.#services, owner, id, kind, kind === 'post'));
   }

@@ -1,17 +1,17 @@
 /** The GET of a workspace: a stream that is opened, or gone on with, and whose it is. */
-import { AwaitError } from '../../src/error.ts';
+import { AwaitError } from '../../src/base/error.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import { pageOf } from '../../src/http/origin.ts';
 import { rpcError } from '../../src/http/reply.ts';
 import { expiryOf, isStandingId, parseEventId, unknownEvent } from '../../src/stream/event-id.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
-import { LEAST_LIFETIME } from '../2025/identity.ts';
 import { refusedEventId } from '../failure.ts';
 import type { Services } from '../services.ts';
+import { LEAST_LIFETIME } from '../session/identity.ts';
 import { sinkOf } from '../sink.ts';
 import { type Calls, unknownClient } from './calls.ts';
 import { type Channel, type Channels, type Kind, type Owner, openedName, scopeOf } from './channels.ts';
 import { type Listeners, nameOf } from './listeners.ts';
-import { followCalls } from './take-up.ts';
 import { FRAMING, HEADERS, lifecycle, STREAM, timestamp } from './wire.ts';
 
 export interface Connections {
@@ -26,12 +26,12 @@ const MARGIN = 300_000;
 
 /**
  * The caller in a workspace, as a digest: the principal, or for one who is not known, the address, what proxies
- * say of it and the program. Clients that share all of that are told apart by the stream they name.
+ * say of it, the page and the program. Clients that share all of that are told apart by the stream they name.
  */
 export function whoIs({ principal, workspace }: Owner, inbound: Inbound): string {
   if (principal !== undefined) return nameOf('known', workspace, principal);
   const told = ['forwarded', 'x-forwarded-for', 'user-agent'].map((name) => inbound.header(name));
-  return nameOf('anonymous', workspace, inbound.address, ...told);
+  return nameOf('anonymous', workspace, inbound.address, pageOf(inbound), ...told);
 }
 
 export async function listen(parts: Connections, inbound: Inbound, owner: Owner): Promise<Reply> {
@@ -110,8 +110,7 @@ async function connected(
       // Without data it is no event, and moves the client's last event id all the same.
       if (last === undefined) writer.write(`id: ${channel.id}_0\n\n`);
       const sink = sinkOf(services, writer, FRAMING);
-      const asker = { owner: channel.owner, inbound, client };
-      followCalls({ services, calls, channel, asker, onClose: (fn) => sink.onClose(fn) });
+      calls.follow(channel, { owner: channel.owner, inbound, client }, sink);
       void found.follow(sink);
     },
   };

@@ -3,31 +3,28 @@
  * the open GET of the same caller and workspace or on the POST's own body. There is no session.
  * docs/workspace-sse.md is the wire.
  */
-import type { Client } from '../../src/call/journal.ts';
-import type { JsonObject } from '../../src/call/json.ts';
-import type { Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere, INTERNAL } from '../../src/call/wire-error.ts';
-import { AwaitError } from '../../src/error.ts';
+
+import { AwaitError } from '../../src/base/error.ts';
+import type { JsonObject } from '../../src/base/json.ts';
+import type { Begun } from '../../src/call/engine.ts';
+import type { Client } from '../../src/call/journal/entries.ts';
+import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import type { Place } from '../../src/http/paths.ts';
 import { empty, idOf, json, rpcError } from '../../src/http/reply.ts';
+import { undelivered } from '../failure.ts';
+import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
+import { isResumable } from '../session/start.ts';
 import { Calls, clientOf, messageOf, unknownClient } from './calls.ts';
 import { type Channel, Channels, type Owner } from './channels.ts';
 import { type Connections, listen, whoIs } from './connection.ts';
 import { Listeners } from './listeners.ts';
 import { readMessage, type WorkspaceRequest } from './message.ts';
 import { OwnBody } from './own-body.ts';
-import { tell } from './take-up.ts';
 import { STREAM } from './wire.ts';
 
-export interface Edge {
-  post(inbound: Inbound, body: unknown, place: Place): Promise<Reply>;
-  get(inbound: Inbound, place: Place): Promise<Reply>;
-  close(): Promise<void>;
-}
-
-export function createEdge(services: Services): Edge {
+export function createEdge(services: Services): Edges {
   const parts: Connections = {
     services,
     calls: new Calls(services),
@@ -35,18 +32,21 @@ export function createEdge(services: Services): Edge {
     listeners: new Listeners(services),
   };
   return {
-    post: (inbound, body, place) => post(parts, inbound, body, ownerOf(services, inbound, place)),
-    get: (inbound, place) => listen(parts, inbound, ownerOf(services, inbound, place)),
-    close: () => {
-      parts.channels.close();
-      return parts.listeners.close();
+    workspace: {
+      post: (inbound, body, place) => post(parts, inbound, body, ownerOf(services, inbound, place)),
+      get: (inbound, place) => listen(parts, inbound, ownerOf(services, inbound, place)),
+      answers: () => true,
+      close: () => {
+        parts.channels.close();
+        return parts.listeners.close();
+      },
     },
   };
 }
 
-function ownerOf({ settings }: Services, inbound: Inbound, place: Place): Owner {
+function ownerOf(services: Services, inbound: Inbound, place: Place): Owner {
   const workspace = place.wire === 'workspace' ? place.workspace : '';
-  return { principal: settings.principal(inbound.authInfo), workspace };
+  return { principal: services.principal(inbound.authInfo), workspace };
 }
 
 async function post(parts: Connections, inbound: Inbound, body: unknown, owner: Owner): Promise<Reply> {
@@ -55,9 +55,10 @@ async function post(parts: Connections, inbound: Inbound, body: unknown, owner: 
     case 'invalid':
       return rpcError(400, posted.code, posted.message, idOf(body));
     case 'response':
-      if (!(await parts.calls.answer(owner, posted.message))) {
+      if (!(await parts.calls.live.answer(owner.principal, posted.message))) {
         const { logger } = parts.services.settings;
         logger.warn('an answer came to an ask that is not open here', { id: posted.message.id });
+        return undelivered();
       }
       return empty(202);
     case 'notification':
@@ -120,19 +121,16 @@ async function serveOn(
   const asker = { owner, inbound, client };
   const started = calls.start(request, asker, { say: (message) => channel.say(message), goesOn: true });
   channel.keep(request.id, started);
-  const isListed = calls.resumable(request.method);
-  const call = { callId: started.callId, requestId: request.id, isListed };
-  void started.outcome.then((outcome) => {
-    if (outcome.kind !== 'responded') return;
-    const told = tell(services, channel, call, outcome.response).catch((error: unknown) => {
-      if (!(error instanceof TypeError)) throw error;
-      // A tool may return what is no JSON.
-      return tell(services, channel, call, { error: INTERNAL });
-    });
-    written(services, told);
-  });
-  if (isListed) await kept(services, channel.list(started.callId));
+  const listed = isResumable(services, request) ? started.callId : undefined;
+  void started.outcome.then((outcome) => written(services, channel.tell(request.id, outcome, listed)));
+  if (listed !== undefined) await kept(services, list(channel, started));
   return empty(202);
+}
+
+/** Lists a call beside its stream, once whoever follows that finds the call in its journal. */
+async function list(channel: Channel, { callId, kept }: Begun): Promise<void> {
+  await kept;
+  await channel.list?.add(callId);
 }
 
 /** The response is an event of the POST's own body. */
@@ -151,7 +149,7 @@ function serveEvents(
       return channel;
     },
     async (channel) => {
-      if (calls.resumable(request.method)) await kept(services, channel.list(started.callId));
+      if (isResumable(services, request)) await kept(services, list(channel, started));
     },
   );
   const said = clientOf(request.params);
@@ -168,19 +166,11 @@ function serveEvents(
   });
   void started.outcome.then((outcome) => {
     // Another process goes on with the call, and tells it on the same stream.
-    const isOthers = outcome.kind === 'responded' && goesOnElsewhere(outcome.response);
-    if (isOthers && body.isStream && calls.resumable(request.method)) return;
-    try {
-      body.respond(messageOf(request, outcome));
-    } catch {
-      body.respond(messageOf(request, NO_JSON));
-    }
+    if (goesOnElsewhere(outcome) && body.isStream && isResumable(services, request)) return;
+    body.respond(messageOf(request, outcome));
   });
   return body.reply;
 }
-
-/** A tool may return what is no JSON. */
-const NO_JSON: Outcome = { kind: 'responded', response: { error: INTERNAL } };
 
 /** One JSON body: nothing can be said before it, so the client counts as one that cannot be asked. */
 async function serveJson(
@@ -197,12 +187,7 @@ async function serveJson(
   const outcome = await calls.start(request, asker, { say: () => {}, goesOn: false, signal: inbound.signal })
     .outcome;
   const message = messageOf(request, outcome);
-  if (message === undefined) return empty(499);
-  try {
-    return json(message);
-  } catch {
-    return json(messageOf(request, NO_JSON));
-  }
+  return message === undefined ? empty(499) : json(message);
 }
 
 /** By the stream that the request was sent on; without one, where the caller has one request of this id here. */

@@ -4,8 +4,8 @@
  * a lease. It is a hint: where it is lost, or the store fails, a response goes over its POST's own body.
  */
 import { createHash, randomUUID } from 'node:crypto';
-import { every, systemClock } from '../../src/call/clock.ts';
-import { isObject } from '../../src/call/json.ts';
+import { every, systemClock } from '../../src/base/clock.ts';
+import { isObject } from '../../src/base/json.ts';
 import type { Services } from '../services.ts';
 
 /** Open GETs of one caller in one workspace that other processes know of. */
@@ -40,7 +40,7 @@ export class Listeners {
   /**
    * A GET is open here; POSTs to other processes find it once this resolves.
    *
-   * @param who digest of the caller and the workspace
+   * @param who the caller and the workspace, as nothing outside of this process may see it
    * @returns how to tell that it is not any more
    */
   async open(who: string, stream: string): Promise<() => void> {
@@ -87,7 +87,8 @@ export class Listeners {
   async #listed(who: string): Promise<string[]> {
     const { store } = this.#services;
     if (store?.isShared !== true) return [];
-    const slots = await Promise.all(this.#slots(who).map(({ name }) => store.get(name)));
+    const rows = this.#services.names.guessable('listens', who).map((row) => this.#slots(row));
+    const slots = await Promise.all(rows.flat().map(({ name }) => store.get(name)));
     return slots.filter((slot) => this.#isFresh(slot)).map(({ stream }) => stream);
   }
 
@@ -97,17 +98,18 @@ export class Listeners {
     if (store?.isShared !== true) return async () => {};
     // A newer connection of the same stream takes its slot over.
     const listing: Listing = { stream, by: randomUUID() };
+    const [row] = this.#services.names.guessable('listens', who);
     const isOurs = async (slot: Slot): Promise<boolean> => isOf(await store.get(slot.name), 'by', listing.by);
-    let slot = await this.#claim(who, listing);
+    let slot = await this.#claim(row, listing);
     let last: Promise<void> = Promise.resolve();
     const then = (work: () => Promise<void>): Promise<void> => {
       last = last.then(work).catch((error: unknown) => this.#failed(error));
       return last;
     };
     const renew = async (): Promise<void> => {
-      const isCurrent = this.#slots(who).some(({ name }) => name === slot?.name);
+      const isCurrent = this.#slots(row).some(({ name }) => name === slot?.name);
       if (slot !== undefined && isCurrent && (await isOurs(slot))) await this.#write(slot, listing);
-      else slot = await this.#claim(who, listing);
+      else slot = await this.#claim(row, listing);
     };
     const beating = every(systemClock, settings.limits.lease, () => void then(renew));
     const unlist = (): Promise<void> => {
@@ -121,10 +123,10 @@ export class Listeners {
     return unlist;
   }
 
-  async #claim(who: string, listing: Listing): Promise<Slot | undefined> {
+  async #claim(row: string, listing: Listing): Promise<Slot | undefined> {
     const { store, now } = this.#services;
     try {
-      for (const slot of this.#slots(who)) {
+      for (const slot of this.#slots(row)) {
         if (await store?.insert(slot.name, { ...listing, at: now() }, slot.expires)) return slot;
         const there = await store?.get(slot.name);
         if (this.#isFresh(there) && !isOf(there, 'stream', listing.stream)) continue;
@@ -142,10 +144,11 @@ export class Listeners {
     await store?.replace(slot.name, { ...listing, at: now() }, slot.expires);
   }
 
-  #slots(who: string): Slot[] {
+  /** @param row what a caller in a workspace is called in the store */
+  #slots(row: string): Slot[] {
     const expires = (Math.floor(this.#services.now() / DAY) + 2) * DAY;
     return Array.from({ length: SLOTS }, (_, nth) => ({
-      name: `${expires.toString(36)}.${who}:listens:${nth}`,
+      name: `${expires.toString(36)}.${row}:listens:${nth}`,
       expires,
     }));
   }

@@ -1,6 +1,6 @@
 /** What a client may post: one JSON-RPC 2.0 message, and what is said of one that is none. */
-import { isObject, type JsonObject } from '../../src/call/json.ts';
-import { isMeta, isRpcError } from '../../src/call/meta.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import { isRequestId } from '../../src/http/reply.ts';
 
 export interface WorkspaceRequest {

@@ -2,7 +2,7 @@
  * A POST's own body, for a client without an open GET. A response that nothing was said before is all there is
  * in it, and is kept nowhere. What comes before a response makes it a stream, with ids to come back with.
  */
-import type { JsonObject } from '../../src/call/json.ts';
+import type { JsonObject } from '../../src/base/json.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Reply, Writer } from '../../src/http/exchange.ts';

@@ -1,14 +1,12 @@
 /** The wire: its name, its headers and its three kinds of events. */
-import type { JsonObject } from '../../src/call/json.ts';
+import type { JsonObject } from '../../src/base/json.ts';
+import { messageText } from '../../src/http/reply.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
 import type { Framing } from '../../src/stream/sse-sink.ts';
 
 export const REVISION = 'workspace-sse';
 /** Our extension: the id of a GET's stream, which a POST may name to have its response there. */
 export const STREAM = 'mcp-stream-id';
-/** What the server's instances are initialized with, unless the client says another that is known. */
-export const LATEST = '2025-11-25';
-
 export const HEADERS = {
   'content-type': 'text/event-stream',
   'cache-control': 'no-cache',
@@ -16,12 +14,12 @@ export const HEADERS = {
 };
 
 export function responseEvent(message: JsonObject): StreamEvent {
-  return { event: 'response', data: JSON.stringify(message) };
+  return { event: 'response', data: messageText(message) };
 }
 
 /** Whatever the server says before its response, asks included. */
 export function notificationEvent(message: JsonObject): StreamEvent {
-  return { event: 'notification', data: JSON.stringify(message) };
+  return { event: 'notification', data: messageText(message) };
 }
 
 /** `streamOpened`, `ping` and `streamClosed` are of a connection: they have no id, and are kept nowhere. */

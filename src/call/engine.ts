@@ -2,16 +2,16 @@
  * The life of a call: started by a first leg, put down when it asks, picked up by whoever gets the next leg.
  *
  * It decides who may enter a turn (invariant 10: one winner, by the journal) and from what a frame goes on.
- * The runs themselves, and what is written of them, are in `runs.ts`; what happens inside of a turn is the
+ * The runs themselves, and what is written of them, are in `run/registry.ts`; what happens inside of a turn is the
  * frame's business; what it looks like on a wire, compat's.
  */
 import { randomUUID } from 'node:crypto';
-import { AwaitError } from '../error.ts';
-import type { ErrorAnswers } from './answer.ts';
-import { bindingOf } from './binding.ts';
-import { Frame } from './frame.ts';
-import { Handoff, type Offer } from './handoff.ts';
-import type { Waiting } from './inbox.ts';
+import { Allowance, type Taker } from '../base/allowance.ts';
+import { AwaitError } from '../base/error.ts';
+import { digest, isObject, type JsonObject } from '../base/json.ts';
+import type { ErrorAnswers } from './ask/answer.ts';
+import { declinedResponse, isDeclinedRerun } from './ask/url-elicitation.ts';
+import { Frame } from './frame/frame.ts';
 import {
   type CallRecord,
   type Checkpoint,
@@ -19,22 +19,27 @@ import {
   FORMAT,
   type Response,
   type TaskWish,
-} from './journal.ts';
-import { digest, isObject, type JsonObject } from './json.ts';
-import { isAppended, volatileJournal } from './open-journal.ts';
-import type { Binding, Instance, Leg, OpenJournal, Outcome } from './ports.ts';
-import { type Rehearsal, rehearse } from './rehearsal.ts';
-import { declinedResponse, isDeclinedRerun } from './rerun.ts';
-import { Resumption, replayRefused } from './resumption.ts';
-import { type Active, type EngineParts, keyOf, type Run } from './run.ts';
-import { Runs } from './runs.ts';
-import { follow } from './take-up.ts';
-import { TaskJournal } from './task-journal.ts';
-import { noRoom } from './task-room.ts';
-import { Tasks } from './tasks.ts';
-import { wireError } from './wire-error.ts';
+} from './journal/entries.ts';
+import { follow } from './journal/follow.ts';
+import { TaskJournal } from './journal/measured.ts';
+import type { OpenJournal } from './journal/store.ts';
+import { isAppended, volatileJournal } from './journal/writer.ts';
+import type { Binding } from './run/binding.ts';
+import { bindingOf } from './run/binding.ts';
+import { Handoff, type Offer } from './run/handoff.ts';
+import type { Waiting } from './run/inbox.ts';
+import type { Instance, Leg } from './run/leg.ts';
+import type { Outcome } from './run/outcome.ts';
+import { replayRefused } from './run/refusal.ts';
+import { Runs } from './run/registry.ts';
+import { type Rehearsal, rehearse } from './run/rehearsal.ts';
+import { Resumption } from './run/resume.ts';
+import { noRoom } from './run/room.ts';
+import { type Active, type EngineParts, keyOf, type Run, takerOf } from './run/run.ts';
+import { wireError } from './run/wire-error.ts';
+import { Tasks } from './task/tasks.ts';
 
-export type { EngineParts } from './run.ts';
+export type { EngineParts } from './run/run.ts';
 
 export interface NewCall {
   readonly method: string;
@@ -74,11 +79,16 @@ export interface Begun extends Started {
   readonly kept: Promise<void>;
 }
 
+function tooMuchInWork(callId: string): AwaitError {
+  return new AwaitError(
+    'limit',
+    `call ${callId} would be one too many in work: of all in this process (limits.calls), of its caller's (limits.callerCalls), or of all anonymous callers' (limits.anonymousCalls)`,
+  );
+}
+
 const GONE: Outcome = { kind: 'gone' };
 /** How long a call may take to be led through again, in milliseconds: a session's requests wait for it. */
 const REHEARSAL = 5_000;
-/** Longest pause between two looks at a call that is followed, in milliseconds. */
-const PACE = 500;
 
 export class Engine {
   readonly #parts: EngineParts;
@@ -87,12 +97,16 @@ export class Engine {
   readonly #runs: Runs;
   readonly #resumption: Resumption;
   readonly #handoff: Handoff | undefined;
+  /** Calls that were started here and have no outcome yet. */
+  readonly #inWork: Allowance;
   /** The calls that go on without their request; undefined without a store. */
   readonly tasks: Tasks | undefined;
 
   constructor(parts: EngineParts) {
     this.#parts = parts;
     const { handoff, clock, limits, log } = parts;
+    const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = limits;
+    this.#inWork = new Allowance({ all, caller, anonymous });
     this.#handoff =
       handoff &&
       new Handoff(handoff, {
@@ -123,6 +137,16 @@ export class Engine {
     return this.#runs.parked.size;
   }
 
+  /** Whether this process takes so many more calls of a caller's: those that are in work are bounded. */
+  takes(taker: Taker, more: number): boolean {
+    return this.#inWork.has(taker, more);
+  }
+
+  /** Drops the parked frames of a caller whose calls were erased. */
+  forget(principal: string): void {
+    this.#runs.parked.dropOf(principal);
+  }
+
   /** Runs a first leg, in `instance` or in one of its own. */
   start(request: NewCall, leg: Leg, instance?: Instance): Begun {
     let onKept = (): void => {};
@@ -132,14 +156,20 @@ export class Engine {
     const record = this.#record(request);
     const { binding, responses, resumable = false } = request;
     const { room } = this.#runs;
+    const taker = takerOf({ call: record }, leg);
     this.#parts.count('calls');
+    this.#parts.called?.(record);
+    const mayStart = this.takes(taker, 1);
+    if (mayStart) this.#inWork.hold(record, taker);
     const started = this.#run(record, leg, async () => {
+      if (!mayStart) throw tooMuchInWork(record.id);
       if (responses !== undefined && !isObject(responses)) {
         throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
       }
       const { store } = this.#parts;
       const home = instance ?? (await this.#parts.openInstance(record, leg));
-      const task = (await request.choose?.(home)) ?? request.task;
+      const refusal = await this.#parts.admit?.(home, record, leg);
+      const task = refusal ?? (await request.choose?.(home)) ?? request.task;
       if (task !== undefined && !('when' in task)) {
         home.release(false);
         return { outcome: { kind: 'responded', response: task } };
@@ -151,9 +181,9 @@ export class Engine {
       const isTask = task?.when === 'now' && leg.takesTasks === true;
       try {
         if (isTask) {
-          if (!room.has(call.principal)) throw noRoom(call.id);
+          if (!room.has(taker)) throw noRoom(call.id);
           // Until its run begins.
-          room.hold(record, call.principal);
+          room.hold(record, taker);
           journal.count(call);
         }
         // Whoever takes it up must find it, whatever happens from here on.
@@ -168,6 +198,7 @@ export class Engine {
       return { run: isTask ? { ...run, detached: true } : run, responses };
     });
     void started.outcome.then(() => {
+      this.#inWork.leave(record);
       room.leave(record);
       onKept();
     });
@@ -202,7 +233,7 @@ export class Engine {
     binding: Binding,
     leg: Leg,
     take?: (call: CallRecord) => Promise<Instance | undefined>,
-    { pace = PACE, silentAt }: { readonly pace?: number | undefined; readonly silentAt?: number } = {},
+    { pace, silentAt }: { readonly pace?: number | undefined; readonly silentAt?: number } = {},
   ): Started {
     return this.#run({ id: callId }, leg, async (stopped) => {
       const { store, clock, limits, frame: options, replay, count } = this.#parts;
@@ -224,7 +255,7 @@ export class Engine {
         const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
         const response = completions.some(isDeclinedRerun)
           ? declinedResponse(call)
-          : replay(call) === 'never' && { error: wireError(replayRefused({ completions })) };
+          : replay(call, completions) === 'never' && { error: wireError(replayRefused({ completions })) };
         const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
         // Somebody else takes it up, or its owner was only slow: look again.
         if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) continue;
@@ -283,9 +314,9 @@ export class Engine {
     const leg: Leg = { live: true, capabilities: client.capabilities, notify: () => {} };
     const binding = bindingOf(call);
     const { room } = this.#runs;
-    if (!room.has(principal)) return Promise.resolve(GONE);
+    if (!room.has({ principal })) return Promise.resolve(GONE);
     // Until its run begins; a call that is read twice is two objects.
-    room.hold(call, principal);
+    room.hold(call, { principal });
     const { outcome } = this.takeUp(call.id, binding, leg, undefined, { silentAt: at });
     return outcome.finally(() => room.leave(call));
   }
@@ -293,7 +324,7 @@ export class Engine {
   /** Leads another instance through a call that is over, as far as it may be replayed. */
   rehearse(checkpoint: Checkpoint, instance: Instance): Rehearsal | undefined {
     const { frame, limits, replay } = this.#parts;
-    if (replay(checkpoint.call) === 'never') return undefined;
+    if (replay(checkpoint.call, checkpoint.completions) === 'never') return undefined;
     return rehearse(checkpoint, instance, frame, Math.min(limits.turnWait, REHEARSAL));
   }
 
@@ -334,7 +365,7 @@ export class Engine {
       const ready = await prepare(() => cancelled);
       if ('outcome' in ready) return ready.outcome;
       run = ready.run;
-      if (!cancelled) return this.#runs.turn(run, leg, [], true, { responses: ready.responses });
+      if (!cancelled) return this.#runs.turn(run, leg, true, { responses: ready.responses });
       this.#runs.cancel(run);
       return GONE;
     };

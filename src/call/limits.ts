@@ -10,18 +10,44 @@ export interface Limits {
   readonly tokenBytes: number;
   /** Bytes of a request body. Default 4 MiB. */
   readonly bodyBytes: number;
+  /** Bytes of all request bodies that are being received; the one that has taken longest is broken off. Default 64 MiB. */
+  readonly receivedBytes: number;
+  /** Bytes of all replies that wait for clients to read; the one that has waited longest is broken off. Default 64 MiB. */
+  readonly unreadBytes: number;
+  /** Messages of one body, where a revision takes an array of them. Default 100. */
+  readonly batch: number;
+  /** Requests that this process has in work at once; more are refused with 503. Default 10,000. */
+  readonly calls: number;
+  /** Of these, requests of one known caller, or of anonymous ones of one address. Default 2,000. */
+  readonly callerCalls: number;
+  /** Of these, requests of all anonymous callers together. Default 5,000. */
+  readonly anonymousCalls: number;
   /** Frames kept parked in this process; the least recently used are dropped. Default 1,000. */
   readonly frames: number;
   /** Of these, frames of one caller, where callers are known. Default 200. */
   readonly callerFrames: number;
   /** Bytes of journal behind the parked frames of one caller; anonymous callers count as one. Default 64 MiB. */
   readonly callerBytes: number;
+  /**
+   * Characters that journals take in this process's memory, where no other store is given; a call that would be
+   * suspended beyond it is refused. Default 256 Mi.
+   */
+  readonly storedBytes: number;
+  /** Of these, of the calls of one caller; anonymous callers count as one. Default 64 Mi. */
+  readonly callerStoredBytes: number;
   /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
   readonly frameIdle: number;
   /** Finished calls whose outcome is kept for a request that comes again, where only memory keeps them. Default 1,000. */
   readonly outcomes: number;
-  /** Session instances kept in this process; the least recently used idle ones are closed. Default 1,000. */
+  /**
+   * Sessions kept in this process, of each wire that has sessions. The least recently used idle ones make room; one
+   * that is connected, or has a call in work or suspended, stays, and new ones are refused with 503. Default 1,000.
+   */
   readonly sessions: number;
+  /** Of these, sessions of one known caller, or of anonymous ones of one address. Default 200. */
+  readonly callerSessions: number;
+  /** Of these, sessions of all anonymous callers together. Default 500. */
+  readonly anonymousSessions: number;
   /** How long an idle session's instance is kept, in milliseconds. Default half an hour. */
   readonly sessionIdle: number;
   /** Notifications held for a parked frame, and for a session without a stream. Default 100. */
@@ -44,7 +70,10 @@ export interface Limits {
    * session has one stream, the requests of a session in work. Default 100.
    */
   readonly streams: number;
-  /** How long a stream lives, unless whoever opens it knows better, in milliseconds. Default one hour. */
+  /**
+   * How long the stream of a request can be come back to after its last event, in milliseconds; in no case longer
+   * than `ttl` after the request. Default one hour.
+   */
   readonly streamLife: number;
   /** Characters of a `Last-Event-ID` that is looked at at all. Default 256. */
   readonly eventIdBytes: number;
@@ -66,8 +95,10 @@ export interface Limits {
    * one late, and no others' are taken up meanwhile. Default 2,000.
    */
   readonly tasks: number;
-  /** Of these, tasks of one caller, where callers are known. Default 200. */
+  /** Of these, tasks of one known caller, or of anonymous ones of one address. Default 200. */
   readonly callerTasks: number;
+  /** Of these, tasks of all anonymous callers together. Default 500. */
+  readonly anonymousTasks: number;
   /** How long turns that are being run may take to end when the handler is closed, in milliseconds. Default 10 s. */
   readonly drain: number;
 }
@@ -78,12 +109,22 @@ export const DEFAULT_LIMITS: Limits = {
   journalBytes: 1_048_576,
   tokenBytes: 1_048_576,
   bodyBytes: 4_194_304,
+  receivedBytes: 67_108_864,
+  unreadBytes: 67_108_864,
+  batch: 100,
+  calls: 10_000,
+  callerCalls: 2_000,
+  anonymousCalls: 5_000,
   frames: 1_000,
   callerFrames: 200,
   callerBytes: 67_108_864,
+  storedBytes: 268_435_456,
+  callerStoredBytes: 67_108_864,
   frameIdle: 600_000,
   outcomes: 1_000,
   sessions: 1_000,
+  callerSessions: 200,
+  anonymousSessions: 500,
   sessionIdle: 1_800_000,
   heldNotifications: 100,
   reruns: 3,
@@ -101,5 +142,6 @@ export const DEFAULT_LIMITS: Limits = {
   taskPoll: 500,
   tasks: 2_000,
   callerTasks: 200,
+  anonymousTasks: 500,
   drain: 10_000,
 };

@@ -1,34 +1,61 @@
 /**
- * Journals in a Keyv: entry n of a call under `mcp-await:<call>:<n>`, inserted if absent and never changed.
- * Who loses a position is fenced. Expiry is ours (the call's id tells it), with a margin for clocks that
+ * Records in a Keyv: the entries of journals, inserted if absent and never changed, and what stands beside them.
+ * Who loses a position is fenced. Expiry is ours (a record's name tells it), with a margin for clocks that
  * differ; Keyv's own would let a reader whose clock is ahead delete a live record.
+ *
+ * Every name goes through `Names.key`, and every value through a `RecordCipher`; nothing is written past them.
  */
 import type Keyv from 'keyv';
-import type { Clock } from '../call/clock.ts';
-import { type CallRecord, type Delivered, type Entry, readCheckpoint } from '../call/journal.ts';
-import { isObject } from '../call/json.ts';
-import { type Entries, openJournal } from '../call/open-journal.ts';
+import type { Clock } from '../base/clock.ts';
+import { AwaitError } from '../base/error.ts';
+import { digest, isObject } from '../base/json.ts';
+import { type CallRecord, type Delivered, type Entry, readCheckpoint } from '../call/journal/entries.ts';
+import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
-import { AwaitError } from '../error.ts';
-import { plainRecords, type RecordCipher } from './encrypted.ts';
+import { type ByteLimits, HeldBytes } from './held-bytes.ts';
 import { insertIfAbsent, overwrite, primitiveOf, read, remove } from './insert.ts';
+import { keyAt, Names, readName } from './names.ts';
+import { plainRecords, type RecordCipher } from './records.ts';
 
-const PREFIX = 'mcp-await:';
 /** How far clocks may differ before a record that is still wanted is deleted. */
 const MARGIN = 300_000;
+
+/** Entries that may be refused for lack of room, and those after which a call takes no more of it. */
+const PUTS_DOWN: ReadonlySet<Entry['type']> = new Set(['called', 'suspended']);
+const OVER: ReadonlySet<Entry['type']> = new Set(['ended', 'cancelled']);
+
+interface StoreParts {
+  readonly names: Names;
+  readonly cipher: RecordCipher;
+  /** Where the store is this process's memory: what journals may take of it. */
+  readonly bytes?: ByteLimits;
+  /** An entry of a call's journal is written. */
+  readonly written?: (call: CallRecord, entry: Entry) => void;
+  /** Lists a call under its known caller, where other processes may have to find it. */
+  readonly list?: (callId: string, caller: string) => Promise<void>;
+}
 
 export class KeyvCallStore implements CallStore {
   readonly #keyv: Keyv;
   readonly #clock: Clock;
   readonly #lease: number;
+  readonly #names: Names;
   readonly #cipher: RecordCipher;
+  /** Where the store is this process's memory. */
+  readonly #held: HeldBytes | undefined;
+  readonly #parts: StoreParts;
 
   /** @param lease how long the owner of a turn may be silent, in milliseconds */
-  constructor(keyv: Keyv, clock: Clock, lease: number, cipher: RecordCipher = plainRecords) {
+  constructor(keyv: Keyv, clock: Clock, lease: number, parts: StoreParts = UNKEYED) {
+    const { names, cipher, bytes } = parts;
+    this.#parts = parts;
+    this.#names = names;
     this.#cipher = cipher;
     this.#keyv = keyv;
     this.#clock = clock;
     this.#lease = lease;
+    if (bytes !== undefined && this.primitive === 'map')
+      this.#held = new HeldBytes(bytes, ({ call, upTo }) => this.forget(call, upTo));
   }
 
   get primitive(): ReturnType<typeof primitiveOf> {
@@ -36,40 +63,29 @@ export class KeyvCallStore implements CallStore {
   }
 
   open(call: CallRecord, after: number): OpenJournal {
-    const lifetime = (): number => this.#lifetime(call.expires);
     const entries: Entries = {
-      insert: (at, entry) => {
-        const key = keyOf(call.id, at);
-        return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, wrapped(entry)), lifetime());
-      },
+      insert: (at, entry) => this.#insertEntry(call, at, entry),
       read: (at) => this.read(call.id, at),
-      beat: (sign) => overwrite(this.#keyv, `${PREFIX}${call.id}:beat`, sign, lifetime()),
+      beat: (sign) => this.replace(`${call.id}:beat`, sign, call.expires),
     };
     return openJournal(entries, call, after, this.#clock, this.#lease);
   }
 
   async read(callId: string, position: number): Promise<Entry | undefined> {
-    const key = keyOf(callId, position);
-    const found = await this.#cipher.decode(key, await read(this.#keyv, key));
-    if (found === undefined || found === null) return undefined;
-    const value = unwrapped(found);
-    if (!isObject(value) || typeof value.type !== 'string') {
-      throw new AwaitError('format', `entry ${position} of call ${callId} is no entry of a journal`);
-    }
-    if (value.type === 'suspended') readCheckpoint(value.checkpoint);
-    return value as unknown as Entry;
+    const value = await this.get(`${callId}:${position}`);
+    return value === undefined ? undefined : readEntry(value, `${position} of call ${callId}`);
   }
 
   heard(callId: string): Promise<unknown> {
-    return read(this.#keyv, `${PREFIX}${callId}:beat`);
+    return this.get(`${callId}:beat`);
   }
 
   deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean> {
-    return this.insert(`${callId}:in:${key}`, { response }, expires);
+    return this.insert(answerName(callId, key), { response }, expires);
   }
 
   async delivered(callId: string, key: string): Promise<Delivered | undefined> {
-    const found = await this.get(`${callId}:in:${key}`);
+    const found = await this.get(answerName(callId, key));
     return isObject(found) ? (found.response as Delivered) : undefined;
   }
 
@@ -80,28 +96,83 @@ export class KeyvCallStore implements CallStore {
   /** Only where the store is this process's memory: others keep what they have until it expires. */
   forget(call: CallRecord, upTo: number): void {
     if (this.primitive !== 'map') return;
-    for (let position = 0; position <= upTo; position += 1) void remove(this.#keyv, keyOf(call.id, position));
+    this.#held?.drop(call.id);
+    for (let position = 0; position <= upTo; position += 1) void this.remove(`${call.id}:${position}`);
   }
 
   /** Inserts a record of another kind, such as a session's. */
   insert(name: string, value: unknown, expires: number): Promise<boolean> {
-    const key = `${PREFIX}${name}`;
+    const key = this.#names.key(name);
     return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, value), this.#lifetime(expires));
   }
 
+  async #insertEntry(call: CallRecord, at: number, entry: Entry): Promise<boolean> {
+    const { written, list } = this.#parts;
+    const inserted = await (this.#held === undefined
+      ? this.insert(`${call.id}:${at}`, entry, call.expires)
+      : this.#insertHere(this.#held, call, at, entry));
+    // Before anybody is told of it: what cannot be found cannot be erased.
+    if (inserted && at === 0 && call.principal !== undefined && this.isShared)
+      await list?.(call.id, call.principal);
+    if (inserted) written?.(call, entry);
+    return inserted;
+  }
+
+  async #insertHere(held: HeldBytes, call: CallRecord, at: number, entry: Entry): Promise<boolean> {
+    const key = this.#names.key(`${call.id}:${at}`);
+    let bytes = 0;
+    const sized = (characters: number): void => {
+      bytes = characters;
+      // What goes on with a call, or ends it, is always written.
+      if (PUTS_DOWN.has(entry.type)) held.makeRoom(call, characters);
+    };
+    const value = this.#cipher.encode(key, entry);
+    const inserted = await insertIfAbsent(this.#keyv, key, value, this.#lifetime(call.expires), sized);
+    if (inserted) held.add(call, at, bytes, OVER.has(entry.type));
+    return inserted;
+  }
+
+  /** The calls that are kept in this process's memory; undefined where a store is shared. */
+  get heldCalls(): CallRecord[] | undefined {
+    return this.#held && [...this.#held.calls].map(({ call }) => call);
+  }
+
+  /**
+   * The ids of this service's calls, found by their first entries.
+   * @throws AwaitError `store` where the adapter cannot list its keys
+   */
+  async *callIds(): AsyncGenerator<string> {
+    const labels = new Set<string>();
+    for await (const key of this.#keys()) {
+      const name = readName(key);
+      if (name?.position === 0) labels.add(name.label);
+    }
+    for (const label of labels) {
+      const key = keyAt(label, 0);
+      const found = await this.#cipher.decode(key, await read(this.#keyv, key)).catch(() => undefined);
+      if (!isObject(found)) continue;
+      const { call } = found.type === 'suspended' && isObject(found.checkpoint) ? found.checkpoint : found;
+      if (isObject(call) && typeof call.id === 'string') yield call.id;
+    }
+  }
+
+  removeAnswer(callId: string, key: string): Promise<void> {
+    return this.remove(answerName(callId, key));
+  }
+
   async get(name: string): Promise<unknown> {
-    const key = `${PREFIX}${name}`;
+    const key = this.#names.key(name);
     return this.#cipher.decode(key, await read(this.#keyv, key));
   }
 
   /** Writes a record over what was there: one that is a hint to find others by, and no more. */
   replace(name: string, value: unknown, expires: number): Promise<void> {
-    const key = `${PREFIX}${name}`;
+    const key = this.#names.key(name);
     return overwrite(this.#keyv, key, this.#cipher.encode(key, value), this.#lifetime(expires));
   }
 
   remove(name: string): Promise<void> {
-    return remove(this.#keyv, `${PREFIX}${name}`);
+    return remove(this.#keyv, this.#names.key(name));
   }
 
   /**
@@ -109,17 +180,26 @@ export class KeyvCallStore implements CallStore {
    * @returns how many records were deleted
    */
   async sweep(): Promise<number> {
-    const { iterator } = this.#keyv as {
-      iterator?: (namespace?: string) => AsyncIterable<[string, unknown]>;
-    };
-    if (iterator === undefined || this.primitive === 'redis') return 0;
+    for (const { call, upTo } of this.#held?.calls ?? [])
+      if (call.expires + MARGIN < this.#clock.now()) this.forget(call, upTo);
+    if (this.primitive === 'redis' || !this.#canList) return 0;
     const expired: string[] = [];
-    for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) {
-      const at = expiryOf(key);
+    for await (const key of this.#keys()) {
+      const at = readName(key)?.expires;
       if (at !== undefined && at + MARGIN < this.#clock.now()) expired.push(key);
     }
     for (const key of expired) await remove(this.#keyv, key);
     return expired.length;
+  }
+
+  get #canList(): boolean {
+    return (this.#keyv as Listing).iterator !== undefined;
+  }
+
+  async *#keys(): AsyncGenerator<string> {
+    const { iterator } = this.#keyv as Listing;
+    if (iterator === undefined) throw new AwaitError('store', 'this store cannot list its keys');
+    for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) yield key;
   }
 
   #lifetime(expires: number): number {
@@ -127,23 +207,23 @@ export class KeyvCallStore implements CallStore {
   }
 }
 
-/** Keyv's encoder calls whatever is named `toJSON`, also where it is an argument that a client sent. */
-function wrapped(entry: Entry): unknown {
-  const text = JSON.stringify(entry);
-  return text.includes('"toJSON"') ? { text } : entry;
+/** What of a Keyv lists keys, where its adapter can. */
+interface Listing {
+  readonly iterator?: (namespace?: string) => AsyncIterable<[string, unknown]>;
 }
 
-function unwrapped(found: unknown): unknown {
-  return isObject(found) && typeof found.text === 'string' ? JSON.parse(found.text) : found;
+/** For tests of what stands below: no secret, and the audience by default. */
+const UNKEYED: StoreParts = { names: new Names('mcp-await'), cipher: plainRecords('mcp-await') };
+
+/** An author's key may tell something, so it is not readable in the store. */
+function answerName(callId: string, key: string): string {
+  return `${callId}:in:${digest(key)}`;
 }
 
-function keyOf(callId: string, position: number): string {
-  return `${PREFIX}${callId}:${position}`;
-}
-
-/** The expiry that a key tells: `mcp-await:<milliseconds in base 36>.<random>…` */
-function expiryOf(key: string): number | undefined {
-  const start = key.lastIndexOf(PREFIX);
-  const match = start < 0 ? null : /^([0-9a-z]+)\./.exec(key.slice(start + PREFIX.length));
-  return match?.[1] === undefined ? undefined : Number.parseInt(match[1], 36);
+/** @throws AwaitError `format` */
+function readEntry(value: unknown, which: string): Entry {
+  if (!isObject(value) || typeof value.type !== 'string')
+    throw new AwaitError('format', `entry ${which} is no entry of a journal`);
+  if (value.type === 'suspended') readCheckpoint(value.checkpoint);
+  return value as unknown as Entry;
 }

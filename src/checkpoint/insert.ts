@@ -8,7 +8,7 @@
  * it has an `error` listener).
  */
 import type Keyv from 'keyv';
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
 
 /** What is called of an adapter: Keyv's own `Map`, or one of its packages. */
 interface Adapter {
@@ -31,7 +31,13 @@ interface RedisAdapter extends Adapter {
   createKeyPrefix(key: string, namespace?: string): string;
 }
 
-export type Primitive = 'map' | 'sqlite' | 'postgres' | 'redis' | 'none';
+/** An adapter that is no package of Keyv's, and brings the primitive itself. */
+interface InsertingAdapter extends Adapter {
+  /** @returns whether it was inserted; false means that a value was there already */
+  insertIfAbsent(key: string, value: unknown): Promise<boolean>;
+}
+
+export type Primitive = 'map' | 'sqlite' | 'postgres' | 'redis' | 'own' | 'none';
 
 type Write = (key: string, value: unknown) => boolean | Promise<boolean>;
 
@@ -39,6 +45,7 @@ type Write = (key: string, value: unknown) => boolean | Promise<boolean>;
 export function primitiveOf(keyv: Keyv): Primitive {
   const adapter = innermost(keyv);
   if (adapter instanceof Map) return 'map';
+  if (isInserting(adapter)) return 'own';
   if (isRedis(adapter)) return 'redis';
   const dialect = adapter.opts?.dialect;
   if (isSql(adapter) && dialect === 'postgres') return 'postgres';
@@ -52,6 +59,7 @@ export function primitiveOf(keyv: Keyv): Primitive {
  * Inserts `value` unless there is one.
  *
  * @param lifetime milliseconds until the store may delete it by its own clock, where it can
+ * @param sized told how many characters are about to be written; what it throws is thrown, and nothing is written
  * @returns whether it was inserted; false means that a value was there already
  * @throws AwaitError `store` when the adapter failed: the value may or may not be there
  */
@@ -60,6 +68,7 @@ export async function insertIfAbsent(
   key: string,
   value: unknown,
   lifetime: number,
+  sized?: (characters: number) => void,
 ): Promise<boolean> {
   const adapter = innermost(keyv);
   const write = writerFor(keyv, adapter, lifetime);
@@ -68,11 +77,19 @@ export async function insertIfAbsent(
     inserted = written;
     return written;
   };
+  let refused: { readonly error: unknown } | undefined;
   const set: Write = (fullKey, encoded) => {
+    try {
+      sized?.(typeof encoded === 'string' ? encoded.length : JSON.stringify(encoded).length);
+    } catch (error) {
+      refused = { error };
+      return note(false);
+    }
     const written = write(fullKey, encoded);
     return typeof written === 'boolean' ? note(written) : written.then(note);
   };
   await watched(keyv, adapter, 'write', key, { set }).run((derived) => derived.set(key, value));
+  if (refused !== undefined) throw refused.error;
   if (inserted === undefined) throw new AwaitError('store', `the store wrote nothing for ${key}`);
   return inserted;
 }
@@ -126,6 +143,8 @@ function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
         map.set(key, value);
         return true;
       };
+    case 'own':
+      return (key, value) => (adapter as InsertingAdapter).insertIfAbsent(key, value);
     case 'none':
       return exclusive(adapter);
   }
@@ -233,6 +252,10 @@ function bridge(outer: Adapter): Adapter | undefined {
 
 function isSql(adapter: Adapter): adapter is SqlAdapter {
   return 'query' in adapter && typeof adapter.query === 'function' && !('capabilities' in adapter);
+}
+
+function isInserting(adapter: Adapter): adapter is InsertingAdapter {
+  return 'insertIfAbsent' in adapter && typeof adapter.insertIfAbsent === 'function';
 }
 
 function isRedis(adapter: Adapter): adapter is RedisAdapter {

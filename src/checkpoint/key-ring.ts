@@ -1,70 +1,146 @@
 /**
- * The secrets that tokens are sealed with: the first seals, all open. A key is derived for each purpose
- * (HKDF, RFC 5869), so that a session's token is no request state even before its purpose is compared.
+ * The secrets that tokens are sealed with: the first seals, all open. Keys are derived by HKDF (RFC 5869), one for
+ * each purpose, so that a session's token is no request state even before its purpose is compared.
+ *
+ * A key that seals is derived anew by each process, each hour and after 2²⁸ tokens, with a random salt that stands
+ * in the token's header: AES-GCM with random nonces must seal fewer than 2³² messages under one key (NIST SP
+ * 800-38D, 8.3), and one secret seals for many processes and a long time.
  */
-import { createHash, createSecretKey, hkdfSync, type KeyObject } from 'node:crypto';
-import { AwaitError } from '../error.ts';
+import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
+import { keepNewest } from '../base/bounded.ts';
+import { AwaitError } from '../base/error.ts';
+import { assertSecrets } from './secrets.ts';
 
 export type Purpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry';
 
-/** Least length of a secret, in bytes. */
-const LEAST = 32;
+/** How long a derived key seals, in milliseconds, and how many tokens. */
+const SEALS = { time: 3_600_000, tokens: 2 ** 28 };
+/** Bytes of a salt. */
+const SALT = 16;
+/** A salt as tokens have it. */
+const SALT_TEXT = /^[\w-]{22}$/;
+/** Keys of other processes and other hours that are kept; deriving one takes some 20 µs. */
+const OPENING_KEPT = 1_000;
 
-interface DerivedKey {
-  /** The name that tokens call it by. */
+interface Secret {
   readonly id: string;
+  readonly secret: string;
+}
+
+interface SealingKey {
+  /** The names that tokens call it by. */
+  readonly kid: string;
+  readonly salt: string;
   readonly key: KeyObject;
-  /** The same, as `jose` wants it. */
-  readonly webKey: Promise<CryptoKey>;
+}
+
+interface Current extends SealingKey {
+  readonly until: number;
+  left: number;
 }
 
 export class KeyRing {
-  readonly #secrets: readonly { readonly id: string; readonly secret: string }[];
-  readonly #derived = new Map<string, DerivedKey>();
+  readonly #now: () => number;
+  #secrets: readonly Secret[] = [];
+  readonly #sealing = new Map<Purpose, Current>();
+  /** As `jose` wants them. */
+  readonly #opening = new Map<string, Promise<CryptoKey>>();
+  readonly #fixed = new Map<string, KeyObject>();
 
-  /** @throws AwaitError `bad-option` for a secret that is shorter than 32 bytes */
-  constructor(secrets: readonly string[]) {
-    assertSecrets(secrets);
-    this.#secrets = secrets.map((secret) => ({ id: nameOf(secret), secret }));
+  /**
+   * @param secrets none where they are told later (`change`)
+   * @param now monotonic, in milliseconds
+   * @throws AwaitError `bad-option` for a secret that is too short, or can be guessed
+   */
+  constructor(secrets?: readonly string[], now: () => number = () => performance.now()) {
+    this.#now = now;
+    if (secrets !== undefined) this.change(secrets);
   }
 
-  /** The key that seals. */
-  sealing(purpose: Purpose): DerivedKey {
+  /** @throws AwaitError `bad-option`: nothing has changed then */
+  change(secrets: readonly unknown[]): void {
+    assertSecrets(secrets);
+    const named = secrets.map((secret) => ({ id: nameOf(secret), secret }));
+    if (named[0]?.id !== this.#secrets[0]?.id) this.#sealing.clear();
+    this.#secrets = named;
+  }
+
+  /** Which secret seals. */
+  get current(): string {
+    return this.#first.id;
+  }
+
+  /** Whether a secret of this name is known. */
+  has(id: unknown): boolean {
+    return this.#secrets.some((secret) => secret.id === id);
+  }
+
+  /** Keys of what stands in the names of indexes, the sealing secret's first. */
+  macKeys(): KeyObject[] {
+    return this.#secrets.map((secret) => this.#fixedKey(secret, 'index'));
+  }
+
+  /** The key of the digests that opaque tokens are known by. */
+  get callerKey(): KeyObject {
+    return this.#fixedKey(this.#first, 'caller');
+  }
+
+  /** The key that seals now. */
+  sealing(purpose: Purpose): SealingKey {
+    let current = this.#sealing.get(purpose);
+    if (current === undefined || current.left <= 0 || this.#now() >= current.until) {
+      const salt = randomBytes(SALT);
+      const key = createSecretKey(derived(this.#first.secret, salt, purpose));
+      current = {
+        kid: this.#first.id,
+        salt: salt.toString('base64url'),
+        key,
+        until: this.#now() + SEALS.time,
+        left: SEALS.tokens,
+      };
+      this.#sealing.set(purpose, current);
+    }
+    current.left -= 1;
+    return current;
+  }
+
+  /** @returns undefined where no secret has that name, or the salt is none */
+  opening(purpose: Purpose, kid: unknown, salt: unknown): Promise<CryptoKey> | undefined {
+    const secret = this.#secrets.find(({ id }) => id === kid);
+    if (secret === undefined || typeof salt !== 'string' || !SALT_TEXT.test(salt)) return undefined;
+    const name = `${purpose} ${secret.id} ${salt}`;
+    let key = this.#opening.get(name);
+    if (key === undefined) {
+      const raw = derived(secret.secret, Buffer.from(salt, 'base64url'), purpose);
+      key = crypto.subtle.importKey('raw', raw, 'AES-GCM', false, ['decrypt']);
+    }
+    // What is used stays: strangers may send any salt.
+    this.#opening.delete(name);
+    this.#opening.set(name, key);
+    keepNewest(this.#opening, OPENING_KEPT);
+    return key;
+  }
+
+  get #first(): Secret {
     const [first] = this.#secrets;
     if (first === undefined) throw new AwaitError('internal', 'a key ring without keys');
-    return this.#derive(first, purpose);
+    return first;
   }
 
-  opening(purpose: Purpose, id: unknown): DerivedKey | undefined {
-    const secret = this.#secrets.find((candidate) => candidate.id === id);
-    return secret === undefined ? undefined : this.#derive(secret, purpose);
-  }
-
-  #derive({ id, secret }: { id: string; secret: string }, purpose: Purpose): DerivedKey {
+  #fixedKey({ id, secret }: Secret, purpose: 'index' | 'caller'): KeyObject {
     const name = `${purpose} ${id}`;
-    let derived = this.#derived.get(name);
-    if (derived === undefined) {
-      const raw = new Uint8Array(
-        hkdfSync('sha256', secret, new Uint8Array(32), `mcp-await ${purpose} 1`, 32),
-      );
-      const webKey = crypto.subtle.importKey('raw', raw, 'AES-GCM', false, ['decrypt']);
-      derived = { id, key: createSecretKey(raw), webKey };
-      this.#derived.set(name, derived);
-    }
-    return derived;
+    const key = this.#fixed.get(name) ?? createSecretKey(derived(secret, Buffer.alloc(32), purpose));
+    this.#fixed.set(name, key);
+    return key;
   }
 }
 
-/** Says what is wrong with a secret, before anything is built on it. */
-export function assertSecrets(secrets: readonly unknown[]): asserts secrets is readonly string[] {
-  for (const [index, secret] of secrets.entries()) {
-    if (typeof secret !== 'string' || Buffer.byteLength(secret) < LEAST) {
-      throw new AwaitError(
-        'bad-option',
-        `secrets[${index}] ${secret === undefined ? 'is undefined (is the environment variable set?); it ' : ''}must be a string of at least ${LEAST} bytes. Make one with: node -e "console.log(require('crypto').randomBytes(32).toString('base64url'))"`,
-      );
-    }
-  }
+function derived(
+  secret: string,
+  salt: Uint8Array,
+  purpose: Purpose | 'index' | 'caller',
+): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(hkdfSync('sha256', secret, salt, `mcp-await ${purpose} 1`, 32));
 }
 
 /** Tells keys apart, and nothing about them. */

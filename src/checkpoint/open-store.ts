@@ -1,10 +1,11 @@
 /** Opens a Keyv by URL, as the command line takes it. */
 import type { EventEmitter } from 'node:events';
+import { closeSync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type KeyvPostgres from '@keyv/postgres';
 import type KeyvSqlite from '@keyv/sqlite';
 import Keyv from 'keyv';
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
 
 /** How long a first connection to Redis is waited for, in milliseconds. */
 const CONNECTING = 5_000;
@@ -20,6 +21,7 @@ export async function openStore(url: string): Promise<Keyv> {
       return new Keyv();
     case 'sqlite': {
       const { default: Sqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
+      keepToOwner(url);
       return tried(url, new Sqlite({ uri: url, busyTimeout: 5_000 }));
     }
     case 'redis':
@@ -42,8 +44,19 @@ export async function openStore(url: string): Promise<Keyv> {
     default:
       throw new AwaitError(
         'bad-option',
-        `--store ${url}: use memory:, sqlite://file, redis://host:port or postgres://user@host/database`,
+        `--store ${shown(url)}: use memory:, sqlite://file, redis://host:port or postgres://user@host/database`,
       );
+  }
+}
+
+/** A file that is made here holds what callers sent: nobody else on this machine may read it, nor its journals. */
+function keepToOwner(url: string): void {
+  const path = url.replace(/^sqlite:(?:\/\/)?/, '');
+  if (path === '' || path === ':memory:') return;
+  try {
+    closeSync(openSync(path, 'ax', 0o600));
+  } catch {
+    // It is there already, and its owner has set who may read it; or it cannot be made, which its opening tells.
   }
 }
 
@@ -75,6 +88,12 @@ async function tried(url: string, adapter: KeyvSqlite | KeyvPostgres): Promise<K
  */
 function outlive(this: EventEmitter): void {
   if (this.listenerCount('error') === 0) this.on('error', () => {});
+}
+
+/** What may be said of a URL that is none: a password may be anywhere behind its scheme. */
+export function shown(url: string): string {
+  const scheme = /^[a-z][a-z0-9+.-]{0,30}:/i.exec(url)?.[0];
+  return scheme === undefined ? 'has no scheme' : `${scheme}…`;
 }
 
 /** An adapter's connection may fail while nobody is asking; each operation reports its own failure. */

@@ -8,11 +8,11 @@
  */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { compactDecrypt } from 'jose';
-import { keepNewest } from '../call/bounded.ts';
-import { readCheckpoint } from '../call/journal.ts';
-import { isObject, type JsonObject } from '../call/json.ts';
+import { keepNewest } from '../base/bounded.ts';
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { readCheckpoint } from '../call/journal/entries.ts';
 import type { Binding, State, StateTokens } from '../call/ports.ts';
-import { AwaitError } from '../error.ts';
 import type { KeyRing, Purpose } from './key-ring.ts';
 
 export interface SealOptions {
@@ -22,6 +22,8 @@ export interface SealOptions {
   /** Longest token that is looked at, in characters. */
   readonly maxLength: number;
   readonly now: () => number;
+  /** Resolves once secrets were asked for again, where a token names one that is not known. */
+  readonly unknown?: () => Promise<void>;
 }
 
 interface Envelope {
@@ -39,17 +41,29 @@ export class Sealer {
     this.#options = options;
   }
 
-  /** A compact JWE (RFC 7516, section 7.1): header, no encrypted key, nonce, ciphertext, tag. */
-  seal(purpose: Purpose, body: JsonObject, expires: number): string {
+  /**
+   * A compact JWE (RFC 7516, section 7.1): header, no encrypted key, nonce, ciphertext, tag.
+   *
+   * @param longest characters of a token that may be made, since a longer one would be refused as it is opened
+   * @throws AwaitError `limit`
+   */
+  seal(purpose: Purpose, body: JsonObject, expires: number, longest = this.#options.maxLength): string {
     const { ring, audience } = this.#options;
-    const { id, key } = ring.sealing(purpose);
+    const { kid, salt, key } = ring.sealing(purpose);
     const envelope: Envelope = { purpose, audience, expires, body };
-    const header = Buffer.from(JSON.stringify({ alg: 'dir', enc: 'A256GCM', kid: id })).toString('base64url');
+    const header = Buffer.from(JSON.stringify({ alg: 'dir', enc: 'A256GCM', kid, salt })).toString(
+      'base64url',
+    );
     const nonce = randomBytes(12);
     const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(header));
     const sealed = Buffer.concat([cipher.update(JSON.stringify(envelope), 'utf8'), cipher.final()]);
     const parts = [nonce, sealed, cipher.getAuthTag()].map((part) => part.toString('base64url'));
-    return `${header}..${parts.join('.')}`;
+    const token = `${header}..${parts.join('.')}`;
+    if (token.length > longest) {
+      const message = `a token (${purpose}) would have ${token.length} characters, and ${longest} are opened; return less from steps, use state: 'stored', or raise limits.tokenBytes`;
+      throw new AwaitError('limit', message);
+    }
+    return token;
   }
 
   /**
@@ -57,10 +71,11 @@ export class Sealer {
    * @throws AwaitError `bad-token`
    */
   async open(purpose: Purpose, token: unknown, longest = this.#options.maxLength): Promise<JsonObject> {
-    const { ring, audience } = this.#options;
+    const { ring, audience, unknown } = this.#options;
     if (typeof token !== 'string') throw bad('it is no string');
     if (token.length > longest) throw bad(`it has ${token.length} characters, more than ${longest}`);
     if (!isCanonical(token)) throw bad('it is no compact JWE as this package writes it');
+    if (unknown !== undefined && !ring.has(headerOf(token).kid)) await unknown();
     const envelope = await this.#decrypt(purpose, token, ring);
     if (envelope.purpose !== purpose) throw bad(`its purpose is ${String(envelope.purpose)}, not ${purpose}`);
     if (envelope.audience !== audience) throw bad(`it is for ${String(envelope.audience)}, not ${audience}`);
@@ -78,9 +93,9 @@ export class Sealer {
       const { plaintext } = await compactDecrypt(
         token,
         (header) => {
-          const key = ring.opening(purpose, header.kid);
+          const key = ring.opening(purpose, header.kid, header.salt);
           if (key === undefined) throw bad(`no secret has its key id ${String(header.kid)}`);
-          return key.webKey;
+          return key;
         },
         { keyManagementAlgorithms: ['dir'], contentEncryptionAlgorithms: ['A256GCM'] },
       );
@@ -91,6 +106,17 @@ export class Sealer {
       if (error instanceof AwaitError) throw error;
       throw new AwaitError('bad-token', 'a token cannot be opened', error);
     }
+  }
+}
+
+function headerOf(token: string): JsonObject {
+  try {
+    const header: unknown = JSON.parse(
+      Buffer.from(token.slice(0, token.indexOf('.')), 'base64url').toString(),
+    );
+    return isObject(header) ? header : {};
+  } catch {
+    return {};
   }
 }
 

@@ -1,21 +1,26 @@
-/** Loads a user's module; TypeScript with `tsx`, or with Node itself where it strips types. */
+/** Loads a user's module; TypeScript with `tsx`, or with the runtime itself: Bun, Deno, and Node where it strips types. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import process from 'node:process';
 import { pathToFileURL } from 'node:url';
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
 import type { HostFactory } from '../host/host.ts';
 
 export async function loadFactory(path: string): Promise<HostFactory> {
-  if (!existsSync(path)) throw new AwaitError('bad-option', `there is no file ${path}`);
-  const url = pathToFileURL(resolve(path)).href;
-  const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
-  const factory = defaultOf(defaultOf(module));
+  const factory = await importModule(path);
   if (typeof factory === 'function') return factory as HostFactory;
   throw new AwaitError(
     'bad-option',
     `the default export of ${path} must be a factory that makes a server: export default () => buildServer()`,
   );
+}
+
+/** The default export of a module. */
+export async function importModule(path: string): Promise<unknown> {
+  if (!existsSync(path)) throw new AwaitError('bad-option', `there is no file ${path}`);
+  const url = pathToFileURL(resolve(path)).href;
+  const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
+  return defaultOf(defaultOf(module));
 }
 
 /** Of a CommonJS module, which a package without `"type": "module"` makes of TypeScript, the default export is two deep. */
@@ -24,6 +29,7 @@ function defaultOf(value: unknown): unknown {
 }
 
 async function importTypeScript(url: string): Promise<unknown> {
+  if ('Bun' in globalThis || 'Deno' in globalThis) return import(url);
   let tsImport: (specifier: string, parent: string) => Promise<unknown>;
   try {
     ({ tsImport } = await import('tsx/esm/api'));

@@ -1,7 +1,7 @@
 /** One line of JSON on stderr for each event. */
 import process from 'node:process';
-import type { JsonObject } from '../call/json.ts';
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
+import type { JsonObject } from '../base/json.ts';
 import type { Logger } from '../options.ts';
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;

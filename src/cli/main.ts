@@ -1,40 +1,72 @@
 #!/usr/bin/env node
-/** The command line: `mcp-await serve <module>`. */
+/** The command line: `serve`, `proxy`, `compare` and `calls`. */
 import process from 'node:process';
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
+import { helpOfFlags } from './arguments.ts';
+import { CALLS_USAGE, calls } from './calls.ts';
+import { PROXY_FLAGS } from './flags.ts';
+import { proxy } from './proxy.ts';
 import { serve } from './serve.ts';
 
-const USAGE = `mcp-await: await-style MCP servers for every client
+const TITLE = 'mcp-await: await-style MCP servers for every client\n';
+const SERVE = `
+  mcp-await serve <module> [options]      a module whose default export is a factory that makes a server
 
-  mcp-await serve <module> [options]
+    mcp-await serve ./server.ts --port 8080
+    mcp-await serve ./server.ts --store redis://127.0.0.1 --relay redis://127.0.0.1
+    mcp-await serve ./server.ts --stdio
+`;
+const PROXY = `
+  mcp-await proxy [options] -- <command> [args…]      a server of any language, unmodified
+  mcp-await proxy [options] --url <endpoint>          a remote one of 2025-11-25 or before
 
-  <module>             its default export is a factory that makes a server
-  --port N             default 3000; 0 takes a free one
-  --host NAME          default 127.0.0.1
-  --store URL          memory: | sqlite://file | redis://… | postgres://…   (default memory:)
-  --state KIND         stored | sealed: where suspended calls live          (default stored)
-  --relay URL          redis://… | nats://…: a call goes on where its frame is (default none)
-  --secret VALUE       seals tokens; repeat it for more, or use MCP_AWAIT_SECRET, comma-separated
-  --allow-origin URL   an origin that browsers may come from; repeatable
-  --log LEVEL          error | warn | info | debug                          (default warn)
+    mcp-await proxy -- npx -y @modelcontextprotocol/server-filesystem .
+    mcp-await proxy --stdio -- uvx mcp-server-git
+    mcp-await proxy --url https://example.com/mcp --header Authorization='Bearer …'
+`;
+const COMPARE = `
+  mcp-await compare <module> [<new module>]           one server under every revision, or two versions of one
+
+    mcp-await compare ./server.ts --html compare.html
+`;
+const FOOT =
+  'TIME is a number with ms, s, m, h or d. All limits: docs/deployment.md; the proxy: docs/proxy.md\n';
+
+const COMMANDS = {
+  serve: { run: serve, usage: () => `${TITLE}${SERVE}\n${helpOfFlags()}\n${FOOT}` },
+  proxy: {
+    run: proxy,
+    usage: () => `${TITLE}${PROXY}\n${helpOfFlags(PROXY_FLAGS)}\n${helpOfFlags()}\n${FOOT}`,
+  },
+  calls: { run: calls, usage: () => `${TITLE}\n${CALLS_USAGE}` },
+} as const;
+
+const USAGE = `${TITLE}${SERVE}${PROXY}${COMPARE}
+${CALLS_USAGE}
+  mcp-await <command> --help              the options of a command
 `;
 
 async function main(args: readonly string[]): Promise<void> {
-  const [command, ...rest] = args;
-  switch (command) {
-    case 'serve':
-      if (rest.includes('--help') || rest.includes('-h')) process.stdout.write(USAGE);
-      else await serve(rest);
-      return;
-    case undefined:
-    case 'help':
-    case '--help':
-    case '-h':
-      process.stdout.write(USAGE);
-      return;
-    default:
-      throw new AwaitError('bad-option', `there is no command '${command}'\n\n${USAGE}`);
+  const [command = '--help', ...rest] = args;
+  if (['help', '--help', '-h'].includes(command)) {
+    process.stdout.write(USAGE);
+    return;
   }
+  if (command === 'compare') {
+    const { compareCommand } = await import('./compare.ts');
+    const code = await compareCommand(rest);
+    // What the servers and clients of a comparison leave open must not keep it from its end.
+    process.stdout.write('', () => process.exit(code));
+    return;
+  }
+  if (command !== 'serve' && command !== 'proxy' && command !== 'calls') {
+    throw new AwaitError('bad-option', `there is no command '${command}'\n\n${USAGE}`);
+  }
+  const { run, usage } = COMMANDS[command];
+  const dashes = rest.indexOf('--');
+  const own = dashes < 0 ? rest : rest.slice(0, dashes);
+  if (own.includes('--help') || own.includes('-h')) process.stdout.write(usage());
+  else await run(rest);
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {

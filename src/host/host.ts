@@ -1,6 +1,8 @@
 /** What a user hands in: a factory of servers. Anything with `connect(transport)` is a host. */
-import type { JsonObject } from '../call/json.ts';
-import { AwaitError } from '../error.ts';
+
+import { AwaitError } from '../base/error.ts';
+import type { JsonObject } from '../base/json.ts';
+import type { Client } from '../call/journal/entries.ts';
 
 /** An SDK server, version 1 or 2, high or low level, or anything else that speaks MCP over a transport. */
 export interface HostServer {
@@ -18,8 +20,45 @@ export interface FactoryContext {
   readonly requestInfo?: Request;
   readonly clientCapabilities: JsonObject;
   readonly clientInfo: JsonObject;
+  /** The caller's stable subject; absent for one that is not known. */
+  readonly principal?: string;
+  /** The session that the instance is for, where there are sessions. */
+  readonly sessionId?: string;
+  /** Whether the client is on this machine, and nobody forwarded its request. */
+  readonly isLocal?: boolean;
   /** The workspace that was asked for, where the path has one (`workspace-sse`). */
   readonly workspace?: string;
+}
+
+/** What an instance is for, from which its factory is told. */
+export interface ContextParts {
+  readonly era: FactoryContext['era'];
+  readonly revision: string;
+  readonly client: Client;
+  readonly authInfo?: JsonObject | undefined;
+  readonly request?: (() => Request) | undefined;
+  readonly workspace?: string | undefined;
+  readonly principal?: string | undefined;
+  readonly sessionId?: string | undefined;
+  readonly isLocal?: boolean | undefined;
+}
+
+export function contextOf({ era, revision, client, request, ...parts }: ContextParts): FactoryContext {
+  const { authInfo, workspace, principal, sessionId, isLocal } = parts;
+  const context = {
+    era,
+    revision,
+    ...(authInfo !== undefined && { authInfo }),
+    ...(workspace !== undefined && { workspace }),
+    ...(principal !== undefined && { principal }),
+    ...(sessionId !== undefined && { sessionId }),
+    ...(isLocal && { isLocal }),
+    clientCapabilities: client.capabilities,
+    clientInfo: client.info,
+  };
+  if (request === undefined) return context;
+  // Made when the factory looks at it.
+  return Object.defineProperty(context, 'requestInfo', { get: request, enumerable: true });
 }
 
 export type HostProduct =
@@ -34,6 +73,14 @@ export interface Made {
   readonly cleanup?: (sessionId?: string) => void;
 }
 
+/** Servers that a factory returned before. */
+const returned = new WeakSet<HostServer>();
+
+/**
+ * Calls a factory.
+ *
+ * @throws AwaitError `internal` for what it throws, `bad-option` for a product that is no new server
+ */
 export async function make(factory: HostFactory, context: FactoryContext): Promise<Made> {
   let product: unknown;
   try {
@@ -42,18 +89,33 @@ export async function make(factory: HostFactory, context: FactoryContext): Promi
     const reason = error instanceof Error ? error.message : String(error);
     throw new AwaitError('internal', `the factory could not make a server: ${reason}`, error);
   }
-  if (isServer(product)) return { server: product };
-  if (typeof product === 'object' && product !== null && 'server' in product && isServer(product.server)) {
-    const { cleanup } = product as { cleanup?: unknown };
-    return {
-      server: product.server,
-      ...(typeof cleanup === 'function' && { cleanup: cleanup as (sessionId?: string) => void }),
-    };
+  const made = takeApart(product);
+  if (made === undefined) {
+    throw new AwaitError(
+      'bad-option',
+      'the factory must return a server (an object with connect(transport), such as an McpServer), or { server, cleanup }',
+    );
   }
-  throw new AwaitError(
-    'bad-option',
-    'the factory must return a server (an object with connect(transport), such as an McpServer), or { server, cleanup }',
-  );
+  if (returned.has(made.server)) {
+    throw new AwaitError(
+      'bad-option',
+      'the factory returned a server that it returned before: it must make a new one each time it is called, since each is connected for one client. Build it inside of the factory: createAwaitHandler(() => buildServer())',
+    );
+  }
+  returned.add(made.server);
+  return made;
+}
+
+function takeApart(product: unknown): Made | undefined {
+  if (isServer(product)) return { server: product };
+  if (typeof product !== 'object' || product === null || !('server' in product)) return undefined;
+  const { server } = product;
+  if (!isServer(server)) return undefined;
+  const { cleanup } = product as { cleanup?: unknown };
+  return {
+    server,
+    ...(typeof cleanup === 'function' && { cleanup: cleanup as (sessionId?: string) => void }),
+  };
 }
 
 function isServer(value: unknown): value is HostServer {

@@ -7,12 +7,14 @@
  * `ctx.mcpReq.send` goes around `request`, and the loop that serves `inputRequired` tools to old clients, so
  * that its asks keep the keys their author gave them.
  */
-import { ASK_METHODS } from '../call/capability.ts';
-import { type CallContext, currentContext } from '../call/context.ts';
-import type { Response } from '../call/journal.ts';
-import { isObject, type JsonObject } from '../call/json.ts';
-import { KEY_META } from '../call/place.ts';
-import type { HostServer } from './host.ts';
+
+import { isObject, type JsonObject } from '../base/json.ts';
+import { ASK_METHODS } from '../call/ask/capability.ts';
+import { type CallContext, currentContext } from '../call/frame/context.ts';
+import { KEY_META } from '../call/frame/place.ts';
+import type { Response } from '../call/journal/entries.ts';
+import { outsideOfEra } from './era.ts';
+import type { LegacyLoop, LowLevel, RequestLike, RequestMethod } from './protocol.ts';
 import type { HostTransport } from './transport.ts';
 
 export interface AskRequest {
@@ -27,11 +29,6 @@ export interface AskRequest {
 /** Resolves with the answer, and never when the call is put down for good. */
 export type Ask = (request: AskRequest) => Promise<Response>;
 
-interface RequestLike {
-  method: string;
-  params?: JsonObject;
-}
-
 interface OptionsLike {
   relatedRequestId?: string | number;
   timeout?: number;
@@ -40,49 +37,20 @@ interface OptionsLike {
   relatedTask?: unknown;
 }
 
-type RequestMethod = (request: RequestLike, ...rest: unknown[]) => Promise<unknown>;
-
-/** The low-level server of either SDK, as far as it is touched. */
-interface LowLevel {
-  request: RequestMethod;
-  assertCapabilityForMethod?(method: string): void;
-  oninitialized?: (() => unknown) | undefined;
-  onclose?: (() => unknown) | undefined;
-  buildContext?(context: JsonObject, transportInfo?: unknown): JsonObject;
-  readonly _requestHandlers?: ReadonlyMap<string, unknown>;
-  _options?: { enforceStrictCapabilities?: boolean };
-  _legacyInputRequiredShim?(): { fulfill: Fulfill };
-}
-
-type Handler = (...args: unknown[]) => unknown;
-type Fulfill = (
-  method: string,
-  handler: Handler,
-  request: unknown,
-  context: unknown,
-  first: unknown,
-) => Promise<unknown>;
-
 /** Marks asks whose time limit is the SDK's loop's, not the author's. */
 const FROM_LOOP = 'mcp-await/loop';
 
-/** The low-level server behind a host; undefined for a host that is no SDK server. */
-export function lowLevelOf(server: HostServer): LowLevel | undefined {
-  const inner = (server as { server?: unknown }).server ?? server;
-  const isLowLevel =
-    typeof inner === 'object' && inner !== null && 'request' in inner && typeof inner.request === 'function';
-  return isLowLevel ? (inner as LowLevel) : undefined;
-}
-
 /** @param isSingle the instance serves one call: what a task of its own asks is that call's ask */
 export function intercept(server: LowLevel, transport: HostTransport, ask: Ask, isSingle: boolean): void {
-  const original = server.request.bind(server);
+  const native = server.request.bind(server);
+  const original = outsideOfEra(server, native);
   const taken: RequestMethod = async (request, ...rest) => {
     const at = rest.length > 1 || !isSchema(rest[0]) ? rest.length - 1 : rest.length;
     const options: OptionsLike = (at >= 0 && isObject(rest[at]) ? rest[at] : undefined) ?? {};
     const isCalls = isSingle || options.relatedTask === undefined;
     const isAsk = ASK_METHODS.has(request.method) && options.task === undefined && isCalls;
-    if (!isAsk || options.signal?.aborted) return original(request, ...rest);
+    if (!isAsk) return native(request, ...rest);
+    if (options.signal?.aborted) return original(request, ...rest);
     if (server._options?.enforceStrictCapabilities === true)
       server.assertCapabilityForMethod?.(request.method);
     const { params, fromLoop } = readLoopMark(request.params);
@@ -170,6 +138,7 @@ function takeContext(
 ): void {
   server.buildContext = (context, transportInfo) => {
     const built = build(context, transportInfo);
+    makeLazy(built.http);
     if (!isObject(built.mcpReq) || typeof built.mcpReq.send !== 'function') return built;
     const { id, send } = built.mcpReq as { id: string | number; send: RequestMethod };
     const taking: RequestMethod = (request, ...rest) => {
@@ -183,8 +152,23 @@ function takeContext(
   };
 }
 
+/** Stands for the HTTP request of a message until somebody looks at it: most tools never do. */
+export class LazyRequest {
+  readonly make: () => Request;
+
+  constructor(make: () => Request) {
+    this.make = make;
+  }
+}
+
+function makeLazy(http: unknown): void {
+  if (!isObject(http) || !(http.req instanceof LazyRequest)) return;
+  const { make } = http.req;
+  Object.defineProperty(http, 'req', { get: make, enumerable: true, configurable: true });
+}
+
 /** A tool that returns `inputRequired` is looped over by the SDK itself; its keys go with its asks. */
-function keepKeys(server: LowLevel, shim: () => { fulfill: Fulfill }): void {
+function keepKeys(server: LowLevel, shim: () => LegacyLoop): void {
   server._legacyInputRequiredShim = () => {
     const loop = shim();
     return {
@@ -217,5 +201,3 @@ function readLoopMark(params: JsonObject | undefined): { params: JsonObject | un
   const { [FROM_LOOP]: _mark, ...meta } = params._meta;
   return { params: { ...params, _meta: meta }, fromLoop: true };
 }
-
-export type { LowLevel };

@@ -3,8 +3,9 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import type { Response } from '../call/journal.ts';
-import { isObject, type JsonObject } from '../call/json.ts';
+import type { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { Response } from '../call/journal/entries.ts';
 
 export interface Message extends JsonObject {
   readonly jsonrpc: '2.0';
@@ -15,6 +16,8 @@ export interface Message extends JsonObject {
 
 export interface SendOptions {
   readonly relatedRequestId?: string | number;
+  /** Of a request: fires when the server gives up on it. */
+  readonly signal?: AbortSignal;
 }
 
 /** Where what the server sends goes. */
@@ -24,23 +27,48 @@ export interface TransportSink {
   /** A request of the server that was not intercepted; resolves with its answer. */
   request(message: Message, options: SendOptions): Promise<Response>;
   error(error: unknown): void;
+  /** The server is gone with this request of its client's. */
+  lost(id: string | number, error: AwaitError, isMeant: boolean): void;
 }
+
+/** A request whose caller's scopes are checked, as SDK v2 shows it to the server. */
+export interface ChallengeContext {
+  readonly request: JsonObject;
+  readonly authInfo?: JsonObject;
+}
+
+export type ScopeResolver = (context: ChallengeContext) => unknown;
 
 export class HostTransport {
   readonly sessionId: string;
   onmessage?: (message: Message, extra?: JsonObject) => void;
   onclose?: () => void;
   onerror?: (error: Error) => void;
+  /** Given by a server of SDK v2 as it connects: what it has checked before a request reaches it. */
+  scopeResolver?: ScopeResolver;
   readonly #sink: TransportSink;
+  /** Resolves once the server hears, also while it is still in its `connect`. */
+  readonly listening: Promise<void>;
   #armed: Response | undefined;
   #severed = false;
+  #onStart: () => void = () => {};
 
   constructor(sessionId: string, sink: TransportSink) {
     this.sessionId = sessionId;
     this.#sink = sink;
+    this.listening = new Promise((resolve) => {
+      this.#onStart = () => setImmediate(resolve);
+    });
   }
 
-  async start(): Promise<void> {}
+  async start(): Promise<void> {
+    this.#onStart();
+  }
+
+  /** Called by a server of SDK v2. */
+  setScopeChallengeResolver(resolver: ScopeResolver): void {
+    this.scopeResolver = resolver;
+  }
 
   /** Called by the server: by `close()` of an SDK server, after which nothing more is delivered. */
   async close(): Promise<void> {
@@ -69,6 +97,20 @@ export class HostTransport {
 
   deliver(message: Message, extra?: JsonObject): void {
     if (!this.#severed) this.onmessage?.(message, extra);
+  }
+
+  /** For a server that is no SDK's: a request of it; resolves with its answer, if ever. */
+  ask(message: Message, options: SendOptions): Promise<Response> {
+    if (this.#severed) return new Promise(() => {});
+    return this.#sink.request(message, options);
+  }
+
+  /**
+   * For a server that runs elsewhere: it is gone, with this request of its client's.
+   * @param isMeant this process ended it, so that the call goes on in another
+   */
+  lose(id: string | number, error: AwaitError, isMeant: boolean): void {
+    if (!this.#severed) this.#sink.lost(id, error, isMeant);
   }
 
   async send(message: Message, options: SendOptions = {}): Promise<void> {

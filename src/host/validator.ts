@@ -4,54 +4,95 @@
  * a call.
  */
 
-import type { SchemaCheck } from '../call/answer.ts';
-import { keepNewest } from '../call/bounded.ts';
-import { canonical, type JsonObject } from '../call/json.ts';
-import type { LowLevel } from './intercept.ts';
+import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
+import { keepNewest } from '../base/bounded.ts';
+import { canonical, type JsonObject } from '../base/json.ts';
+import { isPerRequest } from '../base/runtime.ts';
+import { makeLinear, withoutPatterns } from './linear.ts';
+import type { LowLevel } from './protocol.ts';
 
 type Verdict = { valid: boolean; data?: unknown; errorMessage?: string | undefined };
 type Validate = (value: unknown) => Verdict;
 
 /** An SDK's `jsonSchemaValidator`. */
-interface Validator {
+export interface Validator {
   getValidator(schema: JsonObject): Validate;
 }
 
 /** Compiled schemas kept. */
 const KEPT = 500;
 
-/** Compiles each schema once, and keeps the most recently used. */
+/**
+ * Compiles each schema once, and keeps the most recently used; patterns are compiled in linear time.
+ *
+ * An Ajv keeps all that it ever compiled, 5 KB each, by the schema's identity. So after `KEPT` schemas it is made anew,
+ * and what was compiled by the one before goes with it.
+ */
 export class CachingValidator implements Validator {
-  readonly #inner: Validator;
-  readonly #byIdentity = new WeakMap<JsonObject, Validate>();
-  readonly #byText = new Map<string, Validate>();
+  readonly #make: () => Validator;
+  #inner: Validator;
+  #byIdentity = new WeakMap<JsonObject, Validate>();
+  #byText = new Map<string, Validate>();
+  #compiled = 0;
+  /** An empty schema of each dialect, the same each time: Ajv keeps them too. */
+  readonly #bare = new Map<unknown, JsonObject>();
 
-  constructor(inner: Validator) {
-    this.#inner = inner;
+  /** @param make a validator of an SDK; called again now and then */
+  constructor(make: () => Validator) {
+    this.#make = make;
+    this.#inner = make();
   }
 
   getValidator(schema: JsonObject): Validate {
     let validate = this.#byIdentity.get(schema);
     if (validate !== undefined) return validate;
     const text = canonical(schema);
-    validate = this.#byText.get(text) ?? this.#inner.getValidator(schema);
+    validate = this.#byText.get(text) ?? this.#compile(schema);
     this.#byText.delete(text);
     this.#byText.set(text, validate);
     keepNewest(this.#byText, KEPT);
     this.#byIdentity.set(schema, validate);
     return validate;
   }
+
+  #compile(schema: JsonObject): Validate {
+    if (this.#compiled >= KEPT) {
+      this.#inner = this.#make();
+      this.#byIdentity = new WeakMap();
+      this.#byText = new Map();
+      this.#compiled = 0;
+    }
+    this.#compiled += 1;
+    // An SDK makes the Ajv of a dialect when it first meets one.
+    const { $schema } = schema;
+    const bare = this.#bare.get($schema) ?? ($schema === undefined ? {} : { $schema });
+    this.#inner.getValidator(bare);
+    this.#bare.set($schema, bare);
+    makeLinear(this.#inner);
+    return this.#inner.getValidator(schema);
+  }
 }
 
-/** A check that takes a schema nobody can compile for one that anything keeps: the tool's SDK will say so. */
-export function schemaCheck(validator: Validator): SchemaCheck {
-  return (schema, value) => {
-    try {
-      return validator.getValidator(schema)(value).valid;
-    } catch {
-      return true;
-    }
-  };
+/** Evaluates schemas without generating code; it knows no engine but the one that backtracks, so it checks no patterns. */
+export class PlainValidator implements Validator {
+  readonly #inner: Validator;
+
+  constructor(inner: Validator) {
+    this.#inner = inner;
+  }
+
+  getValidator(schema: JsonObject): Validate {
+    return this.#inner.getValidator(withoutPatterns(schema));
+  }
+}
+
+/** What compiles schemas; on a runtime that evaluates no code, what interprets them. */
+export function compilingValidator(make: () => Validator): () => Validator {
+  return isPerRequest() ? evaluatingValidator : make;
+}
+
+export function evaluatingValidator(): Validator {
+  return new PlainValidator(new CfWorkerJsonSchemaValidator());
 }
 
 const caches = new Map<unknown, CachingValidator>();
@@ -66,7 +107,9 @@ export function shareValidator(server: LowLevel): void {
   if (!/^(Ajv|CfWorker|Default)JsonSchemaValidator$/.test(kind.name)) return;
   let shared = caches.get(kind);
   if (shared === undefined) {
-    shared = new CachingValidator(own);
+    const make = (): Validator => Reflect.construct(kind, []) as Validator;
+    const isPlain = kind.name.startsWith('Cf');
+    shared = new CachingValidator(isPlain ? () => new PlainValidator(make()) : compilingValidator(make));
     caches.set(kind, shared);
   }
   holder._jsonSchemaValidator = shared;

@@ -1,5 +1,6 @@
 /** Reads and parses a body, bounded, before anything is made of it. */
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
+import type { Bodies } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { rpcError } from './reply.ts';
 
@@ -12,11 +13,16 @@ function isJsonType(contentType: string | undefined): boolean {
 export async function readBody(
   inbound: Inbound,
   maxBytes: number,
+  bodies: Bodies,
 ): Promise<{ body: unknown } | { reply: Reply }> {
   if (!isJsonType(inbound.header('content-type'))) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
   }
-  if (inbound.parsedBody !== undefined) return { body: inbound.parsedBody };
+  if (inbound.parsedBody !== undefined) {
+    // Whoever parsed it has bounded its bytes, and not how deep it is.
+    if (isDeep(inbound.parsedBody)) return { reply: tooDeep() };
+    return { body: inbound.parsedBody };
+  }
   // Nothing is decompressed here: a few bytes could become any number of them.
   if (!/^(identity)?$/i.test(inbound.header('content-encoding')?.trim() ?? '')) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: send the body without Content-Encoding') };
@@ -25,13 +31,14 @@ export async function readBody(
   if (declared > maxBytes) return { reply: payloadTooLarge(maxBytes) };
   let text: string;
   try {
-    text = await inbound.text(maxBytes);
+    text = await inbound.text(maxBytes, bodies);
   } catch (error) {
-    if (error instanceof AwaitError && error.code === 'limit') return { reply: payloadTooLarge(maxBytes) };
+    const code = error instanceof AwaitError ? error.code : undefined;
+    if (code === 'limit') return { reply: payloadTooLarge(maxBytes) };
+    if (code === 'no-room') throw error;
     return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
   }
-  if (isTooDeep(text))
-    return { reply: rpcError(400, -32600, 'Invalid Request: the body is nested too deeply') };
+  if (isTooDeep(text)) return { reply: tooDeep() };
   try {
     return { body: JSON.parse(text) as unknown };
   } catch {
@@ -41,6 +48,21 @@ export async function readBody(
 
 /** Deeper than any tool's arguments, and far from where recursion ends a process. */
 const MAX_DEPTH = 500;
+
+function tooDeep(): Reply {
+  return rpcError(400, -32600, 'Invalid Request: the body is nested too deeply');
+}
+
+/** The same of a value that was parsed before, level by level: recursion would end where it is to be refused. */
+function isDeep(value: unknown): boolean {
+  let level: unknown[] = [value];
+  for (let depth = 0; level.length > 0; depth += 1) {
+    if (depth > MAX_DEPTH) return true;
+    level = level.flatMap((one) => (typeof one === 'object' && one !== null ? Object.values(one) : []));
+    level = level.filter((one) => typeof one === 'object' && one !== null);
+  }
+  return false;
+}
 
 /** Whether objects and arrays are nested too deeply; what stands in strings does not count. */
 function isTooDeep(text: string): boolean {

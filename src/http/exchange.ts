@@ -3,9 +3,10 @@
  * cost more to make than a call takes. `fetch.ts` and `src/node.ts` translate.
  */
 
-import type { JsonObject } from '../call/json.ts';
+import { AwaitError } from '../base/error.ts';
+import type { JsonObject } from '../base/json.ts';
 import type { Gone } from '../call/ports.ts';
-import { AwaitError } from '../error.ts';
+import type { Bodies } from './bodies.ts';
 
 export interface Inbound {
   /** In capitals. */
@@ -17,13 +18,22 @@ export interface Inbound {
   /** A parameter of the query. */
   query(name: string): string | undefined;
   header(name: string): string | undefined;
-  /** The body as text. @throws AwaitError `limit` when it is longer than `maxBytes` */
-  text(maxBytes: number): Promise<string>;
+  /**
+   * The body as text.
+   * @throws AwaitError `limit` when it is longer than `maxBytes`; `no-room` when it took too long, and others have no room
+   */
+  text(maxBytes: number, bodies: Bodies): Promise<string>;
   /** A body that was parsed before it came here. */
   readonly parsedBody?: unknown;
   readonly authInfo?: JsonObject;
   /** The address of the connection, where it is known. */
   readonly address?: string;
+  /** Whether the connection came in on an address of this machine alone, where that is known. */
+  readonly onLoopback?: boolean;
+  /** Whether its client sends the same request again where its connection breaks: it is to run once. */
+  readonly repeats?: boolean;
+  /** Whether it came over a pipe, whose messages have no headers of their own. */
+  readonly piped?: boolean;
   /** Fires when the client goes away before the reply is complete. */
   readonly signal: Gone;
   /** The request as the web has it, made when somebody asks for it. Its body is spent. */

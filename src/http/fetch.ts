@@ -1,10 +1,13 @@
 /** The web's side of an exchange: `Request` in, `Response` out. */
-import type { JsonObject } from '../call/json.ts';
-import { type Inbound, MAX_UNSENT, type Reply, tooLarge, type Writer } from './exchange.ts';
+
+import type { AwaitError } from '../base/error.ts';
+import { isObject } from '../base/json.ts';
+import type { Bodies } from './bodies.ts';
+import { type Inbound, MAX_UNSENT, type Reply, type Writer } from './exchange.ts';
 
 export interface FetchOptions {
   /** Validated credentials, passed through to the server's tools as `extra.authInfo`. */
-  readonly authInfo?: JsonObject;
+  readonly authInfo?: object;
   /** A body that was parsed already. */
   readonly parsedBody?: unknown;
   /** The client's address, for `rateLimit`. */
@@ -25,31 +28,36 @@ export function inboundOf(request: Request, options: FetchOptions = {}): Inbound
     base: '',
     query: (name) => urlOf().searchParams.get(name) ?? undefined,
     header: (name) => request.headers.get(name) ?? undefined,
-    text: (maxBytes) => boundedText(request, maxBytes),
+    text: (maxBytes, bodies) => boundedText(request, maxBytes, bodies),
     ...(options.parsedBody !== undefined && { parsedBody: options.parsedBody }),
-    ...(options.authInfo !== undefined && { authInfo: options.authInfo }),
+    ...(isObject(options.authInfo) && { authInfo: options.authInfo }),
     ...(options.address !== undefined && { address: options.address }),
     signal: request.signal,
     request: () => request,
   };
 }
 
-async function boundedText(request: Request, maxBytes: number): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
+async function boundedText(request: Request, maxBytes: number, bodies: Bodies): Promise<string> {
   const reader = request.body?.getReader();
   if (reader === undefined) return '';
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    size += value.byteLength;
-    if (size > maxBytes) {
-      await reader.cancel();
-      throw tooLarge(maxBytes);
+  let broken: AwaitError | undefined;
+  const body = bodies.begin(maxBytes, (error) => {
+    broken = error;
+    void reader.cancel().catch(() => undefined);
+  });
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (broken !== undefined) throw broken;
+      if (done) return body.text();
+      body.add(value);
     }
-    chunks.push(value);
+  } catch (error) {
+    void reader.cancel().catch(() => undefined);
+    throw error;
+  } finally {
+    body.over();
   }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 /** Bytes that may wait before a client counts as behind, as many as Node's own streams take. */

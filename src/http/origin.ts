@@ -1,45 +1,114 @@
 /**
- * Who may talk to this endpoint from a browser. A request without `Origin` comes from no browser; any other
- * must come from this machine or from an origin that was allowed (DNS rebinding).
+ * Who may talk to this endpoint from a browser, and by which names it may be called.
+ *
+ * A page elsewhere is told by what it cannot write: `Origin`, and `Sec-Fetch-Site`, which browsers also send with a
+ * GET that carries no `Origin` (https://www.w3.org/TR/fetch-metadata/). A name that was rebound to this machine is
+ * told by `Host`, which is therefore checked wherever a connection came in on a loopback address.
  */
 import type { Inbound, Reply } from './exchange.ts';
-import { rpcError } from './reply.ts';
+import { empty, rpcError } from './reply.ts';
 
 export interface OriginRules {
   /** Origins (`https://app.example`) or host names (`app.example`); `*` allows every one. */
   readonly origins: readonly string[];
-  /** Names of this host; `undefined` leaves `Host` unchecked, as behind a proxy. */
-  readonly hosts?: readonly string[];
+  /** Names of this host besides this machine's own; `*` allows every one. Undefined: checked on loopback alone. */
+  readonly hosts: readonly string[] | undefined;
 }
 
-const LOCAL: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);
+/** Why a request is refused, for the logger, and what its client gets. */
+export interface Refusal {
+  readonly reply: Reply;
+  readonly message: string;
+  /** What came, as it came: whoever logs it escapes it. */
+  readonly detail: Readonly<Record<string, string>>;
+}
 
-/** The refusal of a foreign origin or host; undefined when the request may go on. */
-export function refuseForeign(inbound: Inbound, rules: OriginRules): Reply | undefined {
-  const origin = inbound.header('origin');
-  if (origin !== undefined && origin !== '' && !allowed(origin, rules.origins)) {
-    return rpcError(403, -32000, 'Forbidden: this Origin is not allowed');
+/** What a page that may read replies reads of their heads. */
+const EXPOSED = 'Mcp-Session-Id, MCP-Protocol-Version, Mcp-Stream-Id, Retry-After, WWW-Authenticate';
+/** How long a browser may remember a preflight, in seconds. */
+const PREFLIGHT_AGE = 600;
+/** Longest list of headers that a preflight is told to be allowed. */
+const HEADERS_LENGTH = 2_000;
+
+/** The refusal of a foreign page or a foreign name of this host; undefined when the request may go on. */
+export function refuseForeign(inbound: Inbound, { origins, hosts }: OriginRules): Refusal | undefined {
+  const origin = inbound.header('origin') ?? '';
+  const isAllowed = origins.includes('*') || (origin !== '' && allowsOrigin(origin, origins));
+  const site = inbound.header('sec-fetch-site') ?? '';
+  const isForeign = origin !== '' || site === 'cross-site' || site === 'same-site';
+  if (isForeign && !isAllowed) {
+    return {
+      reply: rpcError(403, -32000, 'Forbidden: this Origin is not allowed'),
+      message:
+        'a page of another site was refused; if it is yours, add its origin to allowedOrigins (on the command line: --allow-origin)',
+      detail: { origin, site },
+    };
   }
   const host = inbound.header('host');
-  if (rules.hosts !== undefined && host !== undefined && !isOneOf(hostname(`http://${host}`), rules.hosts)) {
-    return rpcError(403, -32000, 'Forbidden: this Host is not allowed');
-  }
-  return undefined;
+  const isChecked = hosts !== undefined || inbound.onLoopback === true;
+  if (host === undefined || !isChecked || allowsHost(host, hosts ?? [])) return undefined;
+  return {
+    reply: rpcError(421, -32000, 'Misdirected Request: this Host is not served here'),
+    message:
+      'a request for another host was refused; if a proxy passes it on, add its name to allowedHosts (on the command line: --allow-host)',
+    detail: { host },
+  };
 }
 
-function allowed(origin: string, origins: readonly string[]): boolean {
-  if (origins.includes('*') || origins.includes(origin)) return true;
-  return isOneOf(hostname(origin), origins);
+/** A reply that a page may read, where one asked: refused ones never come here. */
+export function withCors(inbound: Inbound, reply: Reply): Reply {
+  const origin = inbound.header('origin');
+  if (origin === undefined || origin === '') return reply;
+  const headers = {
+    ...reply.headers,
+    'access-control-allow-origin': origin,
+    'access-control-expose-headers': EXPOSED,
+    vary: 'origin',
+  };
+  return { ...reply, headers };
 }
 
-function isOneOf(name: string | undefined, names: readonly string[]): boolean {
-  return name !== undefined && (LOCAL.has(name) || names.includes(name));
+/** The reply to a browser that asks before it sends; undefined for any other OPTIONS. */
+export function preflight(inbound: Inbound, methods: string): Reply | undefined {
+  if (inbound.header('access-control-request-method') === undefined) return undefined;
+  const wanted = inbound.header('access-control-request-headers') ?? '';
+  const isList = wanted.length <= HEADERS_LENGTH && /^[\w!#$%&'*+.^`|~,\t -]+$/.test(wanted);
+  return empty(204, {
+    'access-control-allow-methods': methods,
+    ...(isList && { 'access-control-allow-headers': wanted }),
+    'access-control-max-age': String(PREFLIGHT_AGE),
+    // A page of a public site asks for a server on this machine.
+    ...(inbound.header('access-control-request-private-network') === 'true' && {
+      'access-control-allow-private-network': 'true',
+    }),
+  });
+}
+
+/** Which page a request is of, in words that no page can write; empty for a program. */
+export function pageOf(inbound: Inbound): string {
+  const site = inbound.header('sec-fetch-site');
+  // A page's own GET has no `Origin`, and its POST has one.
+  return site === 'same-origin' ? site : (inbound.header('origin') ?? site ?? '');
+}
+
+function allowsOrigin(origin: string, origins: readonly string[]): boolean {
+  if (origins.includes(origin)) return true;
+  const name = hostname(origin);
+  return name !== undefined && (isThisMachine(name) || origins.includes(name));
+}
+
+function allowsHost(host: string, hosts: readonly string[]): boolean {
+  if (hosts.includes('*') || hosts.includes(host)) return true;
+  const name = hostname(`http://${host}`);
+  return name !== undefined && (isThisMachine(name) || hosts.includes(name));
+}
+
+/** By names that resolve to this machine wherever they are asked for (RFC 6761, section 6.3). */
+function isThisMachine(name: string): boolean {
+  if (name === 'localhost' || name.endsWith('.localhost') || name === '[::1]') return true;
+  return /^127(?:\.\d{1,3}){3}$/.test(name);
 }
 
 function hostname(url: string): string | undefined {
-  try {
-    return new URL(url).hostname;
-  } catch {
-    return undefined;
-  }
+  return URL.canParse(url) ? new URL(url).hostname : undefined;
 }

@@ -2,10 +2,12 @@
  * Limits per caller: on new calls, on requests that go on with one, and on bad tokens. The counting is
  * `rate-limiter-flexible`'s; here is what counts as what, and what a caller is told.
  */
-import { RateLimiterMemory } from 'rate-limiter-flexible';
-import { isObject, type JsonObject } from '../call/json.ts';
+import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
+import { isObject, type JsonObject } from '../base/json.ts';
 import type { Counters } from '../observe/counters.ts';
+import { messagesOf } from './batch.ts';
 import type { Inbound, Reply } from './exchange.ts';
+import type { Principal } from './principal.ts';
 import { idOf, rpcError } from './reply.ts';
 
 /** So many in each window. */
@@ -24,7 +26,7 @@ export interface Limiter {
 export interface RateLimitOptions {
   /** New calls, and new sessions. Default 600,000 a minute. */
   readonly calls?: Rate | Limiter;
-  /** Requests and answers that go on with a call. Default 600,000 a minute. */
+  /** Requests and answers that go on with a call, and all other messages. Default 600,000 a minute. */
   readonly resumes?: Rate | Limiter;
   /** Tokens and session ids that are refused, before no more of them are looked at. Default 600,000 a minute. */
   readonly badTokens?: Rate | Limiter;
@@ -54,13 +56,13 @@ const BEGINS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resou
 export class RateLimits {
   readonly #limiters: Readonly<Record<Kind, Limiter>>;
   readonly #options: RateLimitOptions;
-  readonly #principal: (authInfo: JsonObject | undefined) => string | undefined;
+  readonly #principal: Principal;
   readonly #counters: Counters;
   readonly #warn: (message: string, detail: JsonObject) => void;
 
   constructor(
     options: RateLimitOptions,
-    principal: (authInfo: JsonObject | undefined) => string | undefined,
+    principal: Principal,
     counters: Counters,
     warn: (message: string, detail: JsonObject) => void,
   ) {
@@ -92,13 +94,13 @@ export class RateLimits {
   async refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined> {
     const caller = this.#callerOf(inbound);
     if (caller === undefined) return undefined;
-    const { begins, goesOn } = countIn(body);
+    const { begins, goesOn, others } = countIn(body);
     const session = inbound.header('mcp-session-id') ?? inbound.query('sessionId');
     const hasToken = goesOn > 0 || session !== undefined;
     const wait =
       (hasToken ? await this.#exhausted(caller) : undefined) ??
       (begins > 0 ? await this.#consume('calls', caller, begins) : undefined) ??
-      (goesOn > 0 ? await this.#consume('resumes', caller, goesOn) : undefined);
+      (goesOn + others > 0 ? await this.#consume('resumes', caller, goesOn + others) : undefined);
     if (wait === undefined) return undefined;
     const seconds = Math.max(Math.ceil(wait / 1_000), 1);
     const reply = rpcError(429, -32000, `Too many requests; try again in ${seconds} s`, idOf(body));
@@ -146,10 +148,12 @@ function isResult(error: unknown): error is { readonly msBeforeNext: number } {
   return isObject(error) && !(error instanceof Error) && typeof error.msBeforeNext === 'number';
 }
 
-function countIn(body: unknown): { begins: number; goesOn: number } {
+/** Every message is one of the three, whatever it is. */
+function countIn(body: unknown): { begins: number; goesOn: number; others: number } {
   let begins = 0;
   let goesOn = 0;
-  for (const message of Array.isArray(body) ? body : [body]) {
+  const messages = messagesOf(body);
+  for (const message of messages) {
     if (!isObject(message)) continue;
     const { method, params, id, request_state: state } = message;
     if (typeof method !== 'string') goesOn += id === undefined ? 0 : 1;
@@ -157,5 +161,5 @@ function countIn(body: unknown): { begins: number; goesOn: number } {
     else if (method === 'tasks/input_response') goesOn += 1;
     else if (BEGINS.has(method)) begins += 1;
   }
-  return { begins, goesOn };
+  return { begins, goesOn, others: messages.length - begins - goesOn };
 }

@@ -1,5 +1,6 @@
 /** Replies in JSON-RPC, as all revisions over HTTP write them. */
-import type { JsonObject } from '../call/json.ts';
+import type { JsonObject } from '../base/json.ts';
+import { INTERNAL } from '../call/run/wire-error.ts';
 import type { Reply } from './exchange.ts';
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
@@ -11,8 +12,18 @@ export const SSE_HEADERS = {
   'x-accel-buffering': 'no',
 };
 
-export function json(body: unknown, status = 200, headers: Readonly<Record<string, string>> = {}): Reply {
-  return { status, headers: { ...JSON_HEADERS, ...headers }, body: JSON.stringify(body) };
+/** A message as text. A tool may return what is no JSON; its client gets an internal error instead. */
+export function messageText(message: JsonObject): string {
+  try {
+    return JSON.stringify(message);
+  } catch (error) {
+    if (message.id === undefined || message.method !== undefined) throw error;
+    return JSON.stringify({ jsonrpc: '2.0', id: message.id, error: INTERNAL });
+  }
+}
+
+export function json(body: JsonObject, status = 200, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers: { ...JSON_HEADERS, ...headers }, body: messageText(body) };
 }
 
 export function rpcError(

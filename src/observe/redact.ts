@@ -1,23 +1,76 @@
-/** What is logged of other packages' errors may hold a store's URL, and that its password. */
-import type { JsonObject } from '../call/json.ts';
+/**
+ * What is logged, made safe in one place: what a stranger sent may stand in any of it (a token's `kid`, the id of an
+ * answer), and errors of other packages may hold a store's URL with its password. Control characters are written as
+ * escapes, so nobody forges a line; what is long is cut, so nobody fills a disk. Ids of
+ * calls and sessions become the labels that `mcp-await calls` knows them by: an anonymous caller's task, ask or session
+ * of 2024-11-05 belongs to whoever has its id.
+ */
+import type { JsonObject } from '../base/json.ts';
 import type { Logger } from '../options.ts';
 
-const CREDENTIALS = /(\/\/)[^\s/@]+@/g;
+const CREDENTIALS = /\/\/[^\s/@]+@/g;
+/** Longest text that is logged of one value, and how many values of a list or an object; in characters. */
+const LENGTH = 1_000;
+const ITEMS = 20;
+const DEPTH = 4;
 
-export function withoutPasswords(logger: Logger): Logger {
+export function guardedLogger(logger: Logger): Logger {
   const write =
     (level: keyof Logger) =>
     (message: string, detail?: JsonObject): void =>
-      logger[level](redact(message), detail && redactIn(detail));
+      logger[level](safeText(message), detail && safeObject(detail, DEPTH));
   return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
 }
 
-function redactIn(detail: JsonObject): JsonObject {
-  return Object.fromEntries(
-    Object.entries(detail).map(([name, value]) => [name, typeof value === 'string' ? redact(value) : value]),
-  );
+function safe(value: unknown, depth: number): unknown {
+  if (typeof value === 'string') return safeText(value);
+  if (value instanceof Error) return safeText(String(value));
+  if (typeof value !== 'object' || value === null) return value;
+  if (depth === 0) return '…';
+  if (Array.isArray(value)) return value.slice(0, ITEMS).map((one) => safe(one, depth - 1));
+  return safeObject(value, depth);
 }
 
-function redact(text: string): string {
-  return text.replace(CREDENTIALS, '$1***@');
+function safeObject(value: object, depth: number): JsonObject {
+  const entries = Object.entries(value).slice(0, ITEMS);
+  return Object.fromEntries(entries.map(([name, one]) => [safeText(name), safe(one, depth - 1)]));
+}
+
+function safeText(text: string): string {
+  const cut = text.length > LENGTH ? `${text.slice(0, LENGTH)}… (${text.length} characters)` : text;
+  return escaped(cut.replace(CREDENTIALS, '//***@'));
+}
+
+/** Line ends of Unicode, too: some viewers of logs break lines at them. */
+function escaped(text: string): string {
+  let safe = '';
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0;
+    const isControl = code < 0x20 || (code >= 0x7f && code < 0xa0) || code === 0x2028 || code === 0x2029;
+    safe += isControl ? `\\u${code.toString(16).padStart(4, '0')}` : character;
+  }
+  return safe;
+}
+
+/** When it expires, and 122 random bits. */
+const ID = /[0-9a-z]{7,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
+
+/** @param label what the log calls a call by */
+export function withoutIds(logger: Logger, label: (id: string) => string): Logger {
+  const hidden = (value: unknown, depth: number): unknown => {
+    if (typeof value === 'string') return value.replace(ID, label);
+    if (value instanceof Error) return String(value).replace(ID, label);
+    if (typeof value !== 'object' || value === null || depth === 0) return value;
+    if (Array.isArray(value)) return value.map((one) => hidden(one, depth - 1));
+    return hiddenIn(value, depth);
+  };
+  const hiddenIn = (value: object, depth: number): JsonObject =>
+    Object.fromEntries(
+      Object.entries(value).map(([name, one]) => [name.replace(ID, label), hidden(one, depth - 1)]),
+    );
+  const write =
+    (level: keyof Logger) =>
+    (message: string, detail?: JsonObject): void =>
+      logger[level](message.replace(ID, label), detail && hiddenIn(detail, DEPTH));
+  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
 }

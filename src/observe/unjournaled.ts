@@ -8,10 +8,10 @@
  */
 import { createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { currentContext } from '../call/context.ts';
-import type { CallRecord } from '../call/journal.ts';
-import { isObject, type JsonObject } from '../call/json.ts';
-import { fileOf, isBuiltIn, placeIn, stackBelow } from '../stack.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';
+import { currentContext } from '../call/frame/context.ts';
+import type { CallRecord } from '../call/journal/entries.ts';
 
 type Kind = 'the network' | 'the file system' | 'a child process';
 

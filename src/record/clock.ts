@@ -1,5 +1,5 @@
 /** `new Date()`, `Date()` and `Date.now()`. */
-import { currentContext } from '../call/context.ts';
+import { currentContext } from '../call/frame/context.ts';
 import { placeOf } from './place.ts';
 
 export function patchClock(): void {

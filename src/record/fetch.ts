@@ -3,8 +3,9 @@
  * replay gets it from there. What it came to goes through the journal's form live too, so that a tool sees
  * the same live and replayed.
  */
-import { type CallContext, currentContext } from '../call/context.ts';
-import { AwaitError } from '../error.ts';
+
+import { AwaitError } from '../base/error.ts';
+import { type CallContext, currentContext } from '../call/frame/context.ts';
 import { branchOf, short } from './place.ts';
 import { type Kept, keepFailure, keepResponse, reviveFailure, reviveResponse } from './response.ts';
 

@@ -7,8 +7,8 @@
  * One takes about ten microseconds, and is taken inside of calls only.
  */
 import { createHash } from 'node:crypto';
-import type { DrawPlace } from '../call/drawn.ts';
-import { fileOf, isBuiltIn, placeIn, stackBelow } from '../stack.ts';
+import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';
+import type { DrawPlace } from '../call/frame/drawn.ts';
 
 /** Frames that are looked at. */
 const DEPTH = 64;

@@ -1,7 +1,7 @@
 /** `Math.random`, and `randomUUID` of the global `crypto` and of `node:crypto`. */
 import nodeCrypto from 'node:crypto';
 import { syncBuiltinESMExports } from 'node:module';
-import { currentContext } from '../call/context.ts';
+import { currentContext } from '../call/frame/context.ts';
 import { placeOf } from './place.ts';
 
 type Uuid = ReturnType<typeof nodeCrypto.randomUUID>;

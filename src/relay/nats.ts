@@ -4,10 +4,10 @@
  * https://docs.nats.io/nats-concepts/core-nats/reqreply
  */
 
-import { systemClock, within } from '../call/clock.ts';
-import { isObject } from '../call/json.ts';
+import { systemClock, within } from '../base/clock.ts';
+import { AwaitError } from '../base/error.ts';
+import { isObject } from '../base/json.ts';
 import type { Relay } from '../call/ports.ts';
-import { AwaitError } from '../error.ts';
 
 const PREFIX = 'mcp-await.relay.';
 /** How long a receipt may take, in milliseconds. */

@@ -1,6 +1,8 @@
 /** Opens a relay by URL, as the command line takes it. */
+
+import { AwaitError } from '../base/error.ts';
 import type { Relay } from '../call/ports.ts';
-import { AwaitError } from '../error.ts';
+import { shown } from '../checkpoint/open-store.ts';
 import { natsRelay } from './nats.ts';
 
 const NATS: string = '@nats-io/transport-node';
@@ -19,7 +21,7 @@ export async function openRelay(url: string): Promise<Relay> {
       await load(NATS, () => import(NATS));
       return natsRelay(url);
     default:
-      throw new AwaitError('bad-option', `--relay ${url}: use redis://host:port or nats://host:port`);
+      throw new AwaitError('bad-option', `--relay ${shown(url)}: use redis://host:port or nats://host:port`);
   }
 }
 

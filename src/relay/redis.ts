@@ -3,8 +3,8 @@
  * https://redis.io/docs/latest/develop/pubsub/
  */
 import { createClient } from '@redis/client';
+import { AwaitError } from '../base/error.ts';
 import type { Relay } from '../call/ports.ts';
-import { AwaitError } from '../error.ts';
 
 const PREFIX = 'mcp-await:relay:';
 

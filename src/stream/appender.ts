@@ -3,8 +3,9 @@
  * who takes the stream over writes an entry that says so, on which the former appender loses its next
  * position. Appenders of a standing stream (one in each process that has the session) go on after each other.
  */
-import { canonical } from '../call/json.ts';
-import { AwaitError } from '../error.ts';
+
+import { AwaitError } from '../base/error.ts';
+import { canonical } from '../base/json.ts';
 import { eventId } from './event-id.ts';
 import {
   type End,

@@ -6,7 +6,7 @@
  * caller's id looks at records that are not there: a foreign stream is an unknown one, by the same way.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
 
 /** A position in a stream. */
 export interface EventPlace {

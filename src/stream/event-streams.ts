@@ -9,8 +9,8 @@
  * 4. The relay only wakes; a message that is lost costs the time until the next look.
  */
 import { randomBytes } from 'node:crypto';
-import { type Clock, every, type Timer } from '../call/clock.ts';
-import type { JsonObject } from '../call/json.ts';
+import { type Clock, every, type Timer } from '../base/clock.ts';
+import type { JsonObject } from '../base/json.ts';
 import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
@@ -63,6 +63,8 @@ export class EventStreams {
   readonly #stop: Promise<(() => Promise<void>) | undefined>;
   readonly #sweeping: Timer;
   #listening = false;
+  /** Set by `close`: a connection that was still claiming its stream then ends as soon as it has it. */
+  #closed = false;
 
   constructor(parts: StreamParts) {
     const { clock, limits, warn } = parts;
@@ -72,14 +74,16 @@ export class EventStreams {
       warn('a stream could not be deleted; it stays until it expires', { error: String(error) }),
     );
     this.#stop = this.#listen();
-    this.#sweeping = every(clock, SWEEP_EVERY, () => this.#locals.sweep(clock.now()));
+    this.#sweeping = every(clock, Math.min(SWEEP_EVERY, limits.streamLife), () =>
+      this.#locals.sweep(clock.now(), limits.streamLife),
+    );
   }
 
   /**
    * A new stream, whose one appender is here. Nothing is written yet.
    *
    * @param scope the session or caller that it belongs to
-   * @param expires milliseconds since the epoch
+   * @param expires milliseconds since the epoch; nothing of it is kept longer
    * @throws AwaitError `limit` when the scope has `limits.streams` that are not finished
    */
   open(scope: string, expires = this.#parts.clock.now() + this.#parts.limits.streamLife): Appender {
@@ -149,8 +153,9 @@ export class EventStreams {
   async event(id: string, scope: string): Promise<StreamEvent> {
     const place = parseEventId(id, this.#parts.limits.eventIdBytes);
     if (place === undefined) throw unknownEvent('it is no event id of ours');
-    const entry = await this.#log(place.stream, scope).read(place.sequence);
-    if (entry?.kind !== 'event') throw unknownEvent(`stream ${place.stream} has no such event`);
+    const log = this.#log(place.stream, scope);
+    const entry = await log.read(place.sequence);
+    if (entry?.kind !== 'event') throw unknownEvent(`stream ${log.name} has no such event`);
     return entry.event;
   }
 
@@ -239,6 +244,7 @@ export class EventStreams {
   }
 
   async close(): Promise<void> {
+    this.#closed = true;
     this.#sweeping.cancel();
     this.#locals.close();
     this.#listening = false;
@@ -247,7 +253,7 @@ export class EventStreams {
 
   #log(id: string, scope: string): StreamLog {
     const expires = expiryOf(id);
-    if (!(expires >= this.#parts.clock.now())) throw unknownEvent(`${id} has expired, or is no stream's id`);
+    if (!(expires >= this.#parts.clock.now())) throw unknownEvent("it has expired, or is no stream's id");
     return new StreamLog(this.#records, id, scope);
   }
 
@@ -271,7 +277,7 @@ export class EventStreams {
         },
         done: (why) => {
           if (local.appender !== appender) return;
-          this.#locals.done(local, why === 'finished');
+          this.#locals.done(local, why === 'finished', clock.now());
           // Who appends now is somewhere else.
           if (why === 'fenced') local.tail?.look();
           this.#locals.release(local);
@@ -318,7 +324,8 @@ export class EventStreams {
       local.tail = tail;
       if (isStandingId(log.id)) await log.writeHad(from, true);
       // An appender whose first event is on its way hands it over itself.
-      tail.start(!isNew);
+      if (this.#closed) tail.end('closed');
+      else tail.start(!isNew);
     } catch (error) {
       this.#parts.warn('a stream cannot be followed', { error: String(error) });
       if (tail === undefined) sink.end('failed');

@@ -1,5 +1,5 @@
 /** What this process knows of streams: those it appends to, or did, and those that are followed here. */
-import { AwaitError } from '../error.ts';
+import { AwaitError } from '../base/error.ts';
 import type { Appender } from './appender.ts';
 import type { StreamLog } from './log.ts';
 import type { Tail } from './tail.ts';
@@ -11,8 +11,8 @@ export interface Local {
   tail?: Tail | undefined;
   /** Set until the connection comes that it was opened for. */
   isFresh?: true;
-  /** The last position, once it has ended here. */
-  ended?: number;
+  /** The last position, once it has ended here, and when that was. */
+  ended?: { readonly at: number; readonly when: number };
   /** What is done with it one after the other. */
   last: Promise<unknown>;
   /** Operations that are under way. */
@@ -66,8 +66,8 @@ export class Locals {
   }
 
   /** Its appender here is done. */
-  done(local: Local, finished: boolean): void {
-    if (finished) local.ended = local.appender?.position ?? 0;
+  done(local: Local, finished: boolean, now: number): void {
+    if (finished) local.ended = { at: local.appender?.position ?? 0, when: now };
     else this.#uncount(local);
     local.appender = undefined;
   }
@@ -86,9 +86,16 @@ export class Locals {
     if (!this.#counted.get(scope)?.has(local)) this.#byName.delete(log.name);
   }
 
-  /** Forgets what has expired; the store has a sweeper of its own. */
-  sweep(now: number): void {
-    for (const local of this.#byName.values()) if (local.log.expires < now) this.forget(local);
+  /**
+   * Forgets what has expired (the store has a sweeper of its own), and deletes what ended here long enough ago.
+   * @param life of a stream that has ended, in milliseconds
+   */
+  sweep(now: number, life: number): void {
+    for (const local of this.#byName.values()) {
+      const { ended, tail, log } = local;
+      if (log.expires < now) this.forget(local);
+      else if (ended !== undefined && tail === undefined && ended.when + life < now) this.#delete(local);
+    }
   }
 
   drop(scope: string): void {
@@ -102,7 +109,7 @@ export class Locals {
   }
 
   #delete(local: Local): void {
-    const upTo = local.ended ?? local.appender?.position ?? 0;
+    const upTo = local.ended?.at ?? local.appender?.position ?? 0;
     this.forget(local);
     local.log.removeAll(upTo).catch(this.#failed);
   }

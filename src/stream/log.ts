@@ -6,8 +6,9 @@
  * Every entry says whose turn it is to append (`writer`) and who has the connection (`reader`), so that the
  * last one alone tells whom to wake.
  */
-import { isObject, type JsonObject } from '../call/json.ts';
-import { AwaitError } from '../error.ts';
+
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
 import { expiryOf, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';
 import type { SseEvent } from './sse.ts';

@@ -1,5 +1,5 @@
 /** What streams need of a store, and the same in this process's memory, where there is no store. */
-import type { Clock } from '../call/clock.ts';
+import type { Clock } from '../base/clock.ts';
 
 export interface StreamRecords {
   /** False when there is one already. @throws AwaitError `store`: it may or may not be there */

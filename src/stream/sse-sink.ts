@@ -1,10 +1,10 @@
 /**
- * A connection as a sink of events: server-sent events, something that keeps it open while nothing happens (a
- * comment, unless the wire has its own), and an end for a client that does not read. What waits for one is
- * bounded by what the socket takes and one event.
+ * A connection as a sink of events: server-sent events, and something that keeps it open while nothing happens (a
+ * comment, unless the wire has its own). What waits for it is bounded by what the socket takes and one event; for how
+ * long, and for how many bytes of all connections, is the guard's business (`src/http/backlog.ts`).
  */
-import { type Clock, every, type Timer } from '../call/clock.ts';
-import type { Writer } from '../http/exchange.ts';
+import { type Clock, every } from '../base/clock.ts';
+import type { GuardedWriter } from '../http/backlog.ts';
 import type { StreamEvent } from './log.ts';
 import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseRetry } from './sse.ts';
 import type { Sink, TailEnd } from './tail.ts';
@@ -13,9 +13,7 @@ export interface SseOptions {
   readonly clock: Clock;
   /** Time between two signs of life, in milliseconds. */
   readonly keepAlive: number;
-  /** How long a client may take nothing of what waits for it, in milliseconds. */
-  readonly stalled: number;
-  /** Told when a connection is broken off, and not by its client. */
+  /** Told when a connection ends before its stream does, and not by its client. */
   readonly broken?: () => void;
   /** When a client whose connection ends should come back, in milliseconds. */
   readonly retry?: number;
@@ -47,56 +45,23 @@ const COMMENTS: Framing = {
 };
 
 export function sseSink(
-  writer: Writer,
-  { clock, keepAlive, stalled, retry, broken, framing = COMMENTS }: SseOptions,
+  writer: GuardedWriter,
+  { clock, keepAlive, retry, broken, framing = COMMENTS }: SseOptions,
 ): Sink {
-  let patience: Timer | undefined;
-  const write = (text: string): boolean => {
-    const keepsUp = writer.write(text);
-    if (!keepsUp && patience === undefined) watch(writer.unsent);
-    return keepsUp;
-  };
-  /** A client that is only slow takes some of it. */
-  const watch = (before: number): void => {
-    patience = clock
-      .after(stalled, () => {
-        if (writer.unsent < before) watch(writer.unsent);
-        else breakOff();
-      })
-      .unref();
-  };
-  const breakOff = (): void => {
-    broken?.();
-    writer.destroy();
-  };
   const alive = every(clock, keepAlive, () => {
-    if (patience === undefined) write(framing.alive());
+    if (!writer.behind) writer.write(framing.alive());
   });
-  const rest = (): void => {
-    alive.cancel();
-    patience?.cancel();
-  };
-  writer.onClose(rest);
-  const ready: (() => void)[] = [];
-  writer.onDrain(() => {
-    patience?.cancel();
-    patience = undefined;
-    for (const fn of ready) fn();
-  });
-  if (retry !== undefined) write(sseRetry(retry));
+  writer.onClose(() => alive.cancel());
+  if (retry !== undefined) writer.write(sseRetry(retry));
   return {
-    send: (event, id) => write(framing.event(event, id)),
-    onReady: (fn) => void ready.push(fn),
+    send: (event, id) => writer.write(framing.event(event, id)),
+    onReady: (fn) => writer.onDrain(fn),
     onClose: (fn) => writer.onClose(fn),
     end: (why) => {
       alive.cancel();
-      if (why === 'finished') {
-        // What waits to be read still is somebody's who may never read it.
-        if (patience === undefined && writer.unsent > 0) watch(writer.unsent);
-        writer.end();
-      }
+      if (why === 'finished') writer.end();
       // Nothing is said to somebody who does not listen; what waits for the end of a stream is still watched.
-      else if (patience !== undefined) breakOff();
+      else if (writer.behind) writer.breakOff();
       else {
         if (why === 'behind' || why === 'expired' || why === 'failed') broken?.();
         writer.write(framing.closing(why));

@@ -4,7 +4,7 @@
  * at once; everything else is read from the store. Nothing is queued here: while the peer is behind, nothing
  * is read, so a connection costs one event at most.
  */
-import type { Clock, Timer } from '../call/clock.ts';
+import type { Clock, Timer } from '../base/clock.ts';
 import { eventId } from './event-id.ts';
 import type { StreamEntry, StreamEvent, StreamLog } from './log.ts';
 

@@ -33,7 +33,7 @@ function slow(store: MemoryStore, verb: 'read' | 'append', ms: number): MemorySt
       get lapsed() {
         return journal.lapsed;
       },
-      append: (entry) => sleep(ms).then(() => journal.append(entry)),
+      append: (entry, onWritten) => sleep(ms).then(() => journal.append(entry, onWritten)),
       beat: (sign) => journal.beat(sign),
     };
   };

@@ -1,14 +1,14 @@
 /** A workbench for the engine: no HTTP, no Keyv, no SDK. A tool is a function, a client is a function. */
 
-import { type Clock, systemClock } from '../../src/call/clock.ts';
-import { currentContext, runInContext, step } from '../../src/call/context.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import { canonical, type JsonObject } from '../../src/base/json.ts';
 import { Engine, type EngineParts, type Started } from '../../src/call/engine.ts';
-import type { Frame } from '../../src/call/frame.ts';
-import type { HandoffParts } from '../../src/call/handoff.ts';
-import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal.ts';
-import { canonical, type JsonObject } from '../../src/call/json.ts';
+import { currentContext, runInContext, step } from '../../src/call/frame/context.ts';
+import type { Frame } from '../../src/call/frame/frame.ts';
+import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal/entries.ts';
+import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/call/limits.ts';
-import { type Entries, openJournal } from '../../src/call/open-journal.ts';
 import type {
   Binding,
   CallStore,
@@ -19,7 +19,7 @@ import type {
   Relay,
   State,
 } from '../../src/call/ports.ts';
-import { AwaitError } from '../../src/error.ts';
+import type { HandoffParts } from '../../src/call/run/handoff.ts';
 
 export interface ToolApi {
   ask(
@@ -130,8 +130,13 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
     ...(options.store !== undefined && { store: options.store }),
     tokens: plainTokens,
     carry: options.carry ?? false,
-    check: (schema, value) =>
-      ((schema.required as string[] | undefined) ?? []).every((name) => name in (value as object)),
+    check: {
+      isResult: (method, _params, value) =>
+        method !== 'elicitation/create' || ['accept', 'decline', 'cancel'].includes(String(value.action)),
+      keeps: (schema, value) =>
+        ((schema.required as string[] | undefined) ?? []).every((name) => name in (value as object)),
+      unfit: () => undefined,
+    },
     frame: {
       drift: 'ask',
       unknownStep: 'fail',

@@ -1,9 +1,9 @@
 /** Who waits for a turn and is stopped itself: the time it slept through says nothing about the owner. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/call/clock.ts';
-import { readOn } from '../../src/call/contested.ts';
-import type { Entry } from '../../src/call/journal.ts';
+import { systemClock } from '../../src/base/clock.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
+import { readOn } from '../../src/call/journal/follow.ts';
 import type { CallStore } from '../../src/call/ports.ts';
 
 const LEASE = 200;

@@ -25,6 +25,51 @@ async function upgrade(before: Tool, after: Tool, frame = {}) {
 
 const LOGIN = { login: { type: 'string' } };
 
+describe('a tool whose branch is slower in a replay than it was live', () => {
+  it('is waited for where another branch attempts a new step meanwhile', async () => {
+    const done: string[] = [];
+    const booking =
+      (slowness: number): Tool =>
+      async ({ elicit, step }) => {
+        const paying = (async () => {
+          // A request that no journal has, several times as long as `replayGrace`.
+          if (slowness > 0) await new Promise((resolve) => setTimeout(resolve, slowness));
+          return step('pay', () => void done.push('pay'));
+        })();
+        const seat = elicit('which seat?').then(() => step('reserve', () => void done.push('reserve')));
+        await Promise.all([paying, seat]);
+        return 'booked';
+      };
+    const { next } = await upgrade(booking(0), booking(200), { replayGrace: 30 });
+    expect(resultOf(next)).toBe('booked');
+    expect(done).toEqual(['pay', 'reserve']);
+  });
+});
+
+describe('one question that is asked twice at once', () => {
+  it('has the answer of each given to its own branch again, whichever came first', async () => {
+    const done: string[] = [];
+    const store = new MemoryStore();
+    const tool: Tool = async ({ elicit, step }) => {
+      const branch = async (name: string) => {
+        await elicit('which?');
+        await step(name, () => void done.push(name));
+      };
+      await Promise.all([branch('one'), branch('two')]);
+    };
+    const [here, there] = [workbench(tool, { store }), workbench(tool, { store })];
+    const first = suspended(await start(here.engine));
+    const [one, two] = first.asks;
+    if (one === undefined || two === undefined) throw new Error('two asks');
+    const later = await here.engine.resume(first.token, BINDING, { [two.key]: accept(two) }, legOf());
+    expect(done).toEqual(['two']);
+    const second = suspended(later);
+    expect(second.asks.map(({ key }) => key)).toEqual([one.key]);
+    resultOf(await there.engine.resume(second.token, BINDING, answers(second), legOf()));
+    expect(done).toEqual(['two', 'one']);
+  });
+});
+
 describe('a tool that changed while its call was suspended', () => {
   it('asks only for what is missing', async () => {
     const { first, next, fresh } = await upgrade(

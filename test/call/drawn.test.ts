@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { addDrawn, Drawn, isOnce } from '../../src/call/drawn.ts';
+import { Drawn, isOnce } from '../../src/call/frame/drawn.ts';
+import { addDrawn } from '../../src/call/journal/drawn.ts';
 
 const at = (site: string, branch = '[]a') => ({ site, branch });
 const fresh = () => 'fresh';

@@ -1,6 +1,6 @@
 /** Answers that come in at another process than the one that runs the call. */
 import { describe, expect, it } from 'vitest';
-import type { OpenAsk } from '../../src/call/journal.ts';
+import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Relay } from '../../src/call/ports.ts';
 import { memoryRelay } from '../../src/relay/memory.ts';
 import {

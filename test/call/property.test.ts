@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/call/json.ts';
+import type { JsonObject } from '../../src/base/json.ts';
 import {
   complete,
   legOf,

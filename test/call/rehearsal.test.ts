@@ -1,7 +1,7 @@
 /** A call that is over, led through another instance: what is not recorded does not happen. */
 import { describe, expect, it } from 'vitest';
-import { runInContext } from '../../src/call/context.ts';
-import { type Checkpoint, FORMAT } from '../../src/call/journal.ts';
+import { runInContext } from '../../src/call/frame/context.ts';
+import { type Checkpoint, FORMAT } from '../../src/call/journal/entries.ts';
 import type { Instance } from '../../src/call/ports.ts';
 import { MemoryStore, pause, workbench } from './bench.ts';
 

@@ -1,6 +1,6 @@
 /** A session's state, as several requests of one process read and append to it at once. */
 import { describe, expect, it } from 'vitest';
-import { SessionState } from '../../compat/2025/state.ts';
+import { SessionState } from '../../compat/session/state.ts';
 
 describe('the state of a session', () => {
   it('that a process appends is not led through its own instance again', async () => {

@@ -1,6 +1,6 @@
 /** `shed()` and what sheds by itself: between steps, beside asks, in loops, and where a call becomes a task. */
 import { describe, expect, it } from 'vitest';
-import { shed } from '../../src/call/context.ts';
+import { shed } from '../../src/call/frame/context.ts';
 import {
   accept,
   answers,

@@ -1,6 +1,6 @@
 /** Calls that go on without their request: followed by others, and taken up when their owner is silent. */
 import { describe, expect, it } from 'vitest';
-import type { OpenAsk } from '../../src/call/journal.ts';
+import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import {
   accept,
   BINDING,

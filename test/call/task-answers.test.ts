@@ -1,7 +1,7 @@
 /** Answers to a task that break their ask's schema: asked again under a new key, whoever runs the task (invariant 5). */
 import { describe, expect, it } from 'vitest';
-import type { Entry, OpenAsk } from '../../src/call/journal.ts';
-import type { JsonObject } from '../../src/call/json.ts';
+import type { JsonObject } from '../../src/base/json.ts';
+import type { Entry, OpenAsk } from '../../src/call/journal/entries.ts';
 import { accept, MemoryStore, pause, type Tool, until } from './bench.ts';
 import {
   accepted,

@@ -1,11 +1,12 @@
 /** Which tasks there are: rows that many processes append to, and that are read while they grow. */
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/call/clock.ts';
-import { TaskIndex } from '../../src/call/task-index.ts';
-import { sweepTasks } from '../../src/call/task-sweeper.ts';
+import { systemClock } from '../../src/base/clock.ts';
+import { TaskIndex } from '../../src/call/task/index.ts';
+import { sweepTasks } from '../../src/call/task/sweeper.ts';
 import { pause, until } from './bench.ts';
 
 const HOUR = 3_600_000;
+const rowNames = (owner: string | null): [string] => [owner ?? 'everybody'];
 
 function recordsOf() {
   const kept = new Map<string, unknown>();
@@ -50,7 +51,7 @@ async function all(index: TaskIndex, owner: string, size: number): Promise<strin
 describe('the index of tasks', () => {
   it('loses nothing and has no holes where many processes append at once', async () => {
     const { records, kept } = recordsOf();
-    const indexes = Array.from({ length: 5 }, () => new TaskIndex(records, HOUR, () => 10 * HOUR));
+    const indexes = Array.from({ length: 5 }, () => new TaskIndex(records, rowNames, HOUR, () => 10 * HOUR));
     const ids = Array.from({ length: 100 }, (_, nth) => `task-${nth}`);
     await Promise.all(ids.map((id, nth) => indexes[nth % 5]?.add(id, nth % 2 === 0 ? 'ann' : undefined)));
     const positions = new Map<string, number[]>();
@@ -63,7 +64,7 @@ describe('the index of tasks', () => {
     const [index] = indexes;
     expect((await index?.added(new Map()))?.sort()).toEqual([...ids].sort());
     for (const size of [1, 7, 50, 51]) {
-      const listed = await all(new TaskIndex(records, HOUR, () => 10 * HOUR), 'ann', size);
+      const listed = await all(new TaskIndex(records, rowNames, HOUR, () => 10 * HOUR), 'ann', size);
       expect(listed.sort()).toEqual(ids.filter((_, nth) => nth % 2 === 0).sort());
     }
   });
@@ -72,7 +73,7 @@ describe('the index of tasks', () => {
     for (const ttl of [HOUR, 5 * HOUR, 48 * HOUR]) {
       const { records } = recordsOf();
       let now = 1_000 * HOUR;
-      const index = new TaskIndex(records, ttl, () => now);
+      const index = new TaskIndex(records, rowNames, ttl, () => now);
       const before: string[] = [];
       for (let nth = 0; nth < 12; nth += 1) {
         now += (ttl / 12) * 0.9;
@@ -93,10 +94,10 @@ describe('the index of tasks', () => {
 
   it('tells what was added once, also where a read fails in between', async () => {
     const { records, failAt } = recordsOf();
-    const index = new TaskIndex(records, HOUR, () => 10 * HOUR);
+    const index = new TaskIndex(records, rowNames, HOUR, () => 10 * HOUR);
     for (const id of ['one', 'two', 'three']) await index.add(id, undefined);
     for (let failure = 1; failure < 8; failure += 1) {
-      const seen = new Map<number, number>();
+      const seen = new Map<string, number>();
       failAt(failure);
       const told = await index.added(seen).catch((): string[] => []);
       told.push(...(await index.added(seen)));
@@ -107,9 +108,9 @@ describe('the index of tasks', () => {
 
   it('reads no more for a cursor that somebody made up', async () => {
     const { records, reads } = recordsOf();
-    const index = new TaskIndex(records, HOUR, () => 10 * HOUR);
+    const index = new TaskIndex(records, rowNames, HOUR, () => 10 * HOUR);
     await index.add('one', 'ann');
-    for (const cursor of ['zzzzzz.1', 'zzzzzzzzzzzzzzzzzzzz.zzzzzzzzzzzz', '0.0', '-1.5', '']) {
+    for (const cursor of ['zzzzzz.1.0', 'zzzzzzzzzzzzzzzzzzzz.zzzzzzzzzzzz.z', '0.0.0', '-1.5', '']) {
       const before = reads();
       const { ids } = await Promise.race([
         index.list('ann', cursor, 10),

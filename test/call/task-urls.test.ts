@@ -1,7 +1,7 @@
 /** Tasks whose tool throws -32042: the URLs are asked for, and the tool is run again, whoever runs the task. */
 import { describe, expect, it } from 'vitest';
-import type { Entry, OpenAsk, TaskWish } from '../../src/call/journal.ts';
-import type { Json, JsonObject } from '../../src/call/json.ts';
+import type { Json, JsonObject } from '../../src/base/json.ts';
+import type { Entry, OpenAsk, TaskWish } from '../../src/call/journal/entries.ts';
 import { legOf, MemoryStore, pause, type Tool } from './bench.ts';
 import {
   begin,

@@ -1,9 +1,9 @@
 /** Processes that share tasks: each sees the one store through a door of its own, which may close. */
-import { type Clock, systemClock } from '../../src/call/clock.ts';
-import type { Entry, OpenAsk, Response, TaskWish } from '../../src/call/journal.ts';
-import type { Json, JsonObject } from '../../src/call/json.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import type { Json, JsonObject } from '../../src/base/json.ts';
+import type { Entry, OpenAsk, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Leg, Outcome } from '../../src/call/ports.ts';
-import type { TaskView } from '../../src/call/tasks.ts';
+import type { TaskView } from '../../src/call/task/tasks.ts';
 import {
   accept,
   BINDING,
@@ -65,7 +65,7 @@ export function processOf(tool: Tool, shared: MemoryStore, options: WorkbenchOpt
         get lapsed() {
           return journal.lapsed;
         },
-        append: (entry: Entry) => alive(() => journal.append(entry)),
+        append: (entry: Entry, onWritten?: () => void) => alive(() => journal.append(entry, onWritten)),
         beat: (sign: string) => alive(() => journal.beat(sign)),
       };
     },

@@ -1,8 +1,8 @@
 /** Tasks of random tools among processes that die, sleep, and are asked at random. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Entry } from '../../src/call/journal.ts';
-import type { TaskStatus, TaskView } from '../../src/call/tasks.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
+import type { TaskStatus, TaskView } from '../../src/call/task/tasks.ts';
 import { MemoryStore, pause, type Tool, type ToolApi } from './bench.ts';
 import {
   accepted,

@@ -1,6 +1,6 @@
 /** Calls that go on as tasks: their way there, their crashes, and who may say what of them. */
 import { describe, expect, it } from 'vitest';
-import type { Entry } from '../../src/call/journal.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
 import {
   accept,
   answers,
@@ -259,13 +259,13 @@ describe('a call on its way to be a task', () => {
               return journal.lapsed;
             },
             beat: (sign: string) => journal.beat(sign),
-            append: (entry: Entry) => {
+            append: (entry: Entry, onWritten?: () => void) => {
               const appended = last.then(async () => {
                 if (entry.type === 'detached') {
                   waiting = true;
                   await gate;
                 }
-                return journal.append(entry);
+                return journal.append(entry, onWritten);
               });
               last = appended.catch(() => {});
               return appended;

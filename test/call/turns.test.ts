@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/call/json.ts';
+import type { JsonObject } from '../../src/base/json.ts';
 import type { Leg } from '../../src/call/ports.ts';
 import {
   accept,
@@ -153,10 +153,10 @@ describe('a turn', () => {
     expect(errorOf(await start(engine, legOf(), null)).code).toBe(-32602);
   });
 
-  it('ends with -32021 when a leg of 2026-07-28 cannot be asked, and nothing of it goes out', async () => {
+  it('ends with -32021 when its client cannot be asked and its revision says so by a code', async () => {
     const { engine } = workbench(({ ask }) => ask('sampling/createMessage', { messages: [] }));
-    const leg = legOf({ capabilities: { elicitation: {} } });
-    const outcome = await start(engine, leg, undefined, { ...BINDING, revision: '2026-07-28' });
+    const leg = legOf({ capabilities: { elicitation: {} }, refuses: true });
+    const outcome = await start(engine, leg);
     const required = { requiredCapabilities: { sampling: {} } };
     expect(errorOf(outcome)).toMatchObject({ code: -32021, data: required });
   });

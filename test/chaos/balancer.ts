@@ -18,7 +18,10 @@ export interface ChaosBalancer {
   close(): Promise<void>;
 }
 
-export async function balanceFleet(fleet: Fleet, random: Random): Promise<ChaosBalancer> {
+export async function balanceFleet(
+  fleet: Pick<Fleet, 'url' | 'size'>,
+  random: Random,
+): Promise<ChaosBalancer> {
   let retries = 0;
   const server = createServer(async (req, res) => {
     const body = await textOf(req);

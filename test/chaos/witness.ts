@@ -3,9 +3,9 @@
  * stood still. So a step that ran twice is not excused by any fault nearby, but by what happened to it.
  */
 import process from 'node:process';
-import { isObject } from '../../src/call/json.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject } from '../../src/base/json.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
-import { AwaitError } from '../../src/error.ts';
 import { type Append, clock, type Event } from './events.ts';
 
 const LOOK_EVERY = 50;
@@ -24,7 +24,7 @@ export function witness(tell: (event: Event) => void): void {
         return journal.lapsed;
       },
       beat: (sign) => journal.beat(sign),
-      async append(entry) {
+      async append(entry, onWritten) {
         const since = clock();
         const told = (outcome: Append['outcome'], cause?: string): void => {
           const run = entry.type === 'completed' ? runOf(entry.completion) : undefined;
@@ -41,7 +41,7 @@ export function witness(tell: (event: Event) => void): void {
           });
         };
         try {
-          await journal.append(entry);
+          await journal.append(entry, onWritten);
         } catch (error) {
           const { code, cause } = AwaitError.from(error);
           told(code === 'fenced' ? 'fenced' : 'store', String(cause));

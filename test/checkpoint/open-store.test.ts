@@ -1,7 +1,10 @@
 /** Stores that fail at awkward moments: as they are opened, and while nobody is asking. */
 import { randomUUID } from 'node:crypto';
+import { chmodSync, mkdtempSync, readdirSync, statSync } from 'node:fs';
 import { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import process from 'node:process';
 import KeyvPostgres from '@keyv/postgres';
 import type KeyvRedis from '@keyv/redis';
 import type { RedisClientType } from '@keyv/redis';
@@ -10,6 +13,7 @@ import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
 import { insertIfAbsent, read } from '../../src/checkpoint/insert.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
+import { openRelay } from '../../src/relay/open-relay.ts';
 import { scratch } from '../e2e/harness.ts';
 import { POSTGRES, REDIS, SQLITE } from '../e2e/services.ts';
 
@@ -96,4 +100,35 @@ describe.skipIf(REDIS.down)(REDIS.name, () => {
     await keyv.delete(`${key}:2`);
     await keyv.disconnect();
   });
+});
+
+describe('what somebody else on this machine may see', () => {
+  it.each(['redsi://user:hunter2@host:6379', 'user:hunter2@host', 'postgers://u:hunter2@h/d', 'hunter2://x'])(
+    'is no password of a URL that is none: %s',
+    async (url) => {
+      const refused = await Promise.all(
+        [openStore(url), openRelay(url)].map((opening) => opening.catch(String)),
+      );
+      for (const text of refused) expect(text).toMatch(/--(store|relay)/);
+      if (!url.startsWith('hunter2')) expect(refused.join()).not.toContain('hunter2');
+    },
+  );
+
+  it.skipIf(process.platform === 'win32')(
+    'is no SQLite file that was made here, nor what SQLite keeps beside it',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'mcp-await-store-'));
+      const keyv = await openStore(`sqlite://${join(folder, 'calls.db')}`);
+      await keyv.set('key', 'value');
+      for (const name of readdirSync(folder))
+        expect([name, statSync(join(folder, name)).mode & 0o077]).toEqual([name, 0]);
+      await keyv.disconnect();
+      // Whoever made it before has said who may read it.
+      chmodSync(join(folder, 'calls.db'), 0o640);
+      const again = await openStore(`sqlite://${join(folder, 'calls.db')}`);
+      expect(await again.get('key')).toBe('value');
+      expect(statSync(join(folder, 'calls.db')).mode & 0o777).toBe(0o640);
+      await again.disconnect();
+    },
+  );
 });

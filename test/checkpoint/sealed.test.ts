@@ -29,6 +29,12 @@ describe('a state token', () => {
     await expect(tokens.open(forAnybody, BINDING)).rejects.toMatchObject({ code: 'bad-token' });
   });
 
+  it('that would be too long to be opened is not made', async () => {
+    const tokens = stateTokens(sealer([NEW]));
+    const call = { ...STATE, checkpoint: { format: 1, completions: ['x'.repeat(80_000)] } as never };
+    await expect(tokens.seal(call, BINDING, 2_000)).rejects.toMatchObject({ code: 'limit' });
+  });
+
   it('opens until it expires, for its own audience and purpose', async () => {
     let now = 1_000;
     const here = sealer([NEW], { now: () => now });

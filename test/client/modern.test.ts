@@ -1,8 +1,8 @@
 /** 2026-07-28 against a server written by hand: what stands in each request, what is answered here, tasks. */
 import { ErrorCode, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { describe, expect, it } from 'vitest';
-import { headerValue } from '../../compat/2026-07-28/client-headers.ts';
 import { type AwaitClientOptions, AwaitClientTransport } from '../../src/client/index.ts';
+import { headerValue } from '../../src/client/modern/headers.ts';
 import { connect as connectDraft, done, type Elicit, LOGIN, RESULT } from './round-trip-script.ts';
 import {
   message,

@@ -1,8 +1,8 @@
 /** 2025 clients whose every request may reach another process: streams, answers and calls are everybody's. */
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { answer, asks, begin as beginAt, call, type Session } from './anywhere.ts';
-import { effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
+import { effectsIn, Fleet, type Spawned, scratch } from './harness.ts';
 import { NATS, NATS_URL, POSTGRES, REDIS, REDIS_URL, SQLITE } from './services.ts';
 
 const KINDS = [
@@ -25,18 +25,14 @@ const lasting = (): Promise<unknown> => new Promise((resolve) => setTimeout(reso
 
 let servers: Spawned[] = [];
 const begin = (): Promise<Session> => beginAt(servers);
-afterEach(async () => {
-  await Promise.all(servers.splice(0).map((server) => server.kill()));
-});
 
 for (const kind of KINDS) {
   describe.skipIf(kind.down)(`three processes on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
+    const fleet = new Fleet('asking-server.ts', 3, { args: kind.args(), env: { EFFECTS: effects } });
+    afterAll(() => fleet.down());
     const start = async (): Promise<Session> => {
-      servers = await spawnServers('asking-server.ts', 3, {
-        args: kind.args(),
-        env: { EFFECTS: effects },
-      });
+      servers = await fleet.up();
       return begin();
     };
 

@@ -1,5 +1,10 @@
 /** Answers that cannot be used, requests that are none, and what a tool that throws looks like (issue, bad input). */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import { afterEach, describe, expect, it } from 'vitest';
+import { answerCheck } from '../../src/host/answer-check.ts';
+import type { Validator } from '../../src/host/validator.ts';
+import { step } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { accept, CAPABILITIES, modern, modernHeaders, post, type RawReply, send, textOf } from './clients.ts';
 import { CELLS, optionsOf, type Served, serveHere } from './harness.ts';
@@ -34,6 +39,14 @@ describe.each(CELLS)('an answer that cannot be used ($name)', (cell) => {
     ['sample', { role: 'assistant', content: { type: 'text', text: 'no model' } }],
     ['sample', { role: 'system', model: 'm', content: { type: 'text', text: 'x' } }],
     ['sample', { role: 'assistant', model: 'm', content: 'no block' }],
+    ['sample', { role: 'assistant', model: 'm', content: { type: 'text' } }],
+    ['sample', { role: 'assistant', model: 'm', content: { type: 'image', mimeType: 'image/png' } }],
+    ['sample', { role: 'assistant', model: 'm', content: { type: 'image', data: '!', mimeType: 'a/b' } }],
+    ['sample', { role: 'assistant', model: 'm', content: { type: 'hologram', data: '' } }],
+    ['sample', { role: 'assistant', model: 'm', content: [{ type: 'text', text: 'x' }] }],
+    ['sample', { role: 'assistant', model: 'm', content: { type: 'text', text: 'x' }, stopReason: 5 }],
+    ['roots', { roots: [{ uri: 'https://a.example/' }] }],
+    ['roots', { roots: [{ uri: 'file:///a', name: 7 }] }],
     ['roots', { roots: 'none' }],
     ['roots', { roots: [{ name: 'no uri' }] }],
     ['roots', { action: 'accept', content: {} }],
@@ -57,6 +70,21 @@ describe.each(CELLS)('an answer that cannot be used ($name)', (cell) => {
       responses: accept(keys, { name: 'A' }),
     });
     expect(stale.keys).toEqual(again.keys);
+    const good = accept(again.keys, { name: 'Ann' });
+    expect(textOf(await post(served.url, { tool: 'one', state: again.state, responses: good }))).toBe(
+      'Hello Ann',
+    );
+  });
+
+  it.each([
+    ['a nested object', { inside: { of: 'it' } }],
+    ['null', { extra: null }],
+    ['a list of numbers', { list: [1] }],
+  ])('content with %s, which no SDK takes, is asked again', async (_, extra) => {
+    const { state, keys } = await first('one');
+    const responses = accept(keys, { name: 'Ann', ...extra } as never);
+    const again = await post(served.url, { tool: 'one', state, responses });
+    expect(again.keys).not.toEqual(keys);
     const good = accept(again.keys, { name: 'Ann' });
     expect(textOf(await post(served.url, { tool: 'one', state: again.state, responses: good }))).toBe(
       'Hello Ann',
@@ -246,3 +274,68 @@ describe('a request that is none', () => {
     expect(reply.message.error !== undefined || reply.message.result?.isError === true).toBe(true);
   });
 });
+
+describe('an ask whose schema cannot be compiled', () => {
+  const asking = (requestedSchema: object) => {
+    const server = new McpServer({ name: 'odd', version: '1.0.0' });
+    server.registerTool('asks', {}, async () => {
+      const params = { message: 'name?', requestedSchema: requestedSchema as typeof EMPTY };
+      const told = await server.server.elicitInput(params).then(
+        ({ content }) => `got ${JSON.stringify(content)}`,
+        (error: unknown) => `caught ${String(error)}`,
+      );
+      return { content: [{ type: 'text', text: told }] };
+    });
+    return server;
+  };
+
+  it('is refused before it goes out where the evaluator cannot judge it either', async () => {
+    served = await serveHere(() =>
+      asking({ type: 'object', properties: { name: { type: 'string', pattern: '(' } } }),
+    );
+    const reply = await post(served.url, { tool: 'asks' });
+    expect(reply.keys).toEqual([]);
+    expect(textOf(reply)).toContain(
+      'caught McpError: MCP error -32603: Error validating elicitation response',
+    );
+  });
+
+  it('has its answers judged by the evaluator where that can', () => {
+    const broken: Validator = {
+      getValidator: () => {
+        throw new EvalError('code generation from strings disallowed');
+      },
+    };
+    const check = answerCheck(broken, new CfWorkerJsonSchemaValidator());
+    const schema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
+    expect([check.keeps(schema, {}), check.keeps(schema, { name: 'Ann' })]).toEqual([false, true]);
+    expect([check.unfit(schema), check.unfit({ $ref: '#/nowhere' })]).toEqual([
+      undefined,
+      expect.any(String),
+    ]);
+  });
+});
+
+it('a call whose sealed state would be too long to come back ends with its limit', async () => {
+  let runs = 0;
+  served = await serveHere(
+    () => {
+      const server = new McpServer({ name: 'large', version: '1.0.0' });
+      server.registerTool('large', {}, async () => {
+        await step('charge', () => {
+          runs += 1;
+          return 'x'.repeat(800_000);
+        });
+        await server.server.elicitInput({ message: 'go on?', requestedSchema: EMPTY });
+        return { content: [] };
+      });
+      return server;
+    },
+    { state: 'sealed', secrets: ['a secret of this test that is longer than 32 bytes'] },
+  );
+  const reply = await post(served.url, { tool: 'large' });
+  expect(reply.message.error?.message).toBe('Internal error: this call exceeds a limit of the server');
+  expect([runs, reply.state]).toEqual([1, '']);
+});
+
+const EMPTY = { type: 'object' as const, properties: {} };

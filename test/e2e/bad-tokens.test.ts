@@ -1,5 +1,6 @@
 /** What a `requestState` that is not good gets: one frozen sentence, whatever is wrong (issue, bad input). */
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { NAMES, TABLE } from '../../compat/revisions.ts';
 import { createServices } from '../../compat/services.ts';
 import { settle } from '../../src/options.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -189,7 +190,11 @@ describe('a token of a store that is not this one', () => {
 });
 
 function otherService(audience: string, secret = SECRET) {
-  const services = createServices(() => buildServer(() => {}), settle({ secrets: [secret], audience }));
+  const services = createServices(
+    () => buildServer(() => {}),
+    settle({ secrets: [secret], audience }, NAMES),
+    TABLE,
+  );
   services.close();
   return { tokens: services.sealer };
 }

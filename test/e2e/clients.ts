@@ -80,10 +80,19 @@ function textsOf(result: unknown): string {
 }
 
 /** The official client of 2026-07-28, pinned to it; or as it meets servers of 2025. */
-export async function modern(
+export function modern(
   url: string,
   script: Script = {},
   mode: 'legacy' | { pin: string } = { pin: '2026-07-28' },
+): Promise<TestClient> {
+  return modernOver(new ModernTransport(new URL(url), { reconnectionOptions: STUBBORN }), script, mode);
+}
+
+/** The same over another transport; `auto` finds out what its server speaks. */
+export async function modernOver(
+  transport: Parameters<ModernClient['connect']>[0],
+  script: Script = {},
+  mode: 'auto' | 'legacy' | { pin: string } = { pin: '2026-07-28' },
 ): Promise<TestClient> {
   const client = new ModernClient(INFO, { capabilities: CAPABILITIES, versionNegotiation: { mode } });
   const asked: string[] = [];
@@ -102,7 +111,7 @@ export async function modern(
     return ROOTS;
   });
   client.setNotificationHandler('notifications/message', ({ params }) => void logged.push(params.data));
-  await client.connect(new ModernTransport(new URL(url), { reconnectionOptions: STUBBORN }));
+  await client.connect(transport);
   // This SDK also reports a progress of its own for each round: one without a total.
   const onprogress = ({ progress, total }: { progress: number; total?: number | undefined }): void => {
     if (total !== undefined) progressed.push(progress);
@@ -140,7 +149,7 @@ export function oldest(
   return legacyOver(new SSEClientTransport(new URL(url), options), script);
 }
 
-async function legacyOver(transport: Transport, script: Script): Promise<TestClient> {
+export async function legacyOver(transport: Transport, script: Script = {}): Promise<TestClient> {
   const client = new LegacyClient(INFO, { capabilities: CAPABILITIES });
   const asked: string[] = [];
   const logged: unknown[] = [];

@@ -9,11 +9,11 @@ import {
   ListRootsRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { NAMES } from '../../compat/revisions.ts';
 import booking from '../../examples/booking/with-steps.ts';
 import workItems from '../../examples/work-item/server.ts';
 import { AwaitClientTransport } from '../../src/client/index.ts';
 import type { AwaitOptions, HostFactory, Revision } from '../../src/index.ts';
-import { REVISIONS } from '../../src/options.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { CAPABILITIES, filledIn, legacy, messagesIn, modern, oldest, type Rpc } from './clients.ts';
 import { type Served, serveHere } from './harness.ts';
@@ -176,30 +176,31 @@ afterEach(async () => {
   served = undefined;
 });
 
-describe.each(
-  REVISIONS.flatMap((revision) => WAYS[revision].map(([who, open]) => ({ revision, who, open }))),
-)('$revision, $who', ({ revision, who, open }) => {
-  it.each(SERVERS)('%s', async (_name, factory, calls) => {
-    for (const frames of [1_000, 0]) {
-      const options: AwaitOptions = {
-        revisions: [revision],
-        limits: { frames, taskPoll: 20 },
-        workspace: { capabilities: CAPABILITIES },
-        ...(who.includes('tasks') && { tasks: () => 'now' as const }),
-      };
-      served = await serveHere(factory, options);
-      caller = await open(served.url);
-      for (const [tool, args, text] of calls) expect(await caller.tool(tool, args)).toEqual(matching(text));
-      await caller.close();
-      await served.close();
-    }
-  });
-});
+describe.each(NAMES.flatMap((revision) => WAYS[revision].map(([who, open]) => ({ revision, who, open }))))(
+  '$revision, $who',
+  ({ revision, who, open }) => {
+    it.each(SERVERS)('%s', async (_name, factory, calls) => {
+      for (const frames of [1_000, 0]) {
+        const options: AwaitOptions = {
+          revisions: [revision],
+          limits: { frames, taskPoll: 20 },
+          workspace: { capabilities: CAPABILITIES },
+          ...(who.includes('tasks') && { tasks: () => 'now' as const }),
+        };
+        served = await serveHere(factory, options);
+        caller = await open(served.url);
+        for (const [tool, args, text] of calls) expect(await caller.tool(tool, args)).toEqual(matching(text));
+        await caller.close();
+        await served.close();
+      }
+    });
+  },
+);
 
 function matching(text: string | RegExp): unknown {
   return typeof text === 'string' ? text : expect.stringMatching(text);
 }
 
 it('is over every revision', () => {
-  expect(Object.keys(WAYS).sort()).toEqual([...REVISIONS].sort());
+  expect(Object.keys(WAYS).sort()).toEqual([...NAMES].sort());
 });

@@ -23,7 +23,9 @@ for (const relay of RELAYS) {
       let client: TestClient;
 
       beforeAll(async () => {
-        const options = { args: [...kept.args, ...relay.args], env: { EFFECTS: effects } };
+        // A busy machine may take longer than the default to accept a turn, and the tool would be run again.
+        const wait = ['--limit', 'handoffWait=5000'];
+        const options = { args: [...kept.args, ...relay.args, ...wait], env: { EFFECTS: effects } };
         servers = await spawnServers('asking-server.ts', 2, options);
       });
       afterEach(async () => {

@@ -1,12 +1,14 @@
 /** What the end-to-end tests share: handlers in this process, command lines in others, and a balancer. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer, request as httpRequest, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
+import { build } from 'esbuild';
 import type { AwaitHandler, AwaitOptions, HostFactory, Logger } from '../../src/index.ts';
 import { createAwaitHandler } from '../../src/index.ts';
 import { type NodeRequest, toNodeHandler } from '../../src/node.ts';
@@ -103,6 +105,7 @@ export interface Spawned {
   readonly pid: number;
   /** What it wrote to stderr so far. */
   readonly stderr: () => string;
+  readonly isRunning: () => boolean;
   /** SIGKILL, and resolves once it is gone. */
   kill(): Promise<void>;
 }
@@ -112,13 +115,99 @@ export interface SpawnOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+/** How long the owner of a turn may be silent in the processes that tests start, in milliseconds. */
+export const LEASE = 2_500;
+
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 
 /** `mcp-await serve <module>` from dist, in `count` processes; a bare name is a fixture's. */
-export function spawnServers(module: string, count: number, options: SpawnOptions = {}): Promise<Spawned[]> {
-  const path = new URL(module.includes('/') ? module : `../fixtures/${module}`, import.meta.url).pathname;
-  const args = [CLI, 'serve', path, '--port', '0', ...(options.args ?? [])];
+export async function spawnServers(
+  module: string,
+  count: number,
+  options: SpawnOptions = {},
+): Promise<Spawned[]> {
+  const args = await argumentsOf(module, options);
   return Promise.all(Array.from({ length: count }, () => start(args, options.env ?? {})));
+}
+
+/** Processes that serve the tests of a suite one after the other: only those that a test killed are started again. */
+export class Fleet {
+  readonly #module: string;
+  readonly #count: number;
+  readonly #options: SpawnOptions;
+  #servers: Spawned[] = [];
+
+  constructor(module: string, count: number, options: SpawnOptions = {}) {
+    this.#module = module;
+    this.#count = count;
+    this.#options = options;
+  }
+
+  /** Resolves once all of them run. */
+  async up(): Promise<Spawned[]> {
+    const args = await argumentsOf(this.#module, this.#options);
+    const running = Array.from({ length: this.#count }, (_, nth) => this.#servers[nth]);
+    this.#servers = await Promise.all(
+      running.map((server) => (server?.isRunning() === true ? server : start(args, this.#options.env ?? {}))),
+    );
+    return [...this.#servers];
+  }
+
+  async down(): Promise<void> {
+    await Promise.all(this.#servers.splice(0).map((server) => server.kill()));
+  }
+}
+
+async function argumentsOf(module: string, { args = [] }: SpawnOptions): Promise<string[]> {
+  const path = new URL(module.includes('/') ? module : `../fixtures/${module}`, import.meta.url).pathname;
+  const limits = ['--limit', `lease=${LEASE}`];
+  return [
+    CLI,
+    'serve',
+    path.endsWith('.ts') ? await compiled(path) : path,
+    '--port',
+    '0',
+    ...limits,
+    ...args,
+  ];
+}
+
+const ROOT = new URL('../..', import.meta.url).pathname;
+
+/**
+ * A TypeScript module as one of JavaScript, next to this package's own so that its imports resolve: loading it with
+ * tsx costs a process more than a second. That `serve` loads TypeScript itself is tested in `cli.test.ts`.
+ */
+async function compiled(path: string): Promise<string> {
+  const { outputFiles } = await build({
+    entryPoints: [path],
+    write: false,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    packages: 'external',
+    sourcemap: 'inline',
+    plugins: [
+      {
+        name: 'the build in dist',
+        setup(builder) {
+          builder.onResolve({ filter: /\/src\/.*\.ts$/ }, ({ path: imported }) => ({
+            path: join(ROOT, 'dist', imported.slice(imported.indexOf('src/'))).replace(/\.ts$/, '.js'),
+            external: true,
+          }));
+        },
+      },
+    ],
+  });
+  const [code = new Uint8Array()] = outputFiles.map(({ contents }) => contents);
+  const name = createHash('sha256').update(path).update(code).digest('hex').slice(0, 16);
+  const folder = join(ROOT, '.cache', 'modules');
+  mkdirSync(folder, { recursive: true });
+  const file = join(folder, `${name}.mjs`);
+  // Test files run side by side, and a process must not read half a module.
+  writeFileSync(`${file}.${process.pid}`, code);
+  renameSync(`${file}.${process.pid}`, file);
+  return file;
 }
 
 async function start(args: readonly string[], env: Readonly<Record<string, string>>): Promise<Spawned> {
@@ -130,12 +219,19 @@ async function start(args: readonly string[], env: Readonly<Record<string, strin
   child.stderr.on('data', (chunk: Buffer) => {
     stderr += chunk.toString();
   });
-  const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  let isRunning = true;
+  const gone = new Promise<void>((resolve) =>
+    child.once('exit', () => {
+      isRunning = false;
+      resolve();
+    }),
+  );
   for await (const line of createInterface({ input: child.stdout })) {
     const url = /^listening on (\S+)$/.exec(line)?.[1];
     if (url === undefined) continue;
     child.stdout.resume();
-    return { url, pid: child.pid ?? 0, stderr: () => stderr, kill: () => killed(child, gone) };
+    const { pid = 0 } = child;
+    return { url, pid, stderr: () => stderr, isRunning: () => isRunning, kill: () => killed(child, gone) };
   }
   throw new Error(`mcp-await ${args.slice(1).join(' ')} did not come up:\n${stderr}`);
 }

@@ -126,13 +126,13 @@ describe('a server', () => {
 });
 
 describe('a 2025 session', () => {
-  it('that nobody listens to is let go, with what it has in work', async () => {
+  it('that nobody listens to is let go once its calls have expired, with what it has in work', async () => {
     let cleaned = 0;
     const count = (): void => {
       cleaned += 1;
     };
     const factory = () => ({ server: buildServer(() => {}), cleanup: count });
-    served = await serveHere(factory, { secrets: [SECRET], limits: { sessionIdle: 50 } });
+    served = await serveHere(factory, { secrets: [SECRET], ttl: 200, limits: { sessionIdle: 50 } });
     const session = await legacySession(served.url, { elicitation: { form: {} } });
     const stream = await session.send({
       id: 1,

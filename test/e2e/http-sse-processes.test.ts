@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import process from 'node:process';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { CAPABILITIES, oldest, type Rpc } from './clients.ts';
-import { effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
+import { effectsIn, Fleet, LEASE, type Spawned, scratch, spawnServers } from './harness.ts';
 import { Reader } from './reader.ts';
 import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 import { TOOLS } from './tools.ts';
@@ -18,13 +18,10 @@ const KINDS = [
   },
   { name: SQLITE.name, down: false, args: () => ['--store', SQLITE.url()] },
 ];
-/** A call is taken up once its process was silent for a lease of ten seconds, and that was noticed. */
+/** A call is taken up once its process was silent for a lease, and that was noticed. */
 const PATIENCE = 60_000;
 
 let servers: Spawned[] = [];
-afterEach(async () => {
-  await Promise.all(servers.splice(0).map((server) => server.kill()));
-});
 
 const rootOf = (nth: number): string => (servers[nth]?.url ?? '').replace(/\/mcp$/, '');
 
@@ -103,11 +100,10 @@ function resuming(root: () => string): typeof fetch {
 for (const kind of KINDS) {
   describe.skipIf(kind.down)(`HTTP+SSE at processes on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
+    const fleet = new Fleet('asking-server.ts', 3, { args: kind.args(), env: { EFFECTS: effects } });
+    afterAll(() => fleet.down());
     const start = async (count: number): Promise<void> => {
-      servers = await spawnServers('asking-server.ts', count, {
-        args: kind.args(),
-        env: { EFFECTS: effects },
-      });
+      servers = (await fleet.up()).slice(0, count);
     };
     const actedSince = (before: number): string[] =>
       effectsIn(effects)
@@ -239,6 +235,10 @@ for (const kind of KINDS) {
 }
 
 describe.skipIf(REDIS.down)(`HTTP+SSE at processes on ${REDIS.name}, in numbers and at the end`, () => {
+  afterEach(async () => {
+    await Promise.all(servers.splice(0).map((server) => server.kill()));
+  });
+
   it(
     'a process that is shut down puts its calls down, and they end at another',
     async () => {
@@ -328,7 +328,7 @@ describe.skipIf(REDIS.down)(`HTTP+SSE at processes on ${REDIS.name}, in numbers 
         reader.messages.map(({ id }) => String(id)).filter((id) => id.startsWith('call '));
       await expect.poll(() => told(line.reader).sort(), { timeout: 20_000 }).toEqual([...ids].sort());
       const again = await open(2, line.reader.last);
-      await new Promise((resolve) => setTimeout(resolve, 16_000));
+      await new Promise((resolve) => setTimeout(resolve, 1.6 * LEASE));
       // Whoever has the stream now looked at all of them, and found nothing to tell.
       expect(told(again.reader)).toEqual([]);
     },

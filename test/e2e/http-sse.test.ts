@@ -371,9 +371,12 @@ describe('a POST', () => {
     expect(textIn(await line.reader.next(has(7)))).toBe('Hello its name');
   });
 
-  it('may be a batch', async () => {
+  it('may be a batch on 2025-03-26, and on no other revision', async () => {
     const { root } = await serve();
-    const line = await begin(root);
+    const other = await begin(root);
+    expect((await other.post([initialize()])).status).toBe(400);
+    expect((await other.post([{ jsonrpc: '2.0', id: 1, method: 'ping' }])).status).toBe(400);
+    const line = await begin(root, '2025-03-26');
     const ping = (id: string) => ({ jsonrpc: '2.0', id, method: 'ping' });
     expect((await line.post([ping('a'), ping('b')])).status).toBe(202);
     await Promise.all(['a', 'b'].map((id) => line.reader.next(has(id))));
@@ -558,8 +561,8 @@ describe('handler.close', () => {
 });
 
 describe('a session', () => {
-  it('nobody listens to is let go, with what it has in work', async () => {
-    const { root, handler } = await serve({ limits: { sessionIdle: 200, frames: 10 } });
+  it('nobody listens to is let go once its calls have expired, with what it has in work', async () => {
+    const { root, handler } = await serve({ ttl: 300, limits: { sessionIdle: 200, frames: 10 } });
     const line = await begin(root);
     await line.post(call('one'));
     const ask = await line.reader.next(isAsk);

@@ -51,6 +51,42 @@ describe.each(MATRIX)('$words.revision ($name)', ({ words, cell }) => {
     expect(textIn(done)).toBe('Echo: own');
   });
 
+  it('answers a client that takes JSON alone in JSON, whatever is said before', async () => {
+    served = await serveRounds(cell);
+    const session = await openSession(served.url, words.revision);
+    const alone = { accept: 'application/json' };
+    const asking = call('echo');
+    const first = await session.post(asking, 0, alone);
+    expect([first.status, first.type]).toEqual([200, 'application/json']);
+    const input = words.answers({ echo_input: accepted({ input: 'own' }) });
+    const done = await session.post(words.retry(again(asking), words.state(first.message), input), 0, alone);
+    expect([done.status, done.type]).toEqual([200, 'application/json']);
+    expect(textIn(done)).toContain('own');
+    expect((await session.post(call('echo'), 0, { accept: 'text/html' })).status).toBe(406);
+    const params = {
+      protocolVersion: words.revision,
+      capabilities: {},
+      clientInfo: { name: 'x', version: '1' },
+    };
+    const begun = await fetch(served.url, {
+      method: 'POST',
+      headers: { ...alone, 'content-type': 'application/json' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
+    });
+    expect(begun.status).toBe(200);
+  });
+
+  it('takes any id for a retry in another session, where ids mean nothing', async () => {
+    served = await serveRounds(cell);
+    const session = await openSession(served.url, words.revision);
+    const asking = call('echo');
+    const first = await session.post(asking);
+    const input = words.answers({ echo_input: accepted({ input: 'own' }) });
+    const retry = words.retry(asking, words.state(first.message), input);
+    const other = await openSession(served.url, words.revision);
+    expect(textIn(await other.post(retry))).toContain('own');
+  });
+
   it('goes on in another session of the same caller', async () => {
     served = await serveRounds(cell);
     const session = await openSession(served.url, words.revision, { bearer: 'ann' });

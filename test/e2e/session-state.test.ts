@@ -1,9 +1,9 @@
 /** What a server does for its session and not for a call alone, where each request may reach another process. */
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
 import type { Rpc } from './clients.ts';
-import { effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
+import { effectsIn, Fleet, type Spawned, scratch } from './harness.ts';
 import type { Reader } from './reader.ts';
 import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 
@@ -20,19 +20,33 @@ const CAPABILITIES = { elicitation: {}, roots: {} };
 const CHANGED = 'notifications/tools/list_changed';
 
 let servers: Spawned[] = [];
-afterEach(async () => {
-  await Promise.all(servers.splice(0).map((server) => server.kill()));
-});
 
 const asksRoots = ({ method }: Rpc): boolean => method === 'roots/list';
 const textOf = async (stream: Reader): Promise<string | undefined> =>
   (await stream.next(({ id }) => id === 7)).result?.content?.[0]?.text;
 
+/** Answers what a process asks as it starts, which its first call of a tool waits for. */
+async function startIn(session: Session, to: number, stream: Reader, uri = 'file:///start'): Promise<void> {
+  const { id } = await stream.next(asksRoots);
+  await session.post(to, { id, result: { roots: [{ uri }] } });
+}
+
+/** The text of a tool that is called, with the roots that are asked for on its own stream answered. */
+async function say(session: Session, to: number, name: string, uri?: string): Promise<string | undefined> {
+  const stream = await session.post(to, call(name));
+  const isDone = ({ id }: Rpc): boolean => id === 7;
+  const first = await stream.next((message) => isDone(message) || asksRoots(message));
+  if (!isDone(first)) await startIn(session, to, stream, uri);
+  return textOf(stream);
+}
+
 for (const kind of KINDS) {
   describe.skipIf(kind.down)(`three processes on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
+    const fleet = new Fleet('session-server.ts', 3, { args: kind.args(), env: { EFFECTS: effects } });
+    afterAll(() => fleet.down());
     const start = async (): Promise<Session> => {
-      servers = await spawnServers('session-server.ts', 3, { args: kind.args(), env: { EFFECTS: effects } });
+      servers = await fleet.up();
       return begin(servers, CAPABILITIES);
     };
 
@@ -62,7 +76,7 @@ for (const kind of KINDS) {
           .poll(
             async () => {
               await answerAll(uri);
-              return textOf(await session.post(to, call('roots')));
+              return say(session, to, 'roots', uri);
             },
             { timeout: 10_000 },
           )
@@ -82,6 +96,7 @@ for (const kind of KINDS) {
       // Each of them has served it.
       const standing = await session.get(1);
       const stream = await session.post(2, call('waits'));
+      await startIn(session, 2, stream);
       await stream.next(asks('name'));
       const ended = await fetch(servers[0]?.url ?? '', { method: 'DELETE', headers: session.headers });
       expect(ended.status).toBe(200);
@@ -98,6 +113,7 @@ for (const kind of KINDS) {
       const before = effectsIn(effects).length;
       const standing = await session.get(1);
       const stream = await session.post(2, call('waits'));
+      await startIn(session, 2, stream);
       await stream.next(asks('name'));
       await fetch(servers[0]?.url ?? '', { method: 'DELETE', headers: session.headers });
       await expect.poll(() => standing.over && stream.over, { timeout: 15_000 }).toBe(true);
@@ -106,7 +122,7 @@ for (const kind of KINDS) {
 
     it('take no answer to what was never asked', async () => {
       const session = await start();
-      expect((await session.post(1, { id: 'never-asked', result: { roots: [] } })).status).toBe(202);
+      expect((await session.post(1, { id: 'never-asked', result: { roots: [] } })).status).toBe(400);
       expect(await textOf(await session.post(0, call('roots')))).toBe('none yet');
       await expect.poll(() => servers[1]?.stderr()).toContain('not open');
     });
@@ -123,7 +139,7 @@ for (const kind of KINDS) {
         const { result } = await listed.next(({ id }) => id === 7);
         const { tools } = result as unknown as { tools: { name: string }[] };
         expect(tools.map(({ name }) => name)).toEqual(['roots', 'unlock', 'waits', 'its-name']);
-        expect(await textOf(await session.post(to, call('its-name')))).toBe('licence of its-name');
+        expect(await say(session, to, 'its-name')).toBe('licence of its-name');
       }
       await standing.next(({ method }) => method === CHANGED);
       expect(standing.messages.filter(({ method }) => method === CHANGED)).toHaveLength(1);

@@ -129,3 +129,51 @@ describe('a call that waits for its user when its process goes away', () => {
     },
   );
 });
+
+it('cleans a server up whose step outlasts the drain', async () => {
+  const cleaned: string[] = [];
+  const began: string[] = [];
+  const served = await serveHere(
+    () => {
+      const server = new McpServer({ name: 'endless', version: '1.0.0' });
+      server.registerTool('work', {}, async () => {
+        const requestedSchema = { type: 'object' as const, properties: {} };
+        await server.server.elicitInput({ message: 'go?', requestedSchema });
+        await step('endless', () => new Promise(() => began.push('step')));
+        return { content: [] };
+      });
+      return { server, cleanup: () => cleaned.push('cleanup') };
+    },
+    { limits: { drain: 50 } },
+  );
+  open.push(served);
+  const { state, keys } = await post(served.url, { tool: 'work' });
+  void post(served.url, { tool: 'work', state, responses: accept(keys, {}) }).catch(() => {});
+  await expect.poll(() => began).toEqual(['step']);
+  await served.handler.close();
+  await expect.poll(() => cleaned).toEqual(['cleanup']);
+});
+
+it.each([
+  'This server is shutting down; send the same request again',
+  'Internal error: this call is being continued elsewhere; send the same request again',
+  'Invalid or expired requestState',
+])('a tool that throws "%s" has its error told to a 2025 client', { timeout: 10_000 }, async (message) => {
+  const served = await serveHere(
+    () => {
+      const server = new McpServer({ name: 'gateway', version: '1.0.0' }, { capabilities: { logging: {} } });
+      server.registerPrompt('relays', {}, async ({ sendNotification }) => {
+        // Its stream begins, so that others may follow the call.
+        await sendNotification({ method: 'notifications/message', params: { level: 'error', data: 'x' } });
+        throw new Error(message);
+      });
+      return server;
+    },
+    { store: await openStore(SQLITE.url()), secrets: [SECRET] },
+  );
+  open.push(served);
+  const session = await legacySession(served.url, {});
+  const stream = await session.send({ id: 1, method: 'prompts/get', params: { name: 'relays' } });
+  const reply = await stream.next(({ id }) => id === 1);
+  expect(reply.error?.message).toBe(message);
+});

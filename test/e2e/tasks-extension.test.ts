@@ -14,7 +14,16 @@ import { TASKS_META } from '../../compat/tasks/marks.ts';
 import { type AwaitOptions, memoryRelay, step } from '../../src/index.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
 import { post, type Rpc, send } from './clients.ts';
-import { effectsIn, SECRET, type Served, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
+import {
+  effectsIn,
+  LEASE,
+  SECRET,
+  type Served,
+  type Spawned,
+  scratch,
+  serveHere,
+  spawnServers,
+} from './harness.ts';
 import { Reader } from './reader.ts';
 import { REDIS, redisDatabase, SQLITE } from './services.ts';
 
@@ -604,7 +613,7 @@ for (const kind of [
       await expect.poll(() => effectsIn(effects).slice(before), { timeout: 10_000 }).toEqual(['stopped']);
     }, 60_000);
 
-    // Its leases are those of the command line, and long.
+    // Each run waits for three leases.
     it.skipIf(kind.name !== REDIS.name)(
       'are taken up, though nobody asks, when their process is killed',
       async () => {
@@ -621,7 +630,7 @@ for (const kind of [
         const [[later]] = open(await client.get(taskId, 1)) as [[string, string]];
         await client.answer(taskId, { [later]: accept('address') }, 2);
         // Nobody asks for longer than anybody follows it.
-        await new Promise((resolve) => setTimeout(resolve, 32_000));
+        await new Promise((resolve) => setTimeout(resolve, 3.2 * LEASE));
         const task = await client.get(taskId, 1);
         expect([task.status, textOf(task)]).toEqual(['completed', 'its name gets it at its address']);
         const acted = effectsIn(effects).slice(before);

@@ -1,5 +1,6 @@
 /** Tasks whose store fails: each revision's client is told to send the same request again, and then it is served. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { Names } from '../../src/checkpoint/names.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
 import { modernHeaders, send } from './clients.ts';
@@ -48,7 +49,7 @@ it('2026-07-28: every request about a task', async () => {
     ['tasks/update', { taskId, inputResponses: {} }],
     ['tasks/cancel', { taskId }],
   ];
-  flaky.unreadable = taskId;
+  flaky.unreadable = new Names('mcp-await').label(taskId);
   for (const [method, params] of requests) {
     expect(await modern(method, params)).toMatchObject({ status: 200, message: { id: 1, error: STORE } });
   }
@@ -69,7 +70,7 @@ describe.each<[string, Words | undefined]>([
     const session = await openSession(served.url, revision);
     const created = await session.post(call('ship', { task: { ttl: 60_000 } }));
     const { taskId } = (created.message.result as { task: { taskId: string } }).task;
-    flaky.unreadable = taskId;
+    flaky.unreadable = new Names('mcp-await').label(taskId);
     for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
       const { message } = await session.post(request(method, { taskId }));
       expect([method, message.error]).toEqual([method, STORE]);

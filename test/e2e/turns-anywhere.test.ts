@@ -1,9 +1,9 @@
 /** SEP-1858 where processes die, are told to stop, and are asked for what others run. */
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
-import { effectsIn, type Served, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
+import { effectsIn, Fleet, type Served, type Spawned, scratch, serveHere, spawnServers } from './harness.ts';
 import type { Reader } from './reader.ts';
 import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 
@@ -20,7 +20,6 @@ const KINDS = [
 let servers: Spawned[] = [];
 let served: Served | undefined;
 afterEach(async () => {
-  await Promise.all(servers.splice(0).map((server) => server.kill()));
   await served?.close();
   served = undefined;
 });
@@ -43,8 +42,10 @@ const says = (data: string) => (message: { method?: string; params?: unknown }) 
 for (const kind of KINDS) {
   describe.skipIf(kind.down)(`turns of SEP-1858 on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
+    const fleet = new Fleet('asking-server.ts', 2, { args: kind.args(), env: { EFFECTS: effects } });
+    afterAll(() => fleet.down());
     const start = async (): Promise<Session> => {
-      servers = await spawnServers('asking-server.ts', 2, { args: kind.args(), env: { EFFECTS: effects } });
+      servers = await fleet.up();
       return open(servers);
     };
 

@@ -5,7 +5,7 @@
 import { setImmediate as breath } from 'node:timers/promises';
 import { randomOf } from '../fixtures/random.ts';
 import { DAMAGES, type Damaged } from './damage.ts';
-import { ask, gather, inSession, leg, type Material, type Token, type Wire } from './material.ts';
+import { ask, authInfoOf, gather, inSession, leg, type Material, type Token, type Wire } from './material.ts';
 
 /** What a refused request comes to, before it is put on a wire. */
 const REFUSED = JSON.stringify({
@@ -96,17 +96,20 @@ function isGood({ token, binding, caller }: Damaged, { tokens }: Material): bool
 async function isRefused({ good, bad }: Case, material: Material): Promise<boolean> {
   if (good.kind === 'session') {
     return (
-      (await material.sessions.find(bad.token as string, principalOf(bad.caller ?? good.caller))) ===
-      undefined
+      (await material.sessions.find(bad.token as string, {
+        principal: principalOf(material, bad.caller ?? good.caller),
+      })) === undefined
     );
   }
   const { engine } = material[good.kind];
   const outcome = await engine.resume(bad.token as string, bad.binding ?? good.binding, {}, leg);
-  return JSON.stringify(outcome) === REFUSED;
+  if (outcome.kind !== 'responded') return false;
+  const { kind, response } = outcome;
+  return outcome.failure === 'bad-token' && JSON.stringify({ kind, response }) === REFUSED;
 }
 
-function principalOf(caller: string | undefined): string | undefined {
-  return caller === undefined ? undefined : JSON.stringify([null, null, caller]);
+function principalOf({ stored }: Material, caller: string | undefined): string | undefined {
+  return stored.principal(authInfoOf(caller));
 }
 
 interface References {

@@ -1,9 +1,10 @@
 /** What the fuzz starts from: real tokens of real calls and sessions, and the services that must refuse others. */
 import Keyv from 'keyv';
-import { identifier } from '../../compat/2025/identity.ts';
-import { Sessions } from '../../compat/2025/sessions.ts';
+import { NAMES, TABLE } from '../../compat/revisions.ts';
 import { createServices, type Services } from '../../compat/services.ts';
-import { isObject } from '../../src/call/json.ts';
+import { identifier } from '../../compat/session/identity.ts';
+import { Sessions } from '../../compat/session/sessions.ts';
+import { isObject } from '../../src/base/json.ts';
 import type { Binding, Leg } from '../../src/call/ports.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler, type Logger } from '../../src/index.ts';
 import { settle } from '../../src/options.ts';
@@ -61,7 +62,8 @@ const NEVER = { lease: 3_600_000 };
 export function servicesWith(options: AwaitOptions): Services {
   return createServices(
     () => buildServer(() => {}),
-    settle({ secrets: SECRETS, logger: silent, limits: NEVER, ...options }),
+    settle({ secrets: SECRETS, logger: silent, limits: NEVER, ...options }, NAMES),
+    TABLE,
   );
 }
 
@@ -214,11 +216,16 @@ async function send(
       ...headers,
     },
   });
-  const authInfo = caller === undefined ? {} : { authInfo: { token: 'x', clientId: caller, scopes: [] } };
+  const auth = authInfoOf(caller);
+  const authInfo = auth === undefined ? {} : { authInfo: auth };
   const response = await handler.fetch(request, authInfo);
   return {
     status: response.status,
     headers: JSON.stringify([...response.headers]),
     text: await response.text(),
   };
+}
+
+export function authInfoOf(caller: string | undefined) {
+  return caller === undefined ? undefined : { token: 'x', clientId: caller, scopes: [] };
 }

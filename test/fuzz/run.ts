@@ -1,20 +1,27 @@
 /**
- * Presents damaged tokens, and says how many and how fast.
+ * Presents damaged tokens, or sends random HTTP requests, and says how many and how fast.
  *
  *   npm run fuzz -- --tokens 1000000 [--seed 7]
+ *   npm run fuzz -- --requests 1000000 [--seed 7]
  */
 import { randomInt } from 'node:crypto';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { fuzz } from './fuzz.ts';
+import { fuzzHttp } from './http.ts';
 
-const { values } = parseArgs({ options: { tokens: { type: 'string' }, seed: { type: 'string' } } });
+const { values } = parseArgs({
+  options: { tokens: { type: 'string' }, requests: { type: 'string' }, seed: { type: 'string' } },
+});
 const tokens = Number(values.tokens ?? 100_000);
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 if (!Number.isInteger(tokens) || tokens < 1 || !Number.isInteger(seed))
   throw new Error('--tokens and --seed take whole numbers');
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
+/** Heap that a run may add to what is in use at its first look, in bytes. */
+const GROWTH = 268_435_456;
+if (values.requests !== undefined) await sendRequests(Number(values.requests));
 say(`fuzz of ${tokens} tokens, --seed ${seed}`);
 const started = performance.now();
 const report = await fuzz({
@@ -45,4 +52,28 @@ process.exit(failures.length === 0 ? 0 : 1);
 
 function rate(count: number): number {
   return Math.round((count / (performance.now() - started)) * 1_000);
+}
+
+async function sendRequests(requests: number): Promise<never> {
+  if (!Number.isInteger(requests) || requests < 1) throw new Error('--requests takes a whole number');
+  say(`fuzz of ${requests} HTTP requests, --seed ${seed}`);
+  const since = performance.now();
+  const speed = (count: number): number => Math.round((count / (performance.now() - since)) * 1_000);
+  const { sent, byStatus, heap, problems } = await fuzzHttp({
+    requests,
+    seed,
+    progress: (count) => {
+      if (count % 50_000 === 0) say(`${count} requests, ${speed(count)} a second`);
+    },
+  });
+  const statuses = [...byStatus].sort(([one], [other]) => one - other);
+  say(`${sent} requests, ${speed(sent)} a second: ${statuses.map((pair) => pair.join(' × ')).join(', ')}`);
+  say(
+    `heap: ${Math.round(heap.first / 1e6)} MB at the first look, ${Math.round(heap.most / 1e6)} MB at most`,
+  );
+  const grown = heap.most - heap.first;
+  const failures = [...problems, ...(grown > GROWTH ? [`the heap grew by ${grown} bytes`] : [])];
+  for (const failure of failures) say(`FAILED ${failure}`);
+  say(`${sent} sent, ${failures.length} failed`);
+  process.exit(failures.length === 0 ? 0 : 1);
 }

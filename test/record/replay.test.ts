@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import '../../src/record/index.ts';
-import type { Checkpoint, Entry } from '../../src/call/journal.ts';
+import type { Checkpoint, Entry } from '../../src/call/journal/entries.ts';
 import {
   answers,
   BINDING,

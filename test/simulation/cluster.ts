@@ -1,12 +1,12 @@
 /** Simulated processes: each an engine with a clock of its own, on one store and one relay. */
-import type { Clock } from '../../src/call/clock.ts';
+import type { Clock } from '../../src/base/clock.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import { canonical, type JsonObject } from '../../src/base/json.ts';
 import { Engine, type NewCall } from '../../src/call/engine.ts';
-import type { Frame } from '../../src/call/frame.ts';
-import { canonical, type JsonObject } from '../../src/call/json.ts';
+import type { Frame } from '../../src/call/frame/frame.ts';
+import { idempotencyKey } from '../../src/call/frame/step-outcome.ts';
 import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
 import type { Binding, Instance, Leg, Outcome, State } from '../../src/call/ports.ts';
-import { idempotencyKey } from '../../src/call/step.ts';
-import { AwaitError } from '../../src/error.ts';
 import { type Plan, runPlan } from './plan.ts';
 import type { SimulatedRelay } from './relay.ts';
 import type { SimulatedStore } from './store.ts';
@@ -21,7 +21,7 @@ export interface ClusterOptions {
 
 const LEASE = 1_000;
 const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
-const CAPABILITIES = { elicitation: { form: {} } };
+const CAPABILITIES = { elicitation: { form: {}, url: {} } };
 
 /** When a fault may strike: a step begins or a tool is told; something is asked of the store. */
 export type Moment = 'tool' | 'store';
@@ -47,6 +47,8 @@ interface Process {
 
 export class Cluster {
   readonly processes: Process[] = [];
+  /** URLs that the client's user was at. */
+  readonly visited = new Set<string>();
   /** Every effect that was begun, by idempotency key. */
   readonly effects = new Map<string, Attempt[]>();
   readonly #later: Then[] = [];
@@ -107,6 +109,7 @@ export class Cluster {
     nth: number,
     turn: { token: string; responses: JsonObject } | undefined,
     patience: number,
+    isAble = true,
   ): Promise<Outcome | undefined> {
     const world = this.#world;
     return new Promise((resolve) => {
@@ -123,7 +126,7 @@ export class Cluster {
         }
         const { life, engine } = process;
         const gone = new AbortController();
-        world.after(0, () => void this.#serve(engine, turn, gone.signal).then(reply), life);
+        world.after(0, () => void this.#serve(engine, turn, gone.signal, isAble).then(reply), life);
         const reply = (outcome: Outcome): void => {
           world.after(world.between(0.1, 3), () => end(life.dead && world.chance(0.5) ? undefined : outcome));
         };
@@ -146,8 +149,10 @@ export class Cluster {
     engine: Engine,
     turn: { token: string; responses: JsonObject } | undefined,
     signal: AbortSignal,
+    isAble: boolean,
   ): Promise<Outcome> {
-    const leg: Leg = { live: false, capabilities: CAPABILITIES, signal, notify: () => {} };
+    const capabilities = isAble ? CAPABILITIES : {};
+    const leg: Leg = { live: false, refuses: true, capabilities, signal, notify: () => {} };
     if (turn !== undefined) {
       const outcome = await engine.resume(turn.token, BINDING, turn.responses, leg);
       this.#isWritten(turn.token, outcome);
@@ -185,7 +190,11 @@ export class Cluster {
       store: this.#store.for(life, clock, LEASE),
       tokens: TOKENS,
       carry,
-      check: () => true,
+      check: {
+        isResult: () => true,
+        keeps: (_schema, content) => typeof (content as JsonObject).a === 'string',
+        unfit: () => undefined,
+      },
       frame: {
         drift: 'ask',
         unknownStep: 'fail',
@@ -197,7 +206,15 @@ export class Cluster {
         warn: () => {},
         doneTwice: () => {},
       },
-      limits: { ...DEFAULT_LIMITS, frames, lease: LEASE, turnWait: 8_000, handoffWait: 50, rounds: 1_000 },
+      limits: {
+        ...DEFAULT_LIMITS,
+        frames,
+        lease: LEASE,
+        turnWait: 8_000,
+        handoffWait: 50,
+        rounds: 1_000,
+        reruns: 1_000,
+      },
       ttl: 3_600_000_000,
       replay: () => 'allow',
       onDrop: 'forget',
@@ -240,6 +257,7 @@ export class Cluster {
               .some(({ entry }) => entry.type === 'claimed' && JSON.stringify(entry).includes(answer));
             if (!isWritten) this.#world.violated(`the tool is told '${answer}' before it is written`);
           },
+          wasAt: (url) => this.visited.has(url),
         }),
       refresh: () => {},
       cancel: () => {},

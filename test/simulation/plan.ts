@@ -1,15 +1,26 @@
 /** Random tools: what they do one after the other, at once, or in a race. */
 import fc from 'fast-check';
-import { runInContext, step } from '../../src/call/context.ts';
-import type { Frame } from '../../src/call/frame.ts';
-import type { Json, JsonObject } from '../../src/call/json.ts';
+import type { Json, JsonObject } from '../../src/base/json.ts';
+import { runInContext, step } from '../../src/call/frame/context.ts';
+import type { Frame } from '../../src/call/frame/frame.ts';
 
 export type Plan =
   | { readonly kind: 'ask'; readonly text: number }
-  | { readonly kind: 'step'; readonly fails: boolean; readonly takes: number; readonly inside: boolean }
+  | {
+      readonly kind: 'step';
+      readonly ends: Ends;
+      /** In milliseconds, or until the tool is given its first answer. */
+      readonly takes: number | 'answer';
+      readonly inside: boolean;
+    }
+  /** Throws -32042 until its URL was opened. */
+  | { readonly kind: 'url' }
   | { readonly kind: 'wait'; readonly takes: number }
   | { readonly kind: 'throw' }
   | { readonly kind: 'all' | 'sequence' | 'race'; readonly parts: readonly Plan[] };
+
+/** How a step ends: with its path, an error, or what is hard to record. */
+type Ends = 'well' | 'badly' | 'without JSON' | 'with an unreadable error' | 'with a BigInt for a message';
 
 /** What a tool may use of its world. */
 export interface Surroundings {
@@ -19,6 +30,8 @@ export interface Surroundings {
   /** The tool is told what a step came to, or an answer. */
   toldStep(path: string): void;
   toldAnswer(answer: string): void;
+  /** Whether the user was at a URL. */
+  wasAt(url: string): boolean;
 }
 
 const leaf = fc.oneof(
@@ -27,9 +40,17 @@ const leaf = fc.oneof(
     weight: 3,
     arbitrary: fc.record({
       kind: fc.constant('step' as const),
-      fails: fc.boolean(),
-      // One of them ends just as the asks beside it go out.
-      takes: fc.constantFrom(0, 3, 40, 599.5, 700, 2_500),
+      ends: fc.constantFrom<Ends[]>(
+        'well',
+        'well',
+        'well',
+        'badly',
+        'without JSON',
+        'with an unreadable error',
+        'with a BigInt for a message',
+      ),
+      // One of them ends just as the asks beside it go out; one among the answers of a turn.
+      takes: fc.constantFrom<(number | 'answer')[]>(0, 3, 40, 599.5, 700, 2_500, 'answer'),
       inside: fc.boolean(),
     }),
   },
@@ -39,7 +60,7 @@ const leaf = fc.oneof(
   },
 );
 
-const rare = fc.constant<Plan>({ kind: 'throw' });
+const rare = fc.constantFrom<Plan[]>({ kind: 'throw' }, { kind: 'url' });
 
 export const plans = fc.letrec<{ plan: Plan }>((tie) => ({
   plan: fc.oneof(
@@ -72,58 +93,120 @@ function has(plan: Plan, kind: Plan['kind']): boolean {
 
 export const answerTo = (text: string): JsonObject => ({ action: 'accept', content: { a: `re: ${text}` } });
 
-const textOf = (text: number): string => `question ${text}`;
+/**
+ * Equal questions of branches whose order a timer decides cannot be told apart by anybody: there each has words of its
+ * own, as `docs/guarantees.md` asks for.
+ */
+const textOf = (text: number, path: string, root: Plan): string =>
+  has(root, 'wait') ? `question ${path}` : `question ${text}`;
 
 /** What a tool comes to whose result depends on nothing but the answers. */
-export function expected(plan: Plan, path = 'r'): Json {
+export function expected(plan: Plan, path = 'r', root = plan): Json {
   switch (plan.kind) {
     case 'ask':
-      return `re: ${textOf(plan.text)}`;
+      return `re: ${textOf(plan.text, path, root)}`;
     case 'step':
-      return plan.fails ? `Error: failed ${path}` : path;
+      return outcomeOf(plan.ends, path);
+    case 'url':
+      return 'opened';
     case 'wait':
       return 'waited';
     case 'throw':
       return 'Error: thrown';
     case 'all':
     case 'sequence':
-      return plan.parts.map((part, nth) => expected(part, `${path}.${nth}`));
+      return plan.parts.map((part, nth) => expected(part, `${path}.${nth}`, root));
     case 'race':
       throw new Error('a race has no certain winner');
   }
 }
 
+/** What the tool gets of a step: the same live and replayed. */
+function outcomeOf(ends: Ends, path: string): string {
+  switch (ends) {
+    case 'well':
+      return path;
+    case 'badly':
+      return `Error: failed ${path}`;
+    case 'without JSON':
+      return 'step-not-json';
+    case 'with an unreadable error':
+      return 'Error: a value that cannot be read was thrown';
+    case 'with a BigInt for a message':
+      return 'Error: 1';
+  }
+}
+
+function endStep(ends: Ends, path: string): unknown {
+  switch (ends) {
+    case 'well':
+      return path;
+    case 'badly':
+      throw new Error(`failed ${path}`);
+    case 'without JSON':
+      return 1n;
+    case 'with an unreadable error':
+      throw Object.create(null);
+    case 'with a BigInt for a message':
+      throw Object.assign(new Error(), { message: 1n });
+  }
+}
+
+const codeOf = (error: unknown): string =>
+  error instanceof Error && 'code' in error ? String(error.code) : String(error);
+
+/** What a tool throws that needs its user at a URL. */
+class UrlNeeded extends Error {
+  readonly code = -32042;
+  readonly data: JsonObject;
+
+  constructor(url: string) {
+    super('needs a URL');
+    this.data = { elicitations: [{ message: url, url, elicitationId: url }] };
+  }
+}
+
 /** Runs a plan in a frame, as a server's handler would. */
 export function runPlan(root: Plan, frame: Frame, world: Surroundings): void {
+  let onAnswer = (): void => {};
+  const answered = new Promise<void>((resolve) => {
+    onAnswer = resolve;
+  });
+  const last = (takes: number | 'answer', part = 1): Promise<void> =>
+    takes === 'answer' ? Promise.race([answered, world.wait(3_000)]) : world.wait(takes * part);
   const ask = async (text: string): Promise<Json> => {
-    const requestedSchema = { type: 'object', properties: { a: { type: 'string' } } };
+    const requestedSchema = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
     const params = { mode: 'form', message: text, requestedSchema };
     const response = await frame.ask('elicitation/create', params, { inContext: true });
     if ('error' in response) throw new Error(response.error.message);
     const { a } = response.result.content as { a: string };
     world.toldAnswer(a);
+    onAnswer();
     return a;
   };
   const act = (plan: Extract<Plan, { kind: 'step' }>, path: string): Promise<Json> =>
     step(path, async ({ idempotencyKey }) => {
       world.begin(path, idempotencyKey);
-      await world.wait(plan.takes);
+      await last(plan.takes);
       if (plan.inside) {
         await step('in', async (inner) => {
           world.begin(`${path}/in`, inner.idempotencyKey);
-          await world.wait(plan.takes / 2);
+          await last(plan.takes, 0.5);
         });
         world.toldStep(`${path}/in`);
       }
-      if (plan.fails) throw new Error(`failed ${path}`);
-      return path;
+      return endStep(plan.ends, path);
     })
-      .catch((error: unknown) => String(error))
-      .finally(() => world.toldStep(path));
+      .then(String, codeOf)
+      .then((outcome) => {
+        // Of a call that its client gave up nothing is begun any more.
+        if (outcome !== 'call-over') world.toldStep(path);
+        return outcome;
+      });
   const run = async (plan: Plan, path: string): Promise<Json> => {
     switch (plan.kind) {
       case 'ask':
-        return ask(textOf(plan.text));
+        return ask(textOf(plan.text, path, root));
       case 'step':
         return act(plan, path);
       case 'wait':
@@ -133,8 +216,20 @@ export function runPlan(root: Plan, frame: Frame, world: Surroundings): void {
         return Promise.reject(new Error('thrown')).catch((error: unknown) => String(error));
       case 'all':
         return Promise.all(plan.parts.map((part, nth) => run(part, `${path}.${nth}`)));
-      case 'race':
-        return Promise.race(plan.parts.map((part, nth) => run(part, `${path}.${nth}`)));
+      case 'race': {
+        const parts = plan.parts.map(async (part, nth) => ({
+          nth,
+          value: await run(part, `${path}.${nth}`),
+        }));
+        const { nth, value } = await Promise.race(parts);
+        // What it does next depends on who won.
+        const won = `${path}.won by ${nth}`;
+        await act({ kind: 'step', ends: 'well', takes: 0, inside: false }, won);
+        return value;
+      }
+      case 'url':
+        if (!world.wasAt(path)) throw new UrlNeeded(path);
+        return 'opened';
       case 'sequence': {
         const results: Json[] = [];
         for (const [nth, part] of plan.parts.entries()) results.push(await run(part, `${path}.${nth}`));
@@ -146,7 +241,8 @@ export function runPlan(root: Plan, frame: Frame, world: Surroundings): void {
     try {
       frame.finish({ result: { value: await run(root, 'r') } });
     } catch (error) {
-      frame.finish({ error: { code: -32603, message: String(error) } });
+      const { code, data } = error instanceof UrlNeeded ? error : { code: -32603, data: {} };
+      frame.finish({ error: { code, message: String(error), data } });
     }
   });
 }

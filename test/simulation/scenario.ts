@@ -3,7 +3,8 @@
  * hold of every one of them is checked as it runs and at its end.
  */
 import fc from 'fast-check';
-import { canonical, isObject, type JsonObject } from '../../src/call/json.ts';
+import { canonical, isObject, type JsonObject } from '../../src/base/json.ts';
+import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { Cluster, type Moment } from './cluster.ts';
 import { answerTo, expected, isDeterministic, type Plan, plans, racesTimers } from './plan.ts';
@@ -33,10 +34,15 @@ export interface Scenario {
   readonly weather: Weather | undefined;
   readonly faults: readonly Fault[];
   readonly outages: readonly Outage[];
+  /** How slow the store is: 0 answers at once. */
+  readonly pace: number;
   readonly client: {
     /** Probabilities: of a second POST beside the first, and of one with other answers. */
     readonly twice: number;
     readonly lies: number;
+    /** Of an answer that breaks its schema, and of a POST of a client that cannot be asked anything. */
+    readonly bad: number;
+    readonly unable: number;
     /** How long it waits for a reply, in milliseconds. */
     readonly patience: number;
   };
@@ -90,9 +96,12 @@ export const scenarios: fc.Arbitrary<Scenario> = fc.record({
   }),
   faults: fc.oneof(fc.constant([]), fc.array(faults, { maxLength: 6 })),
   outages: fc.oneof(fc.constant([]), fc.array(outages, { maxLength: 2 })),
+  pace: fc.constantFrom(1, 1, 0),
   client: fc.record({
     twice: often,
     lies: fc.constantFrom(0, 0, 0.5, 1),
+    bad: often,
+    unable: fc.constantFrom(0, 0, 0.2),
     patience: fc.constantFrom(400, 2_000, 3_000),
   }),
 });
@@ -106,7 +115,7 @@ export interface Report {
 
 export async function play(scenario: Scenario): Promise<Report> {
   const world = new World(scenario.seed);
-  const store = new SimulatedStore(world, scenario.outages);
+  const store = new SimulatedStore(world, scenario.outages, scenario.pace);
   const relay = new SimulatedRelay(world, scenario.weather ?? { loss: 0, twice: 0, delay: 1 });
   const { plan, carry, frames, weather } = scenario;
   const cluster = new Cluster(world, store, relay, { plan, carry, frames, relayed: weather !== undefined });
@@ -129,13 +138,20 @@ export async function play(scenario: Scenario): Promise<Report> {
   if (!over) world.violated('the call neither ended nor waits for its user');
   if (over && world.violations.length === 0) await client.lookAgain();
   const { last } = client;
-  if (last !== undefined && world.violations.length === 0) await replay(world, store, scenario, last);
+  if (last !== undefined && world.violations.length === 0)
+    await replay(world, store, scenario, last, cluster.visited);
   const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
   return { violations: world.violations, repeated, time: world.time };
 }
 
 /** A live result equals a replayed one: the last turn again, from what the journal has before its outcome. */
-async function replay(live: World, store: SimulatedStore, scenario: Scenario, last: Turn): Promise<void> {
+async function replay(
+  live: World,
+  store: SimulatedStore,
+  scenario: Scenario,
+  last: Turn,
+  visited: ReadonlySet<string>,
+): Promise<void> {
   const { plan, carry } = scenario;
   const { outcome, token, responses } = last;
   const hasResult = outcome.kind === 'responded' && 'result' in outcome.response;
@@ -145,6 +161,7 @@ async function replay(live: World, store: SimulatedStore, scenario: Scenario, la
   const relay = new SimulatedRelay(world, { loss: 0, twice: 0, delay: 1 });
   const cluster = new Cluster(world, copy, relay, { plan, carry, frames: 0, relayed: false });
   cluster.add(0);
+  for (const url of visited) cluster.visited.add(url);
   let again: Outcome | undefined;
   void cluster.post(0, { token, responses }, END).then((replayed) => {
     again = replayed;
@@ -196,9 +213,7 @@ class Client {
       for (const { key } of asks) {
         if (this.#acknowledged.has(key)) this.#world.violated(`${key} is asked again`);
       }
-      const responses = Object.fromEntries(
-        asks.map(({ key, params }) => [key, answerTo(String(params.message))]),
-      );
+      const responses = Object.fromEntries(asks.map((ask) => [ask.key, this.#answer(ask)]));
       const lied = this.#scenario.client.lies > 0 && this.#world.chance(this.#scenario.client.lies);
       if (lied) this.#lie(token, responses);
       if (this.#world.chance(this.#scenario.client.twice)) void this.#insist(token, responses, false);
@@ -235,7 +250,10 @@ class Client {
   /** @returns undefined when a lie was there first */
   async #insist(token: string, responses: JsonObject, lied: boolean): Promise<Outcome | undefined> {
     for (;;) {
-      const outcome = await this.#cluster.post(this.#somewhere(), { token, responses }, this.#patience);
+      const { unable } = this.#scenario.client;
+      const isAble = unable === 0 || this.#world.time > CALM || !this.#world.chance(unable);
+      const turn = { token, responses };
+      const outcome = await this.#cluster.post(this.#somewhere(), turn, this.#patience, isAble);
       if (outcome !== undefined && outcome.kind !== 'gone' && !isTransient(outcome)) {
         if (isRefusal(outcome) && lied) return undefined;
         this.#compare(token, responses, outcome);
@@ -243,6 +261,18 @@ class Client {
       }
       await this.#pause();
     }
+  }
+
+  #answer({ params }: OpenAsk): JsonObject {
+    const { bad } = this.#scenario.client;
+    if (params.mode === 'url') {
+      this.#cluster.visited.add(String(params.url));
+      return { action: 'accept' };
+    }
+    // Some users never learn; this one does in the end.
+    if (bad > 0 && this.#world.time < CALM && this.#world.chance(bad))
+      return { action: 'accept', content: {} };
+    return answerTo(String(params.message));
   }
 
   /** Somebody else has the token too, and other answers. */
@@ -299,11 +329,13 @@ function told(outcome: Outcome): unknown {
 
 /** Outcomes that say to send the same request again. */
 function isTransient(outcome: Outcome): boolean {
-  if (outcome.kind !== 'responded' || !('error' in outcome.response)) return false;
-  return outcome.response.error.message.includes('send the same request again');
+  if (outcome.kind !== 'responded') return false;
+  // Its client could not be asked, and says later that it can.
+  if ('error' in outcome.response && outcome.response.error.code === -32021) return true;
+  if (outcome.failure === undefined) return false;
+  return ['store', 'busy', 'fenced', 'closed'].includes(outcome.failure);
 }
 
 function isRefusal(outcome: Outcome): boolean {
-  if (outcome.kind !== 'responded' || !('error' in outcome.response)) return false;
-  return outcome.response.error.message === 'Invalid or expired requestState';
+  return outcome.kind === 'responded' && outcome.failure === 'bad-token';
 }

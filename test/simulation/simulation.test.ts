@@ -36,7 +36,8 @@ describe('a simulated cluster', () => {
   });
 });
 
-describe('the simulator sees it when', () => {
+/** Each in a process of its own, several at once. */
+describe.concurrent('the simulator sees it when', () => {
   let folder = '';
   beforeAll(() => {
     const cache = join(ROOT, '.cache');
@@ -63,7 +64,7 @@ describe('the simulator sees it when', () => {
 });
 
 function copy(to: string): string {
-  for (const path of ['src/call', 'src/error.ts', 'test/simulation', 'package.json']) {
+  for (const path of ['src/call', 'src/base', 'test/simulation', 'package.json']) {
     cpSync(join(ROOT, path), join(to, path), { recursive: true });
   }
   return to;

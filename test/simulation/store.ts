@@ -3,11 +3,11 @@
  * was asked for, and its answer the process some time after that. In between the process may die (what it
  * asked for may happen all the same), and the store may fail before or after it wrote.
  */
-import type { Clock } from '../../src/call/clock.ts';
-import type { Entry } from '../../src/call/journal.ts';
-import { type Entries, openJournal } from '../../src/call/open-journal.ts';
+import type { Clock } from '../../src/base/clock.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
+import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import type { CallStore } from '../../src/call/ports.ts';
-import { AwaitError } from '../../src/error.ts';
 import type { Life, World } from './world.ts';
 
 export interface Written {
@@ -31,8 +31,11 @@ export class SimulatedStore {
   readonly #beats = new Map<string, string>();
   readonly #world: World;
   readonly #outages: readonly Outage[];
+  readonly #pace: number;
 
-  constructor(world: World, outages: readonly Outage[]) {
+  /** @param pace how slow it is where nothing is wrong: 0 for one that answers at once */
+  constructor(world: World, outages: readonly Outage[], pace = 1) {
+    this.#pace = pace;
     this.#world = world;
     this.#outages = outages;
   }
@@ -82,13 +85,13 @@ export class SimulatedStore {
     const slow = outage?.mode === 'slow' ? world.between(100, 2_000) : 0;
     return new Promise((resolve, reject) => {
       // Whether it reaches the store does not depend on whether its process still lives.
-      world.after(world.between(0.1, 2) + slow, () => {
+      world.after(world.between(0.1, 2) * this.#pace + slow, () => {
         const fails = outage !== undefined && outage.mode !== 'slow' && world.chance(0.7);
         const happens = !fails || outage.mode === 'after';
         const result = happens ? act() : undefined;
         if (fails || slow > 0) life.disturbed = true;
         world.after(
-          world.between(0.1, 2) + slow,
+          world.between(0.1, 2) * this.#pace + slow,
           () => {
             if (fails) reject(new AwaitError('store', 'the store failed'));
             else resolve(result as T);

@@ -1,12 +1,13 @@
 /** What goes wrong: stores, relays, time, and appending too much. */
 import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/call/clock.ts';
+import { systemClock } from '../../src/base/clock.ts';
+import { AwaitError } from '../../src/base/error.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
-import { encryptedRecords } from '../../src/checkpoint/encrypted.ts';
 import { KeyRing } from '../../src/checkpoint/key-ring.ts';
+import { Names } from '../../src/checkpoint/names.ts';
+import { encryptedRecords } from '../../src/checkpoint/records.ts';
 import { Sealer } from '../../src/checkpoint/sealed.ts';
-import { AwaitError } from '../../src/error.ts';
 import { memoryRelay } from '../../src/index.ts';
 import { memoryRecords, type StreamRecords } from '../../src/stream/records.ts';
 import { Connection, FakeClock, follow, numbers, REFUSED, SCOPE, startProcess, until } from './workbench.ts';
@@ -130,6 +131,22 @@ describe('time', () => {
     now += 2 * 3_600_000;
     await store.sweep();
     expect([...kept.keys()]).toEqual([]);
+    await streams.close();
+  });
+
+  it('deletes a finished stream once nobody could come back for it, and no other', async () => {
+    const clock = new FakeClock();
+    const records = memoryRecords(clock);
+    const streams = startProcess({ records, clock, limits: { streamLife: 5_000 } });
+    const [over, goesOn] = [0, 1].map(() => streams.open(SCOPE, clock.now() + 3_600_000));
+    if (over === undefined || goesOn === undefined) throw new Error('two streams were opened');
+    const last = [await over.append({ data: '1' }, true), await goesOn.append({ data: '1' })];
+    await clock.pass(5_000);
+    for (const id of last) await streams.resume(id, SCOPE);
+    await clock.pass(5_001);
+    await expect(streams.resume(last[0] ?? '', SCOPE)).rejects.toMatchObject(REFUSED);
+    await streams.resume(last[1] ?? '', SCOPE);
+    await goesOn.append({ data: '2' });
     await streams.close();
   });
 
@@ -278,13 +295,15 @@ describe('an appender that is faster than its store', () => {
 describe('encrypted records', () => {
   it('hold events that nobody reads in the store, and that are replayed', async () => {
     const keyv = new Keyv();
+    const ring = new KeyRing(['a secret of these tests, long enough to be taken for one']);
     const sealer = new Sealer({
-      ring: new KeyRing(['a secret of these tests, long enough to be taken for one']),
+      ring,
       audience: 'test',
       maxLength: 1_000_000,
       now: Date.now,
     });
-    const records = new KeyvCallStore(keyv, systemClock, 10_000, encryptedRecords(sealer));
+    const cipher = encryptedRecords(sealer);
+    const records = new KeyvCallStore(keyv, systemClock, 10_000, { names: new Names('test', ring), cipher });
     const [here, there] = [startProcess({ records }), startProcess({ records })];
     const stream = here.open(SCOPE);
     const id = await stream.append({ data: 'nothing' });
@@ -299,6 +318,22 @@ describe('encrypted records', () => {
     expect(dump, 'nor is an id there to be tried').not.toContain(stream.id);
     await here.close();
     await there.close();
+  });
+});
+
+describe('a process that goes away', () => {
+  it('ends a connection that was still claiming its stream', async () => {
+    const store = memoryRecords(systemClock);
+    const here = startProcess({ records: store });
+    const streams = startProcess({ records: store });
+    const stream = here.open(SCOPE);
+    await stream.append({ data: '1' });
+    const connection = new Connection();
+    const following = (await streams.find(stream.id, 0, SCOPE)).follow(connection);
+    await streams.close();
+    await following;
+    expect(connection.ended).toBe('closed');
+    await here.close();
   });
 });
 

@@ -3,12 +3,23 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/call/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { Backlog } from '../../src/http/backlog.ts';
 import type { Writer } from '../../src/http/exchange.ts';
 import { responseOf } from '../../src/http/fetch.ts';
 import { toNodeHandler } from '../../src/node.ts';
 import { sseSink } from '../../src/stream/sse-sink.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { FakeClock, SCOPE, startProcess, until } from './workbench.ts';
+
+/** A sink on a writer that has a backlog to itself. */
+function sinkOn(
+  writer: Writer,
+  { clock, keepAlive, stalled, retry }: { clock: Clock; keepAlive: number; stalled: number; retry?: number },
+): Sink {
+  const backlog = new Backlog({ clock, stalled, most: Number.POSITIVE_INFINITY });
+  return sseSink(backlog.guard(writer), { clock, keepAlive, ...(retry !== undefined && { retry }) });
+}
 
 class Wire implements Writer {
   text = '';
@@ -46,7 +57,7 @@ describe('an SSE connection', () => {
   it('says when to come back, writes events, keeps itself open, and says why it ends', async () => {
     const clock = new FakeClock();
     const wire = new Wire();
-    const sink = sseSink(wire, { ...options, clock, retry: 250 });
+    const sink = sinkOn(wire, { ...options, clock, retry: 250 });
     sink.send({ data: '', retry: 10 }, 'a_1');
     await clock.pass(2_000);
     sink.send({ event: 'message', data: '{}' }, 'a_2');
@@ -61,7 +72,7 @@ describe('an SSE connection', () => {
 
   it('says nothing more after the last event', () => {
     const wire = new Wire();
-    const sink = sseSink(wire, { ...options, clock: new FakeClock() });
+    const sink = sinkOn(wire, { ...options, clock: new FakeClock() });
     sink.end('finished');
     expect(wire).toMatchObject({ text: '', ended: 'end' });
   });
@@ -69,7 +80,7 @@ describe('an SSE connection', () => {
   it('is broken off when its client reads nothing, and not when it is only slow', async () => {
     const clock = new FakeClock();
     const wire = new Wire();
-    const sink = sseSink(wire, { ...options, clock });
+    const sink = sinkOn(wire, { ...options, clock });
     wire.full = true;
     wire.unsent = 20_000;
     expect(sink.send({ data: '1' }, 'a_1')).toBe(false);
@@ -84,7 +95,7 @@ describe('an SSE connection', () => {
   it('is watched beyond the end of its stream', async () => {
     const clock = new FakeClock();
     const wire = new Wire();
-    const sink = sseSink(wire, { ...options, clock });
+    const sink = sinkOn(wire, { ...options, clock });
     wire.full = true;
     wire.unsent = 20_000;
     sink.send({ data: '1' }, 'a_1');
@@ -97,7 +108,7 @@ describe('an SSE connection', () => {
   it('has patience anew once its client has caught up', async () => {
     const clock = new FakeClock();
     const wire = new Wire();
-    const sink = sseSink(wire, { ...options, clock });
+    const sink = sinkOn(wire, { ...options, clock });
     let ready = 0;
     sink.onReady(() => {
       ready += 1;
@@ -142,7 +153,7 @@ describe('a client that never reads', () => {
             writer.onClose(() => {
               seen.closed = true;
             });
-            const sink = sseSink(writer, { clock: systemClock, keepAlive: 15_000, stalled });
+            const sink = sinkOn(writer, { clock: systemClock, keepAlive: 15_000, stalled });
             const { send } = sink;
             sink.send = (event, id) => {
               const keepsUp = send(event, id);
@@ -202,7 +213,7 @@ describe('a client that never reads', () => {
             writer.onClose(() => {
               closed = true;
             });
-            const sink = sseSink(writer, { clock: systemClock, keepAlive: 15_000, stalled: 200 });
+            const sink = sinkOn(writer, { clock: systemClock, keepAlive: 15_000, stalled: 200 });
             const { send } = sink;
             sink.send = (event, id) => {
               const keepsUp = send(event, id);

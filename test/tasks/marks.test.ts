@@ -1,7 +1,7 @@
 /** What is known of tools: for whom, for how long, and how often their server is asked. */
 import { describe, expect, it } from 'vitest';
 import { TASKS_META, ToolMarks } from '../../compat/tasks/marks.ts';
-import type { JsonObject } from '../../src/call/json.ts';
+import type { JsonObject } from '../../src/base/json.ts';
 
 type Instance = Parameters<ToolMarks['of']>[2];
 
@@ -11,6 +11,7 @@ const required = (name: string): JsonObject => ({ name, _meta: { [TASKS_META]: {
 function serverOf(...tools: JsonObject[]): Instance & { asked: number } {
   const server = {
     asked: 0,
+    forbids: false,
     request: async ({ params }: { params: JsonObject }) => {
       server.asked += 1;
       const nth = Number(params.cursor ?? 0);
@@ -54,6 +55,33 @@ describe('the marks of tools', () => {
     expect(marks.known('ann', 'plain')).toEqual({});
   });
 
+  it('are learnt from the list that a client reads, and a slow list is waited for by no call', async () => {
+    const marks = new ToolMarks();
+    let lists = 0;
+    const slow: Instance = {
+      forbids: true,
+      request: () => {
+        lists += 1;
+        return new Promise(() => {});
+      },
+    };
+    expect(await marks.of('ann', 'report', slow)).toEqual({});
+    expect(await marks.of('ann', 'report', slow)).toEqual({});
+    expect(lists).toBe(1);
+    marks.learn('ann', { tools: [required('report')] }, slow);
+    expect(await marks.of('ann', 'report', slow)).toMatchObject({ support: 'required' });
+    expect(marks.known('bob', 'report')).toBeUndefined();
+  });
+
+  it('are forbidden where that is their author’s word, and not the default of an SDK', async () => {
+    const tool = { name: 'alone', execution: { taskSupport: 'forbidden' } };
+    const marks = new ToolMarks();
+    expect(await marks.of('ann', 'alone', serverOf(tool))).toEqual({});
+    expect(await marks.of('bob', 'alone', Object.assign(serverOf(tool), { forbids: true }))).toEqual({
+      support: 'forbidden',
+    });
+  });
+
   it('that were on their way as the tools changed are not kept', async () => {
     const marks = new ToolMarks();
     let answer = (): void => {};
@@ -61,6 +89,7 @@ describe('the marks of tools', () => {
       answer = resolve;
     });
     const server: Instance = {
+      forbids: false,
       request: async () => {
         await waiting;
         return { result: { tools: [required('report')] } };

@@ -1,0 +1,21 @@
+/**
+ * A session of 2025-03-26, 2025-06-18 and 2025-11-25: requests on the POST's own stream, asks live on it, answers
+ * by POST.
+ * https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
+ */
+import { primed } from '../session/connection.ts';
+import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
+import { refuseMessages } from '../session/messages.ts';
+import { followLive } from '../session/post-calls.ts';
+import type { SessionWire } from '../session/wire.ts';
+
+export const LIVE: SessionWire = {
+  isDraft: false,
+  refuse: (inbound, body) => refuseOneKind(inbound, body) ?? refuseMessages(body),
+  begun: (exchange, instance) => ({ result: introduced(exchange, instance) }),
+  post: (exchange, body) => serveMessages(exchange, body, serveLive),
+  follow(exchange, stream, last, sink) {
+    followLive(exchange, stream, sink);
+    return primed(exchange.session, last, sink);
+  },
+};

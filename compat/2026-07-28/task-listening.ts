@@ -1,0 +1,169 @@
+/**
+ * `notifications/tasks` on a `subscriptions/listen` stream: the SDK serves the stream and all it knows of, and the
+ * tasks that a client listens to are told beside, each time one changes.
+ */
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Gone } from '../../src/call/ports.ts';
+import type { TaskView } from '../../src/call/task/tasks.ts';
+import type { Reply, Writer } from '../../src/http/exchange.ts';
+import { sseMessage } from '../../src/stream/sse.ts';
+import type { Services } from '../services.ts';
+import { detailed } from './tasks.ts';
+
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
+/** Tasks of one subscription. */
+const MOST = 100;
+
+/** Whether a `subscriptions/listen` speaks of tasks, however it does. */
+export function listensToTasks({ method, params }: JsonObject): boolean {
+  const isListening = method === 'subscriptions/listen' && isObject(params) && isObject(params.notifications);
+  return isListening && (params.notifications as JsonObject).taskIds !== undefined;
+}
+
+/** The tasks that one names, each once; undefined where that is no list of names. */
+export function tasksListenedTo({ params }: JsonObject): readonly string[] | undefined {
+  const { taskIds } = (params as JsonObject).notifications as JsonObject;
+  if (!Array.isArray(taskIds) || !taskIds.every((id) => typeof id === 'string')) return undefined;
+  return [...new Set<string>(taskIds)].slice(0, MOST);
+}
+
+/** The same request without them: the SDK does not know of tasks. */
+export function withoutTaskIds(body: JsonObject): JsonObject {
+  const params = body.params as JsonObject;
+  const { taskIds: _ids, ...notifications } = params.notifications as JsonObject;
+  return { ...body, params: { ...params, notifications } };
+}
+
+/** Tells of tasks on the stream of a reply; those that this caller does not have are left out of what is agreed to. */
+export async function alsoTelling(
+  services: Services,
+  reply: Reply,
+  ids: readonly string[],
+  principal: string | undefined,
+  subscription: unknown,
+): Promise<Reply> {
+  const { body } = reply;
+  if (typeof body !== 'function') return reply;
+  const views = await Promise.all(ids.map((id) => viewOf(services, id, principal)));
+  const known = views.filter((view) => view !== undefined);
+  return {
+    ...reply,
+    body: (connection) => {
+      const writer = services.backlog.guard(connection);
+      const gone = new AbortController();
+      writer.onClose(() => gone.abort());
+      const tell = (view: TaskView): void => {
+        const params = { ...detailed(services, view), _meta: { [SUBSCRIPTION]: subscription } };
+        writer.write(sseMessage({ jsonrpc: '2.0', method: 'notifications/tasks', params }));
+      };
+      const agreed = known.map(({ id }) => id);
+      const followAll = (): Promise<unknown> =>
+        Promise.all(known.map((view) => follow(services, view, principal, gone.signal, tell)));
+      body(sdkSide(writer, agreed, subscription, followAll));
+    },
+  };
+}
+
+async function viewOf(
+  services: Services,
+  id: string,
+  principal: string | undefined,
+): Promise<TaskView | undefined> {
+  try {
+    return await services.engine.tasks?.get(id, principal);
+  } catch (error) {
+    if (error instanceof AwaitError && error.code === 'bad-token') return undefined;
+    throw error;
+  }
+}
+
+/** Where a task is, and each time it goes on; it never rejects. */
+async function follow(
+  services: Services,
+  from: TaskView,
+  principal: string | undefined,
+  gone: Gone,
+  tell: (view: TaskView) => void,
+): Promise<void> {
+  const { engine, settings } = services;
+  try {
+    for (let known: TaskView | undefined = from; known !== undefined; ) {
+      tell(known);
+      if (known.response !== undefined) return;
+      const before: string = shape(known);
+      known = await engine.tasks?.until(from.id, principal, (view) => shape(view) !== before, gone);
+    }
+  } catch (error) {
+    const { code, message } = AwaitError.from(error);
+    if (code !== 'bad-token')
+      settings.logger.warn('a task cannot be told of', { task: from.id, error: message });
+  }
+}
+
+/** What of a task is news when it changes. */
+function shape({ status, asks }: TaskView): string {
+  return JSON.stringify([status, asks.map(({ key }) => key)]);
+}
+
+/**
+ * The SDK's side of the stream: its first event says what was agreed to, and the tasks are put into it; its last one,
+ * with which it ends a subscription that it sees nothing in, waits until no task can go on any more.
+ */
+function sdkSide(
+  writer: Writer,
+  taskIds: readonly string[],
+  subscription: unknown,
+  onTold: () => Promise<unknown>,
+): Writer {
+  let rest = '';
+  let last = '';
+  let over: Promise<unknown> | undefined;
+  const take = (block: string): boolean => {
+    const message = messageIn(block);
+    if (message?.method === ACKNOWLEDGED && over === undefined) {
+      const keepsUp = writer.write(sseMessage(withIds(message, taskIds)));
+      over = onTold();
+      return keepsUp;
+    }
+    if (message?.id === subscription && message?.method === undefined) {
+      last = `${block}\n\n`;
+      return true;
+    }
+    return writer.write(`${block}\n\n`);
+  };
+  return {
+    get unsent() {
+      return writer.unsent;
+    },
+    onDrain: (fn) => writer.onDrain(fn),
+    onClose: (fn) => writer.onClose(fn),
+    destroy: () => writer.destroy(),
+    write: (text) => {
+      const blocks = (rest + text).split('\n\n');
+      rest = blocks.pop() ?? '';
+      return blocks.map(take).every(Boolean);
+    },
+    end: () => {
+      void (over ?? Promise.resolve()).then(() => {
+        if (last !== '') writer.write(last);
+        writer.end();
+      });
+    },
+  };
+}
+
+function messageIn(block: string): JsonObject | undefined {
+  const data = /^data: (.*)$/m.exec(block)?.[1];
+  if (data === undefined) return undefined;
+  const message: unknown = JSON.parse(data);
+  return isObject(message) ? message : undefined;
+}
+
+function withIds(message: JsonObject, taskIds: readonly string[]): JsonObject {
+  const params = isObject(message.params) ? message.params : {};
+  const notifications = isObject(params.notifications) ? params.notifications : {};
+  return { ...message, params: { ...params, notifications: { ...notifications, taskIds } } };
+}

@@ -1,0 +1,107 @@
+/**
+ * The extension `io.modelcontextprotocol/tasks` of 2026-07-28 (SEP-2663): `tasks/get` with asks, result or error
+ * in it, `tasks/update`, `tasks/cancel`.
+ * https://github.com/modelcontextprotocol/ext-tasks
+ */
+
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Response } from '../../src/call/journal/entries.ts';
+import type { TaskView } from '../../src/call/task/tasks.ts';
+import type { Services } from '../services.ts';
+import { refusal, UNKNOWN } from '../tasks/refusal.ts';
+import { askOnWire, complete, errorOnWire } from './wire.ts';
+
+export const EXTENSION = 'io.modelcontextprotocol/tasks';
+
+const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
+
+type RpcError = Extract<Response, { error: unknown }>['error'];
+
+/** What a client that cannot take tasks is told where it would need to. */
+export const MISSING: RpcError = {
+  code: -32021,
+  message: `Missing required client capability: ${EXTENSION}`,
+  data: { requiredCapabilities: { extensions: { [EXTENSION]: {} } } },
+};
+
+export function declaresTasks({ extensions }: JsonObject): boolean {
+  return isObject(extensions) && isObject(extensions[EXTENSION]);
+}
+
+export function isTaskMethod(method: string): boolean {
+  return METHODS.has(method);
+}
+
+/**
+ * A `tasks/*` request.
+ * @param canTake whether its client declares the extension
+ */
+export async function serveTask(
+  services: Services,
+  request: { readonly method: string; readonly params: JsonObject },
+  principal: string | undefined,
+  canTake: boolean,
+): Promise<Response> {
+  const { tasks } = services.engine;
+  if (tasks === undefined) return { error: { code: -32601, message: 'Method not found' } };
+  if (!canTake) return { error: MISSING };
+  const { taskId, inputResponses } = request.params;
+  if (typeof taskId !== 'string') return { error: UNKNOWN };
+  try {
+    if (request.method === 'tasks/get') {
+      return { result: detailed(services, await tasks.get(taskId, principal)) };
+    }
+    if (request.method === 'tasks/cancel') {
+      // One that is over stays as it is, and its client is told nothing else.
+      await tasks.cancel(taskId, principal);
+      return { result: {} };
+    }
+    if (!isObject(inputResponses)) {
+      return { error: { code: -32602, message: 'Invalid params: inputResponses must be an object' } };
+    }
+    await tasks.update(taskId, principal, inputResponses);
+    return { result: {} };
+  } catch (error) {
+    return { error: refusal(services, error) };
+  }
+}
+
+/** What a request gets whose call goes on as a task. */
+export async function taskResult(
+  services: Services,
+  taskId: string,
+  principal: string | undefined,
+): Promise<JsonObject> {
+  const view = await services.engine.tasks?.get(taskId, principal);
+  if (view === undefined) throw new AwaitError('internal', 'a task without a store');
+  return { resultType: 'task', ...created(services, view) };
+}
+
+/** A task without what it waits for and what it came to. */
+function created(services: Services, view: TaskView): JsonObject {
+  const { id, status, created: at, updated, expires, response } = view;
+  const message = response !== undefined && 'error' in response ? response.error.message : undefined;
+  return {
+    taskId: id,
+    status,
+    ...(message !== undefined && { statusMessage: message }),
+    createdAt: new Date(at).toISOString(),
+    lastUpdatedAt: new Date(updated).toISOString(),
+    ttlMs: expires - at,
+    pollIntervalMs: services.settings.limits.taskPoll,
+  };
+}
+
+/** A task as `tasks/get` and `notifications/tasks` tell of it. */
+export function detailed(services: Services, view: TaskView): JsonObject {
+  const task = created(services, view);
+  const { status, asks, response, call } = view;
+  if (status === 'input_required') {
+    return { ...task, inputRequests: Object.fromEntries(asks.map((ask) => [ask.key, askOnWire(ask)])) };
+  }
+  if (status === 'cancelled' || response === undefined) return task;
+  if ('result' in response) return { ...task, result: complete(call.method, response.result, undefined) };
+  const request = { id: call.requestId, method: call.method, params: call.params };
+  return { ...task, error: errorOnWire(response.error, request) };
+}

@@ -1,0 +1,132 @@
+/**
+ * The checks that SDK v2 makes before a request reaches its server, on every revision: a caller who lacks a scope
+ * that a tool declares gets 403 and a `WWW-Authenticate` that names it, and the tool does not run.
+ *
+ * An edge asks the server before it starts a call or goes on with one. `admit` asks the call's own instance again as
+ * the call starts, so that no way into the engine is without the check.
+ */
+import {
+  bearerAuthChallengeResponse,
+  getOAuthProtectedResourceMetadataUrl,
+  OAuthError,
+  OAuthErrorCode,
+  requireScopes,
+} from '@modelcontextprotocol/server';
+import type { JsonObject } from '../src/base/json.ts';
+import type { CallRecord, Response as RpcResponse } from '../src/call/journal/entries.ts';
+import type { Instance, Leg } from '../src/call/ports.ts';
+import { type Challenge, mirrorsArguments, readChallenge } from '../src/host/guards.ts';
+import type { HostInstance } from '../src/host/instance.ts';
+import type { Inbound, Reply } from '../src/http/exchange.ts';
+import { replyOf } from '../src/http/fetch.ts';
+import { rpcError } from '../src/http/reply.ts';
+import type { Services } from './services.ts';
+
+/** Names of tools that are remembered to mirror no argument in a header. */
+const NAMES = 5_000;
+
+/** What was seen of the servers here: a request that nothing is checked of is spared an instance. */
+export class KnownGuards {
+  #wasOpened = false;
+  #hasScopes = false;
+  #hasSchemas = false;
+  readonly #plain = new Set<string>();
+
+  saw({ guards }: HostInstance): void {
+    this.#wasOpened = true;
+    if (guards === undefined) return;
+    this.#hasSchemas = true;
+    this.#hasScopes ||= guards.hasScopes;
+  }
+
+  /** The input schema of a tool, as its server's SDK looks at it. */
+  schemaOf({ guards }: HostInstance, tool: string): JsonObject | undefined {
+    const schema = guards?.inputSchema(tool);
+    if (schema !== undefined && !mirrorsArguments(schema) && this.#plain.size < NAMES) this.#plain.add(tool);
+    return schema;
+  }
+
+  /** Whether a request may be refused by a check that only an instance can make. */
+  mayRefuse(method: string, target: unknown): boolean {
+    if (!this.#wasOpened || this.#hasScopes) return true;
+    return this.#hasSchemas && method === 'tools/call' && !this.#plain.has(String(target));
+  }
+
+  /** Tools changed. */
+  forget(): void {
+    this.#plain.clear();
+  }
+}
+
+/** Of stdio there is no caller whose scopes could be asked for. */
+function isLocalPipe({ piped, authInfo }: Inbound): boolean {
+  return piped === true && authInfo === undefined;
+}
+
+/** What an instance has against a request; its SDK checks the shape of what this returns. */
+export function challengeOf(instance: HostInstance, request: JsonObject, inbound: Inbound): unknown {
+  const { authInfo } = inbound;
+  if (isLocalPipe(inbound)) return undefined;
+  return instance.guards?.challenge({ request, ...(authInfo !== undefined && { authInfo }) });
+}
+
+/**
+ * Checks the requests of a session's POST.
+ * @returns the SDK's refusal where its caller lacks a scope
+ */
+export async function refuseScopes(
+  { settings }: Services,
+  instance: HostInstance,
+  requests: readonly JsonObject[],
+  inbound: Inbound,
+): Promise<Reply | undefined> {
+  if (instance.guards === undefined) return undefined;
+  try {
+    for (const request of requests) {
+      const challenge = readChallenge(await challengeOf(instance, request, inbound));
+      if (challenge !== undefined) return await challengeReply(challenge, inbound.authInfo ?? {});
+    }
+    return undefined;
+  } catch (error) {
+    settings.logger.error('the scopes of a request could not be checked', { error: String(error) });
+    return rpcError(500, -32603, 'Internal server error');
+  }
+}
+
+async function challengeReply({ scopes, errorDescription }: Challenge, authInfo: JsonObject): Promise<Reply> {
+  const [first, ...more] = scopes;
+  // Throws for a list that names no scope, or what is none.
+  requireScopes(first ?? '', ...more);
+  const resourceMetadataUrl = metadataOf(authInfo);
+  const error = new OAuthError(OAuthErrorCode.InsufficientScope, errorDescription ?? 'Insufficient scope');
+  const response = bearerAuthChallengeResponse(error, {
+    requiredScopes: [...scopes],
+    ...(resourceMetadataUrl !== undefined && { resourceMetadataUrl }),
+  });
+  return replyOf(response);
+}
+
+function metadataOf({ resourceMetadataUrl, resource }: JsonObject): string | undefined {
+  if (typeof resourceMetadataUrl === 'string') return resourceMetadataUrl;
+  const isHttp = resource instanceof URL && ['http:', 'https:'].includes(resource.protocol);
+  return isHttp ? getOAuthProtectedResourceMetadataUrl(resource) : undefined;
+}
+
+/**
+ * Asks the instance that a call is about to run in.
+ * @returns the error for a call that an edge let through because it had not seen that this server declares scopes
+ */
+export async function admit(
+  instance: Instance,
+  { id, method, params }: CallRecord,
+  { authInfo, request }: Leg,
+): Promise<RpcResponse | undefined> {
+  const { guards } = instance as HostInstance;
+  if (request === undefined || guards?.hasScopes !== true) return undefined;
+  const message = { jsonrpc: '2.0', id, method, params };
+  const context = { request: message, ...(authInfo !== undefined && { authInfo }) };
+  const challenge = readChallenge(await guards.challenge(context));
+  if (challenge === undefined) return undefined;
+  const { errorDescription = 'Insufficient scope', scopes } = challenge;
+  return { error: { code: -32600, message: errorDescription, data: { scopes } } };
+}

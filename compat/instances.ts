@@ -1,0 +1,85 @@
+/** How a revision opens an instance of the user's server: of its own, or one that is kept for its caller or the process. */
+import { digest } from '../src/base/json.ts';
+import { type ContextParts, contextOf, type HostFactory } from '../src/host/host.ts';
+import { type HostInstance, LiveInstance } from '../src/host/instance.ts';
+import { KeptInstances } from '../src/host/kept.ts';
+import type { Outside } from '../src/host/router.ts';
+import type { Settings } from '../src/options.ts';
+
+/** What an instance is opened for. */
+interface Opening extends ContextParts {
+  /** The session's id, the call's, or the request's: servers keep state in maps by it. */
+  readonly id: string;
+  /**
+   * `call`: one call alone; `request`: one that cannot ask; `session`: one that begins with it; `joined`: one that
+   * began in another process.
+   */
+  readonly serves: 'call' | 'request' | 'session' | 'joined';
+  readonly outside: Outside;
+}
+
+export interface Instances {
+  open(opening: Opening): Promise<HostInstance>;
+  /** Ends those that are kept. */
+  close(): void;
+}
+
+export function createInstances(
+  factory: HostFactory,
+  settings: Settings,
+  onOpen: (instance: HostInstance) => void,
+): Instances {
+  const { instance: scope, limits, steps } = settings;
+  const kept = new KeptInstances({
+    idle: scope === 'process' ? undefined : limits.sessionIdle,
+    most: limits.sessions,
+  });
+  const fresh = (opening: Opening, outside: Outside, isKept: boolean): Promise<LiveInstance> => {
+    const { id, serves, outside: _own, ...parts } = opening;
+    const { client } = parts;
+    return LiveInstance.open({
+      factory,
+      client,
+      context: contextOf(isKept ? keptParts(scope, parts) : parts),
+      sessionId: isKept ? `kept.${crypto.randomUUID()}` : id,
+      single: !isKept && (serves === 'call' || serves === 'request'),
+      joins: serves !== 'session',
+      // Requests that cannot ask are spared the price of one.
+      contexts: steps && (isKept || serves !== 'request'),
+      outside,
+    });
+  };
+  const open: Instances['open'] = (opening) => {
+    const owner = ownerOf(scope, opening.principal);
+    if (owner === undefined) return fresh(opening, opening.outside, false);
+    const { era, revision, client, workspace, isLocal, outside, serves } = opening;
+    const { capabilities, info } = client;
+    const key = digest([owner, era, revision, capabilities, info, workspace, isLocal === true]);
+    const isCall = serves === 'call';
+    return kept.lease(key, { outside, isCall }, (shared) => fresh(opening, shared, true));
+  };
+  return {
+    open: async (opening) => {
+      const instance = await open(opening);
+      onOpen(instance);
+      return instance;
+    },
+    close: () => kept.close(),
+  };
+}
+
+/** Whose instance is kept; undefined where none is. Anonymous callers share nothing but what the process has. */
+function ownerOf(scope: Settings['instance'], principal: string | undefined): readonly string[] | undefined {
+  if (scope === 'process') return ['process'];
+  return scope === 'caller' && principal !== undefined ? ['caller', principal] : undefined;
+}
+
+/** What belongs to one request or session is not said to a server that serves others; of the process, nobody is. */
+function keptParts(
+  scope: Settings['instance'],
+  { sessionId: _session, request: _request, ...parts }: ContextParts,
+): ContextParts {
+  if (scope === 'caller') return parts;
+  const { principal: _principal, authInfo: _auth, ...anybody } = parts;
+  return anybody;
+}

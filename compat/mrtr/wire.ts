@@ -1,0 +1,27 @@
+/** A session whose turns end at their asks, in the words of a draft. */
+import { primed } from '../session/connection.ts';
+import { refuseOneKind } from '../session/live.ts';
+import { accepts } from '../session/messages.ts';
+import type { SessionWire } from '../session/wire.ts';
+import { hasOwnTasks } from '../tasks/legacy-wire.ts';
+import { withTaskCapability } from '../tasks/session.ts';
+import type { Dialect } from './dialect.ts';
+import { post } from './post.ts';
+
+export function roundTrips(dialect: Dialect): SessionWire {
+  return {
+    isDraft: true,
+    // Whoever takes JSON alone gets every response in it.
+    refuse: (inbound, body) =>
+      accepts(inbound.header('accept') ?? '', 'application/json') ? undefined : refuseOneKind(inbound, body),
+    begun({ services }, { initialized }) {
+      // A server that runs no tasks of its own has its calls run as tasks here, where a store keeps them.
+      const isOurs = services.engine.tasks !== undefined && !hasOwnTasks(initialized);
+      const result = isOurs ? withTaskCapability(initialized) : initialized;
+      return dialect.complete({ ...result, protocolVersion: dialect.revision });
+    },
+    post: (exchange, body) => post(exchange, dialect, body),
+    // Its turns go on by their state: of a broken stream only what it had is left to send.
+    follow: (exchange, _stream, last, sink) => primed(exchange.session, last, sink),
+  };
+}

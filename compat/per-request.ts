@@ -1,0 +1,58 @@
+/**
+ * A handler for Cloudflare Workers: each request has a handler of its own, closed when its response is complete.
+ * So no frame is kept, and every call goes on by replay, from its token or from the store. What is shared is plain
+ * data: the settings and the counters.
+ */
+import type { Inbound, Reply } from '../src/http/exchange.ts';
+import { type Counters, newCounters } from '../src/observe/counters.ts';
+import type { Settings } from '../src/options.ts';
+import { type AwaitHandler, fetchOver } from './handler.ts';
+
+type Make = (settings: Settings, counters: Counters) => AwaitHandler;
+
+export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
+  const settings: Settings = { ...given, warnUnjournaled: false, limits: { ...given.limits, frames: 0 } };
+  const counters = newCounters();
+  let closed = false;
+
+  const serve = async (inbound: Inbound): Promise<Reply> => {
+    const handler = make(settings, counters);
+    // A handler that is closed says why it refuses.
+    if (closed) await handler.close();
+    const reply = await handler.serve(inbound);
+    const { body } = reply;
+    if (typeof body !== 'function') {
+      await handler.close();
+      return reply;
+    }
+    return {
+      ...reply,
+      body: (writer) => {
+        writer.onClose(() => void handler.close());
+        body(writer);
+      },
+    };
+  };
+
+  const once = async <T>(use: (handler: AwaitHandler) => Promise<T>): Promise<T> => {
+    const handler = make(settings, counters);
+    try {
+      return await use(handler);
+    } finally {
+      await handler.close();
+    }
+  };
+
+  return {
+    serve,
+    fetch: fetchOver(serve),
+    check: () => once((handler) => handler.check()),
+    suspended: (caller) => once((handler) => handler.suspended(caller)),
+    forget: (caller) => once((handler) => handler.forget(caller)),
+    close: async () => {
+      closed = true;
+    },
+    counters,
+    parked: 0,
+  };
+}

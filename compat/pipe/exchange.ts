@@ -1,0 +1,87 @@
+/** What a message of a pipe is over Streamable HTTP: its headers, and the exchange it comes in. */
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Departure } from '../../src/http/departure.ts';
+import { type Inbound, tooLarge } from '../../src/http/exchange.ts';
+
+/** Where a message of 2026-07-28 says what it is. */
+export const REVISION_META = 'io.modelcontextprotocol/protocolVersion';
+
+/** Who is at the other end. */
+export interface Source {
+  readonly path: string;
+  /** Of the request that opened the pipe; none of stdio. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly authInfo?: JsonObject;
+  readonly address?: string;
+  readonly onLoopback?: boolean;
+}
+
+/** The headers that a message of a pipe would have over HTTP (2026-07-28, SEP-2243; 2025, session and version). */
+export function headersOf(
+  body: unknown,
+  session: string | undefined,
+  version: string | undefined,
+): Record<string, string> {
+  const { method, params } = isObject(body) ? body : {};
+  const own = isObject(params) ? params : {};
+  const envelope = isObject(own._meta) ? own._meta[REVISION_META] : undefined;
+  if (typeof envelope === 'string') {
+    const name = own.name ?? own.uri ?? own.taskId;
+    return {
+      'mcp-protocol-version': envelope,
+      ...(typeof method === 'string' && { 'mcp-method': method }),
+      ...(typeof name === 'string' && { 'mcp-name': headerValue(name) }),
+    };
+  }
+  return {
+    ...(session !== undefined && { 'mcp-session-id': session }),
+    ...(session !== undefined && version !== undefined && { 'mcp-protocol-version': version }),
+  };
+}
+
+/** What no header can hold goes as base64, as 2026-07-28 has it. */
+function headerValue(name: string): string {
+  const isPlain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(name) && !name.startsWith('=?base64?');
+  return isPlain ? name : `=?base64?${Buffer.from(name).toString('base64')}?=`;
+}
+
+export interface Exchange {
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string | undefined;
+  readonly gone: Departure;
+  /** Whether its client sends it again on another pipe, where this one breaks. */
+  readonly repeats: boolean;
+}
+
+export function inboundOf(source: Source, { method, headers, text = '', gone, repeats }: Exchange): Inbound {
+  const all: Readonly<Record<string, string>> = {
+    ...source.headers,
+    'content-type': 'application/json',
+    accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
+    ...headers,
+  };
+  let made: Request | undefined;
+  return {
+    method,
+    path: source.path,
+    base: '',
+    query: () => undefined,
+    header: (name) => all[name],
+    text: (most) => (Buffer.byteLength(text) > most ? Promise.reject(tooLarge(most)) : Promise.resolve(text)),
+    ...(source.authInfo !== undefined && { authInfo: source.authInfo }),
+    ...(source.address !== undefined && { address: source.address }),
+    ...(source.onLoopback !== undefined && { onLoopback: source.onLoopback }),
+    ...(repeats && { repeats }),
+    piped: true,
+    signal: gone,
+    request: () => {
+      made ??= new Request(`http://localhost${source.path}`, {
+        method,
+        headers: all,
+        signal: gone.asAbortSignal(),
+      });
+      return made;
+    },
+  };
+}

@@ -1,0 +1,287 @@
+/**
+ * One client on one pipe: stdin and stdout, or a WebSocket. Each of its messages becomes the exchange that it would
+ * be over Streamable HTTP, in this process, and what comes in reply goes back on the pipe. So every revision is the
+ * same on a pipe as over HTTP, and there is one implementation of each.
+ *
+ * It owns the pipe's session id and the exchanges that are open on it.
+ *
+ * 1. The era is each message's own: one with the envelope of 2026-07-28 is of that revision, all others belong to
+ *    the session that `initialize` began.
+ * 2. A client that is gone ends its exchanges, as closed connections do; whether its session ends too is the
+ *    owner's choice (`end`): a WebSocket that broke may come back, a closed stdin may not.
+ * 3. A resumable client (`resume.ts`) is told with each message where its stream stands.
+ */
+import { createParser } from 'eventsource-parser';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { RESUME } from '../../src/base/resume-meta.ts';
+import { Departure } from '../../src/http/departure.ts';
+import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
+import { isRequestId } from '../../src/http/reply.ts';
+import type { Source } from './exchange.ts';
+import { headersOf, inboundOf, REVISION_META } from './exchange.ts';
+import { lastEventOf, sessionOf, wantsResume, withEvent, withoutResume, withSession } from './resume.ts';
+
+/** Where messages go. */
+export interface PipeEnd {
+  /** @returns false when the client is behind: what is sent now waits in memory */
+  send(text: string): boolean;
+  readonly unsent: number;
+  /** Calls each time that nothing waits any more. */
+  onDrain(fn: () => void): void;
+  /** Breaks the pipe off: its client reads nothing. */
+  destroy(): void;
+}
+
+export interface PipeParts {
+  readonly serve: (inbound: Inbound) => Promise<Reply>;
+  readonly source: Source;
+  readonly end: PipeEnd;
+  /** Whether a client may come back to its session on another pipe. */
+  readonly resumable: boolean;
+  /** Told when the session that a client came back to is not there. */
+  readonly lost?: () => void;
+}
+
+interface Open {
+  readonly gone: Departure;
+  close: () => void;
+}
+
+/** Without a request: a session's own stream. */
+const STANDING = Symbol('standing');
+
+export class Pipe {
+  readonly #parts: PipeParts;
+  /** By the request's id, or what it is instead of a request. */
+  readonly #open = new Map<string | number | symbol, Open>();
+  #session: string | undefined;
+  #version: string | undefined;
+  #resumes = false;
+  #isOver = false;
+
+  constructor(parts: PipeParts) {
+    this.#parts = parts;
+  }
+
+  /** One message, as text. */
+  receive(text: string): void {
+    let body: unknown;
+    try {
+      body = JSON.parse(text);
+    } catch {
+      this.#send({
+        jsonrpc: '2.0',
+        id: null,
+        error: { code: -32700, message: 'Parse error: the message is not valid JSON' },
+      });
+      return;
+    }
+    void this.#received(body, text).catch(() => {
+      const id = isObject(body) && isRequestId(body.id) ? body.id : null;
+      this.#send({ jsonrpc: '2.0', id, error: { code: -32603, message: 'Internal error' } });
+    });
+  }
+
+  /** The client is gone, or is told to be. @param endSession it will not come back */
+  async end(endSession: boolean): Promise<void> {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    for (const { gone, close } of this.#open.values()) {
+      gone.tell();
+      close();
+    }
+    this.#open.clear();
+    if (endSession && this.#session !== undefined) await this.#exchange('DELETE', undefined, new Departure());
+  }
+
+  /** Requests that are open. */
+  get busy(): boolean {
+    return [...this.#open.keys()].some((key) => key !== STANDING);
+  }
+
+  async #received(body: unknown, text: string): Promise<void> {
+    if (!isObject(body)) {
+      await this.#post(undefined, body, text);
+      return;
+    }
+    const { id, method } = body;
+    if (method === RESUME) this.#comeBack(body);
+    else if (method === 'notifications/cancelled' && !this.#isOfSession(body)) this.#cancel(body.params);
+    else if (method === 'initialize') await this.#initialize(body);
+    else {
+      const from = this.#resumes ? lastEventOf(body) : undefined;
+      const own = this.#resumes ? withoutResume(body) : body;
+      const sent = own === body ? text : JSON.stringify(own);
+      const key = typeof method === 'string' && isRequestId(id) ? id : undefined;
+      if (from !== undefined && key !== undefined) await this.#follow(key, from);
+      else await this.#post(key, own, sent);
+      if (method === 'notifications/initialized' && this.#session !== undefined) void this.#follow(STANDING);
+    }
+  }
+
+  async #initialize(body: JsonObject): Promise<void> {
+    this.#resumes = this.#parts.resumable && wantsResume(body);
+    await this.#post(isRequestId(body.id) ? body.id : undefined, body, JSON.stringify(withoutResume(body)));
+  }
+
+  /** A new pipe goes on with the session of one that broke. */
+  #comeBack(body: JsonObject): void {
+    const back = sessionOf(body);
+    if (!this.#parts.resumable || back === undefined) {
+      this.#parts.lost?.();
+      return;
+    }
+    this.#resumes = true;
+    this.#session = back.session;
+    this.#version = back.version;
+    void this.#follow(STANDING, back.standing);
+  }
+
+  #isOfSession(body: JsonObject): boolean {
+    return this.#session !== undefined && !isModern(body);
+  }
+
+  /** Where there is no session, whoever wants a request no more ends its exchange. */
+  #cancel(params: unknown): void {
+    const id = isObject(params) ? params.requestId : undefined;
+    if (!isRequestId(id)) return;
+    this.#open.get(id)?.gone.tell();
+    this.#open.get(id)?.close();
+    this.#open.delete(id);
+  }
+
+  async #post(key: string | number | undefined, body: unknown, text: string): Promise<void> {
+    const gone = new Departure();
+    const open: Open = { gone, close: () => {} };
+    if (key !== undefined) this.#open.set(key, open);
+    const headers = headersOf(body, this.#session, this.#version);
+    const reply = await this.#exchange('POST', text, gone, headers);
+    if (isObject(body) && body.method === 'initialize') this.#began(reply);
+    this.#pass(reply, key, open);
+  }
+
+  /** The events of a stream, after the one that the client had last. */
+  async #follow(key: string | number | symbol, after?: string): Promise<void> {
+    const gone = new Departure();
+    const open: Open = { gone, close: () => {} };
+    this.#open.set(key, open);
+    const headers = {
+      ...headersOf(undefined, this.#session, this.#version),
+      ...(after !== undefined && { 'last-event-id': after }),
+    };
+    const reply = await this.#exchange('GET', undefined, gone, headers);
+    if (key === STANDING && reply.status === 404) this.#parts.lost?.();
+    if (key === STANDING && reply.status >= 400) return;
+    this.#pass(reply, key, open);
+  }
+
+  #exchange(
+    method: string,
+    text: string | undefined,
+    gone: Departure,
+    headers: Readonly<Record<string, string>> = headersOf(undefined, this.#session, this.#version),
+  ): Promise<Reply> {
+    return this.#parts.serve(
+      inboundOf(this.#parts.source, { method, headers, text, gone, repeats: this.#resumes }),
+    );
+  }
+
+  #began({ headers, body }: Reply): void {
+    this.#session = headers['mcp-session-id'] ?? this.#session;
+    if (typeof body !== 'string') return;
+    const message: unknown = JSON.parse(body);
+    const result = isObject(message) && isObject(message.result) ? message.result : {};
+    if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
+  }
+
+  #pass({ status, body }: Reply, key: string | number | symbol | undefined, open: Open): void {
+    if (typeof body === 'function') {
+      body(this.#writer(key, open));
+      return;
+    }
+    if (key !== undefined) this.#open.delete(key);
+    if (open.gone.aborted || this.#isOver) return;
+    const message = parsed(body);
+    // Of a notification or a response nobody waits to hear; of a batch each request has its own message.
+    if (key === undefined && status < 400) return;
+    if (message === undefined || isForHttp(message)) {
+      if (typeof key === 'symbol' || key === undefined || status < 400) return;
+      this.#send({ jsonrpc: '2.0', id: key, error: { code: -32603, message: `Internal error (${status})` } });
+      return;
+    }
+    if (key === undefined && !Array.isArray(message) && isObject(message) && message.error === undefined)
+      return;
+    this.#send(this.#resumes && isObject(message) ? withSession(message, this.#session) : message);
+  }
+
+  /** The events of a stream as messages of the pipe. */
+  #writer(key: string | number | symbol | undefined, open: Open): Writer {
+    const { end } = this.#parts;
+    const closing: (() => void)[] = [];
+    let isClosed = false;
+    let keepsUp = true;
+    const close = (): void => {
+      if (isClosed) return;
+      isClosed = true;
+      if (key !== undefined && this.#open.get(key) === open) this.#open.delete(key);
+      for (const fn of closing) fn();
+    };
+    open.close = close;
+    const parser = createParser({
+      onEvent: ({ data, id }) => {
+        if (data === '' || isClosed) return;
+        keepsUp = this.#sendEvent(data, id, key) && keepsUp;
+      },
+    });
+    if (this.#isOver) queueMicrotask(close);
+    return {
+      write: (text) => {
+        if (isClosed) return false;
+        keepsUp = true;
+        parser.feed(text);
+        return keepsUp;
+      },
+      get unsent() {
+        return end.unsent;
+      },
+      onDrain: (fn) => end.onDrain(fn),
+      end: close,
+      destroy: () => {
+        close();
+        end.destroy();
+      },
+      onClose: (fn) => {
+        if (isClosed) fn();
+        else closing.push(fn);
+      },
+    };
+  }
+
+  #sendEvent(data: string, event: string | undefined, key: string | number | symbol | undefined): boolean {
+    if (!this.#resumes || event === undefined) return this.#parts.end.send(data);
+    const request = typeof key === 'symbol' ? undefined : key;
+    return this.#parts.end.send(JSON.stringify(withEvent(JSON.parse(data) as JsonObject, event, request)));
+  }
+
+  #send(message: unknown): void {
+    if (!this.#isOver) this.#parts.end.send(JSON.stringify(message));
+  }
+}
+
+/** A refusal that only HTTP has: its header says why. */
+function isForHttp(message: unknown): boolean {
+  return isObject(message) && message.jsonrpc === undefined;
+}
+
+function parsed(body: string | undefined): unknown {
+  if (body === undefined || body === '') return undefined;
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+}
+
+function isModern({ params }: JsonObject): boolean {
+  return isObject(params) && isObject(params._meta) && params._meta[REVISION_META] !== undefined;
+}

@@ -1,0 +1,118 @@
+/**
+ * `mcp-await/stdio`: one client on this process's stdin and stdout, of any revision, by what it opens with. While it
+ * is served, stdout carries the protocol alone: whatever else the process writes there goes to stderr.
+ */
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import process from 'node:process';
+import type { Readable, Writable } from 'node:stream';
+import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
+import type { HostFactory } from '../../src/host/host.ts';
+import { Lines } from '../../src/host/peer/lines.ts';
+import { MAX_UNSENT } from '../../src/http/exchange.ts';
+
+import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../handler.ts';
+import { Pipe, type PipeEnd } from './pipe.ts';
+
+export interface StdioOptions extends AwaitOptions {
+  /** Default: this process's. */
+  readonly stdin?: Readable;
+  readonly stdout?: Writable;
+}
+
+export interface StdioServer {
+  readonly handler: AwaitHandler;
+  /** Resolves when the client has closed its end, and what it had in work is put down. */
+  readonly closed: Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Serves one client over stdio: 2026-07-28 with round trips, and the revisions of 2025 and before with sessions.
+ *
+ * @example
+ * await createStdio(() => buildServer()).closed;
+ * @throws AwaitError `bad-option`
+ */
+export function createStdio(factory: HostFactory, options: StdioOptions = {}): StdioServer {
+  const { stdin = process.stdin, stdout = process.stdout, ...rest } = options;
+  const handler = createAwaitHandler(factory, rest);
+  const release = stdout === process.stdout ? reserveStdout() : undefined;
+  const write = release?.write ?? ((text: string) => stdout.write(text));
+  let settle = (): void => {};
+  const closed = new Promise<void>((resolve) => {
+    settle = resolve;
+  });
+  const end: PipeEnd = {
+    send: (text) => {
+      if (stdout.destroyed || stdout.writableEnded) return false;
+      if (stdout.writableLength > MAX_UNSENT) {
+        void close();
+        return false;
+      }
+      return write(`${text}\n`);
+    },
+    get unsent() {
+      return stdout.writableLength;
+    },
+    onDrain: (fn) => stdout.on('drain', fn),
+    destroy: () => void close(),
+  };
+  const pipe = new Pipe({
+    serve: handler.serve,
+    source: { path: '/mcp', headers: { host: 'localhost' }, address: '127.0.0.1', onLoopback: true },
+    end,
+    resumable: false,
+  });
+  let isClosing = false;
+  const close = async (): Promise<void> => {
+    if (isClosing) return closed;
+    isClosing = true;
+    stdin.pause();
+    await pipe.end(true);
+    await handler.close();
+    release?.undo();
+    settle();
+    return undefined;
+  };
+  const lines = new Lines(rest.limits?.bodyBytes ?? DEFAULT_LIMITS.bodyBytes, (line) => pipe.receive(line));
+  stdin.on('data', (chunk: Buffer | string) => {
+    if (lines.push(Buffer.from(chunk))) return;
+    const error = {
+      code: -32600,
+      message: 'Invalid Request: the message is too long; raise limits.bodyBytes',
+    };
+    end.send(JSON.stringify({ jsonrpc: '2.0', id: null, error }));
+    void close();
+  });
+  stdin.once('end', () => void close());
+  // A client that does not read on is gone.
+  stdout.on('error', () => void close());
+  return { handler, closed, close };
+}
+
+type Write = typeof process.stdout.write;
+
+/** Everything but what is written through the function returned goes to stderr. */
+function reserveStdout(): { readonly write: (text: string) => boolean; undo(): void } {
+  const { stdout, stderr } = process;
+  const original: Write = stdout.write.bind(stdout);
+  const { writeSync } = fs;
+  const redirected = ((...args: Parameters<Write>) => stderr.write(...args)) as Write;
+  stdout.write = redirected;
+  fs.writeSync = ((fd: number, ...rest: unknown[]) =>
+    (writeSync as (fd: number, ...rest: unknown[]) => number)(
+      fd === 1 ? 2 : fd,
+      ...rest,
+    )) as typeof writeSync;
+  // For modules that import it by name.
+  syncBuiltinESMExports();
+  return {
+    write: (text) => original(text),
+    undo: () => {
+      stdout.write = original;
+      fs.writeSync = writeSync;
+      syncBuiltinESMExports();
+    },
+  };
+}

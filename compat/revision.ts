@@ -1,0 +1,48 @@
+/** What a revision of MCP is to the handler: a row of the table, and the edge that serves it. */
+import type { Inbound, Reply } from '../src/http/exchange.ts';
+import type { Place } from '../src/http/paths.ts';
+import type { Services } from './services.ts';
+import type { SessionWire } from './session/wire.ts';
+
+export interface Row {
+  /** As clients negotiate it, and as the option `revisions` names it. */
+  readonly name: string;
+  /** The era of hosted servers that it is served from. */
+  readonly era: 'legacy' | 'modern';
+  /** Where its requests come in. */
+  readonly paths: readonly Place['wire'][];
+  /** What says that a client speaks it. */
+  readonly negotiatedBy: 'initialize' | 'each request' | 'path';
+  /** `live`: asks go out while their call runs. `rounds`: they end its turn. */
+  readonly asks: 'live' | 'rounds';
+  readonly can: readonly Ability[];
+  /** Makes what serves it; rows with the same one share it. */
+  readonly edge: (services: Services) => Edges;
+  /** How its sessions speak, where several revisions share the edge. */
+  readonly wire?: SessionWire;
+}
+
+export type Ability =
+  /** Arrays of messages. */
+  | 'batches'
+  /** A call may go on as a task. */
+  | 'tasks'
+  /** A client that comes back for a stream is given an event without content first, so that it has an id at once. */
+  | 'primes';
+
+export type Edges = Partial<Record<Place['wire'], Edge>>;
+
+/** What serves a path; a method that is missing is not allowed there. */
+export interface Edge {
+  /** @returns undefined for a body that is another edge's on this path */
+  post?(inbound: Inbound, body: unknown, place: Place): Promise<Reply> | undefined;
+  get?(inbound: Inbound, place: Place): Promise<Reply>;
+  end?(inbound: Inbound): Promise<Reply>;
+  /** Says no to a body that no edge of the path serves. */
+  refuse?(inbound: Inbound, body: unknown): Promise<Reply>;
+  /** Whether a request is this edge's by its headers alone. */
+  owns?(inbound: Inbound): boolean;
+  /** Whether a POST may answer an ask of this edge's calls: such a one is still taken in while it closes. */
+  answers?(inbound: Inbound): boolean;
+  close?(): Promise<void> | void;
+}

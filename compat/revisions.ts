@@ -1,0 +1,71 @@
+/** The revisions that are served, one row each. Nothing outside of a revision's folder names it but its row. */
+import { createEdge as httpSse } from './2024-11-05/edge.ts';
+import { LIVE } from './2025/wire.ts';
+import { createEdge as modern } from './2026-07-28/edge.ts';
+import { roundTrips } from './mrtr/wire.ts';
+import { MRTR_DRAFT } from './mrtr-draft/wire.ts';
+import type { Row } from './revision.ts';
+import { MULTI_TURN } from './sep-1858/server.ts';
+import { SEP_2322 } from './sep-2322/wire.ts';
+import { createEdge as sessions } from './session/edge.ts';
+import { createEdge as workspaces } from './workspace-sse/edge.ts';
+
+/** Streamable HTTP with sessions. */
+const SESSION = { era: 'legacy', paths: ['mcp'], negotiatedBy: 'initialize', edge: sessions } as const;
+
+/** Where several edges are on one path, the later one is asked first whether a request is its own. */
+const REVISIONS = [
+  {
+    name: '2024-11-05',
+    era: 'legacy',
+    paths: ['sse', 'messages'],
+    negotiatedBy: 'initialize',
+    asks: 'live',
+    can: [],
+    edge: httpSse,
+  },
+  { ...SESSION, name: '2025-03-26', asks: 'live', can: ['batches'], wire: LIVE },
+  { ...SESSION, name: '2025-06-18', asks: 'live', can: [], wire: LIVE },
+  { ...SESSION, name: '2025-11-25', asks: 'live', can: ['tasks', 'primes'], wire: LIVE },
+  { ...SESSION, name: 'DRAFT-SEP-1858', asks: 'rounds', can: [], wire: MULTI_TURN },
+  {
+    ...SESSION,
+    name: 'DRAFT-MRTR-2026-02',
+    asks: 'rounds',
+    can: ['tasks', 'primes'],
+    wire: roundTrips(MRTR_DRAFT),
+  },
+  {
+    ...SESSION,
+    name: 'DRAFT-SEP-2322',
+    asks: 'rounds',
+    can: ['tasks', 'primes'],
+    wire: roundTrips(SEP_2322),
+  },
+  {
+    name: '2026-07-28',
+    era: 'modern',
+    paths: ['mcp'],
+    negotiatedBy: 'each request',
+    asks: 'rounds',
+    can: ['tasks'],
+    edge: modern,
+  },
+  {
+    name: 'workspace-sse',
+    era: 'legacy',
+    paths: ['workspace'],
+    negotiatedBy: 'path',
+    asks: 'live',
+    can: [],
+    edge: workspaces,
+  },
+] as const satisfies readonly Row[];
+
+export type Revision = (typeof REVISIONS)[number]['name'];
+
+/** As the option `revisions` names them, the oldest first. */
+export const NAMES: readonly Revision[] = REVISIONS.map(({ name }) => name);
+
+/** By name. */
+export const TABLE: ReadonlyMap<string, Row> = new Map(REVISIONS.map((row) => [row.name, row]));

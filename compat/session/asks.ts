@@ -1,0 +1,85 @@
+/**
+ * What a server asks its session outside of calls, on the session's standing stream. That something is asked is
+ * noted before it goes out, so that its answer may come in at any process; it is in the store before its 202,
+ * and the process that asked fetches it from there. A server that is gone has nobody to give it to.
+ */
+import { randomUUID } from 'node:crypto';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Response } from '../../src/call/journal/entries.ts';
+import type { Services } from '../services.ts';
+
+type Send = (message: JsonObject) => void;
+
+export class SessionAsks {
+  readonly #services: Services;
+  readonly #name: string;
+  readonly #expires: number;
+  /** By the ask's id on the wire. */
+  readonly #open = new Map<string, (response: Response) => void>();
+
+  constructor(services: Services, name: string, expires: number) {
+    this.#services = services;
+    this.#name = `${name}:asks`;
+    this.#expires = expires;
+  }
+
+  /** Resolves when it is answered, if ever. */
+  ask(method: string, params: unknown, send: Send): Promise<Response> {
+    const { logger, limits } = this.#services.settings;
+    if (this.#open.size >= limits.asks) {
+      logger.warn('a server asks its session more than it may; the ask stays pending', { method });
+      return new Promise(() => {});
+    }
+    const id = randomUUID();
+    const answered = new Promise<Response>((resolve) => this.#open.set(id, resolve));
+    this.#noted(id).then(
+      () => send({ jsonrpc: '2.0', id, method, ...(isObject(params) && { params }) }),
+      (error: unknown) =>
+        logger.warn('an ask could not be noted; it stays pending', { error: String(error) }),
+    );
+    return answered;
+  }
+
+  /** The client's response; false when nothing of this session asked it. */
+  async answer(id: string, response: Response): Promise<boolean> {
+    if (this.#settle(id, response)) return true;
+    const { store, engine } = this.#services;
+    const noted = store?.isShared === true ? await store.get(this.#key(id)) : undefined;
+    if (!isObject(noted)) return false;
+    await store?.deliver(this.#name, id, response, this.#expires);
+    await engine.wake(this.#name, typeof noted.by === 'string' ? noted.by : undefined);
+    return true;
+  }
+
+  /** Nobody waits any more. */
+  close(): void {
+    this.#open.clear();
+  }
+
+  #settle(id: string, response: Response): boolean {
+    const settle = this.#open.get(id);
+    this.#open.delete(id);
+    settle?.(response);
+    return settle !== undefined;
+  }
+
+  async #noted(id: string): Promise<void> {
+    const { store, engine } = this.#services;
+    if (store?.isShared !== true) return;
+    await store.insert(
+      this.#key(id),
+      { ...(engine.name !== undefined && { by: engine.name }) },
+      this.#expires,
+    );
+    const waiting = {
+      callId: this.#name,
+      waits: (asked: string) => this.#open.has(asked),
+      answer: async (asked: string, response: Response) => void this.#settle(asked, response),
+    };
+    engine.expect(waiting, id);
+  }
+
+  #key(id: string): string {
+    return `${this.#name}:${id}`;
+  }
+}

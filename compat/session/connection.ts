@@ -1,0 +1,49 @@
+/** A connection of a session: the events of a stream, as a reply. */
+import type { Reply } from '../../src/http/exchange.ts';
+import { SSE_HEADERS } from '../../src/http/reply.ts';
+import type { Found } from '../../src/stream/event-streams.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import type { Services } from '../services.ts';
+import { sinkOf } from '../sink.ts';
+import type { Session } from './session.ts';
+
+export const SESSION = 'mcp-session-id';
+
+/** What a connection is for, as it is counted. */
+type Purpose = 'postStreams' | 'getStreams' | 'resumedStreams';
+
+/** A stream, from where its connection begins. */
+export function sse(
+  services: Services,
+  session: Session,
+  found: Found,
+  purpose: Purpose,
+  wrap: (sink: Sink) => Sink = (sink) => sink,
+): Reply {
+  services.counters[purpose] += 1;
+  return {
+    status: 200,
+    headers: { ...SSE_HEADERS, [SESSION]: session.id },
+    body: (writer) => {
+      void found.follow(wrap(session.connect(sinkOf(services, writer))));
+    },
+  };
+}
+
+/** Tells when the connection has had an event: from then on its client has an id to come back with. */
+export function noteFirst(onFirst: () => void): (sink: Sink) => Sink {
+  return (sink) => ({
+    ...sink,
+    send: (event, id) => {
+      const keepsUp = sink.send(event, id);
+      onFirst();
+      return keepsUp;
+    },
+  });
+}
+
+/** Clients of the SDKs only know an id that came on this very connection, should it break as well. */
+export function primed(session: Session, last: string, sink: Sink): Sink {
+  if (session.can('primes')) sink.send({ data: '' }, last);
+  return sink;
+}

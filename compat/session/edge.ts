@@ -1,0 +1,199 @@
+/**
+ * Streamable HTTP with sessions, for every revision of it: who a session is, and which of them a request is for.
+ * What is in a body is the revision's own (`SessionWire`).
+ */
+import { AwaitError } from '../../src/base/error.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
+import { messagesOf } from '../../src/http/batch.ts';
+import type { Inbound, Reply } from '../../src/http/exchange.ts';
+import { empty, idOf, json, rpcError } from '../../src/http/reply.ts';
+import { parseEventId } from '../../src/stream/event-id.ts';
+import { refusedEventId, shuttingDown } from '../failure.ts';
+import { refuseScopes } from '../guards.ts';
+import type { Edges } from '../revision.ts';
+import type { Services } from '../services.ts';
+import { takerOf } from '../taker.ts';
+import { SESSION, sse } from './connection.ts';
+import { createIdentity, identifier } from './identity.ts';
+import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from './initialize.ts';
+import { accepts, isMessage, isRequest } from './messages.ts';
+import { Sessions } from './sessions.ts';
+import { isCall, type RpcRequest } from './start.ts';
+import { type Exchange, exchangeOf, type SessionWire } from './wire.ts';
+
+const VERSION = 'mcp-protocol-version';
+
+interface Parts {
+  readonly services: Services;
+  readonly sessions: Sessions;
+  /** How each revision speaks, by its name. */
+  readonly wires: ReadonlyMap<string, SessionWire>;
+}
+
+export function createEdge(services: Services): Edges {
+  const sessions = new Sessions(services, identifier(services));
+  const wires = new Map<string, SessionWire>();
+  for (const { name, wire } of services.table.values()) if (wire !== undefined) wires.set(name, wire);
+  const parts = { services, sessions, wires };
+  /** The session may end while a request of it is on its way; one that was only let go here is found again. */
+  const unlessOver = (inbound: Inbound, id: string | number | null, served: Promise<Reply>): Promise<Reply> =>
+    served.catch((thrown: unknown) => {
+      if (AwaitError.from(thrown).code !== 'closed') throw thrown;
+      return sessions.wasEnded(inbound.header(SESSION)) ? notFound(id) : shuttingDown();
+    });
+  return {
+    mcp: {
+      post: (inbound, body) => unlessOver(inbound, idOf(body), post(parts, inbound, body)),
+      get: (inbound) => unlessOver(inbound, null, get(parts, inbound)),
+      end: (inbound) => end(parts, inbound),
+      answers: (inbound) => inbound.header(SESSION) !== undefined,
+      close: () => sessions.close(),
+    },
+  };
+}
+
+/** Sessions that negotiated no revision of this wire's speak the latest. */
+function wireOf({ wires }: Parts, revision: string | undefined): SessionWire | undefined {
+  return wires.get(revision ?? '') ?? wires.get(LATEST);
+}
+
+async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Reply> {
+  const messages = messagesOf(body).filter(isMessage).filter(isRequest);
+  const initialize = messages.find(({ method }) => method === 'initialize');
+  const asked =
+    initialize === undefined ? inbound.header(VERSION) : String(initialize.params.protocolVersion);
+  const wire = wireOf(parts, asked);
+  const refusal = wire?.refuse(inbound, body);
+  if (refusal !== undefined) return refusal;
+  if (initialize !== undefined) {
+    if (!Array.isArray(body)) return startSession(parts, inbound, initialize);
+    return rpcError(400, -32600, 'Invalid Request: initialize must be sent alone', initialize.id);
+  }
+  const found = await sessionOf(parts, inbound, idOf(body));
+  if ('reply' in found) return found.reply;
+  const { wire: spoken, exchange } = found;
+  return (await scopesOf(exchange, messages.filter(isCall))) ?? spoken.post(exchange, body);
+}
+
+/** What the server's SDK has against the caller of these requests. */
+async function scopesOf(
+  { services, instance, inbound }: Exchange,
+  calls: readonly RpcRequest[],
+): Promise<Reply | undefined> {
+  if (calls.length === 0) return undefined;
+  return refuseScopes(
+    services,
+    await instance(),
+    calls.map((call) => ({ ...call })),
+    inbound,
+  );
+}
+
+async function startSession(parts: Parts, inbound: Inbound, request: RpcRequest): Promise<Reply> {
+  const { services, sessions, wires } = parts;
+  const { params, id } = request;
+  const invalid = (what: string): Reply => rpcError(400, -32602, `Invalid params: ${what}`, id);
+  const { settings } = services;
+  const asked = String(params.protocolVersion);
+  const draft = settings.revisions.has(asked) && wires.get(asked)?.isDraft ? asked : undefined;
+  const client = clientOf(params, settings.revisions);
+  if (client === undefined) return invalid(NO_CLIENT);
+  const wire = wireOf(parts, draft ?? client.protocolVersion);
+  if (wire === undefined) return invalid('no revision of this protocolVersion is served');
+  const taker = takerOf(services, inbound);
+  const { principal } = taker;
+  // Before anything is kept of it.
+  sessions.makeRoom(taker);
+  const { id: sessionId, identity } = await createIdentity(services, client, principal, draft);
+  const session = sessions.add(sessionId, identity, taker.address);
+  let instance: HostInstance;
+  try {
+    instance = await session.instance((outside) => openInstance(services, session, inbound, outside, true));
+  } catch (error) {
+    await sessions.end(session);
+    if (!(error instanceof AwaitError) || error.code !== 'bad-answer') throw error;
+    settings.logger.warn(error.message);
+    return invalid(NOT_TAKEN);
+  }
+  services.serverInfo ??= instance.initialized.serverInfo;
+  const fields = wire.begun(exchangeOf(services, session, inbound), instance);
+  return json({ jsonrpc: '2.0', id, ...fields }, 200, { [SESSION]: session.id });
+}
+
+/** With `Last-Event-ID` a stream goes on; without, it is the session's standing one. */
+async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
+  if (!accepts(inbound.header('accept') ?? '', 'text/event-stream')) {
+    return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
+  }
+  const found = await sessionOf(parts, inbound, null);
+  if ('reply' in found) return found.reply;
+  const { services } = parts;
+  const { wire, exchange } = found;
+  const { session } = exchange;
+  const last = inbound.header('last-event-id');
+  try {
+    if (last === undefined) {
+      await exchange.instance();
+      const standing = await services.streams.find(session.standing.id, 'new', session.id);
+      return sse(services, session, standing, 'getStreams');
+    }
+    const place = await services.streams.resume(last, session.id);
+    const { stream } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
+    return sse(services, session, place, 'resumedStreams', (sink) =>
+      wire.follow(exchange, stream, last, sink),
+    );
+  } catch (error) {
+    return refusedEventId(services, inbound, error);
+  }
+}
+
+async function end(parts: Parts, inbound: Inbound): Promise<Reply> {
+  const found = await sessionOf(parts, inbound, null);
+  if ('reply' in found) return found.reply;
+  await parts.sessions.end(found.exchange.session);
+  return empty(200);
+}
+
+async function sessionOf(
+  parts: Parts,
+  inbound: Inbound,
+  id: string | number | null,
+): Promise<{ wire: SessionWire; exchange: Exchange } | { reply: Reply }> {
+  const { services, sessions, wires } = parts;
+  const name = inbound.header(SESSION);
+  if (name === undefined) {
+    return {
+      reply: rpcError(
+        400,
+        -32000,
+        'Bad Request: Mcp-Session-Id header is required; send initialize first',
+        id,
+      ),
+    };
+  }
+  const version = inbound.header(VERSION);
+  const isKnown =
+    version === undefined ||
+    ((SPOKEN.has(version) || wires.has(version)) && services.settings.revisions.has(version));
+  if (!isKnown) return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
+  const session = await sessions.find(name, takerOf(services, inbound));
+  // A draft's session is its own to the end, and nobody else's becomes one.
+  const isOther =
+    [session?.revision, version].some((revision) => wires.get(revision ?? '')?.isDraft) &&
+    session?.revision !== version;
+  if (session !== undefined && isOther) {
+    const message = `Bad Request: this session speaks ${session.revision}, in MCP-Protocol-Version too`;
+    return { reply: rpcError(400, -32000, message, id) };
+  }
+  const wire = wireOf(parts, session?.revision);
+  if (session !== undefined && wire !== undefined) {
+    return { wire, exchange: exchangeOf(services, session, inbound) };
+  }
+  await services.rates?.badToken(inbound);
+  return { reply: notFound(id) };
+}
+
+function notFound(id: string | number | null): Reply {
+  return rpcError(404, -32001, 'Session not found', id);
+}

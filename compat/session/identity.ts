@@ -1,0 +1,72 @@
+/**
+ * Who is who: a session is its id, a token that any process can open. Where what it holds is long, the id
+ * only names a record in the store.
+ */
+import { randomUUID } from 'node:crypto';
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Client } from '../../src/call/journal/entries.ts';
+import type { Services } from '../services.ts';
+import type { Identify, Identity } from './sessions.ts';
+
+/** Sessions and their streams outlive the calls in them; milliseconds. */
+export const LEAST_LIFETIME = 86_400_000;
+/** Longest client description that goes into the id itself, in characters of JSON. */
+const INLINE = 1_500;
+
+/** A name for a session that begins now; it tells when the session is over. */
+export function newName({ settings, now }: Services): string {
+  const expires = now() + Math.max(settings.ttl, LEAST_LIFETIME);
+  return `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
+}
+
+/** When a session of this name is over, in milliseconds since the epoch. */
+export function expiryOf(name: string): number {
+  return Number.parseInt(name.slice(0, name.indexOf('.')), 36);
+}
+
+/** A new session, and the id its client gets. */
+export async function createIdentity(
+  services: Services,
+  client: Client,
+  principal: string | undefined,
+  revision = client.protocolVersion,
+): Promise<{ readonly id: string; readonly identity: Identity }> {
+  const { sealer, store } = services;
+  const name = newName(services);
+  const expires = expiryOf(name);
+  const isOwn = revision === client.protocolVersion;
+  const bound = { name, ...(principal !== undefined && { principal }), ...(!isOwn && { revision }) };
+  const inline = store === undefined || JSON.stringify(client).length <= INLINE;
+  if (!inline && !(await store.insert(`${name}:session`, client, expires))) {
+    throw new AwaitError('store', 'a session of this name exists');
+  }
+  const id = sealer.seal('session', inline ? { ...bound, client } : bound, expires);
+  return { id, identity: { name, principal, revision, client } };
+}
+
+export function identifier(services: Services): Identify {
+  return async (id, principal) => {
+    const body = await opened(services, id);
+    if (body === undefined || body.principal !== principal) return undefined;
+    const name = String(body.name);
+    const client = body.client ?? (await services.store?.get(`${name}:session`));
+    if (!isObject(client)) return undefined;
+    const known = client as unknown as Client;
+    return {
+      name,
+      principal,
+      revision: typeof body.revision === 'string' ? body.revision : known.protocolVersion,
+      client: known,
+    };
+  };
+}
+
+async function opened({ sealer, settings }: Services, id: string): Promise<JsonObject | undefined> {
+  try {
+    return await sealer.open('session', id);
+  } catch (error) {
+    settings.logger.debug('a session id is refused', { error: AwaitError.from(error).message });
+    return undefined;
+  }
+}

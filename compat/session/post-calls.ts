@@ -1,0 +1,123 @@
+/**
+ * The calls behind a POST's stream, for whichever process the client comes back to: their ids stand beside the
+ * stream, and who follows it follows them, and takes up those whose process is gone.
+ */
+
+import type { Started } from '../../src/call/engine.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import { expiryOf } from '../../src/stream/event-id.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import type { Services } from '../services.ts';
+import { cannotFollow, type Followed, followAll, goneWith } from './follow.ts';
+import type { Work } from './requests.ts';
+import type { Session } from './session.ts';
+import { isResumable, liveWay, type RpcRequest, type Source, sourceOf } from './start.ts';
+import { type SessionStream, takingOver } from './stream.ts';
+import type { Exchange } from './wire.ts';
+
+/** Before the client is told of its stream. */
+export async function rememberCalls(
+  services: Services,
+  { id: scope, principal }: Pick<Session, 'id' | 'principal'>,
+  stream: string,
+  work: readonly Pick<Work, 'request' | 'started'>[],
+): Promise<void> {
+  const calls = work.flatMap(({ request, started }) =>
+    started !== undefined && isResumable(services, request) ? [started] : [],
+  );
+  if (calls.length === 0) return;
+  const ids = calls.map(({ callId }) => callId);
+  await Promise.all([
+    services.store?.insert(`${stream}:calls`, ids, expiryOf(stream)),
+    services.listStream(principal, stream, scope),
+    // Whoever follows the stream finds the calls in their journals.
+    ...calls.map(({ kept }) => kept),
+  ]);
+}
+
+/** Whether a call was put down here: its client comes back for its stream, and whoever it comes to goes on. */
+export function isLeft(
+  services: Services,
+  request: RpcRequest,
+  stream: SessionStream,
+  outcome: Outcome,
+): boolean {
+  return isResumable(services, request) && stream.begun && goesOnElsewhere(outcome);
+}
+
+/** A client that came back for the stream of a POST. */
+export interface Returned {
+  readonly services: Services;
+  readonly session: Session;
+  /** The stream's id. */
+  readonly stream: string;
+  readonly source: Source;
+  /** The session's instance here; undefined where each call has one of its own. */
+  readonly home?: (() => Promise<HostInstance>) | undefined;
+  readonly sink: Sink;
+}
+
+/** What is the revision's own: whose tokens a call takes, how it talks, and how its outcome is told. */
+interface Telling extends Pick<Followed, 'caller' | 'way' | 'isTold' | 'tell'> {
+  /** Every call was told: nothing follows on the stream. */
+  readonly over?: () => Promise<void>;
+}
+
+/** @param taken the stream, once this process appends to it */
+export type Tell = (
+  takeOver: () => Promise<SessionStream>,
+  taken: () => SessionStream | undefined,
+) => Telling;
+
+/** Follows the calls of a POST's stream for as long as its connection is there. */
+export function followPost({ services, session, stream, source, home, sink }: Returned, telling: Tell): void {
+  const { store } = services;
+  if (store?.isShared !== true) return;
+  const takeOver = takingOver(services, stream, session.id);
+  let taken: SessionStream | undefined;
+  const { over, ...own } = telling(takeOver, () => taken);
+  const followed: Followed = {
+    services,
+    source,
+    gone: goneWith(sink),
+    runs: (callId) => session.runs(callId),
+    take: async ({ requestId }, started: Started) => {
+      taken = await takeOver();
+      session.keepCall(requestId, started);
+      return home?.();
+    },
+    ...own,
+  };
+  const follow = async (): Promise<void> => {
+    const calls = await store.get(`${stream}:calls`);
+    if (!Array.isArray(calls)) return;
+    const { isOver } = await followAll(followed, calls.map(String));
+    if (isOver) await over?.();
+  };
+  follow().catch((error: unknown) => cannotFollow(services, error));
+}
+
+/** Follows the calls of a POST whose asks go out while they run. */
+export function followLive(exchange: Exchange, stream: string, sink: Sink): void {
+  const { services, session, inbound } = exchange;
+  const source = sourceOf(inbound, () => services.streams.disconnect(stream, session.id));
+  followPost({ ...exchange, stream, source, sink }, liveTelling(session));
+}
+
+/** The outcomes of live calls: responses on the stream, which ends with the last of them. */
+function liveTelling(session: Session): Tell {
+  return (takeOver, taken) => ({
+    caller: () => session.caller,
+    way: (callId) => liveWay(callId, (message) => void taken()?.send(message)),
+    // The process that tells the last outcome ends the stream, and its connection.
+    isTold: async () => false,
+    tell: async ({ requestId }, outcome) => {
+      await session.settled();
+      const stream = await takeOver();
+      if (outcome.kind === 'responded') stream.send({ jsonrpc: '2.0', id: requestId, ...outcome.response });
+    },
+    over: async () => (await takeOver()).finish(),
+  });
+}

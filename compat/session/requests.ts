@@ -1,0 +1,185 @@
+/** What a POST of a session holds, once its session is known: its requests are run, the rest is taken in. */
+
+import type { JsonObject } from '../../src/base/json.ts';
+import type { Begun } from '../../src/call/engine.ts';
+import type { Response } from '../../src/call/journal/entries.ts';
+import type { Leg, Outcome } from '../../src/call/ports.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import { Departure } from '../../src/http/departure.ts';
+import type { Reply } from '../../src/http/exchange.ts';
+import { rpcError } from '../../src/http/reply.ts';
+import { failure, undelivered } from '../failure.ts';
+import type { Services } from '../services.ts';
+import { hasOwnTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
+import { hasTasks, isSessionTaskMethod, serveSessionTask, taskCreated } from '../tasks/session.ts';
+import { wantedTask } from '../tasks/wanted.ts';
+import { isRequest } from './messages.ts';
+import type { Session } from './session.ts';
+import type { RpcRequest } from './start.ts';
+import type { SessionStream } from './stream.ts';
+
+/**
+ * Takes the ids of requests, all of them or none.
+ * @returns a request whose id is in work already
+ */
+export function reserve(session: Session, requests: readonly RpcRequest[]): RpcRequest | undefined {
+  const reserved: RpcRequest[] = [];
+  for (const request of requests) if (session.reserve(request.id)) reserved.push(request);
+  const twice = requests.find((request) => !reserved.includes(request));
+  if (twice !== undefined) for (const { id } of reserved) session.release(id);
+  return twice;
+}
+
+export function inWork({ id }: RpcRequest): Reply {
+  return rpcError(400, -32600, 'Invalid Request: a request with this id is in work', id);
+}
+
+/**
+ * Takes in the notifications and the answers of a body; an answer is in the store when this resolves.
+ * @returns the refusal where an answer reaches nobody: what is not delivered is not acknowledged
+ */
+export async function take(
+  services: Services,
+  session: Session,
+  messages: readonly JsonObject[],
+): Promise<Reply | undefined> {
+  let refusal: Reply | undefined;
+  for (const message of messages) {
+    if (isRequest(message)) continue;
+    if (typeof message.method === 'string') await session.notified(message);
+    else if (!(await session.answer(message))) {
+      services.settings.logger.warn('an answer came to an ask that is not open here', { id: message.id });
+      refusal = undelivered();
+    }
+  }
+  return refusal;
+}
+
+export interface Running {
+  /** What it runs in; undefined for an instance of its own. */
+  readonly instance: HostInstance | undefined;
+  /** The session's. */
+  readonly shared: HostInstance;
+  readonly source: Pick<Leg, 'authInfo' | 'request' | 'closeStream' | 'address'>;
+  /** Where what it says on the way goes. */
+  readonly stream: SessionStream;
+}
+
+export interface Work {
+  readonly request: RpcRequest;
+  /** The call, where it is one that its stream follows. */
+  readonly started?: Begun;
+  /** Its outcome, once what it set in the session is known to all, and its id is free. */
+  readonly ended: Promise<Outcome>;
+}
+
+/** Runs a request whose id is reserved. */
+export async function run(
+  services: Services,
+  session: Session,
+  given: RpcRequest,
+  running: Running,
+): Promise<Work> {
+  const { instance, shared, source, stream } = running;
+  const isAmongTasks = hasTasks(services, session, shared);
+  const mayBeTask = hasOwnTasks(shared.initialized) || (isAmongTasks && given.method === 'tools/call');
+  const request = mayBeTask ? given : { ...given, params: withoutTask(given.method, given.params) };
+  const { started, outcome } = isAmongTasks
+    ? await runAmongTasks(services, session, request, running).catch((thrown: unknown) => ({
+        started: undefined,
+        outcome: Promise.resolve(failure(services)(thrown)),
+      }))
+    : startCall(session.start(request, instance, source, stream));
+  const ended = outcome.then(async (came) => {
+    if (came.kind === 'responded' && 'result' in came.response) {
+      await remembered(services, session.state.record(shared, request.method, request.params));
+    }
+    await session.settled();
+    session.release(request.id);
+    return came;
+  });
+  return { request, ...(started !== undefined && { started }), ended };
+}
+
+interface Starting {
+  readonly started?: Begun;
+  readonly outcome: Promise<Outcome>;
+}
+
+const startCall = (started: Begun): Starting => ({ started, outcome: started.outcome });
+
+/** Where calls may be tasks: what is about one, what becomes one, and what is neither. */
+async function runAmongTasks(
+  services: Services,
+  session: Session,
+  request: RpcRequest,
+  { instance, shared, source, stream }: Running,
+): Promise<Starting> {
+  const { method, params } = request;
+  const responded = (response: Promise<Response>): Starting => ({
+    outcome: response.then((came): Outcome => ({ kind: 'responded', response: came })),
+  });
+  if (isSessionTaskMethod(method)) {
+    const send = (message: JsonObject): void => void stream.send(message);
+    return untilCancelled(services, session, request, (gone) =>
+      serveSessionTask(services, session, request, send, gone),
+    );
+  }
+  if (method === 'tools/list') {
+    const { outcome } = session.start(request, instance, source, stream);
+    return {
+      outcome: outcome.then((came): Outcome => {
+        if (came.kind !== 'responded' || !('result' in came.response)) return came;
+        services.marks.learn(session.principal, came.response.result, shared);
+        return {
+          ...came,
+          response: { result: withTaskSupport(services, came.response.result, session.revision, shared) },
+        };
+      }),
+    };
+  }
+  if (method !== 'tools/call') return startCall(session.start(request, instance, source, stream));
+  const mark = await services.marks.of(session.principal, String(params.name), shared);
+  const { task, ...own } = params;
+  const wanted = wantedTask(services, session, { revision: session.revision, params: own, task, mark });
+  if ('error' in wanted) return responded(Promise.resolve({ error: wanted.error }));
+  if (wanted.wish === undefined) return startCall(session.start(request, instance, source, stream));
+  // Its client waits for a task, and is asked by it: there are no rounds to ask in before.
+  const wish = { ...wanted.wish, when: 'now' as const };
+  const { outcome } = session.startTask({ ...request, params: own }, instance, source, wish, wanted.ttl);
+  const created = outcome.then(async (came): Promise<Outcome> => {
+    if (came.kind !== 'task') return came;
+    return { kind: 'responded', response: await taskCreated(services, session, came.taskId) };
+  });
+  return { outcome: created.catch(failure(services)) };
+}
+
+/** A request that waits for a task, which its client may cancel without the task. */
+function untilCancelled(
+  services: Services,
+  session: Session,
+  { id }: RpcRequest,
+  serve: (gone: Departure) => Promise<Response>,
+): Starting {
+  const gone = new Departure();
+  session.over.addEventListener('abort', gone.tell, { once: true });
+  const served = serve(gone).then((response): Outcome => ({ kind: 'responded', response }));
+  const outcome = served.catch(failure(services)).then((came): Outcome => {
+    session.over.removeEventListener('abort', gone.tell);
+    return gone.aborted ? { kind: 'gone' } : came;
+  });
+  session.keep(id, {
+    callId: `request ${String(id)}`,
+    outcome,
+    answer: async () => false,
+    cancel: gone.tell,
+  });
+  return { outcome };
+}
+
+/** What cannot be told to other processes is this one's alone, and its client is served all the same. */
+export async function remembered(services: Services, recorded: Promise<void> | undefined): Promise<void> {
+  await recorded?.catch((error: unknown) => {
+    services.settings.logger.warn('a change of a session could not be kept', { error: String(error) });
+  });
+}

@@ -1,0 +1,414 @@
+/**
+ * One session of a client in this process: its server instance, the calls it has in work here and the asks it
+ * has not answered. The session itself is in its id, or in a record under it; its streams, its calls and their
+ * answers are in the store, so any process can go on with them.
+ */
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Begun, Started } from '../../src/call/engine.ts';
+import type { Client, TaskWish } from '../../src/call/journal/entries.ts';
+import type { Gone } from '../../src/call/ports.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import type { Outside } from '../../src/host/router.ts';
+import type { Message } from '../../src/host/transport.ts';
+import { isRequestId } from '../../src/http/reply.ts';
+import type { Sink, TailEnd } from '../../src/stream/tail.ts';
+import { cancelElsewhere, noteRequest } from '../cancellation.ts';
+import type { Ability } from '../revision.ts';
+import type { Services } from '../services.ts';
+import { relatedTo } from '../tasks/legacy-wire.ts';
+import { SessionAsks } from './asks.ts';
+import { CallList } from './call-list.ts';
+import { expiryOf } from './identity.ts';
+import { LiveCalls } from './live-calls.ts';
+import type { Identity } from './sessions.ts';
+import {
+  CALLS,
+  type Caller,
+  isResumable,
+  liveWay,
+  notifying,
+  type RpcRequest,
+  type Source,
+  startCall,
+} from './start.ts';
+import { SessionState } from './state.ts';
+import { SessionStream } from './stream.ts';
+
+/** How long a client whose connection broke is waited for when others need the place, in milliseconds. */
+const RETURN = 60_000;
+/** How often a session that is over looks whether its tasks are, in milliseconds. */
+const TASKS_LOOK = 1_000;
+
+export class Session {
+  readonly id: string;
+  /** What its records stand under. */
+  readonly name: string;
+  readonly principal: string | undefined;
+  /** Where it was begun from, as far as that is counted. */
+  readonly address: string | undefined;
+  /** What it negotiated; its server's instance may speak another. */
+  readonly revision: string;
+  /** When it is over, in milliseconds since the epoch. */
+  readonly expires: number;
+  /** The calls that are told on its standing stream, where processes share a store. */
+  readonly calls: CallList | undefined;
+  /** What its client set since it began. */
+  readonly state: SessionState;
+  used: number;
+  #client: Client | undefined;
+  readonly #services: Services;
+  readonly #reserved = new Set<string | number>();
+  /** By the client's request id, for its cancellations. */
+  readonly #calls = new Map<string | number, Started>();
+  readonly #live: LiveCalls;
+  /** Tasks that run in its instance. */
+  readonly #tasks = new Set<string>();
+  readonly #turns = new Map<string, Promise<unknown>>();
+  /** What is asked outside of calls. */
+  readonly #asks: SessionAsks;
+  readonly #standing: SessionStream;
+  readonly #over = new AbortController();
+  #connections = 0;
+  /** When a connection broke before its stream was over, in milliseconds since the epoch. */
+  #brokeAt = 0;
+  #instance: Promise<HostInstance> | undefined;
+  #opened: HostInstance | undefined;
+
+  constructor(
+    id: string,
+    { name, principal, revision, client }: Identity,
+    services: Services,
+    address?: string | undefined,
+  ) {
+    this.id = id;
+    this.address = address;
+    this.name = name;
+    this.principal = principal;
+    this.revision = revision;
+    this.expires = expiryOf(name);
+    this.#client = client;
+    this.#services = services;
+    this.used = services.now();
+    this.state = new SessionState(services, name, this.expires);
+    this.#asks = new SessionAsks(services, name, this.expires);
+    this.#live = new LiveCalls(services, (askId, response) => this.#asks.answer(askId, response));
+    this.calls = CallList.of(services, name, this.expires);
+    this.#standing = new SessionStream(services.streams.standing(id, this.expires), services);
+  }
+
+  /** @throws AwaitError `closed` as long as it is unknown, and nothing is asked of the session */
+  get client(): Client {
+    if (this.#client === undefined) throw new AwaitError('closed', 'this session has not begun');
+    return this.#client;
+  }
+
+  /**
+   * Its client, as its calls know it.
+   * @throws AwaitError `closed` once the session is over here: nothing starts in it any more
+   */
+  get caller(): Caller {
+    if (this.#over.signal.aborted) throw overBefore();
+    const { client, principal } = this;
+    return { client, principal, revision: client.protocolVersion };
+  }
+
+  /** Whether the revision that its client speaks has something. Over HTTP+SSE, too, clients speak later ones. */
+  can(ability: Ability): boolean {
+    const { table } = this.#services;
+    const own = table.get(this.revision);
+    const spoken = own?.wire?.isDraft ? own : table.get(this.client.protocolVersion);
+    return spoken?.can.includes(ability) === true;
+  }
+
+  /** Whether its client said who it is. */
+  get isKnown(): boolean {
+    return this.#client !== undefined;
+  }
+
+  /** Its client says who it is; undefined takes that back. */
+  introduce(client: Client | undefined): void {
+    this.#client = client;
+  }
+
+  /** Fires when it is let go here. */
+  get over(): Gone {
+    return this.#over.signal;
+  }
+
+  /** Whether somebody listens; a session that nobody listens to for long is let go, with what it has in work. */
+  get connected(): boolean {
+    if (this.#connections > 0) this.used = this.#services.now();
+    return this.#connections > 0;
+  }
+
+  /** Whether calls of it are in work or suspended here: who let it go would lose them, or have them run again. */
+  get busy(): boolean {
+    return this.#reserved.size > 0 || this.#calls.size > 0 || this.#opened?.unfinished === true;
+  }
+
+  /** Whether it must not be let go to make room: its client is here, or likely to come back for something. */
+  get held(): boolean {
+    return this.connected || this.busy || this.#services.now() - this.#brokeAt < RETURN;
+  }
+
+  /**
+   * A request waits here for what it comes to.
+   * @returns how to tell that it has it
+   */
+  hold(): () => void {
+    this.#connections += 1;
+    return () => {
+      this.#connections -= 1;
+    };
+  }
+
+  /** Counts a connection for as long as it is there. */
+  connect(sink: Sink): Sink {
+    let ended: TailEnd | undefined;
+    const end = (why: TailEnd): void => {
+      if (ended !== undefined) return;
+      ended = why;
+      sink.end(why);
+    };
+    const onOver = (): void => end('closed');
+    this.#connections += 1;
+    this.#over.signal.addEventListener('abort', onOver, { once: true });
+    sink.onClose(() => {
+      this.#connections -= 1;
+      this.#over.signal.removeEventListener('abort', onOver);
+      if (ended !== 'finished') this.#brokeAt = this.#services.now();
+    });
+    if (this.#over.signal.aborted) onOver();
+    return { ...sink, end };
+  }
+
+  get standing(): SessionStream {
+    return this.#standing;
+  }
+
+  /**
+   * A stream of its own for a POST: it holds what its calls said, so it lives no longer than they may.
+   * @throws AwaitError `closed` where the session ended meanwhile: nobody would end the stream
+   */
+  newStream(): SessionStream {
+    if (this.#over.signal.aborted) throw overBefore();
+    const { streams, settings, now } = this.#services;
+    return new SessionStream(streams.open(this.id, now() + settings.ttl), this.#services);
+  }
+
+  /** The session's server instance, made when it is first needed. */
+  instance(open: (outside: Outside) => Promise<HostInstance>): Promise<HostInstance> {
+    if (this.#over.signal.aborted) return Promise.reject(overBefore());
+    this.#instance ??= open(this.#outside()).then(
+      (instance) => {
+        this.#opened = instance;
+        if (!this.#over.signal.aborted) return instance;
+        // Nobody else would close it.
+        instance.close();
+        throw overBefore();
+      },
+      (error: unknown) => {
+        this.#instance = undefined;
+        throw error;
+      },
+    );
+    return this.#instance;
+  }
+
+  /** The same, knowing what the client set at other processes. */
+  async ready(open: (outside: Outside) => Promise<HostInstance>): Promise<HostInstance> {
+    const instance = await this.instance(open);
+    await this.state.catchUp(instance);
+    return instance;
+  }
+
+  /** Takes a request's id; false when a request of this id is in work. */
+  reserve(id: string | number): boolean {
+    if (this.#reserved.has(id)) return false;
+    this.#reserved.add(id);
+    return true;
+  }
+
+  /** Requests that are in work here. */
+  get inWork(): number {
+    return this.#reserved.size;
+  }
+
+  release(id: string | number): void {
+    this.#reserved.delete(id);
+  }
+
+  /** Starts a request; what it says on the way goes to its stream. */
+  start(
+    request: RpcRequest,
+    instance: HostInstance | undefined,
+    source: Source,
+    stream: SessionStream,
+  ): Begun {
+    const { caller } = this;
+    const resumable = isResumable(this.#services, request);
+    const started = startCall(
+      this.#services,
+      { request, caller, source, resumable },
+      (callId) => liveWay(callId, (message) => stream.send(message)),
+      instance,
+    );
+    if (CALLS.has(request.method)) this.keepCall(request.id, started);
+    else this.keep(request.id, started);
+    return started;
+  }
+
+  /** Starts a call that is a task at once: what it says goes to the standing stream. */
+  startTask(
+    request: RpcRequest,
+    instance: HostInstance | undefined,
+    source: Source,
+    task: TaskWish,
+    ttl: number | undefined,
+  ): Begun {
+    const { caller } = this;
+    const started = startCall(
+      this.#services,
+      { request, caller, source, task, ...(ttl !== undefined && { ttl }) },
+      (callId) => ({
+        live: true,
+        takesTasks: true,
+        notify: notifying((message) => this.#standing.send(relatedMessage(callId(), message))),
+      }),
+      instance,
+    );
+    if (instance !== undefined) this.#hold(started);
+    return started;
+  }
+
+  /** A task goes on without its session, and needs its instance. */
+  #hold({ callId, outcome }: Begun): void {
+    for (const id of this.#tasks) if (!this.#isTask(id)) this.#tasks.delete(id);
+    void outcome.then(({ kind }) => {
+      if (kind === 'task') this.#tasks.add(callId);
+    });
+  }
+
+  #isTask(callId: string): boolean {
+    return this.#services.engine.tasks?.runs(callId) === true;
+  }
+
+  /** Whether a call is run here. */
+  runs(callId: string): boolean {
+    return this.#live.runs(callId);
+  }
+
+  /** Runs something once, whoever asks for it meanwhile. */
+  once<T>(key: string, run: () => Promise<T>): Promise<T> {
+    const known = this.#turns.get(key);
+    if (known !== undefined) return known as Promise<T>;
+    const turn = run().finally(() => this.#turns.delete(key));
+    this.#turns.set(key, turn);
+    return turn;
+  }
+
+  /** @returns false when nothing of this session asked it, or waits for it any more */
+  answer(message: JsonObject): Promise<boolean> {
+    return this.#live.answer(this.principal, message);
+  }
+
+  /** A notification of the client's. */
+  async notified(message: JsonObject): Promise<void> {
+    const { method, params } = message;
+    if (method === 'notifications/initialized') return;
+    if (method === 'notifications/cancelled') {
+      const { requestId, reason } = isObject(params) ? params : {};
+      if (!isRequestId(requestId)) return;
+      const call = this.#calls.get(requestId);
+      if (call === undefined) cancelElsewhere(this.#services, this.name, requestId, this.principal);
+      else call.cancel(typeof reason === 'string' ? reason : undefined);
+      return;
+    }
+    const instance = await this.#instance;
+    instance?.notify({ jsonrpc: '2.0', method: String(method), ...(isObject(params) && { params }) });
+    await this.state.notified(instance, String(method));
+  }
+
+  /** Ends it: its tools are told, by their signals. */
+  close(): void {
+    for (const call of this.#calls.values()) call.cancel('the session was closed');
+    this.#services.streams.drop(this.id);
+    this.leave();
+  }
+
+  /**
+   * It is served here no more, and tools hear nothing of it (invariant 1).
+   * @param atOnce the process goes away: its tasks are put down, and others take them up
+   */
+  leave(atOnce = false): void {
+    this.#asks.close();
+    this.#over.abort();
+    this.#services.streams.leave(this.#standing.id, this.id);
+    this.#closeInstance(atOnce);
+  }
+
+  #closeInstance(atOnce: boolean): void {
+    const isNeeded = !atOnce && [...this.#tasks].some((id) => this.#isTask(id));
+    if (isNeeded) setTimeout(() => this.#closeInstance(false), TASKS_LOOK).unref();
+    else this.#opened?.close();
+  }
+
+  /** A call that the client may cancel at any process. */
+  keepCall(requestId: string | number, started: Started): void {
+    this.keep(requestId, started);
+    noteRequest(this.#services, this.name, requestId, started, this.expires);
+  }
+
+  /** What the client may cancel here. */
+  keep(requestId: string | number, started: Started): void {
+    // It was between the store and its start when the session ended.
+    if (this.#over.signal.aborted) started.cancel('the session was closed');
+    this.#calls.set(requestId, started);
+    this.#live.keep(started, this.principal);
+    void started.outcome.finally(() => {
+      if (this.#calls.get(requestId) === started) this.#calls.delete(requestId);
+    });
+  }
+
+  /** Before a call's outcome is told: what it left in its server is every process's. */
+  async settled(): Promise<void> {
+    const instance = await this.#instance;
+    if (instance === undefined) return;
+    try {
+      await this.state.settle(instance, (message) => this.#tell(message));
+    } catch (error) {
+      this.#services.settings.logger.warn('a change of a session could not be kept', {
+        error: String(error),
+      });
+    }
+  }
+
+  /** What a server does on its own account goes over the session's standing stream. */
+  #outside(): Outside {
+    const { logger } = this.#services.settings;
+    return {
+      notification: (message, frame) => {
+        if (message.method === 'notifications/tools/list_changed') this.#services.marks.forget();
+        if (!this.state.holds(message, frame)) this.#tell(message);
+      },
+      request: ({ method, params }) =>
+        this.#asks.ask(method, params, (message) => this.#standing.send(message)),
+      error: (error) => logger.warn('a server instance reported an error', { error: String(error) }),
+    };
+  }
+
+  #tell({ method, params }: Message): void {
+    this.#standing.send({ jsonrpc: '2.0', method, ...(params !== undefined && { params }) });
+  }
+}
+
+/** A request was on its way here when its session ended, or was let go. */
+function overBefore(): AwaitError {
+  return new AwaitError('closed', 'this session is over');
+}
+
+/** A message of a task, on the session's stream. */
+function relatedMessage(taskId: string, message: JsonObject): JsonObject {
+  return { ...message, params: relatedTo(taskId, isObject(message.params) ? message.params : {}) };
+}

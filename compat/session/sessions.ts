@@ -1,0 +1,197 @@
+/**
+ * The sessions that this process serves: who is let in, and what is let go.
+ *
+ * A session that somebody is connected to, or that has a call in work or suspended, is never let go to make room:
+ * the new one is refused. Anonymous callers have a part of the places, and never the known callers' (invariant 14).
+ */
+import { Allowance, type Shares, type Taker } from '../../src/base/allowance.ts';
+import { keepNewest } from '../../src/base/bounded.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import type { Client } from '../../src/call/journal/entries.ts';
+import type { Services } from '../services.ts';
+import { LEAST_LIFETIME } from './identity.ts';
+import { Session } from './session.ts';
+
+/** How often sessions are looked at that nobody asks for: whether they are idle, or over; milliseconds. */
+const LOOK_EVERY = 10_000;
+/** Ended sessions that are remembered. */
+const ENDED_KEPT = 10_000;
+
+/** What the id of a session stands for. */
+export interface Identity {
+  /** Begins with when it is over; its records stand under it. */
+  readonly name: string;
+  readonly principal: string | undefined;
+  /** What it negotiated. */
+  readonly revision: string;
+  /** Undefined as long as its client has not said who it is. */
+  readonly client: Client | undefined;
+}
+
+/** Reads an id; undefined when it is none, expired, unknown or another caller's. */
+export type Identify = (id: string, principal: string | undefined) => Promise<Identity | undefined>;
+
+export class Sessions {
+  readonly #services: Services;
+  readonly #identify: Identify;
+  /** The least recently used first. */
+  readonly #here = new Map<string, Session>();
+  readonly #room: Allowance;
+  /** Ids that were ended here: the store may not know it yet, or there is none. */
+  readonly #ended = new Set<string>();
+  readonly #timer: NodeJS.Timeout;
+  #looking = false;
+
+  constructor(services: Services, identify: Identify) {
+    this.#services = services;
+    this.#identify = identify;
+    const {
+      sessionIdle,
+      sessions: all,
+      callerSessions: caller,
+      anonymousSessions,
+    } = services.settings.limits;
+    this.#room = new Allowance({ all, caller, anonymous: anonymousSessions });
+    this.#timer = setInterval(() => void this.#look(), Math.min(sessionIdle, LOOK_EVERY));
+    this.#timer.unref();
+  }
+
+  /**
+   * Lets idle sessions go until there is room for one more of this caller's.
+   * @throws AwaitError `no-room` when those that are in its place are not idle
+   */
+  makeRoom(taker: Taker): void {
+    for (let lack = this.#room.lacks(taker); lack !== undefined; lack = this.#room.lacks(taker)) {
+      const idle = this.#idle(lack, taker);
+      if (idle === undefined) {
+        const limit = { all: 'sessions', caller: 'callerSessions', anonymous: 'anonymousSessions' }[lack];
+        throw new AwaitError(
+          'no-room',
+          `a session was refused: limits.${limit} are in use, and none is idle`,
+        );
+      }
+      this.#letGo(idle);
+    }
+  }
+
+  /**
+   * A session of this process.
+   * @throws AwaitError `no-room`
+   */
+  add(id: string, identity: Identity, address: string | undefined): Session {
+    const taker = { principal: identity.principal, address };
+    this.makeRoom(taker);
+    const session = new Session(id, identity, this.#services, address);
+    this.#here.set(id, session);
+    this.#room.hold(session, taker);
+    return session;
+  }
+
+  /**
+   * The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's.
+   * @throws AwaitError `no-room` where it is not in this process yet, and cannot be
+   */
+  async find(id: string, { principal, address }: Taker): Promise<Session | undefined> {
+    const here = this.#here.get(id);
+    if (here !== undefined) {
+      if (here.principal !== principal || (await this.#isOver(here))) return undefined;
+      here.used = this.#services.now();
+      this.#here.delete(id);
+      this.#here.set(id, here);
+      return here;
+    }
+    if (this.#ended.has(id)) return undefined;
+    const identity = await this.#identify(id, principal);
+    if (identity === undefined || (await this.#isEnded(identity.name))) return undefined;
+    if (this.#ended.has(id)) return undefined;
+    return this.#here.get(id) ?? this.add(id, identity, address);
+  }
+
+  /** Ends a session here and, where there is a store, everywhere. */
+  async end(session: Session): Promise<void> {
+    this.#close(session);
+    const { store, now } = this.#services;
+    await store?.insert(`${session.name}:ended`, true, now() + LEAST_LIFETIME);
+  }
+
+  /** What another process ended, this one learns of with the next request. */
+  async #isOver(session: Session): Promise<boolean> {
+    if (session.expires > this.#services.now() && !(await this.#isEnded(session.name))) return false;
+    this.#close(session);
+    return true;
+  }
+
+  async #isEnded(name: string): Promise<boolean> {
+    return (await this.#services.store?.get(`${name}:ended`)) !== undefined;
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+    for (const session of this.#here.values()) session.leave(true);
+    this.#here.clear();
+  }
+
+  async #look(): Promise<void> {
+    if (this.#looking) return;
+    this.#looking = true;
+    try {
+      const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
+      for (const session of [...this.#here.values()]) {
+        if (session.used <= before) this.#letGoIdle(session);
+        // Ended in another process, it has connections or calls here that nobody wants any more.
+        else if (session.connected || session.busy) await this.#isOver(session);
+      }
+    } catch (error) {
+      this.#services.settings.logger.warn('the store cannot say whether a session was ended', {
+        error: AwaitError.from(error, 'store').message,
+      });
+    } finally {
+      this.#looking = false;
+    }
+  }
+
+  /** Whether a session of this id was ended, as far as this process remembers. */
+  wasEnded(id: string | undefined): boolean {
+    return id !== undefined && this.#ended.has(id);
+  }
+
+  /** Requests that are on their way find it ended before it is gone, and make no new one of it. */
+  #close(session: Session): void {
+    this.#ended.add(session.id);
+    keepNewest(this.#ended, ENDED_KEPT);
+    this.#forget(session);
+    session.close();
+  }
+
+  #forget(session: Session): void {
+    this.#here.delete(session.id);
+    this.#room.leave(session);
+  }
+
+  /** The least recently used session whose place a newcomer may have: strangers never get a known caller's. */
+  #idle(lack: keyof Shares, { principal, address }: Taker): Session | undefined {
+    let known: Session | undefined;
+    for (const session of this.#here.values()) {
+      if (session.held) continue;
+      const isOwn =
+        session.principal === principal && (principal !== undefined || session.address === address);
+      if (lack === 'caller' ? isOwn : session.principal === undefined) return session;
+      known ??= session;
+    }
+    return lack === 'all' && principal !== undefined ? known : undefined;
+  }
+
+  /** One that is in work stays for as long as calls may live: its client may be listening in another process. */
+  #letGoIdle(session: Session): void {
+    const { settings, now } = this.#services;
+    if (session.connected || (session.busy && now() - session.used <= settings.ttl)) return;
+    this.#letGo(session);
+  }
+
+  #letGo(session: Session): void {
+    this.#forget(session);
+    // Its streams are everybody's, and stay.
+    if (this.#services.store?.isShared === true && !session.busy) session.leave();
+    else session.close();
+  }
+}

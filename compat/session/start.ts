@@ -1,0 +1,137 @@
+/**
+ * How a request becomes a call, on every revision: what the call is bound to, and the leg that the request brings.
+ * A revision adds its way to that: where asks and notifications go, and what ends the turn.
+ */
+import { randomUUID } from 'node:crypto';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Begun, NewCall } from '../../src/call/engine.ts';
+import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
+import type { Binding, Instance, Leg } from '../../src/call/ports.ts';
+import { bindingOf } from '../../src/call/run/binding.ts';
+import { countedAddress } from '../../src/http/address.ts';
+import type { Inbound } from '../../src/http/exchange.ts';
+import { isRequestId } from '../../src/http/reply.ts';
+import type { Services } from '../services.ts';
+
+/** The methods whose requests go on without their connection: others answer at once. */
+export const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
+
+export function isCall({ method }: Pick<RpcRequest, 'method'>): boolean {
+  return CALLS.has(method);
+}
+
+export interface RpcRequest {
+  readonly id: string | number;
+  readonly method: string;
+  readonly params: JsonObject;
+}
+
+/** The client that a call is run for. */
+export interface Caller {
+  readonly client: Client;
+  readonly principal: string | undefined;
+  /** Whose tokens and takeovers the call accepts. */
+  readonly revision: string;
+}
+
+/** What an HTTP request brings besides its message. */
+export type Source = Pick<Leg, 'authInfo' | 'request' | 'closeStream' | 'address' | 'workspace'>;
+
+/** How a revision talks to the client while a turn is run. */
+export type Way = Omit<Leg, keyof Source | 'capabilities' | 'progressToken'>;
+
+export type Say = (message: JsonObject) => void;
+
+export interface Starting extends Omit<NewCall, 'method' | 'params' | 'requestId' | 'client' | 'binding'> {
+  readonly request: RpcRequest;
+  readonly caller: Caller;
+  readonly source: Source;
+  /** Params that the call is bound to. Default: all of them. */
+  readonly bound?: JsonObject;
+}
+
+/**
+ * Starts a call.
+ *
+ * @param way told the call's id by a function, which is known from the first message on
+ * @param instance the one that it runs in; undefined for one of its own
+ */
+export function startCall(
+  { engine }: Services,
+  { request, caller, source, bound, ...how }: Starting,
+  way: (callId: () => string) => Way,
+  instance?: Instance,
+): Begun {
+  const { method, params, id: requestId } = request;
+  const binding = boundTo(caller, request, bound);
+  const call: NewCall = { ...how, method, params, requestId, client: caller.client, binding };
+  const started: Begun = engine.start(
+    call,
+    legOf(
+      caller,
+      source,
+      params,
+      way(() => started.callId),
+    ),
+    instance,
+  );
+  return started;
+}
+
+/** What a call's tokens and takeovers must match. */
+export function boundTo(
+  { revision, principal }: Caller,
+  { method, params }: Pick<RpcRequest, 'method' | 'params'>,
+  bound?: JsonObject,
+): Binding {
+  return bindingOf({ revision, method, params, principal }, bound);
+}
+
+/** @param params of the request that began the call, or of its retry: they have the progress token */
+export function legOf({ client }: Caller, source: Source, params: JsonObject, way: Way): Leg {
+  const { progressToken } = isObject(params._meta) ? params._meta : {};
+  return {
+    ...source,
+    capabilities: client.capabilities,
+    ...(isRequestId(progressToken) && { progressToken }),
+    ...way,
+  };
+}
+
+/** Asks go out while the call runs, under ids that tell any process whose answers they get. */
+export function liveWay(callId: () => string, say: Say): Way {
+  const idOf = (ask: OpenAsk): string => `${callId()}/${ask.key}`;
+  return {
+    live: true,
+    notify: notifying(say),
+    ask: (ask) => say({ jsonrpc: '2.0', id: idOf(ask), method: ask.method, ...paramsOf(ask) }),
+    withdraw: (ask) =>
+      say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: idOf(ask) } }),
+  };
+}
+
+export function notifying(say: Say): Leg['notify'] {
+  return (notification) => say({ jsonrpc: '2.0', ...notification });
+}
+
+/** Whether a call goes on without its request: others may follow it, and take it up. */
+export function isResumable({ store }: Services, { method }: Pick<RpcRequest, 'method'>): boolean {
+  return CALLS.has(method) && store?.isShared === true;
+}
+
+export function sourceOf(inbound: Inbound, closeStream?: () => void): Source {
+  const address = countedAddress(inbound);
+  return {
+    ...(address !== undefined && { address }),
+    ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+    request: () => inbound.request(),
+    ...(closeStream !== undefined && { closeStream }),
+  };
+}
+
+/** URL mode needs an `elicitationId` where asks are requests of their own. */
+function paramsOf({ method, params }: OpenAsk): { params?: JsonObject } {
+  if (Object.keys(params).length === 0) return {};
+  const isUrl = method === 'elicitation/create' && params.mode === 'url';
+  return { params: isUrl ? { elicitationId: randomUUID(), ...params } : params };
+}

@@ -1,0 +1,163 @@
+/**
+ * What a session's server instances are to have in common, wherever they are: what its client set (a log level,
+ * subscriptions), and what its tools did to the server's own lists. The requests that set it, and the calls that
+ * changed a list, are appended beside the session on the store's one primitive; each process leads its own
+ * instance through those it has not seen, before it serves the session again. Such a call is not run again: its
+ * tool is led through its answers and steps, and what is not recorded of it does not happen.
+ */
+import { keepNewest } from '../../src/base/bounded.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Frame } from '../../src/call/frame/frame.ts';
+import { readCheckpoint } from '../../src/call/journal/entries.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
+import type { Message } from '../../src/host/transport.ts';
+import type { Services } from '../services.ts';
+
+const SETS_STATE: ReadonlySet<string> = new Set([
+  'logging/setLevel',
+  'resources/subscribe',
+  'resources/unsubscribe',
+]);
+/** What servers ask their client for on being told so, and keep. */
+const TELLS_STATE: ReadonlySet<string> = new Set(['notifications/roots/list_changed']);
+/** More than that many changes are a client's mistake. */
+const MOST = 10_000;
+/** Calls in work that changed a list, beyond which the oldest one's news are not told. */
+const CHANGING = 200;
+
+export class SessionState {
+  readonly #services: Services;
+  readonly #name: string;
+  readonly #expires: number;
+  /** The position up to which this process's instance knows it. */
+  #at = 0;
+  #last: Promise<void> = Promise.resolve();
+  /** Calls in work whose tools changed a list, and what they are to say of it. */
+  readonly #changes = new Map<Frame, Message[]>();
+  /** What is said while an instance is led through a call was said where the call ran. */
+  readonly #rehearsed = new WeakSet<Frame>();
+
+  constructor(services: Services, name: string, expires: number) {
+    this.#services = services;
+    this.#name = name;
+    this.#expires = expires;
+  }
+
+  get #isShared(): boolean {
+    return this.#services.store?.isShared === true;
+  }
+
+  /** Brings this process's instance up to what other processes were told. */
+  catchUp(instance: HostInstance): Promise<void> {
+    return this.#isShared ? this.#inOrder(() => this.#catchUp(instance)) : Promise.resolve();
+  }
+
+  /** A request that this process's instance answered, for the others. */
+  async record(instance: HostInstance, method: string, params: JsonObject): Promise<void> {
+    if (SETS_STATE.has(method) && this.#isShared) await this.#append(instance, { method, params });
+  }
+
+  /**
+   * A notification of the client's, for the instances of the other processes; this one's was told.
+   * @param instance undefined where this process has none
+   */
+  async notified(instance: HostInstance | undefined, method: string): Promise<void> {
+    if (TELLS_STATE.has(method) && this.#isShared) await this.#append(instance, { method });
+  }
+
+  /**
+   * A tool changed one of its server's lists; its client is told once every process can know of it.
+   * @returns false when it may be told now
+   */
+  holds(message: Message, frame: Frame | undefined): boolean {
+    if (frame === undefined || !message.method?.endsWith('/list_changed')) return false;
+    if (this.#rehearsed.has(frame)) return true;
+    if (!this.#isShared) return false;
+    this.#changes.set(frame, [...(this.#changes.get(frame) ?? []), message]);
+    keepNewest(this.#changes, CHANGING);
+    return true;
+  }
+
+  /** Calls that are over, and changed a list, are kept for the others; then `tell` has what they said of it. */
+  async settle(instance: HostInstance, tell: (message: Message) => void): Promise<void> {
+    for (const [frame, messages] of this.#changes) {
+      if (!frame.over) continue;
+      this.#changes.delete(frame);
+      try {
+        await this.#append(instance, { rehearse: frame.fold() });
+      } finally {
+        for (const message of messages) tell(message);
+      }
+    }
+  }
+
+  /** One after the other: what is appended here is not to be read here, and done twice. */
+  #inOrder(work: () => Promise<void>): Promise<void> {
+    this.#last = this.#last.catch(() => {}).then(work);
+    return this.#last;
+  }
+
+  /** Without an instance its entry is read back, by the one that this process makes if it is asked for. */
+  #append(instance: HostInstance | undefined, entry: object): Promise<void> {
+    return this.#inOrder(async () => {
+      for (let at = this.#at; at < MOST; at += 1) {
+        if (instance !== undefined) {
+          await this.#catchUp(instance);
+          at = this.#at;
+        }
+        if (!(await this.#services.store?.insert(this.#key(at + 1), entry, this.#expires))) continue;
+        if (instance !== undefined) this.#at = at + 1;
+        return;
+      }
+    });
+  }
+
+  async #catchUp(instance: HostInstance): Promise<void> {
+    // Of several notifications of a kind the last says as much as all.
+    const told = new Set<string>();
+    for (;;) {
+      const found = await this.#services.store?.get(this.#key(this.#at + 1));
+      if (!isObject(found)) break;
+      this.#at += 1;
+      if (TELLS_STATE.has(String(found.method))) {
+        told.add(String(found.method));
+        continue;
+      }
+      if (found.rehearse !== undefined) {
+        await this.#rehearse(instance, found.rehearse);
+        continue;
+      }
+      const params = isObject(found.params) ? found.params : {};
+      const id = `mcp-await-state-${this.#at}`;
+      // What it refuses it refused where the client asked, too.
+      await instance.request({ id, method: String(found.method), params }, {});
+    }
+    for (const method of told) instance.notify({ jsonrpc: '2.0', method });
+  }
+
+  async #rehearse(instance: HostInstance, checkpoint: unknown): Promise<void> {
+    const { engine, settings } = this.#services;
+    const { call, ...rest } = readCheckpoint(checkpoint);
+    const rehearsal = engine.rehearse({ call, ...rest }, instance);
+    if (rehearsal === undefined) {
+      settings.logger.warn(
+        'a call that changed a list may not be replayed: this process knows nothing of it',
+        {
+          call: call.id,
+        },
+      );
+      return;
+    }
+    this.#rehearsed.add(rehearsal.frame);
+    const error = await rehearsal.done;
+    if (error === undefined) return;
+    settings.logger.warn('a call that changed a list could not be led through again', {
+      call: call.id,
+      error: error.message,
+    });
+  }
+
+  #key(at: number): string {
+    return `${this.#name}:state:${at}`;
+  }
+}

@@ -1,0 +1,83 @@
+/** A stream of a session as the edge writes it: JSON-RPC messages as events, in the store before they are sent. */
+
+import { AwaitError } from '../../src/base/error.ts';
+import type { JsonObject } from '../../src/base/json.ts';
+import { messageText } from '../../src/http/reply.ts';
+import type { Appender } from '../../src/stream/appender.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
+import type { Services } from '../services.ts';
+
+/** When a client whose stream was closed should come back, in milliseconds. */
+export const RETRY = 1_000;
+
+export class SessionStream {
+  readonly id: string;
+  readonly #appender: Appender;
+  readonly #services: Services;
+
+  constructor(appender: Appender, services: Services) {
+    this.id = appender.id;
+    this.#appender = appender;
+    this.#services = services;
+  }
+
+  /** Whether a client may have an id of it to come back with. */
+  get begun(): boolean {
+    return !this.#appender.isNew;
+  }
+
+  /** An event without content, so that the client has an id to come back with (2025-11-25). */
+  prime(): void {
+    void this.#written(this.#appender.append({ data: '', retry: RETRY }));
+  }
+
+  /** @returns whether it is in the stream */
+  send(message: JsonObject): Promise<boolean> {
+    return this.#written(this.#appender.append({ event: 'message', data: messageText(message) }));
+  }
+
+  /**
+   * @param last its connection is closed after it
+   * @returns whether it is in the store
+   */
+  event(event: StreamEvent, last = false): Promise<boolean> {
+    return this.#written(this.#appender.append(event, last));
+  }
+
+  /** The last message: its connection is closed after it. */
+  end(message: JsonObject): void {
+    void this.#written(this.#appender.append({ event: 'message', data: messageText(message) }, true));
+  }
+
+  /** Nothing follows. */
+  finish(): void {
+    void this.#written(this.#appender.finish());
+  }
+
+  /** Who appends to it now tells the rest; what cannot be written is not told. */
+  #written(done: Promise<unknown>): Promise<boolean> {
+    const { writing, settings } = this.#services;
+    const failed = (error: unknown): boolean => {
+      const { code, message } = AwaitError.from(error);
+      if (code === 'fenced' || code === 'closed') return false;
+      settings.logger.warn('an event could not be appended to its stream', {
+        stream: this.id,
+        error: message,
+      });
+      return false;
+    };
+    const settled = done.then(() => true, failed);
+    writing.add(settled);
+    void settled.then(() => writing.delete(settled));
+    return settled;
+  }
+}
+
+/** A stream whose appender is gone, from when this process has something to say on it. */
+export function takingOver(services: Services, id: string, scope: string): () => Promise<SessionStream> {
+  let stream: Promise<SessionStream> | undefined;
+  return () => {
+    stream ??= services.streams.takeOver(id, scope).then((appender) => new SessionStream(appender, services));
+    return stream;
+  };
+}

@@ -1,0 +1,56 @@
+/** Calls in both directions between a process and its child, over the channel that Node opens for them. */
+import { isObject } from '../../src/base/json.ts';
+
+interface Channel {
+  send?(message: unknown): unknown;
+  on(event: 'message', listener: (message: unknown) => void): unknown;
+}
+
+type Service = (...args: never[]) => unknown;
+
+export class Ipc {
+  readonly #channel: Channel;
+  readonly #open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  #calls = 0;
+
+  constructor(channel: Channel, services: Readonly<Record<string, Service>>) {
+    this.#channel = channel;
+    channel.on('message', (message) => {
+      if (!isObject(message)) return;
+      if (typeof message.call === 'string') void this.#serve(services, message);
+      else this.#settle(message);
+    });
+  }
+
+  call(name: string, ...args: readonly unknown[]): Promise<unknown> {
+    this.#calls += 1;
+    const id = this.#calls;
+    return new Promise((resolve, reject) => {
+      this.#open.set(id, { resolve, reject });
+      this.#channel.send?.({ call: name, args, id });
+    });
+  }
+
+  /** Fails what is under way: the other process is gone. */
+  end(reason: Error): void {
+    for (const { reject } of this.#open.values()) reject(reason);
+    this.#open.clear();
+  }
+
+  async #serve(services: Readonly<Record<string, Service>>, message: Record<string, unknown>): Promise<void> {
+    const { call, args, id } = message;
+    try {
+      const value = await services[String(call)]?.(...(args as never[]));
+      this.#channel.send?.({ id, value });
+    } catch (error) {
+      this.#channel.send?.({ id, error: error instanceof Error ? error.message : String(error) });
+    }
+  }
+
+  #settle({ id, value, error }: Record<string, unknown>): void {
+    const open = this.#open.get(Number(id));
+    this.#open.delete(Number(id));
+    if (error === undefined) open?.resolve(value);
+    else open?.reject(new Error(String(error)));
+  }
+}

@@ -1,0 +1,62 @@
+/** What a tool does otherwise when it is run again from its start than when its frame is kept. */
+import { askDifferences, type Difference, outcomeDifference, quoted, short } from './differences.ts';
+import type { Column, PlayedStep } from './play.ts';
+import { leavesOf, questionsOf, type Sameness } from './same.ts';
+import type { LogLine } from './site.ts';
+
+const WHY =
+  'What it asks, and in which order, hangs on something that is not the same each time: a variable outside of the tool, a clock, chance. Put that into step(), or give each ask a key.';
+
+export interface Plays {
+  /** Its calls were run again after each answer. */
+  readonly replayed: Column;
+  /** Their frames waited in one process: twice, one after the other. */
+  readonly kept: readonly Column[];
+}
+
+export function replayDifferences({ replayed, kept }: Plays, same: Sameness): Difference[] {
+  return replayed.steps.flatMap((step, index): Difference[] => {
+    const live = kept.flatMap(({ steps }) => steps[index] ?? []);
+    const text = differenceOf(step, live, index, same);
+    return text === undefined ? [] : [{ kind: 'replay', step: index, columns: [replayed.name], text }];
+  });
+}
+
+function differenceOf(
+  step: PlayedStep,
+  kept: readonly PlayedStep[],
+  index: number,
+  same: Sameness,
+): string | undefined {
+  const [live, liveAgain] = kept;
+  if (live === undefined) return undefined;
+  const [asked, askedLive] = [questionsOf(step, same), questionsOf(live, same)];
+  const askedAgain = liveAgain === undefined ? askedLive : questionsOf(liveAgain, same);
+  if (!equal(askedLive, askedAgain)) {
+    return `asks otherwise each time it is run: ${quoted(askedLive)}, and then ${quoted(askedAgain)}; after an answer it may be run again from its start, and asks in another order on replay. ${WHY}`;
+  }
+  if (!equal(asked, askedLive)) {
+    const [, first] = askDifferences(asked, askedLive, 'in one go')[0] ?? [];
+    return `asks in another order on replay: in one go ${quoted(askedLive)}; run again after each answer ${quoted(asked)} (it ${first}). ${WHY}`;
+  }
+  const broken = brokenBy(step.log);
+  if (broken !== undefined) return `cannot be run again: ${broken}. ${WHY}`;
+  if (step.reworded.length > 0) {
+    return `asks ${quoted(step.reworded)} on replay, where it had asked something else before. ${WHY}`;
+  }
+  const [mine, theirs] = [leavesOf(step, index, same), leavesOf(live, index, same)];
+  if (JSON.stringify([...mine]) === JSON.stringify([...theirs])) return undefined;
+  const measure = { name: 'one process that keeps its frame', step: live };
+  const [, text] = outcomeDifference(step, measure, index, same)[0] ?? [];
+  return `comes to something else on replay, run again from its start: ${text}. What it does outside of step() happens again.`;
+}
+
+function equal(asks: readonly string[], others: readonly string[]): boolean {
+  return asks.join('\0') === others.join('\0');
+}
+
+/** The reason that the engine gave to the log, where a call could not be gone on with. */
+export function brokenBy(log: readonly LogLine[]): string | undefined {
+  const line = log.find(({ detail }) => detail.code === 'divergence' || detail.code === 'question-drift');
+  return line && short(line.message.replace(/of call \S+ \(format \d+\) /, ''), 400);
+}

@@ -1,0 +1,168 @@
+/** A scenario whose processes come and go under its calls: it must come to what it comes to undisturbed. */
+import { AwaitError } from '../../src/base/error.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
+import type { HostFactory } from '../../src/host/host.ts';
+import { NAMES, type Revision } from '../revisions.ts';
+import type { Comparison } from './compare.ts';
+import { askDifferences, type Difference, gathered, outcomeDifference } from './differences.ts';
+import type { Column, PlayedStep } from './play.ts';
+import { brokenBy, replayDifferences } from './replayed.ts';
+import { questionsOf, type Sameness, varyingIn } from './same.ts';
+import type { Scenario } from './scenario.ts';
+import { startServer } from './server-process.ts';
+import { alternating, type Moves, moving, type Running, type Setting } from './settings.ts';
+import { isSame } from './versions.ts';
+
+export interface RobustOptions {
+  /** Revisions to play. Default: all. */
+  readonly revisions?: readonly Revision[];
+}
+
+/** Where a process dies: once this step is recorded, before this answer (from 1), or after each entry in turn. */
+export type CrashPoint = { readonly step: string } | { readonly ask: number } | 'every';
+
+/**
+ * Drops the frame of a call at each of its asks: every answer goes to a new instance in another handler, which has
+ * nothing but the journal.
+ *
+ * @returns what came out otherwise than in one handler that keeps its frames
+ */
+export function alwaysReplay(
+  factory: HostFactory,
+  scenario: Scenario,
+  options: RobustOptions = {},
+): Promise<Comparison> {
+  return disturbed(factory, scenario, options, {
+    kind: 'replay',
+    columnsOf: async (setting, path) => [
+      await moving(named(setting, 'always replayed'), path, { atAnswer: () => 'close' }),
+    ],
+  });
+}
+
+/** Kills the process of a call, and lets another one take it up after its lease. */
+export function crashAt(
+  factory: HostFactory,
+  point: CrashPoint,
+  scenario: Scenario,
+  options: RobustOptions = {},
+): Promise<Comparison> {
+  return disturbed(factory, scenario, options, {
+    kind: 'crash',
+    columnsOf: async (setting, path) => {
+      if (point !== 'every') {
+        const where = 'step' in point ? `step ${point.step}` : `ask ${point.ask}`;
+        let crashes = 0;
+        const moves = movesAt(point, () => {
+          crashes += 1;
+        });
+        const column = await moving(named(setting, `crash at ${where}`), path, moves);
+        if (crashes > 0) return [column];
+        throw new AwaitError('bad-option', `crashAt: no call comes to ${where} on ${setting.revision}`);
+      }
+      let entries = 0;
+      await moving(setting, path, {
+        atEntry: () => {
+          entries += 1;
+          return false;
+        },
+      });
+      const columns: Column[] = [];
+      for (let nth = 1; nth <= entries; nth += 1) {
+        const setup = named(setting, `crash after entry ${nth} of ${entries}`);
+        columns.push(await moving(setup, path, { atEntry: (_entry, at) => at === nth }));
+      }
+      return columns;
+    },
+  });
+}
+
+function movesAt(point: Exclude<CrashPoint, 'every'>, onCrash: () => void): Moves {
+  if ('ask' in point) {
+    return {
+      atAnswer: (_step, nth) => {
+        if (nth !== point.ask) return undefined;
+        onCrash();
+        return 'crash';
+      },
+    };
+  }
+  return {
+    atEntry: (entry) => {
+      if (!completes(entry, point.step)) return false;
+      onCrash();
+      return true;
+    },
+  };
+}
+
+function completes(entry: Entry, step: string): boolean {
+  return entry.type === 'completed' && entry.completion.kind === 'step' && entry.completion.path === step;
+}
+
+interface Disturbance {
+  readonly kind: 'replay' | 'crash';
+  readonly columnsOf: (setting: Setting, path: readonly Running[]) => Promise<Column[]>;
+}
+
+async function disturbed(
+  factory: HostFactory,
+  scenario: Scenario,
+  { revisions = NAMES }: RobustOptions,
+  { kind, columnsOf }: Disturbance,
+): Promise<Comparison> {
+  const version = { name: 'server', server: factory };
+  const path = [version, version].map((one) => ({ version: one, server: () => startServer(one) }));
+  const ignore = (scenario.ignore ?? []).map((pattern) => new RegExp(pattern, 'g'));
+  const columns: Column[] = [];
+  const found: Difference[] = [];
+  let same: Sameness = { ignore, varying: [] };
+  for (const revision of revisions) {
+    const setting: Setting = { name: `${revision} undisturbed`, revision, scenario };
+    const stage = await alternating(setting, [await startServer(version)]);
+    const twice = async () => [toldOnce(await stage.again()), toldOnce(await stage.again())] as const;
+    const [measure, again] = await twice().finally(() => stage.close());
+    same = { ignore, varying: varyingIn(measure.steps, again.steps, ignore) };
+    const moved = (await columnsOf(setting, path)).map(toldOnce);
+    columns.push(measure, ...moved);
+    for (const column of moved) {
+      const differences =
+        kind === 'replay'
+          ? replayDifferences({ replayed: column, kept: [measure, again] }, same)
+          : crashDifferences(column, measure, same);
+      found.push(...differences);
+    }
+  }
+  return { scenario, versions: [version.name], columns, differences: gathered(found), problems: [], same };
+}
+
+function crashDifferences(column: Column, measure: Column, same: Sameness): Difference[] {
+  return column.steps.flatMap((step, index): Difference[] => {
+    const other = measure.steps[index];
+    if (other === undefined) return [];
+    const words = isSame(step, other, index, same)
+      ? []
+      : outcomeDifference(step, { name: measure.name, step: other }, index, same);
+    const asks = askDifferences(questionsOf(step, same), questionsOf(other, same), 'undisturbed');
+    const why = brokenBy(step.log);
+    return [...words, ...asks].map(([, text]) => ({
+      kind: 'crash',
+      step: index,
+      columns: [column.name],
+      text: why === undefined ? text : `${text}: ${why}`,
+    }));
+  });
+}
+
+/** A client that comes back is told again what is open, and no user is asked for it twice. */
+function toldOnce(column: Column): Column {
+  const once = ({ asks, ...step }: PlayedStep): PlayedStep => ({
+    ...step,
+    asks: asks.filter(({ question }, nth) => asks.findIndex((ask) => ask.question === question) === nth),
+  });
+  return { ...column, steps: column.steps.map(once) };
+}
+
+function named(setting: Setting, how: string): Setting {
+  return { ...setting, name: `${setting.revision} ${how}` };
+}

@@ -1,0 +1,94 @@
+/** A transcript: a scenario and what came of it, as JSON, to be compared with a later version of the server. */
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject } from '../../src/base/json.ts';
+import type { Comparison } from './compare.ts';
+import { type Difference, gathered } from './differences.ts';
+import type { Column, PlayedStep } from './play.ts';
+import type { Scenario } from './scenario.ts';
+import { versionDifferences } from './versions.ts';
+
+const FORMAT = 1;
+
+type KeptStep = Pick<PlayedStep, 'title' | 'outcome' | 'asks' | 'ran'>;
+
+export interface Transcript {
+  readonly format: typeof FORMAT;
+  readonly server: string;
+  readonly scenario: Scenario;
+  readonly columns: readonly (Pick<Column, 'name' | 'revision' | 'client'> & {
+    readonly steps: readonly KeptStep[];
+  })[];
+}
+
+/** @throws AwaitError `bad-option` where users are functions, which no file can hold */
+export function transcriptOf({ scenario, columns, versions }: Comparison): Transcript {
+  if (scenario.steps.some((step) => 'answers' in step && typeof step.answers === 'function')) {
+    throw new AwaitError(
+      'bad-option',
+      'a transcript holds the answers of its user: write them as a list, not as a function',
+    );
+  }
+  const server = versions.at(-1) ?? '';
+  const kept = columns.filter(
+    ({ name, revision }) => versions.length === 1 || name === `${revision} ${server}`,
+  );
+  return {
+    format: FORMAT,
+    server,
+    scenario,
+    columns: kept.map(({ name, revision, client, steps }) => ({
+      name,
+      revision,
+      client,
+      steps: steps.map(({ title, outcome, asks, ran }) => ({ title, outcome, asks, ran })),
+    })),
+  };
+}
+
+/** @throws AwaitError `bad-option` for what is no transcript of this format */
+export function readTranscript(text: string, path: string): Transcript {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new AwaitError('bad-option', `${path} is no transcript: it is no JSON`, error);
+  }
+  if (
+    !isObject(value) ||
+    value.format !== FORMAT ||
+    !Array.isArray(value.columns) ||
+    !isObject(value.scenario)
+  ) {
+    throw new AwaitError(
+      'bad-option',
+      `${path} is no transcript of format ${FORMAT}: record it with --record`,
+    );
+  }
+  return value as unknown as Transcript;
+}
+
+/** What the server does otherwise now than when the transcript was recorded, on the revisions that both have. */
+export function differencesFrom(recorded: Transcript, now: Comparison): Difference[] {
+  const before = recorded.columns.map(
+    (column): Column => ({
+      ...column,
+      messages: [],
+      steps: column.steps.map((step) => ({ ...step, ...UNKNOWN })),
+    }),
+  );
+  const names = {
+    old: `the recording of ${recorded.server}`,
+    renewed: now.versions.at(-1) ?? 'this version',
+  };
+  return gathered(versionDifferences(before, now.columns, names, now.same));
+}
+
+/** What a transcript does not hold. */
+const UNKNOWN: Omit<PlayedStep, keyof KeptStep> = {
+  unanswered: [],
+  reworded: [],
+  roundTrips: 0,
+  bytes: 0,
+  time: 0,
+  log: [],
+};

@@ -1,0 +1,9 @@
+/** Whose places a request takes, of those that callers share. */
+import type { Taker } from '../src/base/allowance.ts';
+import { countedAddress } from '../src/http/address.ts';
+import type { Inbound } from '../src/http/exchange.ts';
+import type { Services } from './services.ts';
+
+export function takerOf({ principal }: Pick<Services, 'principal'>, inbound: Inbound): Taker {
+  return { principal: principal(inbound.authInfo), address: countedAddress(inbound) };
+}

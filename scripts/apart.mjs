@@ -1,0 +1,28 @@
+// Runs tests whose packages are too heavy for everybody: each folder of test/ named here has a package.json and a
+// vitest.config.ts of its own. usage: node scripts/apart.mjs <folder>…
+import { spawnSync } from 'node:child_process';
+import process from 'node:process';
+
+const INSTALL = [
+  'ci',
+  '--silent',
+  '--ignore-scripts',
+  '--legacy-peer-deps',
+  '--no-audit',
+  '--no-fund',
+  '--prefix',
+];
+
+for (const folder of process.argv.slice(2)) {
+  const steps = [
+    ['npm', [...INSTALL, `test/${folder}`]],
+    [
+      process.execPath,
+      ['node_modules/vitest/vitest.mjs', 'run', '--config', `test/${folder}/vitest.config.ts`],
+    ],
+  ];
+  for (const [command, args] of steps) {
+    const { status } = spawnSync(command, args, { stdio: 'inherit' });
+    if (status !== 0) process.exit(status ?? 1);
+  }
+}

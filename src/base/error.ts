@@ -1,0 +1,72 @@
+/**
+ * The one error base of this package. `code` is literal and stable, the message says what to do next.
+ * What a client sees is never built from these: the edges write frozen sentences, the logger gets the error.
+ */
+export class AwaitError extends Error {
+  readonly code: AwaitErrorCode;
+
+  constructor(code: AwaitErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = 'AwaitError';
+    this.code = code;
+  }
+
+  /** Wraps anything thrown, and leaves an AwaitError as it is. */
+  static from(thrown: unknown, code: AwaitErrorCode = 'internal'): AwaitError {
+    if (thrown instanceof AwaitError) return thrown;
+    return new AwaitError(code, thrown instanceof Error ? thrown.message : String(thrown), thrown);
+  }
+}
+
+export type AwaitErrorCode =
+  /** an option of `createAwaitHandler` or the command line makes no sense */
+  | 'bad-option'
+  /** a token failed one of its checks; which one is in the message, for the logger alone */
+  | 'bad-token'
+  /** what a client sent cannot be used */
+  | 'bad-answer'
+  /** the tool took another way on replay than its journal records */
+  | 'divergence'
+  /** the text of a question changed a second time under replay */
+  | 'question-drift'
+  /** the call would have to be run again from its start, and the option `replay` says never */
+  | 'replay-refused'
+  /** `elicit` and the like inside of `step` */
+  | 'ask-in-step'
+  /** `shed` inside of `step` */
+  | 'shed-in-step'
+  /** two steps of one name open at once */
+  | 'duplicate-step'
+  /** a step's result is not JSON, so it cannot be kept */
+  | 'step-not-json'
+  /** a replay came to a response that `mcp-await/record` could not keep, of a request that must not be sent twice */
+  | 'fetch-not-kept'
+  /** an ask was made in the async context of another call than its server's, or for a request that is over */
+  | 'wrong-call'
+  /** a step was called in a call that is over, or named one */
+  | 'call-over'
+  /** a step ran outside the async context of its call */
+  | 'step-without-context'
+  /** the client cannot do what the tool asks for */
+  | 'capability'
+  /** one of `limits` was reached */
+  | 'limit'
+  /** this process has as much in work as `limits` allow; the same request is good in a moment, or elsewhere */
+  | 'no-room'
+  /** the store failed */
+  | 'store'
+  /** another instance owns the turn */
+  | 'fenced'
+  /** another instance is still running the turn after `limits.turnWait` */
+  | 'busy'
+  /** the format of a record is not one this version reads */
+  | 'format'
+  /** (`mcp-await/client`) a server's stream ended where the call cannot go on */
+  | 'stream'
+  /** (`mcp-await/client`) a server's response is none that its revision has */
+  | 'bad-response'
+  /** a server that runs elsewhere (a child process, a remote one) could not be started, or ended */
+  | 'host-gone'
+  /** the handler was closed */
+  | 'closed'
+  | 'internal';

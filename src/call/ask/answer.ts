@@ -1,0 +1,114 @@
+/**
+ * Checks an answer before it is fed to a tool (invariant 12). Three verdicts: good; asked again under a new
+ * key (its content breaks the ask's schema); or refused as a whole, because it is no answer to such an ask.
+ */
+import { AwaitError } from '../../base/error.ts';
+import { isObject, type JsonObject } from '../../base/json.ts';
+import {
+  type AnswerCompletion,
+  answerTo,
+  type OpenAsk,
+  type Response,
+  timedOut,
+} from '../journal/entries.ts';
+import { isMeta } from './meta.ts';
+
+/** What of an answer the server's SDK would take. */
+export interface AnswerCheck {
+  /** Whether the SDK takes a value for a result of an ask. */
+  isResult(method: string, params: JsonObject, value: JsonObject): boolean;
+  /** Whether content keeps a schema. */
+  keeps(schema: JsonObject, content: unknown): boolean;
+  /** Why no content can be judged by a schema; undefined where it can. */
+  unfit(schema: JsonObject): string | undefined;
+}
+
+type RpcError = Extract<Response, { error: unknown }>['error'];
+
+/** JSON-RPC errors in place of answers, by key: the revisions on which a client answers with whole responses. */
+export type ErrorAnswers = Readonly<Record<string, RpcError>>;
+
+export interface Answered {
+  readonly accepted: readonly AnswerCompletion[];
+  /** Asks whose answer broke their schema. */
+  readonly bad: readonly OpenAsk[];
+  readonly missing: readonly OpenAsk[];
+}
+
+/**
+ * Sorts what a client sent by what was asked.
+ *
+ * @param responses the client's `inputResponses` as it came, key → result
+ * @param errors asks that were answered by a JSON-RPC error: the tool's `await` rejects
+ * @throws AwaitError `bad-answer` when it is no object, or a value is no result of its ask's kind
+ */
+export function sortAnswers(
+  open: readonly OpenAsk[],
+  responses: unknown,
+  now: number,
+  check: AnswerCheck,
+  errors: ErrorAnswers = {},
+): Answered {
+  if (responses !== undefined && !isObject(responses)) {
+    throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
+  }
+  const accepted: AnswerCompletion[] = [];
+  const bad: OpenAsk[] = [];
+  const missing: OpenAsk[] = [];
+  for (const ask of open) {
+    const name = [ask.key, ask.name ?? ask.key].find((key) => Object.hasOwn(responses ?? {}, key));
+    const value = name === undefined ? undefined : responses?.[name];
+    if (ask.deadline !== undefined && now > ask.deadline.at)
+      accepted.push(timedOut(ask, ask.deadline.timeout));
+    else if (errors[ask.key] !== undefined && Object.hasOwn(errors, ask.key)) {
+      accepted.push(answerTo(ask, { error: errors[ask.key] as RpcError }));
+    } else if (value === undefined) missing.push(ask);
+    else {
+      const result = usable(ask, value, check);
+      if (result === undefined) bad.push(ask);
+      else accepted.push(answerTo(ask, { result }));
+    }
+  }
+  return { accepted, bad, missing };
+}
+
+/** As `sortAnswers`, for one answer that came before its ask was made; `undefined` when it breaks the schema. */
+export function checkGiven(ask: OpenAsk, value: unknown, check: AnswerCheck): Response | undefined {
+  const result = usable(ask, value, check);
+  return result && { result };
+}
+
+/** The error of an ask whose answer nobody could check, as the SDKs have it; undefined where it can be checked. */
+export function uncheckable(method: string, params: JsonObject, check: AnswerCheck): Response | undefined {
+  const schema = schemaOf(method, params);
+  const why = schema && check.unfit(schema);
+  if (why === undefined) return undefined;
+  return { error: { code: -32603, message: `Error validating elicitation response: ${why}` } };
+}
+
+/**
+ * @returns undefined for accepted content that the ask's schema, or the SDK, does not take: it is asked again
+ * @throws AwaitError `bad-answer` when it is no result of the ask's kind
+ */
+function usable(ask: OpenAsk, value: unknown, check: AnswerCheck): JsonObject | undefined {
+  const { method, params } = ask;
+  const schema = schemaOf(method, params);
+  if (isObject(value) && isMeta(value._meta)) {
+    const isFilled = schema !== undefined && value.action === 'accept';
+    if (check.isResult(method, params, value)) {
+      return ask.raw || !isFilled || check.keeps(schema, value.content ?? {}) ? value : undefined;
+    }
+    // A form that was filled in wrongly is the user's to fill in again.
+    if (isFilled && isObject(value.content) && check.isResult(method, params, { ...value, content: {} }))
+      return undefined;
+  }
+  throw new AwaitError('bad-answer', `inputResponses['${ask.key}'] is no result of ${method}`);
+}
+
+/** The schema of a form. */
+function schemaOf(method: string, params: JsonObject): JsonObject | undefined {
+  const { mode, requestedSchema } = params;
+  return method === 'elicitation/create' && mode !== 'url' && isObject(requestedSchema)
+    ? requestedSchema
+    : undefined;
+}

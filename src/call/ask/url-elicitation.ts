@@ -1,0 +1,81 @@
+/**
+ * A tool that throws UrlElicitationRequiredError (-32042) cannot go on: on revisions without that code it
+ * becomes the URL asks it names, and the tool is run again once they are answered.
+ */
+
+import { digest, isObject, type JsonObject } from '../../base/json.ts';
+import { RERUN } from '../frame/recording.ts';
+import type { CallRecord, Checkpoint, Completion, OpenAsk, Response } from '../journal/entries.ts';
+
+type RpcError = Extract<Response, { error: unknown }>['error'];
+
+/** The URLs that a thrown UrlElicitationRequiredError names. */
+export function urlsNeeded(response: Response): JsonObject[] | undefined {
+  if (!('error' in response) || response.error.code !== -32042 || !isObject(response.error.data))
+    return undefined;
+  const { elicitations } = response.error.data;
+  if (!Array.isArray(elicitations)) return undefined;
+  const urls = elicitations.filter(
+    (item): item is JsonObject => isObject(item) && typeof item.url === 'string',
+  );
+  return urls.length > 0 ? urls : undefined;
+}
+
+/** Whether a completion says that a URL which the tool threw was not opened. */
+export function isDeclinedRerun(done: Completion): boolean {
+  return done.kind === 'answer' && done.place.startsWith(RERUN) && isDeclined(done.response);
+}
+
+export function isDeclined(response: Response): boolean {
+  return 'result' in response && response.result.action !== 'accept';
+}
+
+/** What remains of -32042 where it names nothing that can be asked for, or where nobody can be asked. */
+export const URLS_NEEDED: RpcError = {
+  code: -32603,
+  message: 'This needs something to be done at a URL first, which cannot be asked for here',
+};
+
+/** Where the code -32042 is none of the revision's. */
+export function withoutUrls(response: Response): Response {
+  if (!('error' in response) || response.error.code !== -32042) return response;
+  return { error: URLS_NEEDED };
+}
+
+export function declinedResponse(call: CallRecord): Response {
+  return toolError(call, 'The URL that this needs was not opened: the request was declined.');
+}
+
+export function stillNeeded(call: CallRecord, urls: readonly JsonObject[]): Response {
+  return toolError(
+    call,
+    `This still needs what is done at: ${urls.map((params) => String(params.url)).join(', ')}`,
+  );
+}
+
+function toolError(call: CallRecord, text: string): Response {
+  if (call.method === 'tools/call') return { result: { content: [{ type: 'text', text }], isError: true } };
+  return { error: { code: -32603, message: text } };
+}
+
+/** How often the tool was run again already, for each URL. */
+export function rerunsOf({ completions }: Checkpoint): number {
+  return completions.filter(
+    (completion) => completion.kind === 'answer' && completion.place.startsWith(RERUN),
+  ).length;
+}
+
+/** The checkpoint at which the URLs are asked for. */
+export function askUrls(before: Checkpoint, urls: readonly JsonObject[]): Checkpoint {
+  const open = urls.map((params, index): OpenAsk => {
+    const count = before.asked + index + 1;
+    return {
+      place: `${RERUN}${digest(params)}#${count}`,
+      key: `url-${count}`,
+      method: 'elicitation/create',
+      params: { ...params, mode: 'url' },
+      question: digest(params),
+    };
+  });
+  return { ...before, turn: before.turn + 1, open, asked: before.asked + open.length };
+}

@@ -1,0 +1,59 @@
+/** An ask of a tool, and what goes out for it. */
+import { AwaitError } from '../../base/error.ts';
+import type { OpenAsk, Response } from '../journal/entries.ts';
+import type { Question } from './place.ts';
+import type { AskAttempt } from './recording.ts';
+import type { AskOptions } from './turn.ts';
+
+/** @param abandoned told when the tool gives it up, unless it is settled before */
+export function askAttempt(
+  question: Question,
+  { inContext, timeout, signal, raw }: AskOptions,
+  settle: (response: Response) => void,
+  abandoned: () => void,
+): AskAttempt {
+  signal?.addEventListener('abort', abandoned, { once: true });
+  return {
+    kind: 'ask',
+    question,
+    inContext,
+    ...(timeout !== undefined && { timeout }),
+    ...(raw && { raw }),
+    settle: (response) => {
+      signal?.removeEventListener('abort', abandoned);
+      settle(response);
+    },
+  };
+}
+
+/**
+ * @param nth the how-many-eth of its class
+ * @param wire its key, and the name its author wants it to have on the wire where that is another
+ * @param now milliseconds since the epoch
+ * @param drift how often the text at its place changed
+ */
+export function openAskOf(
+  { question, timeout, raw }: AskAttempt,
+  nth: number,
+  wire: { readonly key: string; readonly name?: string },
+  now: number,
+  drift: number | undefined,
+): OpenAsk {
+  return {
+    place: `${question.class}#${nth}`,
+    ...wire,
+    method: question.method,
+    params: question.params,
+    question: question.digest,
+    ...(timeout !== undefined && { deadline: { at: now + timeout, timeout } }),
+    ...(drift !== undefined && { drift }),
+    ...(raw && { raw }),
+  };
+}
+
+export function askInStep(method: string, stepPath: string): AwaitError {
+  return new AwaitError(
+    'ask-in-step',
+    `step '${stepPath}' asks its user (${method}) inside of itself: a step is done in one go and never waits. Ask before the step, and hand it the answer.`,
+  );
+}

@@ -1,0 +1,145 @@
+/**
+ * What a tool drew from the clock, from chance and from the network while `mcp-await/record` is imported,
+ * so that a replay draws the same. A value's identity is the place it was drawn at (the call site, and the
+ * branch that it ran in) with the how-many-eth of it: never a global ordinal, since branches that wait for
+ * something unrecorded come in another order each time.
+ *
+ * A value that nobody recorded is drawn anew; nothing here ever fails a tool.
+ */
+import { AwaitError } from '../../base/error.ts';
+import { appendDrawn, type DrawnValue, type DrawnValues } from '../journal/drawn.ts';
+
+/** Where something is drawn. */
+export interface DrawPlace {
+  /** What, at which line and called from where: `now server.ts:41:20~x1Yz`; or which request. */
+  readonly site: string;
+  /** The branches it is in, the innermost first, and a digest of who awaits it: `[1.0]qR5t`. */
+  readonly branch: string;
+}
+
+/** How the journal's paths begin of what is recorded like a step without being one: no step's name has a `/`. */
+const ONCE = '/';
+
+/** The path of a place at which a call was given up, with the how-many-eth of it. */
+export const SHED = `${ONCE}shed`;
+
+export function isShed(path: string): boolean {
+  return path.startsWith(SHED);
+}
+
+export function isOnce(path: string): boolean {
+  return path.startsWith(ONCE);
+}
+
+/** Bytes that a value takes in the journal, about. */
+const sizeOf = (value: DrawnValue): number => String(value).length + 4;
+
+export class Drawn {
+  readonly #values = new Map<string, DrawnValue[]>();
+  readonly #places = new Places((joined, others) => !joined && !others);
+  /** A request names itself, and must not be sent twice: only a branch that is surely another one is. */
+  readonly #once = new Places((joined, others) => !joined || !others);
+  /** What no entry of the journal has yet. */
+  #unwritten = new Map<string, DrawnValue[]>();
+  readonly #maxBytes: number;
+  #bytes = 0;
+
+  /** @param paths the paths of what is recorded like a step */
+  constructor(recorded: DrawnValues, paths: readonly string[], maxBytes: number) {
+    this.#maxBytes = maxBytes;
+    for (const [key, values] of Object.entries(recorded)) {
+      this.#values.set(key, [...values]);
+      this.#places.expect(key, values.length);
+      this.#bytes += values.reduce<number>((sum, value) => sum + sizeOf(value), key.length);
+    }
+    for (const path of paths) if (isOnce(path)) this.#once.expect(path.replace(/#\d+$/, ''), 1);
+  }
+
+  /** Whether more was drawn than may be kept: such a call can no longer be suspended. */
+  get isFull(): boolean {
+    return this.#bytes > this.#maxBytes;
+  }
+
+  /** The value recorded for this place, or a fresh one, which is recorded. */
+  draw(place: DrawPlace, fresh: () => DrawnValue): DrawnValue {
+    if (this.isFull) return fresh();
+    const { key, nth } = this.#places.next(place);
+    const recorded = this.#values.get(key)?.[nth];
+    if (recorded !== undefined) return recorded;
+    const value = fresh();
+    this.#bytes += sizeOf(value) + (this.#values.has(key) ? 0 : key.length);
+    appendDrawn(this.#values, key, [value]);
+    appendDrawn(this.#unwritten, key, [value]);
+    return value;
+  }
+
+  /** The path of something that is done once, unique in its call; the recorded one where there is one. */
+  pathOf({ site, branch }: DrawPlace): string {
+    const { key, nth } = this.#once.next({ site: `${ONCE}${site}`, branch });
+    return `${key}#${nth + 1}`;
+  }
+
+  /** For a checkpoint: everything, after which nothing is unwritten. */
+  all(): { drawn?: DrawnValues } {
+    return this.#values.size === 0 ? {} : { drawn: Object.fromEntries(this.#values) };
+  }
+
+  /** For the next entry: what no entry has; it counts as written from here on. */
+  takeUnwritten(): { drawn?: DrawnValues } {
+    const values = this.#unwritten;
+    if (values.size === 0) return {};
+    this.#unwritten = new Map();
+    return { drawn: Object.fromEntries(values) };
+  }
+}
+
+/** Counts how often each place was come to, and says which recorded one it is. */
+class Places {
+  readonly #recorded = new Map<string, number>();
+  readonly #used = new Map<string, number>();
+  readonly #mayBe: (joined: boolean, others: boolean) => boolean;
+
+  /** @param mayBe whether a place may be one that stands in other branches, by whether each is in any */
+  constructor(mayBe: (joined: boolean, others: boolean) => boolean) {
+    this.#mayBe = mayBe;
+  }
+
+  expect(key: string, more: number): void {
+    this.#recorded.set(key, (this.#recorded.get(key) ?? 0) + more);
+  }
+
+  next({ site, branch }: DrawPlace): { key: string; nth: number } {
+    const own = `${site}${branch}`;
+    const key = this.#left(own) > 0 ? own : (this.#onlyOther(site, branch) ?? own);
+    const nth = this.#used.get(key) ?? 0;
+    this.#used.set(key, nth + 1);
+    return { key, nth };
+  }
+
+  /**
+   * V8 knows who awaits a promise only once somebody does, so the outer part of a stack may be there or not,
+   * by timing. With one candidate of this site there is nothing to mistake it for.
+   */
+  #onlyOther(site: string, branch: string): string | undefined {
+    const others = [...this.#recorded.keys()].filter(
+      (key) =>
+        key.startsWith(`${site}[`) &&
+        this.#left(key) > 0 &&
+        this.#mayBe(isJoined(branch), isJoined(key.slice(site.length))),
+    );
+    return others.length === 1 ? others[0] : undefined;
+  }
+
+  #left(key: string): number {
+    return (this.#recorded.get(key) ?? 0) - (this.#used.get(key) ?? 0);
+  }
+}
+
+function isJoined(branch: string): boolean {
+  return !branch.startsWith('[]');
+}
+
+export function drewTooMuch(callId: string): AwaitError {
+  const message = `call ${callId} drew more from Date, Math.random and randomUUID than its journal may hold; draw less before it asks, draw inside of a step, or raise limits.journalBytes`;
+  return new AwaitError('limit', message);
+}

@@ -1,0 +1,36 @@
+/** What is said where a tool does not do again what its journal records (invariant 8): the whole of it, for the logger. */
+import { AwaitError } from '../../base/error.ts';
+import { type AnswerCompletion, FORMAT } from '../journal/entries.ts';
+import type { Question } from './place.ts';
+import type { FrameOptions } from './turn.ts';
+
+export function diverged(
+  callId: string,
+  attempted: string,
+  { last, left }: { readonly last: string; readonly left: readonly string[] },
+): AwaitError {
+  const message = `${attempted}, where the journal of call ${callId} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Or did it wait for something that no journal has (a slow request, a timer, AbortSignal.timeout) and go another way by it? Put that into a step: see docs/steps.md, "What a replay must find again". Keep the names and the order of its steps, or set unknownStep: 'run'.`;
+  return new AwaitError('divergence', message);
+}
+
+/** What becomes of an ask in other words than those that were answered at its place (invariant 5). */
+export type Drift =
+  | { readonly kind: 'diverged'; readonly attempted: string }
+  | { readonly kind: 'drifted'; readonly error: AwaitError }
+  /** It has the answer. */
+  | { readonly kind: 'reused' }
+  /** It goes out once more. */
+  | { readonly kind: 'asked'; readonly drift: number };
+
+export function driftOf(question: Question, answer: AnswerCompletion, policy: FrameOptions['drift']): Drift {
+  const drift = (answer.drift ?? 0) + 1;
+  if (answer.method !== question.method) {
+    const key = question.explicitKey ?? question.class;
+    const attempted = `the tool asks ${question.method} under the key '${key}', which ${answer.method} was asked under`;
+    return { kind: 'diverged', attempted };
+  }
+  if (policy === 'reuse') return { kind: 'reused' };
+  if (policy === 'ask' && drift <= 1) return { kind: 'asked', drift };
+  const message = `the question at '${answer.place}' reads otherwise each time the tool is run again (a date, a random number?). Give the ask a key (_meta: { 'mcp-await/key': … }) and set drift: 'reuse', or put what varies into a step.`;
+  return { kind: 'drifted', error: new AwaitError('question-drift', message) };
+}

@@ -1,0 +1,84 @@
+/**
+ * An ask's identity is its place in the call (invariant 5): the explicit key its author gave it, else its
+ * method and shape, with the how-many-eth of that class. Never a global ordinal: a tool that asks one thing
+ * less after an upgrade must not shift the answers of all that follow.
+ */
+import { digest, isObject, type JsonObject } from '../../base/json.ts';
+
+/** The `_meta` entry by which a tool of any language names an ask's key. */
+export const KEY_META = 'mcp-await/key';
+
+export interface Question {
+  /** What asks of the same class share. */
+  readonly class: string;
+  readonly explicitKey?: string;
+  readonly method: string;
+  /** The params as they go out. */
+  readonly params: JsonObject;
+  /** Digest of the whole question. */
+  readonly digest: string;
+}
+
+/** Reads an ask's identity off its request, and takes this package's own `_meta` entry out of it. */
+export function questionOf(method: string, rawParams: unknown): Question {
+  const params = isObject(rawParams) ? { ...rawParams } : {};
+  let explicitKey: string | undefined;
+  if (isObject(params._meta)) {
+    const { [KEY_META]: key, progressToken: _token, ...meta } = params._meta;
+    if (typeof key === 'string' && key !== '') explicitKey = key;
+    if (Object.keys(meta).length > 0) params._meta = meta;
+    else delete params._meta;
+  }
+  // `elicitationId` is drawn anew on every run of a tool and says nothing about what is asked.
+  const { elicitationId: _id, _meta: _ignored, requestedSchema, ...text } = params;
+  const schema = digestOfSchema(requestedSchema);
+  return {
+    class: explicitKey === undefined ? shapeOf(method, params, schema) : `key:${explicitKey}`,
+    ...(explicitKey !== undefined && { explicitKey }),
+    method,
+    params,
+    digest: digest([method, text, schema]),
+  };
+}
+
+function shapeOf(method: string, params: JsonObject, schema: string): string {
+  if (method !== 'elicitation/create') return method;
+  return params.mode === 'url' ? `${method}:url` : `${method}:form:${schema}`;
+}
+
+/** Tools ask with schemas that are constants: what was digested once is not digested again. */
+const digests = new WeakMap<object, string>();
+
+function digestOfSchema(schema: unknown): string {
+  if (!isObject(schema)) return digest(schema);
+  let known = digests.get(schema);
+  if (known === undefined) {
+    known = digest(schema);
+    digests.set(schema, known);
+  }
+  return known;
+}
+
+/**
+ * The key of an ask on the wire: a tool's own key as it is the first time, else a short word. `count` is the
+ * call's running number of asks, which makes every further key unique for the life of the call.
+ */
+export function wireKey(question: Question, nth: number, count: number, again: boolean): string {
+  const base = question.explicitKey ?? `${question.method.split('/')[0]}-${count}`;
+  return question.explicitKey !== undefined && (again || nth > 1) ? `${base}~${count}` : base;
+}
+
+/** The key under which an ask goes out again whose answer could not be used. */
+export function nextKey(key: string, count: number): string {
+  return `${key.replace(/~\d+$/, '')}~${count}`;
+}
+
+/** The class of a place. */
+export function classOf(place: string): string {
+  return place.slice(0, place.lastIndexOf('#'));
+}
+
+/** The how-many-eth of its class a place is. */
+export function nthOf(place: string): number {
+  return Number(place.slice(place.lastIndexOf('#') + 1));
+}

@@ -1,0 +1,320 @@
+/**
+ * What a journal records of a call, as replay leads a tool through it: which completion is next, whose
+ * attempt takes which, and what is left over (invariants 5, 7 and 9). It decides, and acts on nothing.
+ */
+
+import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } from '../journal/entries.ts';
+import { isOnce } from './drawn.ts';
+import { classOf, nthOf, type Question } from './place.ts';
+
+/** How the places of asks begin that stand for a thrown -32042. */
+export const RERUN = 'rerun:';
+
+/** An ask of the tool that is not settled. */
+export interface AskAttempt {
+  readonly kind: 'ask';
+  readonly question: Question;
+  /** Whether it was made in the call's own flow, not by a timer or a listener of the server. */
+  readonly inContext: boolean;
+  readonly timeout?: number;
+  /** Whether its answer goes to the tool as it came: the tool checks it. */
+  readonly raw?: true;
+  readonly settle: (response: Response) => void;
+  open?: OpenAsk;
+}
+
+/** A step of the tool that is not settled. */
+export interface StepAttempt {
+  readonly kind: 'step';
+  readonly path: string;
+  readonly run: () => Promise<StepOutcome>;
+  readonly settle: (outcome: StepOutcome) => void;
+}
+
+export type Attempt = AskAttempt | StepAttempt;
+
+export interface Recorded {
+  readonly completion: Completion;
+  /** `waiting` to be released in its order; `skipped` ones are released whenever somebody asks for them. */
+  state: 'waiting' | 'skipped' | 'released';
+  attempt?: Attempt;
+}
+
+type RecordedAnswer = Recorded & { readonly completion: AnswerCompletion };
+
+export class Recording {
+  readonly #all: Recorded[] = [];
+  /** Index of the first completion that may still be waiting. */
+  #cursor = 0;
+  /** What is said before the cursor gets here was said in an earlier turn. */
+  readonly #mutedUntil: number;
+  /** Whether what is said before the asks that are out are made again was said already. */
+  #mutedByOpen: boolean;
+  /** Asks that went out and that the tool has not made again yet. */
+  #unclaimed: OpenAsk[];
+  /** The highest how-many-eth of each class. */
+  readonly #places = new Map<string, number>();
+
+  /** @param fresh how many of the last completions came with the turn that is entered now */
+  constructor(completions: readonly Completion[], open: readonly OpenAsk[], fresh: number) {
+    this.#unclaimed = [...open];
+    for (const completion of completions) {
+      this.#all.push({ completion, state: 'waiting' });
+      if (completion.kind === 'answer') this.#notePlace(completion.place);
+    }
+    for (const recorded of this.#all) if (!this.#isAwaited(recorded)) recorded.state = 'skipped';
+    for (const { place } of open) this.#notePlace(place);
+    // Nobody has seen what the fresh ones lead to: the first of them ends what was said before.
+    const known = completions.length - fresh;
+    this.#mutedUntil = fresh > 0 ? known + 1 : known;
+    this.#mutedByOpen = fresh === 0;
+  }
+
+  /** Whether the tool is being led through what it did before. */
+  get muted(): boolean {
+    this.head();
+    return this.#cursor < this.#mutedUntil || (this.#mutedByOpen && this.#unclaimed.length > 0);
+  }
+
+  /** The tool does something new, whatever became of the asks that were out. */
+  unmute(): void {
+    this.#mutedByOpen = false;
+  }
+
+  get completions(): readonly Completion[] {
+    return this.#all.map(({ completion }) => completion);
+  }
+
+  /** The next completion in the recorded order. */
+  head(): Recorded | undefined {
+    while (this.#all[this.#cursor] !== undefined && this.#all[this.#cursor]?.state !== 'waiting') {
+      this.#cursor += 1;
+    }
+    return this.#all[this.#cursor];
+  }
+
+  /** What is to be released now: the next one, if it is attempted, or one that was skipped and is asked for. */
+  next(): Recorded | undefined {
+    const head = this.head();
+    if (head?.attempt !== undefined) return head;
+    return this.#all.find(({ state, attempt }) => state === 'skipped' && attempt !== undefined);
+  }
+
+  /** A recorded step that is attempted and whose path is one of those that may be released now. */
+  nextInside(isInside: (path: string) => boolean): Recorded | undefined {
+    return this.#all.find(
+      ({ completion, state, attempt }) =>
+        state !== 'released' &&
+        attempt !== undefined &&
+        completion.kind === 'step' &&
+        isInside(completion.path),
+    );
+  }
+
+  /** Whether some attempt waits for its turn in the recorded order. */
+  get awaited(): boolean {
+    return this.#all.some(({ attempt }) => attempt !== undefined);
+  }
+
+  /** Attempts that wait for their turn in the recorded order. */
+  get attempts(): readonly Attempt[] {
+    return this.#all.flatMap(({ attempt }) => (attempt === undefined ? [] : [attempt]));
+  }
+
+  /** Whether an answer was recorded under this key, or an ask is out under it. */
+  hasKey(key: string): boolean {
+    const answered = this.#all.some(
+      ({ completion }) => completion.kind === 'answer' && completion.key === key,
+    );
+    return answered || this.#unclaimed.some((ask) => ask.key === key);
+  }
+
+  /** Asks that went out and that nobody made again. */
+  get unmade(): readonly OpenAsk[] {
+    return this.#unclaimed;
+  }
+
+  /** They are taken back, until somebody makes them after all. @returns those that were out */
+  withdrawUnmade(): readonly OpenAsk[] {
+    const out = this.#unclaimed.filter(({ withdrawn }) => !withdrawn);
+    this.#unclaimed = this.#unclaimed.map((ask) => ({ ...ask, withdrawn: true }));
+    this.#mutedByOpen = false;
+    return out;
+  }
+
+  /** Nobody is led through the first `count` completions. */
+  pass(count: number): void {
+    for (const recorded of this.#all.slice(0, count)) recorded.state = 'released';
+  }
+
+  /**
+   * A step that was run just now.
+   * @param attempt is given it in its order, behind answers that came before it; without one it has it already
+   */
+  addDone(completion: Completion, attempt?: StepAttempt): void {
+    this.#all.push(
+      attempt === undefined ? { completion, state: 'released' } : { completion, state: 'waiting', attempt },
+    );
+  }
+
+  /** An answer that came; nobody waits for it when its ask was given up. */
+  addAnswer(completion: AnswerCompletion, attempt: AskAttempt | undefined): void {
+    this.#unclaimed = this.#unclaimed.filter(({ key }) => key !== completion.key);
+    this.#all.push(
+      attempt === undefined ? { completion, state: 'skipped' } : { completion, state: 'waiting', attempt },
+    );
+  }
+
+  /** Gives an attempt the completion or the open ask that is its own beyond doubt. */
+  claimExactly(attempt: Attempt): 'recorded' | OpenAsk | undefined {
+    return attempt.kind === 'step' ? this.#claimStep(attempt) : this.#claimAsk(attempt);
+  }
+
+  #claimStep(attempt: StepAttempt): 'recorded' | undefined {
+    const recorded = this.#all.find(
+      (candidate) =>
+        isFree(candidate) &&
+        candidate.completion.kind === 'step' &&
+        candidate.completion.path === attempt.path,
+    );
+    if (recorded === undefined) return undefined;
+    recorded.attempt = attempt;
+    this.#subsume(attempt.path);
+    return 'recorded';
+  }
+
+  /** Of the same question that was asked several times, the answered and the open ones stand in one order: their places'. */
+  #claimAsk(attempt: AskAttempt): 'recorded' | OpenAsk | undefined {
+    const { question } = attempt;
+    const isIts = (ask: { readonly place: string; readonly question: string }): boolean =>
+      classOf(ask.place) === question.class && ask.question === question.digest;
+    const answered = this.#all.filter(
+      (candidate): candidate is RecordedAnswer =>
+        isFree(candidate) && candidate.completion.kind === 'answer' && isIts(candidate.completion),
+    );
+    const recorded = first(answered, ({ completion }) => completion.place);
+    const open = first(this.#unclaimed.filter(isIts), ({ place }) => place);
+    if (
+      recorded !== undefined &&
+      (open === undefined || nthOf(recorded.completion.place) <= nthOf(open.place))
+    ) {
+      recorded.attempt = attempt;
+      return 'recorded';
+    }
+    if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
+    return open;
+  }
+
+  /** Whether something recorded may be the same question in other words. */
+  mayStandFor(attempt: AskAttempt): boolean {
+    const { class: group } = attempt.question;
+    return (
+      this.changedAnswer(group) !== undefined || this.#unclaimed.some(({ place }) => classOf(place) === group)
+    );
+  }
+
+  /** The answer whose question, of this class, nobody makes in its words any more. */
+  changedAnswer(group: string): RecordedAnswer | undefined {
+    return this.#all.find(
+      (candidate): candidate is RecordedAnswer =>
+        isFree(candidate) &&
+        candidate.completion.kind === 'answer' &&
+        classOf(candidate.completion.place) === group &&
+        this.#isAwaited(candidate),
+    );
+  }
+
+  /** Takes the open ask of this class that nobody makes in its words any more. */
+  takeChangedAsk(group: string): OpenAsk | undefined {
+    const open = this.#unclaimed.find(({ place }) => classOf(place) === group);
+    if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
+    return open;
+  }
+
+  /** Steps that nobody attempts; a recorded `fetch` that is not made any more is no divergence. */
+  unconsumedSteps(): readonly Recorded[] {
+    return this.#all.filter((recorded) => isStep(recorded) && isFree(recorded));
+  }
+
+  nextPlace(group: string): number {
+    const nth = (this.#places.get(group) ?? 0) + 1;
+    this.#places.set(group, nth);
+    return nth;
+  }
+
+  /** For the logger: what was consumed last, and what is left. */
+  describe(): { last: string; left: string[] } {
+    const last = this.#all.filter(({ state }) => state === 'released').at(-1);
+    const left = this.#all
+      .filter(({ state }) => state !== 'released')
+      .map(({ completion }) => nameOf(completion));
+    return { last: last === undefined ? 'nothing' : nameOf(last.completion), left };
+  }
+
+  clear(): void {
+    this.#all.length = 0;
+    this.#unclaimed = [];
+  }
+
+  /** The steps inside of a step that is not run again will not be attempted: they are part of its result. */
+  #subsume(path: string): void {
+    for (const recorded of this.#all) {
+      const { completion } = recorded;
+      if (completion.kind === 'step' && completion.path.startsWith(`${path}/`)) recorded.state = 'released';
+    }
+  }
+
+  /**
+   * Whether somebody will ask for a completion: not for the answer to a thrown -32042, which is what lets the
+   * tool run again, nor for one whose question was asked again in other words.
+   */
+  #isAwaited({ completion }: Recorded): boolean {
+    if (completion.kind === 'step') return true;
+    const { place } = completion;
+    if (place.startsWith(RERUN) || this.#unclaimed.some((ask) => ask.place === place)) return false;
+    const ofPlace = this.#all.filter(
+      (other) => other.completion.kind === 'answer' && other.completion.place === place,
+    );
+    return ofPlace.at(-1)?.completion === completion;
+  }
+
+  #notePlace(place: string): void {
+    const group = classOf(place);
+    this.#places.set(group, Math.max(this.#places.get(group) ?? 0, nthOf(place)));
+  }
+}
+
+/** Whether it is a step that the tool's author named. */
+export function isStep({ completion }: Recorded): boolean {
+  return completion.kind === 'step' && !isOnce(completion.path);
+}
+
+function isFree(recorded: Recorded): boolean {
+  return recorded.state !== 'released' && recorded.attempt === undefined;
+}
+
+/** The first by place. */
+function first<T>(items: readonly T[], placeOf: (item: T) => string): T | undefined {
+  return [...items].sort((one, other) => nthOf(placeOf(one)) - nthOf(placeOf(other)))[0];
+}
+
+function nameOf(completion: Completion): string {
+  return completion.kind === 'step' ? `step '${completion.path}'` : `the answer to '${completion.key}'`;
+}
+
+/** Whether it is part of the step of this path. */
+export function isInside({ completion }: Recorded, path: string): boolean {
+  return completion.kind === 'step' && completion.path.startsWith(`${path}/`);
+}
+
+/** Gives an attempt what is recorded for it. */
+export function release(recorded: Recorded): void {
+  const { completion, attempt } = recorded;
+  recorded.state = 'released';
+  delete recorded.attempt;
+  if (completion.kind === 'step') {
+    if (attempt?.kind === 'step') attempt.settle(completion.outcome);
+  } else if (attempt?.kind === 'ask') {
+    attempt.settle(completion.response);
+  }
+}

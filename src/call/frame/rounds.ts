@@ -1,0 +1,54 @@
+/**
+ * Rounds of a tool that returns what it needs (`inputRequired`) and is run again with it, instead of awaiting it.
+ * What it returned is in the journal as a step is, at a path that no step has. A frame that is led through the
+ * journal begins at the last one: what a round did before is done, and its author does not expect it again.
+ */
+import { isObject, type JsonObject } from '../../base/json.ts';
+import type { Completion } from '../journal/entries.ts';
+import { type DrawPlace, isShed } from './drawn.ts';
+
+const ROUND = '/round#';
+
+export class Rounds {
+  /** What the last round returned. */
+  readonly last: JsonObject | undefined;
+  /** How many completions belong to rounds that are over. */
+  readonly past: number;
+  /** How many times the call was given up in them. */
+  readonly sheds: number;
+  /** How many steps of each name they had. */
+  readonly names: ReadonlyMap<string, number>;
+  #count: number;
+
+  constructor(completions: readonly Completion[]) {
+    this.past = completions.findLastIndex(isRound) + 1;
+    const before = completions.slice(0, this.past);
+    const paths = before.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
+    const round = before.at(-1);
+    const outcome = round?.kind === 'step' ? round.outcome : {};
+    this.last = 'value' in outcome && isObject(outcome.value) ? outcome.value : undefined;
+    this.sheds = paths.filter(isShed).length;
+    this.#count = before.filter(isRound).length;
+    const names = new Map<string, number>();
+    for (const path of paths) {
+      const name = path.replace(/#\d+$/, '');
+      names.set(name, (names.get(name) ?? 0) + 1);
+    }
+    this.names = names;
+  }
+
+  /** The path of the round that ends now. */
+  next(): string {
+    this.#count += 1;
+    return `${ROUND}${this.#count}`;
+  }
+
+  /** Where something is drawn: a round's first value at a place is not the one of the round before. */
+  placeOf(place: DrawPlace): DrawPlace {
+    return this.#count === 0 ? place : { ...place, site: `${this.#count}:${place.site}` };
+  }
+}
+
+function isRound(done: Completion): boolean {
+  return done.kind === 'step' && done.path.startsWith(ROUND);
+}

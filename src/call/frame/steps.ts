@@ -1,0 +1,155 @@
+/**
+ * The steps of one frame: their names (invariant 13: names in sequence count, nested names are paths, two
+ * open ones of one name are an error), and which of them are running.
+ */
+import { AwaitError } from '../../base/error.ts';
+import type { CallRecord, StepOutcome } from '../journal/entries.ts';
+import { type CallContext, runInContext, type StepFunction } from './context.ts';
+import type { StepAttempt } from './recording.ts';
+import { idempotencyKey, keepError, keepResult, releaseOutcome } from './step-outcome.ts';
+
+/** The frame whose steps these are. */
+interface Called {
+  readonly context: CallContext;
+  readonly over: boolean;
+}
+
+export class RunningSteps {
+  readonly #callId: string;
+  /** How many steps of each name there were. */
+  readonly #counts: Map<string, number>;
+  readonly #open = new Set<string>();
+  readonly #running = new Set<string>();
+  readonly #whenSettled: (() => void)[] = [];
+  readonly #closed: (name: string) => AwaitError | undefined;
+
+  /**
+   * @param counts of steps that are not attempted again
+   * @param closed why no step begins any more: the call is over
+   */
+  constructor(
+    callId: string,
+    counts: ReadonlyMap<string, number>,
+    closed: (name: string) => AwaitError | undefined,
+  ) {
+    this.#callId = callId;
+    this.#counts = new Map(counts);
+    this.#closed = closed;
+  }
+
+  get running(): readonly string[] {
+    return [...this.#running];
+  }
+
+  /** Resolves once no step is running. */
+  settled(): Promise<void> {
+    if (this.#running.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#whenSettled.push(resolve));
+  }
+
+  /** The context of a call's own code (`path` undefined), or of the code inside of a step. */
+  context(call: Called, path: string | undefined, attempt: (step: StepAttempt) => void): CallContext {
+    return {
+      call,
+      ...(path !== undefined && { stepPath: path, root: () => call.context }),
+      isLive: () => !call.over,
+      step: (name, fn) => this.#attempt(call, path, name, fn, attempt),
+    };
+  }
+
+  begin(path: string): void {
+    this.#running.add(path);
+  }
+
+  done(path: string): void {
+    this.#running.delete(path);
+    if (this.#running.size === 0) this.abandon();
+  }
+
+  /** What still runs can be recorded no more, so nobody need wait for it. */
+  abandon(): void {
+    this.#running.clear();
+    for (const resolve of this.#whenSettled.splice(0)) resolve();
+  }
+
+  #attempt<T>(
+    call: Called,
+    parent: string | undefined,
+    name: string,
+    fn: StepFunction<T>,
+    attempt: (step: StepAttempt) => void,
+  ): Promise<T> {
+    if (typeof name !== 'string' || name === '' || /[/#]/.test(name)) {
+      return Promise.reject(
+        new AwaitError(
+          'bad-option',
+          `step(${JSON.stringify(name)}): name a step with a non-empty string without '/' and '#'.`,
+        ),
+      );
+    }
+    const closed = this.#closed(name);
+    if (closed !== undefined) return Promise.reject(closed);
+    const base = parent === undefined ? name : `${parent}/${name}`;
+    if (this.#open.has(base)) {
+      return Promise.reject(
+        new AwaitError(
+          'duplicate-step',
+          `two steps named '${base}' are open at once, so a replay could not tell them apart. Give parallel steps names of their own, such as step(\`${name}-\${item.id}\`, …).`,
+        ),
+      );
+    }
+    const count = (this.#counts.get(base) ?? 0) + 1;
+    this.#counts.set(base, count);
+    this.#open.add(base);
+    const path = count === 1 ? base : `${base}#${count}`;
+    return this.#begin(call, path, fn, attempt, () => this.#open.delete(base));
+  }
+
+  /** As a step, under a path of its own that no step's name can make: any number may be open. */
+  once<T>(
+    call: Called,
+    path: string,
+    fn: () => Promise<T>,
+    attempt: (step: StepAttempt) => void,
+  ): Promise<T> {
+    return this.#begin(call, path, fn, attempt, () => {});
+  }
+
+  #begin<T>(
+    call: Called,
+    path: string,
+    fn: StepFunction<T>,
+    attempt: (step: StepAttempt) => void,
+    onSettled: () => void,
+  ): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const settle = (outcome: StepOutcome): void => {
+        onSettled();
+        try {
+          resolve(releaseOutcome(path, outcome) as T);
+        } catch (error) {
+          reject(error);
+        }
+      };
+      const inside = this.context(call, path, attempt);
+      attempt({ kind: 'step', path, run: () => this.#run(inside, path, fn), settle });
+    });
+  }
+
+  async #run<T>(inside: CallContext, path: string, fn: StepFunction<T>): Promise<StepOutcome> {
+    try {
+      const handle = { idempotencyKey: idempotencyKey(this.#callId, path) };
+      return keepResult(await runInContext(inside, () => fn(handle)));
+    } catch (error) {
+      return keepError(error);
+    }
+  }
+}
+
+export function stepAfterEnd(name: string, { id, method, params }: CallRecord): AwaitError {
+  const target = String(params.name ?? params.uri ?? '');
+  return new AwaitError(
+    'call-over',
+    `step('${name}') is called in the async context of call ${id} (${method} ${target}), which is over. Where a queue or a pool runs one call's job in another's context, name the call: step('${name}', fn, { call: extra }).`,
+  );
+}

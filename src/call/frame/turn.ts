@@ -1,0 +1,99 @@
+/** What a frame is given: its options, the turn it is in, and what it goes on from; and how a turn may end. */
+
+import type { Clock } from '../../base/clock.ts';
+import type { AwaitError } from '../../base/error.ts';
+import type { JsonObject } from '../../base/json.ts';
+import type { CallRecord, Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
+
+/**
+ * Turns that may end without an outcome: clients of 2026-07-28 give up after ten requests. A call goes on as a task
+ * in this one rather than end it, where it may become one, and is given up in it no more (`shed`) where it may not.
+ */
+export const CLIENT_ROUNDS = 9;
+
+export interface FrameOptions {
+  readonly drift: 'ask' | 'reuse' | 'fail';
+  readonly unknownStep: 'fail' | 'run';
+  /** How long an ask waits for a running step before it goes out beside it, in milliseconds. */
+  readonly askDelay: number;
+  /**
+   * How long a replayed tool may take to get where it was, in milliseconds, before a recorded completion that
+   * nobody attempts is passed over. A branch may be waiting for something that is not journaled.
+   */
+  readonly replayGrace: number;
+  /** Asks a call may make in all. */
+  readonly maxAsks: number;
+  /** Notifications kept for a parked frame. */
+  readonly maxHeldNotifications: number;
+  /** Bytes of what `mcp-await/record` keeps of a call. Default 1 MiB. */
+  readonly maxDrawnBytes?: number;
+  readonly clock: Clock;
+  readonly warn: (message: string, detail: JsonObject) => void;
+  /** A step is done, and its turn was lost meanwhile: it runs elsewhere again. */
+  readonly doneTwice: (path: string) => void;
+  /** Whether this process has too much to do. */
+  readonly overloaded?: () => boolean;
+  /** Told of each ask that a tool makes in its own flow, before anything comes of it. */
+  readonly asked?: (frame: object, call: CallRecord) => void;
+}
+
+/** What a frame sees of the turn it is in. */
+export interface Turn {
+  /** Live revisions send each ask at once and stay in the turn; the others end it with all that are open. */
+  readonly live: boolean;
+  /** Whether its client brings a call back that was given up without an ask. */
+  readonly sheds?: boolean;
+  /** Whether what its client cannot be asked ends the call: its revision has a code for that. */
+  readonly mustRefuse?: boolean;
+  /** The client capability that this ask needs and the current leg does not declare. */
+  missing(method: string, params: JsonObject): JsonObject | undefined;
+  /** The error of an ask whose answer could not be checked. */
+  unfit(method: string, params: JsonObject): Response | undefined;
+  /** The answer a client sent along before it was asked, when it fits. */
+  given(ask: OpenAsk): Response | undefined;
+  ask(ask: OpenAsk): void;
+  /** The tool gave up on an ask that is out. */
+  withdraw(ask: OpenAsk): void;
+  notify(notification: JsonObject): void;
+  /** Whether the tool is run again after this response: no step of it may be running then. */
+  isInterim(response: Response): boolean;
+  /** How the call may go on without its request; absent where it may not, or does already. */
+  readonly detach?: Detach | undefined;
+  end(ending: Ending): void;
+}
+
+export interface Detach {
+  /** Whether it does so before its first step. */
+  readonly atStep: boolean;
+  /** The turn that must not end with asks any more, since its client would give up on it. */
+  readonly lastTurn: number;
+  /** Writes it down and tells the client; the turn is live from then on. */
+  run(): Promise<void>;
+}
+
+export type Ending =
+  | { readonly kind: 'finished'; readonly response: Response }
+  /** `isShed`: given up, so that nobody waits here for its client. */
+  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly isShed?: true }
+  | { readonly kind: 'refused'; readonly required: JsonObject; readonly method: string }
+  | { readonly kind: 'broken'; readonly error: AwaitError }
+  /** The server that ran the tool is gone. `isMeant`: this process ended it, so that the call goes on in another. */
+  | { readonly kind: 'lost'; readonly error: AwaitError; readonly isMeant: boolean };
+
+export interface AskOptions {
+  /** Whether the ask was made in the call's own flow, not by a timer or a listener of the server. */
+  readonly inContext: boolean;
+  /** The `timeout` that the tool passed, in milliseconds. */
+  readonly timeout?: number;
+  readonly signal?: AbortSignal;
+  /** Whether its answer goes to the tool as it came: the tool checks it. */
+  readonly raw?: true;
+}
+
+/** A checkpoint with what came since. */
+export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn' | 'drawn'> {
+  /** How many of the last completions came with the turn that is entered now. */
+  readonly fresh: number;
+  /** Whether no tool is led through it. */
+  readonly isPast?: true;
+}

@@ -1,0 +1,210 @@
+/**
+ * Everything that a frame waits for by the clock: the tool to come back to where it was, a step to end before asks go
+ * out, an ask's own deadline; and the asks that have waited for so long that the logger is told.
+ */
+import type { Clock, Timer } from '../../base/clock.ts';
+import type { JsonObject } from '../../base/json.ts';
+import type { OpenAsk } from '../journal/entries.ts';
+
+/** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
+const QUIET_TURNS = 1;
+
+/** How many times as long a recorded step is waited for before its call ends: a branch may wait for a slow network. */
+const LONG = 10;
+
+/** How long a frame waits before it takes its tool to be waiting, or to have taken another way than before. */
+export class Patience {
+  readonly #clock: Clock;
+  readonly #grace: number;
+  readonly #look: () => void;
+  #quiet = 0;
+  /** Runs while a recorded completion is waited for. */
+  #timer: Timer | undefined;
+  /** How often `grace` went by without anything. */
+  #graces = 0;
+
+  /**
+   * @param grace how long a replayed tool may take to get where it was, in milliseconds
+   * @param look has the frame look again
+   */
+  constructor(clock: Clock, grace: number, look: () => void) {
+    this.#clock = clock;
+    this.#grace = grace;
+    this.#look = look;
+  }
+
+  /** The tool does something. */
+  stir(): void {
+    this.#quiet = 0;
+    this.#graces = 0;
+    this.stop();
+  }
+
+  /** A completion was passed over: the next one may be attempted already. */
+  goOn(): void {
+    this.#quiet = 0;
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  /** True once nothing has happened for a while; until then the frame looks again. */
+  idle(): boolean {
+    this.#quiet += 1;
+    if (this.#quiet > QUIET_TURNS) return true;
+    this.#look();
+    return false;
+  }
+
+  /** True once nothing has happened for so long that what is recorded will not be attempted any more. */
+  gaveUp(): boolean {
+    return this.#waited(1);
+  }
+
+  /** As `gaveUp`, where giving up is the end of the call: ten times as long. */
+  gaveUpForGood(): boolean {
+    return this.#waited(LONG);
+  }
+
+  #waited(graces: number): boolean {
+    if (this.#graces >= graces) return true;
+    if (this.#graces === 0 && !this.idle()) return false;
+    this.#timer ??= this.#clock.after(this.#grace, () => {
+      this.#timer = undefined;
+      this.#graces += 1;
+      this.#look();
+    });
+    return false;
+  }
+}
+
+/** How long asks wait for a step that is running, before they go out beside it (invariant 6). */
+export class AskDelay {
+  readonly #clock: Clock;
+  readonly #delay: number;
+  readonly #look: () => void;
+  #timer: Timer | undefined;
+  #isOver = false;
+
+  /**
+   * @param delay milliseconds; without end, asks wait for the step however long it takes
+   * @param look has the frame look again
+   */
+  constructor(clock: Clock, delay: number, look: () => void) {
+    this.#clock = clock;
+    this.#delay = delay;
+    this.#look = look;
+  }
+
+  /** True once they waited long enough; the first look begins the time. */
+  isOver(): boolean {
+    if (this.#isOver) return true;
+    if (Number.isFinite(this.#delay)) {
+      this.#timer ??= this.#clock.after(this.#delay, () => {
+        this.#isOver = true;
+        this.#look();
+      });
+    }
+    return false;
+  }
+
+  /** The turn is over. */
+  stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#isOver = false;
+  }
+}
+
+/**
+ * The `timeout` that a tool passed with an ask, where asks are live: a timer for each ask that is out. Elsewhere a
+ * deadline is looked at when an answer comes (invariant 3).
+ */
+export class Deadlines {
+  readonly #clock: Clock;
+  readonly #timers = new Map<string, Timer>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** @param late told of the `timeout` once it is over; a timer may fire early, so the clock decides */
+  arm(ask: OpenAsk, late: (timeout: number) => void): void {
+    const { key, deadline } = ask;
+    if (deadline === undefined) return;
+    const onTime = (): void => {
+      if (this.#clock.now() < deadline.at) this.arm(ask, late);
+      else late(deadline.timeout);
+    };
+    const left = Math.max(deadline.at - this.#clock.now(), 0);
+    this.#timers.set(key, this.#clock.after(left, onTime).unref());
+  }
+
+  disarm(key: string): void {
+    this.#timers.get(key)?.cancel();
+    this.#timers.delete(key);
+  }
+
+  clear(): void {
+    for (const timer of this.#timers.values()) timer.cancel();
+    this.#timers.clear();
+  }
+}
+
+/** In milliseconds. */
+const SOON = 1_000;
+
+const REASONS = {
+  gate: 'its turn has ended; it goes out with the next one',
+  step: 'a step is running; it goes out beside it after `askDelay`',
+  replay: 'the tool is still led through its journal',
+  outside: 'it was made outside of the flow of any call; it goes out with the next ask of this one',
+} as const;
+
+export interface Unsent {
+  /** Each is reported once. */
+  readonly attempt: object;
+  readonly call: string;
+  readonly method: string;
+  readonly why: keyof typeof REASONS;
+}
+
+interface Options {
+  readonly clock: Clock;
+  readonly warn: (message: string, detail: JsonObject) => void;
+}
+
+/** Says which asks have not gone out a second after they were made, and why: a tool never waits without a line. */
+export class UnsentAsks {
+  readonly #options: Options;
+  readonly #find: () => Iterable<Unsent>;
+  readonly #reported = new WeakSet<object>();
+  #timer: Timer | undefined;
+
+  /** @param find the asks that have not gone out */
+  constructor(options: Options, find: () => Iterable<Unsent>) {
+    this.#options = options;
+    this.#find = find;
+  }
+
+  /** An ask was made. */
+  watch(): void {
+    this.#timer ??= this.#options.clock.after(SOON, () => this.#report()).unref();
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  #report(): void {
+    this.#timer = undefined;
+    for (const { attempt, why, ...detail } of this.#find()) {
+      if (this.#reported.has(attempt)) continue;
+      this.#reported.add(attempt);
+      this.#options.warn('an ask has not gone out for a second', { ...detail, reason: REASONS[why] });
+    }
+  }
+}

@@ -1,0 +1,26 @@
+/** What a journal keeps of the values that a tool drew (`mcp-await/record`). */
+
+export type DrawnValue = number | string;
+
+/** Values by the place they were drawn at, in their order there. */
+export type DrawnValues = Readonly<Record<string, readonly DrawnValue[]>>;
+
+/** What a checkpoint has, and what the entries after it add. */
+export function addDrawn(
+  drawn: DrawnValues | undefined,
+  more: DrawnValues | undefined,
+): { drawn?: DrawnValues } {
+  if (drawn === undefined || more === undefined) {
+    const either = drawn ?? more;
+    return either === undefined ? {} : { drawn: either };
+  }
+  const sum = new Map(Object.entries(drawn).map(([key, values]) => [key, [...values]]));
+  for (const [key, values] of Object.entries(more)) appendDrawn(sum, key, values);
+  return { drawn: Object.fromEntries(sum) };
+}
+
+export function appendDrawn(to: Map<string, DrawnValue[]>, key: string, values: readonly DrawnValue[]): void {
+  const known = to.get(key);
+  if (known === undefined) to.set(key, [...values]);
+  else known.push(...values);
+}

@@ -1,0 +1,217 @@
+/**
+ * The words a journal is written in, and how it is folded into a checkpoint.
+ *
+ * A journal is append-only. While a call runs its entries are steps, asks and answers; at a suspension they
+ * are folded into a checkpoint, which is an entry like the others, so that resuming reads one record.
+ * Completions (answers and finished steps) stand in the order in which they were released to the tool:
+ * replay releases them in just that order (invariant 7).
+ */
+import { AwaitError } from '../../base/error.ts';
+import { isObject, type Json, type JsonObject } from '../../base/json.ts';
+import type { DrawnValues } from './drawn.ts';
+
+/** The format of everything this version writes. Another one is refused loudly, never guessed at. */
+export const FORMAT = 1;
+
+/** A JSON-RPC response without its frame: what answers an ask, and what a call comes to. */
+export type Response =
+  | { readonly result: JsonObject }
+  | { readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } };
+
+/** What a cancelled call comes to, for whoever asks. */
+export const CANCELLED: Response = { error: { code: -32000, message: 'This request was cancelled' } };
+
+/** What came in for an ask. `isBad`: it breaks the ask's schema, so that whoever runs the call asks again. */
+export type Delivered = Response & { readonly isBad?: true };
+
+/** When a call goes on without its request. */
+export interface TaskWish {
+  /** At once; before its first step; or only when it takes long. */
+  readonly when: 'now' | 'after-asks' | 'late';
+  /** How long a turn may go on without an ask before it does, in milliseconds. */
+  readonly after: number;
+  /** Turns that may end with asks before it does. */
+  readonly rounds: number;
+  /** Whether its client is to get a task even when the call is over before. */
+  readonly always: boolean;
+  /** Whose list it is in, if in any. */
+  readonly owner?: string;
+  /** Whether its server runs its tool as a task of its own. */
+  readonly isOwn?: true;
+  /** Whether its revision has no -32042: the URLs that its tool throws are asked for. */
+  readonly asksUrls?: true;
+}
+
+/** What stays the same for the whole life of a call, taken from its first leg. */
+export interface CallRecord {
+  readonly id: string;
+  readonly method: string;
+  /** The request's params as the first leg sent them, without what belongs to one leg (answers, tokens). */
+  readonly params: JsonObject;
+  /** The id of the client's first request: tools see it as `extra.requestId`. */
+  readonly requestId: string | number;
+  readonly revision: string;
+  /** Capabilities, name and version of the asking client (invariant 4: a resumed call keeps its first leg's). */
+  readonly client: Client;
+  /** The caller's stable subject; absent for an anonymous one. */
+  readonly principal?: string;
+  /** How it may become a task, where its client can take one. */
+  readonly task?: TaskWish;
+  /** Milliseconds since the epoch. */
+  readonly created: number;
+  readonly expires: number;
+}
+
+export interface Client {
+  readonly capabilities: JsonObject;
+  readonly info: JsonObject;
+  /** The session revision the server's instance is initialized with. */
+  readonly protocolVersion: string;
+}
+
+/** An ask that went out, or is about to, and has no answer yet. */
+export interface OpenAsk {
+  /** Identity: class and how-many-eth of it (invariant 5). */
+  readonly place: string;
+  /** The key on the wire, unique for the life of the call. */
+  readonly key: string;
+  /** Its key where asks go out together, if that is another: a tool that returns its asks names them itself. */
+  readonly name?: string;
+  readonly method: string;
+  /** The ask's params as they go out, free of this package's `_meta` entry. */
+  readonly params: JsonObject;
+  /** Digest of the question. */
+  readonly question: string;
+  /** When the tool's own `timeout` ends, and what it was. */
+  readonly deadline?: { readonly at: number; readonly timeout: number };
+  /** How often the text at this place changed under replay. */
+  readonly drift?: number;
+  /** Whether the tool gave up on it; whoever runs the call again may not. */
+  readonly withdrawn?: true;
+  /** Whether its answer goes to the tool as it came: the tool checks it. */
+  readonly raw?: true;
+}
+
+export interface AnswerCompletion {
+  readonly kind: 'answer';
+  readonly place: string;
+  readonly key: string;
+  readonly method: string;
+  /** Digest of the question that was answered. */
+  readonly question: string;
+  readonly response: Response;
+  readonly drift?: number;
+}
+
+export type StepOutcome =
+  | { readonly value?: Json }
+  | { readonly error: StepError }
+  /** The step is done, but its result was no JSON. */
+  | { readonly lost: true };
+
+export interface StepError {
+  readonly name: string;
+  readonly message: string;
+  readonly code?: string | number;
+  readonly data?: Json;
+}
+
+export interface StepCompletion {
+  readonly kind: 'step';
+  /** Names in sequence count (`charge`, `charge#2`), nested ones are paths (`order/charge`). */
+  readonly path: string;
+  readonly outcome: StepOutcome;
+}
+
+export type Completion = AnswerCompletion | StepCompletion;
+
+/** A call as data, at a suspension. */
+export interface Checkpoint {
+  readonly format: number;
+  readonly call: CallRecord;
+  /** How many turns have ended. */
+  readonly turn: number;
+  readonly completions: readonly Completion[];
+  readonly open: readonly OpenAsk[];
+  /** How many asks were given a key so far. */
+  readonly asked: number;
+  /** Steps that were still running when the asks went out (invariant 6: after `askDelay`). */
+  readonly running?: readonly string[];
+  /** What the tool drew from the clock and from chance, where `mcp-await/record` is imported. */
+  readonly drawn?: DrawnValues;
+}
+
+export type Entry =
+  /** `by`: the process that runs it, where others can reach it. */
+  | {
+      readonly type: 'called';
+      readonly format: number;
+      readonly call: CallRecord;
+      readonly by?: string;
+      /** Whether it is a task from the start. */
+      readonly isTask?: true;
+    }
+  /** The call goes on without its request: it is a task from here on. */
+  | { readonly type: 'detached'; readonly when: number; readonly by?: string }
+  /** `when`, here and below: milliseconds since the epoch, for the task's client. */
+  | { readonly type: 'asked'; readonly ask: OpenAsk; readonly when?: number }
+  | { readonly type: 'completed'; readonly completion: Completion; readonly when?: number }
+  /** The tool gave up on an ask that is out. */
+  | { readonly type: 'withdrawn'; readonly key: string; readonly when: number }
+  /** What was drawn since, before a step is run: what it acts on is known to whoever runs it again. */
+  | { readonly type: 'drawn'; readonly drawn: DrawnValues }
+  /** `by`: the process that keeps the frame, where others can reach it. */
+  | { readonly type: 'suspended'; readonly checkpoint: Checkpoint; readonly by?: string }
+  /** A turn is claimed, by the digest of what the client sent and the instance that got it. */
+  | {
+      readonly type: 'claimed';
+      readonly answers: readonly AnswerCompletion[];
+      readonly sent: string;
+      readonly by: string;
+    }
+  /** The turn is still its owner's, who was silent for long. */
+  | { readonly type: 'held' }
+  /** The client of this turn went away; the turn may be claimed again with the same answers. */
+  | { readonly type: 'left' }
+  /** Nobody wants to know any more: whoever runs it learns of it by its next entry, or its next sign of life. */
+  | { readonly type: 'cancelled'; readonly when: number }
+  | { readonly type: 'ended'; readonly response: Response; readonly when?: number };
+
+/** Where the entries of one call go. `append` rejects with a `fenced` AwaitError when the position is taken. */
+export interface Journal {
+  /**
+   * @param onWritten called once the entry has its position, before any later entry has one: what is done there
+   *   happens in the order of the journal
+   */
+  append(entry: Entry, onWritten?: () => void): Promise<void>;
+  /** Whether others may have taken the turn up meanwhile: an entry appended settles it. */
+  readonly lapsed: boolean;
+}
+
+/** Reads a checkpoint that came from outside of this process. */
+export function readCheckpoint(value: unknown): Checkpoint {
+  if (!isObject(value) || value.format !== FORMAT) {
+    throw new AwaitError(
+      'format',
+      `This checkpoint has format ${isObject(value) ? String(value.format) : typeof value}, and this version of mcp-await reads format ${FORMAT}. Finish suspended calls with the version that wrote them, or let them expire.`,
+    );
+  }
+  return value as unknown as Checkpoint;
+}
+
+/** What an ask gets whose answer came after the `timeout` its author set: the SDK's own time-out error. */
+export function timedOut(ask: OpenAsk, timeout: number): AnswerCompletion {
+  return answerTo(ask, { error: { code: -32001, message: 'Request timed out', data: { timeout } } });
+}
+
+export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {
+  return {
+    kind: 'answer',
+    place: ask.place,
+    key: ask.key,
+    method: ask.method,
+    question: ask.question,
+    response,
+    ...(ask.drift !== undefined && { drift: ask.drift }),
+  };
+}

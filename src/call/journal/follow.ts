@@ -1,0 +1,258 @@
+/**
+ * Following what another process does, by its journal: to the outcome of a turn that it claimed, or of a call that goes
+ * on without its request; or to where its owner has been silent for a lease and may be taken over (invariant 10).
+ *
+ * Both are one loop: read the next entry; where there is none, decide or wait, a little longer each time.
+ */
+import { type Clock, sleep } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
+import { addDrawn, type DrawnValues } from './drawn.ts';
+import {
+  CANCELLED,
+  type CallRecord,
+  type Checkpoint,
+  type Completion,
+  type Entry,
+  type Response,
+} from './entries.ts';
+import { Folding } from './fold.ts';
+import type { CallStore } from './store.ts';
+
+interface Polling {
+  readonly store: CallStore;
+  readonly clock: Clock;
+  readonly callId: string;
+  /** How long an owner may be silent before it may be taken over, in milliseconds. */
+  readonly lease: number;
+  /** Whether nobody wants to know any more; what is returned then does not matter. */
+  readonly stopped: () => boolean;
+}
+
+/** What a reader makes of a journal: something once it knows enough, and undefined to read on. */
+interface Reader<T> {
+  entry(entry: Entry, at: number): T | undefined;
+  /** There is no entry after the last; `silence` is how long its owner has been silent, in milliseconds. */
+  end(silence: () => Promise<number>): T | undefined | Promise<T | undefined>;
+}
+
+/** Longest pause between two looks, in milliseconds. */
+const PACE = 500;
+
+async function poll<T>(polling: Polling, after: number, pace: number, reader: Reader<T>): Promise<T> {
+  const { store, clock, callId, lease } = polling;
+  const silence = new Silence(clock, () => store.heard(callId));
+  let at = after;
+  for (let pause = 10; ; ) {
+    const entry = await store.read(callId, at + 1);
+    if (entry !== undefined) {
+      at += 1;
+      silence.end();
+    }
+    const found = entry === undefined ? await reader.end(() => silence.lasts()) : reader.entry(entry, at);
+    if (found !== undefined) return found;
+    if (entry !== undefined) continue;
+    await sleep(clock, pause);
+    pause = Math.min(pause * 2, pace, lease / 4);
+  }
+}
+
+export interface Contest extends Polling {
+  readonly at: number;
+  /** Digest of what this client sends. */
+  readonly sent: string;
+  /** Whether a claim of this process is one that it has given up. */
+  readonly abandoned: (by: string) => boolean;
+  /**
+   * Paths of the steps that the checkpoint says are running; their completions come next, in any order, and
+   * among them those of what is inside. Undefined when a claim is certain to be there.
+   */
+  readonly running: readonly string[] | undefined;
+  /** How long to wait for an owner that is not, in milliseconds. */
+  readonly wait: number;
+}
+
+export type Found =
+  | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly at: number; readonly by?: string }
+  | { readonly kind: 'ended'; readonly response: Response }
+  /** The call goes on as a task. */
+  | { readonly kind: 'task' }
+  /** The turn may be claimed after position `at`, with what is recorded since the checkpoint. */
+  | {
+      readonly kind: 'free';
+      readonly at: number;
+      readonly since: readonly Completion[];
+      readonly claimed: boolean;
+      readonly drawn?: DrawnValues;
+    };
+
+/**
+ * Reads a turn on from its checkpoint, where the next position is taken or may be: who has it, and what came of it.
+ *
+ * @throws AwaitError `bad-token` when the turn was claimed with other answers, `busy` when its owner is
+ *   still at it after `wait`
+ */
+export function readOn(contest: Contest): Promise<Found> {
+  const { clock, callId, running, lease, wait, stopped } = contest;
+  const started = clock.elapsed();
+  const turn = new Turn(contest);
+  return poll<Found>(contest, contest.at, PACE, {
+    entry: (entry, at) => turn.take(entry, at),
+    end: async (silence) => {
+      const isIdle = turn.claim === undefined ? turn.areDone(running) : turn.isGivenUp;
+      if (isIdle || stopped() || (await silence()) >= lease) return turn.free;
+      if (clock.elapsed() - started < wait) return undefined;
+      throw new AwaitError(
+        'busy',
+        `call ${callId}: its turn is still run by ${turn.claim?.by ?? 'its owner'}`,
+      );
+    },
+  });
+}
+
+/** A turn as its journal has it since the checkpoint. */
+class Turn {
+  readonly #contest: Contest;
+  readonly #since: Completion[] = [];
+  #drawn: { drawn?: DrawnValues } = {};
+  #at: number;
+  #isLeft = false;
+  claim: Extract<Entry, { type: 'claimed' }> | undefined;
+
+  constructor(contest: Contest) {
+    this.#contest = contest;
+    this.#at = contest.at;
+  }
+
+  /** @returns what the turn came to, with its last entry */
+  take(entry: Entry, at: number): Found | undefined {
+    this.#at = at;
+    switch (entry.type) {
+      case 'completed':
+        this.#since.push(entry.completion);
+        return undefined;
+      case 'drawn':
+        this.#drawn = addDrawn(this.#drawn.drawn, entry.drawn);
+        return undefined;
+      case 'claimed':
+        this.#claimed(entry);
+        return undefined;
+      case 'left':
+        this.#isLeft = true;
+        return undefined;
+      case 'suspended': {
+        const { checkpoint, by } = entry;
+        return { kind: 'suspended', checkpoint, at, ...(by !== undefined && { by }) };
+      }
+      case 'detached':
+        return { kind: 'task' };
+      case 'ended':
+        return { kind: 'ended', response: entry.response };
+      case 'cancelled':
+        return { kind: 'ended', response: CANCELLED };
+      default:
+        return undefined;
+    }
+  }
+
+  #claimed(entry: Extract<Entry, { type: 'claimed' }>): void {
+    const { callId, sent } = this.#contest;
+    if (entry.sent !== sent)
+      throw new AwaitError('bad-token', `call ${callId}: this turn was taken with other answers`);
+    // Whoever claims a turn again brings the same answers.
+    if (this.claim === undefined) this.#since.push(...entry.answers);
+    this.claim = entry;
+    this.#isLeft = false;
+  }
+
+  /** Whether its owner will not go on with it. */
+  get isGivenUp(): boolean {
+    return this.#isLeft || (this.claim !== undefined && this.#contest.abandoned(this.claim.by));
+  }
+
+  areDone(running: readonly string[] | undefined): boolean {
+    const isDone = (path: string): boolean =>
+      this.#since.some((item) => item.kind === 'step' && item.path === path);
+    return running?.every(isDone) ?? false;
+  }
+
+  get free(): Found {
+    const isClaimed = this.claim !== undefined;
+    return { kind: 'free', at: this.#at, since: this.#since, claimed: isClaimed, ...this.#drawn };
+  }
+}
+
+export interface Following extends Polling {
+  /** Only this caller's calls are followed. */
+  readonly principal: string | undefined;
+  /** Longest pause between two looks, in milliseconds; default 500. */
+  readonly pace?: number | undefined;
+}
+
+export type Followed =
+  | { readonly kind: 'ended'; readonly response: Response }
+  | { readonly kind: 'cancelled' }
+  | { readonly kind: 'stopped' }
+  /** It waits for whoever has its token. */
+  | { readonly kind: 'suspended'; readonly at: number }
+  /** The call may be taken up from what is known of it. */
+  | { readonly kind: 'lapsed'; readonly call: CallRecord; readonly known: Folding };
+
+/**
+ * Follows a call from its first entry.
+ * @throws AwaitError `bad-token` when there is no such call
+ */
+export function follow(following: Following): Promise<Followed> {
+  const { callId, principal, lease, pace = PACE, stopped } = following;
+  const known = new Folding();
+  return poll<Followed>(following, -1, pace, {
+    entry: (entry) => {
+      if (stopped()) return { kind: 'stopped' };
+      known.take(entry);
+      if (known.cancelled) return { kind: 'cancelled' };
+      return known.response && { kind: 'ended', response: known.response };
+    },
+    end: async (silence) => {
+      if (stopped()) return { kind: 'stopped' };
+      const { call } = known;
+      if (call === undefined || call.principal !== principal)
+        throw new AwaitError('bad-token', `call ${callId} has no record of this caller's to go on from`);
+      if (known.suspended) return { kind: 'suspended', at: known.at };
+      return known.left || (await silence()) >= lease ? { kind: 'lapsed', call, known } : undefined;
+    },
+  });
+}
+
+/**
+ * How long an owner has been silent: neither its heartbeat nor the journal moved. It is measured by the
+ * observer's own monotonic clock between two looks, so no two clocks are ever compared.
+ */
+class Silence {
+  readonly #clock: Clock;
+  readonly #listen: () => Promise<unknown>;
+  #heard: string | undefined;
+  #since: number;
+
+  constructor(clock: Clock, listen: () => Promise<unknown>) {
+    this.#clock = clock;
+    this.#listen = listen;
+    this.#since = clock.elapsed();
+  }
+
+  end(): void {
+    this.#since = this.#clock.elapsed();
+  }
+
+  /**
+   * What is heard tells of the time up to the question, not of the time until the answer is looked at: this
+   * process may have been stopped in between, and the owner not.
+   *
+   * @returns milliseconds
+   */
+  async lasts(): Promise<number> {
+    const asked = this.#clock.elapsed();
+    const heard = JSON.stringify(await this.#listen()) ?? '';
+    if (heard !== this.#heard) this.end();
+    this.#heard = heard;
+    return asked - this.#since;
+  }
+}

@@ -1,0 +1,302 @@
+/**
+ * Going on with a call in the process that keeps its frame (live first, handoff second, replay last).
+ *
+ * The token names that process. Whoever gets the client's POST offers it there, and waits a short time for
+ * the offer to be accepted: acceptance means that the owner has claimed the turn, in the journal, before it
+ * feeds the frame. From then on the journal is what counts; messages only carry the turn's notifications and
+ * its outcome sooner. So they may be lost, late, repeated and out of order, and an offer that nobody accepts
+ * costs a wait and no more.
+ */
+import { randomUUID } from 'node:crypto';
+import { keepNewest } from '../../base/bounded.ts';
+import type { Clock } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
+import { isObject, type JsonObject } from '../../base/json.ts';
+import type { ErrorAnswers } from '../ask/answer.ts';
+import type { Response } from '../journal/entries.ts';
+import type { Binding } from './binding.ts';
+import type { Leg } from './leg.ts';
+import type { Outcome } from './outcome.ts';
+import type { Relay } from './relay.ts';
+import type { State } from './state.ts';
+
+/** Offers whose repetition is noticed. */
+const OFFERS_KEPT = 1_000;
+
+export interface HandoffParts {
+  readonly relay: Relay;
+  /** Seals what goes over the relay, and opens it: it may pass through anybody's hands. */
+  readonly seal: (message: JsonObject) => string;
+  /** @throws what is wrong with it */
+  readonly open: (text: string) => Promise<JsonObject>;
+}
+
+/** A client's POST, as one process offers it to another. */
+export interface Offer {
+  readonly state: State;
+  readonly token: string;
+  readonly binding: Binding;
+  readonly responses: unknown;
+  readonly errors?: ErrorAnswers;
+}
+
+/** What became of an offer that was accepted. */
+export interface Accepted {
+  /** Never settles when the outcome's message is lost. */
+  readonly outcome: Promise<Outcome>;
+  /** The client went away. */
+  leave(): void;
+  /** Nobody listens to what comes of it any more. */
+  forget(): void;
+}
+
+/** Goes on with an offered call; undefined when its frame is not here. */
+type Accept = (offer: Offer, leg: Leg, onAccepted: () => void) => Promise<Outcome> | undefined;
+
+interface Waiting {
+  readonly leg: Leg;
+  /** Notifications are numbered from 1; those that came too early wait for the ones before them. */
+  heard: number;
+  readonly early: Map<number, JsonObject>;
+  accept(accepted: boolean): void;
+  readonly settle: (outcome: Outcome) => void;
+}
+
+interface Options {
+  readonly clock: Clock;
+  /** How long an offer may wait to be accepted, in milliseconds. */
+  readonly wait: number;
+  readonly accept: Accept;
+  /** Another process took in an answer for a call that runs here. */
+  readonly woken: (callId: string) => void;
+  readonly log: (level: 'debug' | 'warn', message: string, detail: JsonObject) => void;
+}
+
+export class Handoff {
+  /** The name this process is reached by. */
+  readonly name = randomUUID();
+  readonly #parts: HandoffParts;
+  readonly #options: Options;
+  readonly #waiting = new Map<string, Waiting>();
+  /** Offers taken here, by id, and how their clients' departure is told. */
+  readonly #taken = new Map<string, () => void>();
+  /** Messages are opened one after the other, so that they keep their order. */
+  #heard: Promise<void> = Promise.resolve();
+  #stop: Promise<(() => Promise<void>) | undefined>;
+  #listening = false;
+
+  constructor(parts: HandoffParts, options: Options) {
+    this.#parts = parts;
+    this.#options = options;
+    this.#stop = this.#listen();
+  }
+
+  /** Whether other processes can reach this one. */
+  get listening(): boolean {
+    return this.#listening;
+  }
+
+  async close(): Promise<void> {
+    this.#listening = false;
+    const stop = await this.#stop;
+    await stop?.();
+  }
+
+  /** @returns undefined when nobody accepts in time */
+  offer(owner: string, offer: Offer, leg: Leg): Promise<Accepted | undefined> {
+    const id = randomUUID();
+    const { clock, wait } = this.#options;
+    return new Promise((resolve) => {
+      let settle: (outcome: Outcome) => void = () => {};
+      const outcome = new Promise<Outcome>((done) => {
+        settle = done;
+      });
+      const forget = (): void => void this.#waiting.delete(id);
+      const leave = (): void => {
+        forget();
+        void this.#tell(owner, { type: 'gone', id });
+      };
+      const decide = (accepted: boolean): void => {
+        timer.cancel();
+        if (!accepted) forget();
+        resolve(accepted ? { outcome, leave, forget } : undefined);
+      };
+      const timer = clock.after(wait, () => decide(false));
+      this.#waiting.set(id, { leg, heard: 0, early: new Map(), accept: decide, settle });
+      const { capabilities, progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses } = leg;
+      const sent = this.#tell(owner, {
+        type: 'offer',
+        id,
+        from: this.name,
+        // The owner has the checkpoint.
+        state: { callId: offer.state.callId, at: offer.state.at, ...markOf(offer.state) },
+        token: offer.token,
+        binding: offer.binding as unknown as JsonObject,
+        ...(offer.responses !== undefined && { responses: offer.responses }),
+        ...(offer.errors !== undefined && { errors: offer.errors }),
+        leg: {
+          capabilities,
+          ...(progressToken !== undefined && { progressToken }),
+          ...(authInfo !== undefined && { authInfo }),
+          ...(takesTasks !== undefined && { takesTasks }),
+          ...(taskRefusal !== undefined && { taskRefusal }),
+          ...(sheds !== undefined && { sheds }),
+          ...(refuses !== undefined && { refuses }),
+        },
+      });
+      void sent.then((heard) => heard || decide(false));
+    });
+  }
+
+  /** Tells the process that runs a call that an answer came in. */
+  async wake(name: string, callId: string): Promise<void> {
+    await this.#tell(name, { type: 'woken', id: callId });
+  }
+
+  /** @returns false when nobody can have heard it */
+  async #tell(name: string, message: JsonObject): Promise<boolean> {
+    try {
+      return await this.#parts.relay.send(name, this.#parts.seal(message));
+    } catch (error) {
+      this.#options.log('warn', 'the relay failed to send', { error: String(error) });
+      return false;
+    }
+  }
+
+  async #listen(): Promise<(() => Promise<void>) | undefined> {
+    try {
+      const stop = await this.#parts.relay.listen(this.name, (text) => {
+        this.#heard = this.#heard.then(() => this.#hear(text));
+      });
+      this.#listening = true;
+      return stop;
+    } catch (error) {
+      this.#options.log('warn', 'the relay does not listen: calls go on here by replay alone', {
+        error: String(error),
+      });
+      return undefined;
+    }
+  }
+
+  async #hear(text: string): Promise<void> {
+    try {
+      const message = await this.#parts.open(text);
+      const { type, id } = message;
+      if (typeof id !== 'string') throw new AwaitError('bad-token', 'a message without an id');
+      if (type === 'offer') this.#onOffer(id, message);
+      else if (type === 'gone') this.#taken.get(id)?.();
+      else if (type === 'woken') this.#options.woken(id);
+      else this.#onReply(id, message);
+    } catch (error) {
+      this.#options.log('warn', 'a message of the relay is refused', { error: String(error) });
+    }
+  }
+
+  // --- where the frame is ----------------------------------------------------------------------------
+
+  #onOffer(id: string, message: JsonObject): void {
+    const { from, state, token, binding, responses, errors, leg: sent } = message;
+    if (this.#taken.has(id) || typeof from !== 'string' || typeof token !== 'string') return;
+    if (!isState(state) || !isObject(binding) || !isObject(sent)) return;
+    const gone = new AbortController();
+    this.#taken.set(id, () => gone.abort());
+    keepNewest(this.#taken, OFFERS_KEPT);
+    let notified = 0;
+    const leg: Leg = {
+      live: false,
+      capabilities: isObject(sent.capabilities) ? sent.capabilities : {},
+      ...(isProgressToken(sent.progressToken) && { progressToken: sent.progressToken }),
+      ...(isObject(sent.authInfo) && { authInfo: revived(sent.authInfo) }),
+      ...(sent.takesTasks === true && { takesTasks: true }),
+      ...(isObject(sent.taskRefusal) && { taskRefusal: sent.taskRefusal as Response }),
+      ...(sent.sheds === true && { sheds: true }),
+      ...(sent.refuses === true && { refuses: true }),
+      signal: gone.signal,
+      notify: (notification) => {
+        notified += 1;
+        void this.#tell(from, { type: 'notified', id, nth: notified, notification });
+      },
+    };
+    let accepted = false;
+    const onAccepted = (): void => {
+      if (!accepted) void this.#tell(from, { type: 'accepted', id });
+      accepted = true;
+    };
+    const offer = {
+      state,
+      token,
+      binding: binding as unknown as Binding,
+      responses,
+      ...(isObject(errors) && { errors: errors as ErrorAnswers }),
+    };
+    const outcome = this.#options.accept(offer, leg, onAccepted);
+    if (outcome === undefined) void this.#tell(from, { type: 'declined', id });
+    else
+      void outcome.then((ended) => {
+        if (ended.kind !== 'gone') void this.#tell(from, { type: 'ended', id, outcome: ended });
+      });
+  }
+
+  // --- where the client is ---------------------------------------------------------------------------
+
+  #onReply(id: string, message: JsonObject): void {
+    const waiting = this.#waiting.get(id);
+    if (waiting === undefined) return;
+    switch (message.type) {
+      case 'accepted':
+        waiting.accept(true);
+        break;
+      case 'declined':
+        waiting.accept(false);
+        break;
+      case 'notified': {
+        const { nth, notification } = message;
+        if (typeof nth !== 'number' || !isObject(notification) || nth <= waiting.heard) return;
+        waiting.early.set(nth, notification);
+        this.#notify(waiting);
+        break;
+      }
+      case 'ended':
+        // What was said before and is still on its way would come after the result.
+        for (const nth of [...waiting.early.keys()].sort((one, other) => one - other)) {
+          waiting.leg.notify(waiting.early.get(nth) ?? {});
+        }
+        this.#waiting.delete(id);
+        waiting.accept(true);
+        waiting.settle(message.outcome as Outcome);
+        break;
+      default:
+        break;
+    }
+  }
+
+  #notify(waiting: Waiting): void {
+    for (;;) {
+      const next = waiting.early.get(waiting.heard + 1);
+      if (next === undefined) return;
+      waiting.heard += 1;
+      waiting.early.delete(waiting.heard);
+      waiting.leg.notify(next);
+    }
+  }
+}
+
+function markOf({ mark }: State): { mark?: string } {
+  return mark === undefined ? {} : { mark };
+}
+
+function isState(value: unknown): value is JsonObject & State {
+  return isObject(value) && typeof value.callId === 'string' && typeof value.at === 'number';
+}
+
+function isProgressToken(value: unknown): value is string | number {
+  return typeof value === 'string' || typeof value === 'number';
+}
+
+/** The SDK's `AuthInfo` has a URL in it, which JSON has not. */
+function revived(authInfo: JsonObject): JsonObject {
+  const { resource } = authInfo;
+  return typeof resource === 'string' && URL.canParse(resource)
+    ? { ...authInfo, resource: new URL(resource) }
+    : authInfo;
+}

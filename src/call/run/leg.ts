@@ -1,0 +1,76 @@
+/** What a client's request brings to a turn, and the server instance that the turn runs in. */
+import type { JsonObject } from '../../base/json.ts';
+import type { Frame } from '../frame/frame.ts';
+import type { OpenAsk, Response } from '../journal/entries.ts';
+
+/** Tells that a client went away: an AbortSignal, or as much of one. */
+export interface Gone {
+  readonly aborted: boolean;
+  addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void;
+  removeEventListener(type: 'abort', listener: () => void): void;
+}
+
+export interface InstanceLeg {
+  /** Whether its call is over, and only led through this instance again: it takes nothing of what the server asks. */
+  readonly isRehearsal?: true;
+  readonly authInfo?: JsonObject;
+  /** The HTTP request that it came with, made when a tool looks at it. */
+  readonly request?: () => Request;
+  /** The least severe log messages it wants, where each request says so itself. */
+  readonly logLevel?: string;
+  /** What the client asked for beside the message, where the wire has workspaces. */
+  readonly workspace?: string;
+  readonly progressToken?: string | number;
+  /** Whether the client is on this machine, and nobody forwarded its request. */
+  readonly isLocal?: boolean;
+  /** Ends the SSE stream of the request, so that the client comes back for the rest (polling, 2025-11-25). */
+  readonly closeStream?: () => void;
+}
+
+/** What one request of a client brings, and where what comes of it goes. */
+export interface Leg extends InstanceLeg {
+  readonly live: boolean;
+  /** The capabilities that this request's client declares now. */
+  readonly capabilities: JsonObject;
+  /** Fires when the client goes away. */
+  readonly signal?: Gone;
+  /** Where an anonymous caller's request comes from, for the limits. */
+  readonly address?: string;
+  /** Whether its client brings a call back that was given up without an ask. */
+  readonly sheds?: boolean;
+  /** Whether the turn goes on without its request: others may follow it, and take it up (`takeUp`). */
+  readonly goesOn?: boolean;
+  /** Whether an ask that its client cannot be asked ends the turn (-32021), where its revision has a code for that. */
+  readonly refuses?: boolean;
+  /** Whether its client can take a task in reply. */
+  readonly takesTasks?: boolean;
+  /** What its client gets where the call can go on as a task alone, and it can take none. */
+  readonly taskRefusal?: Response;
+  /** The instance that a replay runs in, where it is not to be one of its own. */
+  readonly home?: () => Promise<Instance>;
+  notify(notification: JsonObject): void;
+  /** A resumed turn begins here: how to end its call, as its client wishes, is told. */
+  begun?(cancel: (reason?: string) => void): void;
+  /** Live revisions: an ask goes out. */
+  ask?(ask: OpenAsk): void;
+  withdraw?(ask: OpenAsk): void;
+}
+
+/** One instance of the user's server, initialized with a client's capabilities and identity. */
+export interface Instance {
+  /**
+   * Sends a request into the server; its asks and notifications reach `frame`, and so does its response.
+   * @param leg what the request carries besides its params
+   */
+  call(
+    frame: Frame,
+    request: { method: string; params: JsonObject; id: string | number },
+    leg: InstanceLeg,
+  ): void;
+  /** A new turn of a call that is already in: its credentials and progress token are this leg's from now on. */
+  refresh(frame: Frame, leg: InstanceLeg): void;
+  /** Aborts the request's signal in the server; nothing of it is heard any more. */
+  cancel(frame: Frame, reason?: string): void;
+  /** Ends it: cleanup runs, and the server is closed unless a frame of it is unfinished (invariant 1). */
+  release(unfinished: boolean): void;
+}

@@ -1,0 +1,29 @@
+/** What a turn comes to, for the edge that serves its request. */
+import type { AwaitErrorCode } from '../../base/error.ts';
+import type { OpenAsk, Response } from '../journal/entries.ts';
+
+/** A turn that ended with asks. */
+export interface OpenAskOutcome {
+  readonly kind: 'suspended';
+  readonly asks: readonly OpenAsk[];
+  readonly token: string;
+  readonly elsewhere?: true;
+}
+
+/** The call has its response, or this request has an error for one. */
+export interface Responded {
+  readonly kind: 'responded';
+  readonly response: Response;
+  /** What of the engine failed, where the response is the engine's own error: never told by its text. */
+  readonly failure?: AwaitErrorCode;
+  readonly elsewhere?: true;
+}
+
+/** `elsewhere`: another process ran the turn, and tells its own client. */
+export type Outcome =
+  /** The call goes on as a task. */
+  | { readonly kind: 'task'; readonly taskId: string }
+  | Responded
+  | OpenAskOutcome
+  /** The client went away or cancelled; there is nobody to tell. `elsewhere`: while another process ran the call. */
+  | { readonly kind: 'gone'; readonly elsewhere?: true };

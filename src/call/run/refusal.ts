@@ -1,0 +1,20 @@
+/** What a call ends with that would have to be run again from its start, and may not be. */
+
+import { AwaitError } from '../../base/error.ts';
+import { isOnce } from '../frame/drawn.ts';
+import type { Checkpoint, Completion } from '../journal/entries.ts';
+
+/** Names what was done and asked, never what was answered. */
+export function replayRefused(
+  { completions }: Pick<Checkpoint, 'completions'>,
+  since: readonly Completion[] = [],
+): AwaitError {
+  const all = [...completions, ...since];
+  const done = all.flatMap((item) => (item.kind === 'step' && !isOnce(item.path) ? [item.path] : []));
+  const asked = all.flatMap((item) => (item.kind === 'answer' ? [`${item.method} (${item.key})`] : []));
+  const answered = asked.length === 0 ? '' : ` Answered asks: ${asked.join(', ')}.`;
+  return new AwaitError(
+    'replay-refused',
+    `this call could not be continued: what ran it cannot be reached, and it may not be run again from its start.${answered} Completed steps: ${done.join(', ') || 'none'}`,
+  );
+}

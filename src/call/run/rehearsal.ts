@@ -1,0 +1,67 @@
+/**
+ * A call that is over, led through another instance of its server: what it left there in memory (a tool that it
+ * registered, a list that it changed) is then in this one as well. It is replay without a client and without a
+ * journal: recorded answers and steps are given again, and what is not recorded does not happen.
+ */
+import { AwaitError } from '../../base/error.ts';
+import { Frame } from '../frame/frame.ts';
+import type { FrameOptions } from '../frame/turn.ts';
+import type { Checkpoint } from '../journal/entries.ts';
+import type { OpenJournal } from '../journal/store.ts';
+import type { Instance } from './leg.ts';
+
+export interface Rehearsal {
+  /** What the instance says in its name is news to nobody. */
+  readonly frame: Frame;
+  /** Resolves with what ended it: nothing, where the tool came to its end. */
+  readonly done: Promise<AwaitError | undefined>;
+}
+
+/** @param wait how long the tool may take, in milliseconds */
+export function rehearse(
+  checkpoint: Checkpoint,
+  instance: Instance,
+  options: FrameOptions,
+  wait: number,
+): Rehearsal {
+  const { call, completions, drawn } = checkpoint;
+  const from = { completions, open: [], asked: 0, turn: 0, fresh: 0, ...(drawn !== undefined && { drawn }) };
+  const frame = new Frame(call, OVER, { ...options, warn: () => {} }, from);
+  let tooLong = (_: string): void => {};
+  const done = new Promise<AwaitError | undefined>((resolve) => {
+    tooLong = (message) => resolve(new AwaitError('limit', message));
+    frame.enter({
+      live: true,
+      missing: () => undefined,
+      unfit: () => undefined,
+      given: () => undefined,
+      ask: () => {},
+      withdraw: () => {},
+      notify: () => {},
+      isInterim: () => false,
+      end: (ending) => {
+        // At once: what the tool left undone is not begun.
+        frame.drop();
+        resolve(ending.kind === 'broken' ? ending.error : undefined);
+      },
+    });
+    const { method, params, requestId } = call;
+    instance.call(frame, { method, params, id: requestId }, { isRehearsal: true });
+  });
+  const timer = options.clock
+    .after(wait, () => tooLong(`call ${call.id} takes more than ${wait} ms`))
+    .unref();
+  const over = (): void => {
+    timer.cancel();
+    frame.drop();
+  };
+  return { frame, done: done.finally(over) };
+}
+
+/** Nothing is appended to it: a step that is not recorded does not begin, an ask does not go out. */
+const OVER: OpenJournal = {
+  position: 0,
+  lapsed: true,
+  append: () => Promise.reject(new AwaitError('fenced', 'this call is over')),
+  beat: () => Promise.resolve(),
+};

@@ -1,0 +1,344 @@
+/**
+ * Going on with a suspended call: live where its frame is, by handoff, or by leading a new frame through the
+ * journal; and who has the turn, when several want it (invariant 10: one winner, by the journal).
+ */
+
+import { sleep } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
+import { type Answered, sortAnswers } from '../ask/answer.ts';
+import { missingCapability } from '../ask/capability.ts';
+import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
+import { Frame } from '../frame/frame.ts';
+import { nextKey } from '../frame/place.ts';
+import { addDrawn, type DrawnValues } from '../journal/drawn.ts';
+import type { CallRecord, Checkpoint, Completion, Entry, OpenAsk } from '../journal/entries.ts';
+import { type Found, readOn } from '../journal/follow.ts';
+import { TaskJournal } from '../journal/measured.ts';
+import type { CallStore, OpenJournal } from '../journal/store.ts';
+import { isAppended, volatileJournal } from '../journal/writer.ts';
+import type { Accepted, Handoff } from './handoff.ts';
+import type { Leg } from './leg.ts';
+import type { Outcome } from './outcome.ts';
+import { replayRefused } from './refusal.ts';
+import type { Runs } from './registry.ts';
+import { type EngineParts, keyOf, type Resume, type Run } from './run.ts';
+import type { State } from './state.ts';
+import { refused, wireError } from './wire-error.ts';
+
+/** A turn that may begin: what is written first, and from what the tool goes on. */
+interface Prepared {
+  readonly kind: 'prepared';
+  readonly checkpoint: Checkpoint;
+  readonly sorted: Answered;
+  readonly claim: Extract<Entry, { type: 'claimed' }>;
+}
+
+const GONE: Outcome = { kind: 'gone' };
+/** How often a request may lose its turn to others before it is told to come again. */
+const FENCED_OFTEN = 5;
+
+export class Resumption {
+  readonly #parts: EngineParts;
+  readonly #runs: Runs;
+  readonly #handoff: Handoff | undefined;
+  /** This process, in the journals' claims. */
+  readonly #id: string;
+
+  constructor(parts: EngineParts, runs: Runs, handoff: Handoff | undefined, id: string) {
+    this.#parts = parts;
+    this.#runs = runs;
+    this.#handoff = handoff;
+    this.#id = id;
+  }
+
+  /** Whoever loses a position reads on: to the outcome, or to where the turn is free again. */
+  async resume(request: Resume): Promise<Outcome> {
+    for (let lost = 0; ; lost += 1) {
+      try {
+        return await this.#tryToResume(request, lost === 0);
+      } catch (error) {
+        if (!(error instanceof AwaitError) || error.code !== 'fenced' || lost >= FENCED_OFTEN) throw error;
+      }
+    }
+  }
+
+  /** Live first, handoff second, replay last. */
+  async #tryToResume(request: Resume, mayOffer: boolean): Promise<Outcome> {
+    const { state } = request;
+    const key = keyOf(state);
+    await this.#runs.settled(key);
+    const parked = this.#runs.takeParked(key);
+    if (parked?.left !== undefined) return this.#goOnWithLeft(parked, request);
+    if (parked !== undefined) return this.#goOnParked(parked, request);
+    const { owner } = state;
+    if (mayOffer && owner !== undefined && !request.isOffered) {
+      const accepted = await this.#handoff?.offer(owner, request, request.leg);
+      if (accepted !== undefined) return this.#follow(accepted, request);
+    }
+    return this.#goOnFromJournal(request);
+  }
+
+  /** What a turn starts from, or its outcome where nothing of it needs the tool. */
+  #prepare(request: Resume, checkpoint: Checkpoint): Outcome | Prepared {
+    const { state, sent, leg } = request;
+    const { limits, clock, check } = this.#parts;
+    const unfit = refusedAsNoTask(checkpoint.call, leg);
+    if (unfit !== undefined) return unfit;
+    const sorted = sortAnswers(checkpoint.open, request.responses, clock.now(), check, request.errors);
+    for (const ask of [...sorted.missing, ...sorted.bad]) {
+      const required = missingCapability(leg.capabilities, ask.method, ask.params);
+      if (required !== undefined) return refused(required, ask.method);
+    }
+    const nothingNew = sorted.accepted.length === 0 && checkpoint.open.length > 0;
+    if (nothingNew && sorted.bad.length === 0) {
+      return { kind: 'suspended', asks: checkpoint.open, token: request.token };
+    }
+    if (checkpoint.turn >= limits.rounds) {
+      const message = `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`;
+      throw new AwaitError('limit', message);
+    }
+    const claim = { type: 'claimed', answers: sorted.accepted, sent, by: this.#id } as const;
+    return { kind: 'prepared', checkpoint, sorted, claim };
+  }
+
+  /** The frame is here. */
+  async #goOnParked(run: Run, request: Resume): Promise<Outcome> {
+    const { checkpoint } = run;
+    if (checkpoint === undefined) throw new AwaitError('internal', 'a frame is parked without a checkpoint');
+    // Out of its place while the claim is written, so that nobody drops it; back there unless it is claimed.
+    let unclaimed: Run | undefined = run;
+    const key = keyOf(request.state);
+    const settle = this.#runs.unsettle(key);
+    try {
+      const prepared = this.#prepare(request, checkpoint);
+      if (prepared.kind !== 'prepared') return prepared;
+      const isClaimed = await isAppended(run.journal, prepared.claim, () => {
+        for (const answer of prepared.claim.answers) run.frame.answer(answer);
+      });
+      unclaimed = undefined;
+      settle();
+      if (isClaimed) return await this.#goOnLive(run, request, prepared);
+      this.#runs.drop(run);
+      return await this.#contend(request, prepared);
+    } finally {
+      if (unclaimed !== undefined) this.#runs.park(key, unclaimed);
+      settle();
+    }
+  }
+
+  /** No frame can be reached: a new one is led through the journal. */
+  async #goOnFromJournal(request: Resume): Promise<Outcome> {
+    const { state } = request;
+    const { store } = this.#parts;
+    const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(state)));
+    if (prepared.kind !== 'prepared') return prepared;
+    const { checkpoint, sorted, claim } = prepared;
+    const never = this.#parts.replay(checkpoint.call, checkpoint.completions) === 'never';
+    if (never && store === undefined) throw replayRefused(checkpoint);
+    const mustRead = store !== undefined && (checkpoint.running !== undefined || never);
+    const journal = store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
+    // The claim: from here on the turn is this process's, or somebody else's.
+    if (mustRead || !(await isAppended(journal, claim))) return this.#contend(request, prepared);
+    const { accepted } = sorted;
+    return this.#replay(request, prepared, journal, { since: accepted, fresh: accepted.length });
+  }
+
+  /**
+   * The turn was accepted where its frame is. Its outcome comes by message or, whatever becomes of that and of
+   * its owner, by the journal.
+   */
+  async #follow(accepted: Accepted, request: Resume): Promise<Outcome> {
+    const { store, clock, limits } = this.#parts;
+    const { state } = request;
+    let over = false;
+    this.#parts.count('handedOff');
+    request.onRun(() => {
+      over = true;
+      accepted.leave();
+    });
+    try {
+      const told = accepted.outcome.then((outcome) => ({ kind: 'told', outcome }) as const);
+      if (store === undefined) {
+        const late = sleep(clock, limits.turnWait).then(() => ({ kind: 'late' }) as const);
+        const first = await Promise.race([told, late]);
+        if (first.kind === 'told') return first.outcome;
+        throw new AwaitError('busy', `call ${state.callId}: the process that keeps its frame is still at it`);
+      }
+      // That a claim is there is certain, so what runs beside the asks does not matter.
+      const read = this.#readOn(store, request, undefined, () => over);
+      let first = await Promise.race([told, read]);
+      if (first.kind === 'ended' || first.kind === 'suspended' || first.kind === 'task') {
+        // What was said on the way comes by message alone, and the outcome's is behind it.
+        const late = sleep(clock, limits.handoffWait).then(() => first);
+        first = await Promise.race([told, late]);
+      }
+      if (first.kind === 'told') return first.outcome;
+      if (over) return GONE;
+      const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(state)));
+      return prepared.kind === 'prepared' ? await this.#goOnFrom(first, request, prepared) : prepared;
+    } finally {
+      over = true;
+      accepted.forget();
+    }
+  }
+
+  /** The frame is here, and the turn is claimed. */
+  #goOnLive(run: Run, request: Resume, { checkpoint, sorted }: Prepared): Promise<Outcome> {
+    const again = reask(sorted.bad, checkpoint.asked);
+    run.frame.rekey(again.byOldKey, again.asked);
+    if (sorted.accepted.length === 0 && checkpoint.open.length > 0) return this.#runs.askAgain(run, request);
+    request.onRun(() => this.#runs.leave(run, request));
+    this.#parts.count('live');
+    return this.#runs.turn(run, request.leg, false, { request });
+  }
+
+  /** The next position is taken, or may be: what came since decides. */
+  async #contend(request: Resume, prepared: Prepared): Promise<Outcome> {
+    const { store } = this.#parts;
+    if (store === undefined) throw new AwaitError('internal', 'only a store can be contended for');
+    const { running = [] } = prepared.checkpoint;
+    return this.#goOnFrom(await this.#readOn(store, request, running, () => false), request, prepared);
+  }
+
+  /** Goes on from what the journal has of the turn. */
+  async #goOnFrom(found: Found, request: Resume, prepared: Prepared): Promise<Outcome> {
+    const { store, replay } = this.#parts;
+    const { checkpoint, sorted, claim } = prepared;
+    if (store === undefined) throw new AwaitError('internal', 'a journal was read without a store');
+    if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
+    if (found.kind === 'task') return { kind: 'task', taskId: checkpoint.call.id };
+    if (found.kind === 'suspended') {
+      const outcome = await this.#runs.tokenFor(found.checkpoint, found.at, request.binding, found.by);
+      return { ...outcome, elsewhere: true };
+    }
+    const journal = store.open(checkpoint.call, found.at);
+    if (replay(checkpoint.call, [...checkpoint.completions, ...found.since]) === 'never') {
+      const error = replayRefused(checkpoint, found.since);
+      // Its owner is gone with the frame: nobody will ever go on with it.
+      if (found.claimed) await journal.append({ type: 'ended', response: { error: wireError(error) } });
+      throw error;
+    }
+    await journal.append(claim);
+    if (found.claimed) this.#parts.count('takenOver');
+    const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
+    const fresh = found.claimed ? 0 : sorted.accepted.length;
+    const { drawn } = found;
+    return this.#replay(request, prepared, journal, { since, fresh, drawn });
+  }
+
+  /** Leads a new frame through the journal. */
+  async #replay(
+    request: Resume,
+    { checkpoint, sorted }: Prepared,
+    journal: OpenJournal,
+    { since, fresh, drawn }: { since: readonly Completion[]; fresh: number; drawn?: DrawnValues | undefined },
+  ): Promise<Outcome> {
+    // The turn is this process's: what ran elsewhere as the asks went out is recorded by now, or never.
+    const { running: _running, ...before } = checkpoint;
+    const { call } = before;
+    const again = reask(sorted.bad, checkpoint.asked);
+    const from: Checkpoint = {
+      ...before,
+      completions: [...checkpoint.completions, ...since],
+      ...addDrawn(checkpoint.drawn, drawn),
+      open: [...sorted.missing, ...again.byOldKey.values()],
+      asked: again.asked,
+    };
+    const declined = since.find(isDeclinedRerun);
+    if (declined !== undefined) return this.#runs.endWith(journal, declinedResponse(call));
+    if (sorted.accepted.length === 0 && from.open.length > 0) {
+      const next = { ...from, turn: checkpoint.turn + 1 };
+      return this.#runs.suspendWithout(journal, next, request.binding);
+    }
+    this.#parts.count('replayed');
+    const { leg } = request;
+    const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
+    const own = new TaskJournal(journal, call.id, this.#parts.limits.journalBytes);
+    const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh });
+    const isResumable = leg.goesOn === true;
+    const run: Run = { call, binding: request.binding, frame, instance, journal: own, isResumable };
+    request.onRun(() => this.#runs.leave(run, request));
+    return this.#runs.turn(run, request.leg, true, { request });
+  }
+
+  /** The turn was left by its client, or its end could not be written; the same client is back. */
+  async #goOnWithLeft(run: Run, request: Resume): Promise<Outcome> {
+    const key = keyOf(request.state);
+    const unfit = refusedAsNoTask(run.call, request.leg);
+    if (unfit !== undefined) {
+      this.#runs.park(key, run);
+      return unfit;
+    }
+    if (run.left !== request.sent) {
+      this.#runs.park(key, run);
+      throw new AwaitError('bad-token', `call ${run.call.id}: this turn was taken with other answers`);
+    }
+    const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
+    const settle = this.#runs.unsettle(key);
+    let isClaimed = false;
+    try {
+      isClaimed = await isAppended(run.journal, claim);
+    } catch (error) {
+      this.#runs.park(key, run);
+      throw error;
+    } finally {
+      settle();
+    }
+    if (!isClaimed) {
+      this.#runs.drop(run);
+      return this.resume(request);
+    }
+    delete run.left;
+    request.onRun(() => this.#runs.leave(run, request));
+    return this.#runs.turn(run, request.leg, false, { request });
+  }
+
+  #readOn(
+    store: CallStore,
+    request: Resume,
+    running: readonly string[] | undefined,
+    stopped: () => boolean,
+  ): Promise<Found> {
+    const { limits, clock } = this.#parts;
+    return readOn({
+      store,
+      clock,
+      callId: request.state.callId,
+      at: request.state.at,
+      sent: request.sent,
+      abandoned: (by) => by === this.#id,
+      running,
+      lease: limits.lease,
+      wait: limits.turnWait,
+      stopped,
+    });
+  }
+
+  async #readCheckpoint(state: State): Promise<Checkpoint> {
+    const entry = await this.#parts.store?.read(state.callId, state.at);
+    if (entry?.type !== 'suspended') {
+      throw new AwaitError(
+        'bad-token',
+        `call ${state.callId} has no checkpoint at ${state.at}; it expired, or the token is from another store`,
+      );
+    }
+    return entry.checkpoint;
+  }
+}
+
+/** What a call was to become is in its record, so it counts where nobody has asked its tool yet, too. */
+function refusedAsNoTask({ task }: CallRecord, { takesTasks, taskRefusal }: Leg): Outcome | undefined {
+  if (task?.always !== true || takesTasks === true || taskRefusal === undefined) return undefined;
+  return { kind: 'responded', response: taskRefusal };
+}
+
+/** A bad answer is asked again under a new key, so that a repeated bad answer is not taken for the new one. */
+function reask(bad: readonly OpenAsk[], asked: number): { byOldKey: Map<string, OpenAsk>; asked: number } {
+  const byOldKey = new Map<string, OpenAsk>();
+  let count = asked;
+  for (const ask of bad) {
+    count += 1;
+    byOldKey.set(ask.key, { ...ask, key: nextKey(ask.key, count) });
+  }
+  return { byOldKey, asked: count };
+}

@@ -1,0 +1,15 @@
+/** How many tasks run in this process: of each known caller, and of all who have no name (invariant 14). */
+import { Allowance } from '../../base/allowance.ts';
+import { AwaitError } from '../../base/error.ts';
+import type { Limits } from '../limits.ts';
+
+export function taskRoom({ tasks, callerTasks, anonymousTasks }: Limits): Allowance {
+  return new Allowance({ all: tasks, caller: callerTasks, anonymous: anonymousTasks });
+}
+
+export function noRoom(callId: string): AwaitError {
+  return new AwaitError(
+    'limit',
+    `call ${callId} would be one task too many: of all that run in this process (limits.tasks), of its caller's (limits.callerTasks), or of all anonymous callers' (limits.anonymousTasks)`,
+  );
+}

@@ -1,0 +1,22 @@
+/** What a state token carries, and what it is bound to. */
+import type { Checkpoint } from '../journal/entries.ts';
+import type { Binding } from './binding.ts';
+
+/** What a state token carries, apart from its checks. */
+export interface State {
+  readonly callId: string;
+  /** The position of the checkpoint in the call's journal. */
+  readonly at: number;
+  /** The checkpoint itself, where tokens carry it. */
+  readonly checkpoint?: Checkpoint;
+  /** Tells checkpoints apart that stand at one position: two processes may run one sealed token. */
+  readonly mark?: string;
+  /** The process that parked the call's frame, where processes reach one another. */
+  readonly owner?: string;
+}
+
+export interface StateTokens {
+  seal(state: State, binding: Binding, expires: number): Promise<string>;
+  /** @throws AwaitError `bad-token`, whose message is for the logger alone */
+  open(token: string, binding: Binding): Promise<State>;
+}

@@ -1,0 +1,129 @@
+/**
+ * A task whose tool throws -32042: the URLs that it names are asked for like anything else that a task asks, in a
+ * frame whose tool is the engine, and its own tool is run again once they are answered. Whoever takes the task up
+ * meanwhile runs the tool, which throws again, and so comes to the same asks under the same keys.
+ */
+import { AwaitError } from '../../base/error.ts';
+import { digest, type JsonObject } from '../../base/json.ts';
+import { missingCapability, refusal } from '../ask/capability.ts';
+import {
+  declinedResponse,
+  isDeclined,
+  rerunsOf,
+  stillNeeded,
+  urlsNeeded,
+  withoutUrls,
+} from '../ask/url-elicitation.ts';
+import { Frame } from '../frame/frame.ts';
+import { classOf, type Question } from '../frame/place.ts';
+import { RERUN } from '../frame/recording.ts';
+import type { ReplayFrom } from '../frame/turn.ts';
+import type { CallRecord, Response } from '../journal/entries.ts';
+import type { Instance, Leg } from './leg.ts';
+import type { EngineParts, Run } from './run.ts';
+
+/**
+ * What becomes of a task whose tool is done, or whose URLs are answered.
+ * @returns what goes on with it, or what it comes to
+ */
+export function afterTask(parts: EngineParts, run: Run, response: Response, leg: Leg): Run | Response {
+  const next = run.next?.();
+  if (next !== undefined) return next;
+  if (!run.call.task?.asksUrls) return response;
+  const urls = urlsNeeded(response);
+  return urls === undefined ? withoutUrls(response) : askForUrls(parts, run, urls, leg);
+}
+
+function askForUrls(
+  { frame: options, limits, openInstance }: EngineParts,
+  { call, binding, journal, frame }: Run,
+  urls: readonly JsonObject[],
+  leg: Leg,
+): Run | Response {
+  if (rerunsOf(frame.fold()) >= limits.reruns * urls.length) return stillNeeded(call, urls);
+  const required = missingCapability(leg.capabilities, 'elicitation/create', { mode: 'url' });
+  if (required !== undefined) return refusal(required, 'elicitation/create');
+  const asking = new Frame(call, journal, options, { ...after(frame), isPast: true });
+  const questions = unanswered(urls.map(questionAbout), frame);
+  const shared = { call, binding, journal, isResumable: true, detached: true } as const;
+  const instance = new Asking(call, questions, () => openInstance(call, leg));
+  const next = (): Run | undefined => {
+    const opened = instance.takeOpened();
+    return opened && { ...shared, frame: new Frame(call, journal, options, after(asking)), instance: opened };
+  };
+  return { ...shared, frame: asking, instance, next };
+}
+
+/** Stands in for the user's server while its user is at the URLs. */
+class Asking implements Instance {
+  readonly #call: CallRecord;
+  readonly #questions: readonly Question[];
+  readonly #open: () => Promise<Instance>;
+  /** Where the tool is to run again. */
+  #opened: Instance | undefined;
+
+  constructor(call: CallRecord, questions: readonly Question[], open: () => Promise<Instance>) {
+    this.#call = call;
+    this.#questions = questions;
+    this.#open = open;
+  }
+
+  call(frame: Frame): void {
+    void this.#ask(frame).catch((error: unknown) => frame.break(AwaitError.from(error)));
+  }
+
+  refresh(): void {}
+
+  cancel(): void {}
+
+  release(): void {
+    this.#opened?.release(false);
+  }
+
+  /** Undefined where the tool is not to run again. */
+  takeOpened(): Instance | undefined {
+    const opened = this.#opened;
+    this.#opened = undefined;
+    return opened;
+  }
+
+  async #ask(frame: Frame): Promise<void> {
+    const answers = this.#questions.map(async (question) => {
+      const response = await frame.askAs(question, { inContext: true });
+      if (isDeclined(response)) frame.finish(declinedResponse(this.#call));
+    });
+    await Promise.all(answers);
+    if (frame.over) return;
+    const opened = await this.#open();
+    if (frame.over) {
+      opened.release(false);
+      return;
+    }
+    this.#opened = opened;
+    // What it finishes with is the tool, run again.
+    frame.finish({ result: {} });
+  }
+}
+
+/** What a frame that is over leaves to the next one; whatever it did not come to ask stays as it is. */
+export function after(frame: Frame): ReplayFrom {
+  const folded = frame.fold();
+  return { ...folded, open: [...folded.open, ...frame.unmade], fresh: 0 };
+}
+
+/** `elicitationId` is drawn anew each time the tool throws. */
+function questionAbout({ elicitationId, ...url }: JsonObject): Question {
+  const about = digest(url);
+  const params = { ...url, mode: 'url', ...(elicitationId !== undefined && { elicitationId }) };
+  return { class: RERUN + about, method: 'elicitation/create', params, digest: about };
+}
+
+/** Without those that were answered before the task was taken up, while others of them were still open. */
+function unanswered(questions: readonly Question[], frame: Frame): readonly Question[] {
+  const open = new Set(frame.unmade.map(({ place }) => classOf(place)));
+  if (!questions.some((question) => open.has(question.class))) return questions;
+  const answered = new Set(
+    frame.fold().completions.flatMap((done) => (done.kind === 'answer' ? [classOf(done.place)] : [])),
+  );
+  return questions.filter((question) => open.has(question.class) || !answered.has(question.class));
+}

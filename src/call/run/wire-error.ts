@@ -1,0 +1,90 @@
+/** What a client gets to read: frozen sentences. The reason is in the AwaitError that went to the logger. */
+import type { AwaitError, AwaitErrorCode } from '../../base/error.ts';
+import type { JsonObject } from '../../base/json.ts';
+import { refusal } from '../ask/capability.ts';
+import type { Response } from '../journal/entries.ts';
+import type { Outcome, Responded } from './outcome.ts';
+
+type WireError = Extract<Response, { error: unknown }>['error'];
+
+/** One sentence for every bad token, whatever is wrong with it. */
+const BAD_TOKEN: WireError = { code: -32602, message: 'Invalid or expired requestState' };
+
+export const INTERNAL: WireError = { code: -32603, message: 'Internal error' };
+
+export const CLOSING: WireError = {
+  code: -32000,
+  message: 'This server is shutting down; send the same request again',
+};
+
+const STORE: WireError = {
+  code: -32603,
+  message: 'Internal error: this call could not be saved or read back; send the same request again',
+};
+
+const CHANGED: WireError = {
+  code: -32603,
+  message: 'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
+};
+
+const LIMIT: WireError = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
+
+const HOST_GONE: WireError = {
+  code: -32603,
+  message: 'Internal error: the server behind this one ended or cannot be started; try again later',
+};
+
+const BUSY: WireError = {
+  code: -32603,
+  message: 'Internal error: this call is being continued elsewhere; send the same request again',
+};
+
+export function wireError(error: AwaitError): WireError {
+  switch (error.code) {
+    case 'bad-token':
+    case 'format':
+      return BAD_TOKEN;
+    case 'bad-answer':
+      return { code: -32602, message: `Invalid params: ${error.message}` };
+    case 'store':
+      return STORE;
+    case 'fenced':
+    case 'busy':
+      return BUSY;
+    case 'divergence':
+    case 'question-drift':
+      return CHANGED;
+    case 'replay-refused':
+      // The user must know what was done: the names are the tool author's own.
+      return { code: -32603, message: `Internal error: ${error.message}` };
+    case 'host-gone':
+      return HOST_GONE;
+    case 'closed':
+      return CLOSING;
+    case 'limit':
+      return LIMIT;
+    default:
+      return INTERNAL;
+  }
+}
+
+/** What a request comes to whose client cannot be asked what its tool asks. */
+export function refused(required: JsonObject, method: string): Responded {
+  return { kind: 'responded', response: refusal(required, method) };
+}
+
+/** What a request comes to that failed. */
+export function failedWith(error: AwaitError): Responded {
+  return { kind: 'responded', response: { error: wireError(error) }, failure: error.code };
+}
+
+export function isBadToken(outcome: Outcome): boolean {
+  return outcome.kind === 'responded' && (outcome.failure === 'bad-token' || outcome.failure === 'format');
+}
+
+const ELSEWHERE: ReadonlySet<AwaitErrorCode> = new Set(['closed', 'busy', 'fenced']);
+
+/** Whether the call was put down, or is another process's now: its response is still to come. */
+export function goesOnElsewhere(outcome: Outcome): boolean {
+  return outcome.kind === 'responded' && outcome.failure !== undefined && ELSEWHERE.has(outcome.failure);
+}

@@ -1,0 +1,169 @@
+/**
+ * Which tasks there are: of a caller, for its list, and of everybody, for the sweeper. An index is a row of
+ * records, inserted if absent at the first free position, for each hour in which tasks began; all of an hour
+ * expire together, so a row has no holes. Where tasks live for days, so do the rows.
+ */
+import { keepNewest } from '../../base/bounded.ts';
+
+/** What an index needs of a store. */
+export interface IndexRecords {
+  /** False when there is such a record. @param expires milliseconds since the epoch */
+  insert(name: string, value: unknown, expires: number): Promise<boolean>;
+  /** Undefined where there is none; no string where it is not this service's. */
+  get(name: string): Promise<unknown>;
+}
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+/** Rows that may still grow: clocks differ. */
+const GROWING = 2;
+/** Rows whose ends are remembered. */
+const ENDS = 1_000;
+/**
+ * What a row is found by: nothing that tells its owner, and a name for each secret that it may have been written
+ * under, the one to write under first. `null` is everybody, whose tasks the sweeper wants.
+ */
+export type RowNames = (owner: string | null) => readonly [string, ...string[]];
+
+export interface Page {
+  readonly ids: readonly string[];
+  /** Where the next page begins; undefined on the last one. */
+  readonly next?: string;
+}
+
+export class TaskIndex {
+  readonly #records: IndexRecords;
+  readonly #rowNames: RowNames;
+  readonly #ttl: number;
+  /** How long a row grows, in milliseconds. */
+  readonly #unit: number;
+  readonly #now: () => number;
+  /** The last position of a row that is known to be taken. */
+  readonly #ends = new Map<string, number>();
+
+  /** @param ttl longest life of a task, in milliseconds: the same in all processes */
+  constructor(records: IndexRecords, rowNames: RowNames, ttl: number, now: () => number) {
+    this.#records = records;
+    this.#rowNames = rowNames;
+    this.#ttl = ttl;
+    this.#unit = ttl <= DAY ? HOUR : DAY;
+    this.#now = now;
+  }
+
+  /** @param owner whose list it is in, if in any */
+  async add(id: string, owner: string | undefined): Promise<void> {
+    const row = Math.floor(this.#now() / this.#unit);
+    const own = owner === undefined ? undefined : this.#append(this.#rowNames(owner)[0], row, id);
+    await Promise.all([this.#append(this.#rowNames(null)[0], row, id), own]);
+  }
+
+  /** Lists something under an owner, and nowhere else. */
+  addOwn(id: string, owner: string): Promise<void> {
+    return this.#append(this.#rowNames(owner)[0], Math.floor(this.#now() / this.#unit), id);
+  }
+
+  /** A caller's tasks, the newest first. */
+  async list(whose: string, cursor: string | undefined, size: number): Promise<Page> {
+    // In an order that all processes agree in, whichever secret they write under.
+    const names = [...this.#rowNames(whose)].sort();
+    const [startRow, startAt, startNth] = this.#placeOf(cursor);
+    const ids: string[] = [];
+    for (let row = startRow; row >= this.#oldest; row -= 1) {
+      for (const [nth, name] of names.entries()) {
+        if (row === startRow && nth < startNth) continue;
+        const last = await this.#endOf(name, row);
+        const isStart = row === startRow && nth === startNth;
+        for (let at = isStart ? Math.min(startAt, last) : last; at > 0; at -= 1) {
+          if (ids.length === size) return { ids, next: [row, at, nth].map((n) => n.toString(36)).join('.') };
+          const id = await this.#records.get(this.#name(name, row, at));
+          if (typeof id === 'string') ids.push(id);
+        }
+      }
+    }
+    return { ids };
+  }
+
+  /** Everybody's tasks that were added since the last call with the same `seen`. */
+  async added(seen: Map<string, number>): Promise<string[]> {
+    const ids: string[] = [];
+    // What was read before a read fails is told the next time.
+    const reached = new Map<string, number>();
+    for (const known of seen.keys()) if (Number(known.split(' ')[1]) < this.#oldest) seen.delete(known);
+    for (let row = this.#oldest; row <= this.#newest; row += 1) {
+      for (const name of this.#rowNames(null)) {
+        const known = `${name} ${row}`;
+        const isGrowing = row >= this.#newest - GROWING;
+        if (seen.has(known) && !isGrowing) continue;
+        reached.set(known, seen.get(known) ?? 0);
+        for (let at = (seen.get(known) ?? 0) + 1; ; at += 1) {
+          const id = await this.#records.get(this.#name(name, row, at));
+          if (id === undefined) break;
+          reached.set(known, at);
+          if (typeof id === 'string') ids.push(id);
+        }
+      }
+    }
+    for (const [known, at] of reached) seen.set(known, at);
+    return ids;
+  }
+
+  get #newest(): number {
+    // A clock that is ahead of this one may have begun the next row.
+    return Math.floor(this.#now() / this.#unit) + 1;
+  }
+
+  get #oldest(): number {
+    return Math.floor((this.#now() - this.#ttl) / this.#unit) - 1;
+  }
+
+  async #append(owner: string, row: number, id: string): Promise<void> {
+    for (let at = (await this.#endOf(owner, row)) + 1; ; at += 1) {
+      const isFree = await this.#records.insert(this.#name(owner, row, at), id, this.#expiry(row));
+      this.#remember(owner, row, at);
+      if (isFree) return;
+    }
+  }
+
+  /** The last position that is taken: in steps that double, and then halve. */
+  async #endOf(owner: string, row: number): Promise<number> {
+    const isTaken = async (at: number): Promise<boolean> =>
+      (await this.#records.get(this.#name(owner, row, at))) !== undefined;
+    let low = this.#ends.get(`${owner} ${row}`) ?? 0;
+    let step = 1;
+    while (await isTaken(low + step)) {
+      low += step;
+      step *= 2;
+    }
+    for (let high = low + step; high - low > 1; ) {
+      const middle = Math.floor((low + high) / 2);
+      if (await isTaken(middle)) low = middle;
+      else high = middle;
+    }
+    this.#remember(owner, row, low);
+    return low;
+  }
+
+  #remember(owner: string, row: number, at: number): void {
+    const name = `${owner} ${row}`;
+    this.#ends.set(name, Math.max(at, this.#ends.get(name) ?? 0));
+    keepNewest(this.#ends, ENDS);
+  }
+
+  /** Row, position in it, and which of the row's names. */
+  #placeOf(cursor: string | undefined): [number, number, number] {
+    const match = cursor === undefined ? null : /^([0-9a-z]+)\.([0-9a-z]+)\.([0-9a-z])$/.exec(cursor);
+    if (match === null) return [this.#newest, Number.POSITIVE_INFINITY, 0];
+    const [row, at, nth] = match.slice(1).map((part) => Number.parseInt(part, 36));
+    // A client may make one up: there is nothing in the rows to come.
+    return [Math.min(row ?? 0, this.#newest), at ?? 0, nth ?? 0];
+  }
+
+  #expiry(row: number): number {
+    return (row + 2) * this.#unit + this.#ttl;
+  }
+
+  /** The name tells when its record expires, as all names do. */
+  #name(owner: string, row: number, at: number): string {
+    return `${this.#expiry(row).toString(36)}.tasks.${owner}:${at}`;
+  }
+}

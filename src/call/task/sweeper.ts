@@ -1,0 +1,118 @@
+/**
+ * Takes up tasks that nobody asks about: each process reads which tasks there are, and looks now and then whether
+ * those that others run still move. One look is one read, as long as its owner gives signs of life; one that has
+ * not moved for a lease, by this process's own clock, is taken up.
+ */
+import { type Clock, type Timer, within } from '../../base/clock.ts';
+import type { CallRecord } from '../journal/entries.ts';
+
+export interface Sweeping {
+  readonly clock: Clock;
+  /** How long an owner may be silent, in milliseconds. */
+  readonly lease: number;
+  /** Tasks that were not told before. */
+  readonly added: () => Promise<readonly string[]>;
+  /** What the owner of a task told last. */
+  readonly heard: (id: string) => Promise<unknown>;
+  /** How far a task is; undefined once it is over. */
+  readonly progress: (
+    id: string,
+  ) => Promise<{ readonly call: CallRecord; readonly at: number; readonly left: boolean } | undefined>;
+  readonly runsHere: (id: string) => boolean;
+  /** Whether it may run here too; one that may not is looked at again. */
+  readonly hasRoom: (call: CallRecord) => boolean;
+  /**
+   * Resolves when it is run here, or is another process's after all.
+   * @param at how far it was when its owner was seen to be silent
+   */
+  readonly takeUp: (call: CallRecord, at: number) => Promise<unknown>;
+  readonly failed: (error: unknown) => void;
+}
+
+export interface Sweeper {
+  /** Looks after a task, as long as it goes on. */
+  watch(id: string): void;
+  stop(): void;
+}
+
+/** Tasks that are looked at in one round. */
+const MOST = 1_000;
+/**
+ * Tasks that are taken up at once: each is led through its journal, and what this process runs already is to show in
+ * time that it is alive.
+ */
+const TAKEN = 12;
+
+interface Watched {
+  sign: string | undefined;
+  at: number;
+  /** Since when it was seen not to move, by the monotonic clock. */
+  since: number;
+}
+
+export function sweepTasks(sweeping: Sweeping): Sweeper {
+  const { clock, lease, added, heard, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
+  const watched = new Map<string, Watched>();
+  const taking = new Set<string>();
+  /** Those of them that others wait for: one that takes longer than a lease keeps nobody from being taken up. */
+  const places = new Set<Promise<unknown>>();
+  let isOver = false;
+  const watch = (id: string): void => {
+    if (!watched.has(id)) watched.set(id, { sign: undefined, at: -1, since: clock.elapsed() });
+  };
+
+  const take = (id: string, call: CallRecord, at: number): void => {
+    taking.add(id);
+    const taken = takeUp(call, at)
+      .catch(failed)
+      .finally(() => taking.delete(id));
+    const place: Promise<unknown> = within(clock, lease, taken).finally(() => places.delete(place));
+    places.add(place);
+  };
+
+  const look = async (id: string, known: Watched): Promise<void> => {
+    const asked = clock.elapsed();
+    const sign = JSON.stringify(await heard(id)) ?? '';
+    const isAlive = known.sign !== undefined && known.sign !== sign;
+    if (known.sign !== sign) known.since = asked;
+    known.sign = sign;
+    if (isAlive) return;
+    const found = await progress(id);
+    if (found === undefined) {
+      watched.delete(id);
+      return;
+    }
+    if (found.at !== known.at) known.since = asked;
+    known.at = found.at;
+    if (isOver || (!found.left && asked - known.since < lease) || !hasRoom(found.call)) return;
+    known.since = clock.elapsed();
+    take(id, found.call, found.at);
+  };
+
+  const round = async (): Promise<void> => {
+    for (const id of await added()) watch(id);
+    for (const [id, known] of [...watched].slice(0, MOST)) {
+      // The next as soon as one is done: a dead process's are all to run again in a lease and a half.
+      while (places.size >= TAKEN) await Promise.race(places);
+      if (isOver) return;
+      // To the end: whatever is not looked at in this round is first in the next.
+      watched.delete(id);
+      watched.set(id, known);
+      if (!taking.has(id) && !runsHere(id)) await look(id, known);
+    }
+  };
+
+  let timer: Timer;
+  const arm = (): void => {
+    if (isOver) return;
+    timer = clock.after(lease / 2, () => void round().catch(failed).finally(arm)).unref();
+  };
+  arm();
+  return {
+    watch,
+    stop: () => {
+      isOver = true;
+      timer.cancel();
+    },
+  };
+}

@@ -1,0 +1,242 @@
+/**
+ * Calls that go on without their request. Whoever is asked about one reads its journal, and takes it up if its
+ * owner was silent for a lease; a cancel is an entry of that journal. So any process answers for any task.
+ */
+
+import { keepNewest } from '../../base/bounded.ts';
+import { type Clock, sleep } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
+import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
+import type { CallRecord, Delivered, OpenAsk, Response } from '../journal/entries.ts';
+import { Folding } from '../journal/fold.ts';
+import type { CallStore } from '../journal/store.ts';
+import { isAppended } from '../journal/writer.ts';
+import type { Gone } from '../run/leg.ts';
+import type { Runs } from '../run/registry.ts';
+import type { Run } from '../run/run.ts';
+
+export type TaskStatus = 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled';
+
+/** A task as its client may see it. Times are milliseconds since the epoch. */
+export interface TaskView {
+  readonly id: string;
+  readonly call: CallRecord;
+  readonly status: TaskStatus;
+  readonly created: number;
+  readonly updated: number;
+  readonly expires: number;
+  /** What it waits for, while it does. */
+  readonly asks: readonly OpenAsk[];
+  /** What its request comes to, once it is over. */
+  readonly response?: Response;
+}
+
+export interface TaskParts {
+  readonly store: CallStore;
+  readonly clock: Clock;
+  readonly check: AnswerCheck;
+  readonly runs: Runs;
+  /** How long an owner may be silent, in milliseconds. */
+  readonly lease: number;
+  /** Looks from now on whether a task that others run still moves, and takes it up when it does not. */
+  readonly watch: (id: string) => void;
+  readonly wake: (callId: string, by: string | undefined) => Promise<void>;
+}
+
+/** Journals that are kept folded, so that a client that polls costs one read. */
+const FOLDED = 500;
+const PAUSE = { first: 25, most: 500, growth: 1.6 };
+
+interface Known {
+  readonly folding: Folding;
+  last: Promise<void>;
+}
+
+export class Tasks {
+  readonly #parts: TaskParts;
+  readonly #known = new Map<string, Known>();
+
+  constructor(parts: TaskParts) {
+    this.#parts = parts;
+  }
+
+  /** @throws AwaitError `bad-token` when this caller has no such task, or has it no more; `store` */
+  async get(id: string, principal: string | undefined): Promise<TaskView> {
+    const folding = await this.#read(id);
+    // Another look may go on reading while this one waits.
+    const { call, detached, response, cancelled, updated } = folding;
+    const { clock } = this.#parts;
+    if (call === undefined || call.principal !== principal || detached === undefined)
+      throw new AwaitError('bad-token', `task ${id} is none of this caller's`);
+    if (call.expires < clock.now()) throw new AwaitError('bad-token', `task ${id} has expired`);
+    if (response === undefined && this.#here(id) === undefined) this.#parts.watch(id);
+    const asks = response === undefined ? await this.#unanswered(folding) : [];
+    return {
+      id,
+      call,
+      status: statusOf(cancelled, response, asks),
+      created: detached,
+      updated,
+      expires: call.expires,
+      asks,
+      ...(response !== undefined && { response }),
+    };
+  }
+
+  /**
+   * Takes in what a client answers: what is in the store when this resolves counts. Unknown and answered keys
+   * change nothing; an answer that breaks its schema has its ask go out again under a new key, since a client may
+   * give no key to its user twice (invariant 5).
+   *
+   * @param responses results by the keys of asks
+   * @param bad `kept`: where the revision asks again whatever is open, under the key it has, a bad answer changes
+   *   nothing
+   * @throws AwaitError as `get` does; `bad-answer` when it is no object, or a value is no result of its ask's kind
+   */
+  async update(
+    id: string,
+    principal: string | undefined,
+    responses: unknown,
+    bad: 'again' | 'kept' = 'again',
+  ): Promise<void> {
+    const { asks, call } = await this.get(id, principal);
+    const { clock, check, store, wake } = this.#parts;
+    const sorted = sortAnswers(asks, responses, clock.now(), check);
+    const delivered: { readonly key: string; readonly response: Delivered }[] = [...sorted.accepted];
+    for (const { key } of bad === 'again' ? sorted.bad : []) {
+      // What was in it is of no use to anybody.
+      delivered.push({ key, response: { result: {}, isBad: true } });
+    }
+    for (const { key, response } of delivered) {
+      const run = this.#here(id);
+      // A run that was taken up may not have got to its ask yet: the inbox keeps the answer until it does.
+      if (run !== undefined && (await this.#parts.runs.answered(run, key, response))) continue;
+      await store.deliver(id, key, response, call.expires);
+    }
+    if (delivered.length > 0) await wake(id, this.#known.get(id)?.folding.by);
+  }
+
+  /**
+   * @returns false when it was over before
+   * @throws AwaitError as `get` does
+   */
+  async cancel(id: string, principal: string | undefined): Promise<boolean> {
+    const { call } = await this.get(id, principal);
+    return this.#cancel(call, 'the task was cancelled');
+  }
+
+  /**
+   * Cancels a call that goes on without its connection and is no task, whichever process runs it.
+   * @returns false when this caller has none of this id in work
+   * @throws AwaitError `store`
+   */
+  async cancelCall(id: string, principal: string | undefined): Promise<boolean> {
+    const { call } = await this.#read(id);
+    if (call === undefined || call.principal !== principal) return false;
+    return this.#cancel(call, 'the request was cancelled');
+  }
+
+  async #cancel(call: CallRecord, reason: string): Promise<boolean> {
+    const { id } = call;
+    for (;;) {
+      const folding = await this.#read(id);
+      if (folding.response !== undefined) return false;
+      const run = this.#here(id);
+      if (run !== undefined) {
+        if (await this.#parts.runs.isCancelled(run, reason)) return true;
+        continue;
+      }
+      const journal = this.#parts.store.open(call, folding.at);
+      if (!(await isAppended(journal, { type: 'cancelled', when: this.#parts.clock.now() }))) continue;
+      await this.#parts.wake(id, folding.by);
+      return true;
+    }
+  }
+
+  /**
+   * Waits until a task is as wanted.
+   * @returns undefined when `gone` fires before
+   * @throws AwaitError as `get` does
+   */
+  async until(
+    id: string,
+    principal: string | undefined,
+    wanted: (view: TaskView) => boolean,
+    gone?: Gone,
+  ): Promise<TaskView | undefined> {
+    const { clock } = this.#parts;
+    for (let pause = PAUSE.first; !gone?.aborted; pause = Math.min(pause * PAUSE.growth, PAUSE.most)) {
+      const view = await this.get(id, principal);
+      if (wanted(view)) return view;
+      await sleep(clock, pause);
+    }
+    return undefined;
+  }
+
+  /** Whether a task of this caller's may be taken up here. */
+  hasRoom(principal: string | undefined): boolean {
+    return this.#parts.runs.room.has({ principal });
+  }
+
+  /** Whether a call is run here. */
+  runs(id: string): boolean {
+    return this.#here(id) !== undefined;
+  }
+
+  /**
+   * How far a task is, for whoever looks whether it moves; undefined once it is over.
+   * @throws AwaitError `store`
+   */
+  async progress(
+    id: string,
+  ): Promise<{ readonly call: CallRecord; readonly at: number; left: boolean } | undefined> {
+    const { call, response, at, left } = await this.#read(id);
+    if (call === undefined || response !== undefined || call.expires < this.#parts.clock.now())
+      return undefined;
+    return { call, at, left };
+  }
+
+  /** What is kept of a task here, beside the store. */
+  forget(id: string): void {
+    this.#known.delete(id);
+  }
+
+  #here(id: string): Run | undefined {
+    const run = this.#parts.runs.loose(id);
+    return run?.over ? undefined : run;
+  }
+
+  async #read(id: string): Promise<Folding> {
+    const known: Known = this.#known.get(id) ?? { folding: new Folding(), last: Promise.resolve() };
+    this.#known.delete(id);
+    this.#known.set(id, known);
+    keepNewest(this.#known, FOLDED);
+    const { folding } = known;
+    const read = known.last.then(async () => {
+      while (folding.response === undefined) {
+        const entry = await this.#parts.store.read(id, folding.at + 1);
+        if (entry === undefined) return;
+        folding.take(entry);
+      }
+    });
+    known.last = read.catch(() => {});
+    await read;
+    // What is none is not kept in the place of what is one.
+    if (folding.call === undefined) this.#known.delete(id);
+    return folding;
+  }
+
+  async #unanswered({ open, call }: Folding): Promise<OpenAsk[]> {
+    const { store } = this.#parts;
+    const asks = [...open.values()].filter(({ withdrawn }) => withdrawn === undefined);
+    if (!store.isShared || call === undefined) return asks;
+    const delivered = await Promise.all(asks.map(({ key }) => store.delivered(call.id, key)));
+    return asks.filter((_, nth) => delivered[nth] === undefined);
+  }
+}
+
+function statusOf(cancelled: boolean, response: Response | undefined, asks: readonly OpenAsk[]): TaskStatus {
+  if (cancelled) return 'cancelled';
+  if (response !== undefined) return 'result' in response ? 'completed' : 'failed';
+  return asks.length > 0 ? 'input_required' : 'working';
+}

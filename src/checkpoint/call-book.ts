@@ -1,0 +1,188 @@
+/**
+ * Calls as their operator sees them: found by listing the store's keys, or by the index of a known caller; told as
+ * what happened to them; ended and erased. It works beside servers that are running: what it writes is an entry like
+ * theirs, and who runs the call meets it.
+ *
+ * A call goes by its label, the digest in the names of its records. Its id is not told: an anonymous caller's task
+ * belongs to whoever has it.
+ */
+import type { Clock } from '../base/clock.ts';
+import { AwaitError } from '../base/error.ts';
+import type { CallRecord, Entry } from '../call/journal/entries.ts';
+import { Folding } from '../call/journal/fold.ts';
+import { isAppended } from '../call/journal/writer.ts';
+import type { TaskIndex } from '../call/task/index.ts';
+import type { KeyvCallStore } from './call-store.ts';
+import type { Names } from './names.ts';
+
+type CallStatus = 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
+
+/** What a call has come to. */
+export interface Story {
+  readonly label: string;
+  readonly call: CallRecord;
+  readonly status: CallStatus;
+  readonly isTask: boolean;
+  readonly entries: readonly Entry[];
+  readonly folded: Folding;
+}
+
+type RemoveStream = (id: string, scope: string) => Promise<void>;
+
+/** What an index holds for a stream; the ids of calls have no space. */
+export function streamItem(id: string, scope: string): string {
+  return `${id} ${scope}`;
+}
+
+function streamOf(item: string): [string, string] | undefined {
+  const space = item.indexOf(' ');
+  return space < 0 ? undefined : [item.slice(0, space), item.slice(space + 1)];
+}
+
+/** Ids in a page of an index. */
+const PAGE = 200;
+
+export class CallBook {
+  readonly #store: KeyvCallStore;
+  readonly #names: Names;
+  readonly #clock: Clock;
+  readonly #index: TaskIndex | undefined;
+  readonly #removeStream: RemoveStream | undefined;
+
+  /** @param index of the calls and streams of known callers; without, calls are found by listing keys */
+  constructor(
+    store: KeyvCallStore,
+    names: Names,
+    clock: Clock,
+    index?: TaskIndex,
+    removeStream?: RemoveStream,
+  ) {
+    this.#removeStream = removeStream;
+    this.#store = store;
+    this.#names = names;
+    this.#clock = clock;
+    this.#index = index;
+  }
+
+  /**
+   * This service's calls; those of others on the store, and expired ones, are left out.
+   * @param caller only this one's
+   * @throws AwaitError `store`, also where an adapter cannot list its keys
+   */
+  async *stories(caller?: string): AsyncGenerator<Story> {
+    for await (const id of this.#ids(caller)) {
+      const story = await this.#story(id).catch(unlessForeign);
+      if (story !== undefined && (caller === undefined || story.call.principal === caller)) yield story;
+    }
+  }
+
+  /** @param label whole, or its beginning where that is one call's alone */
+  async find(label: string): Promise<Story> {
+    const found: Story[] = [];
+    for await (const story of this.stories()) if (story.label.startsWith(label)) found.push(story);
+    const [story] = found;
+    if (story === undefined) throw new AwaitError('bad-option', `there is no call ${label}`);
+    if (found.length > 1) throw new AwaitError('bad-option', `${found.length} calls begin with ${label}`);
+    return story;
+  }
+
+  /** How many calls wait for their caller. */
+  async suspended(caller?: string): Promise<number> {
+    let waiting = 0;
+    for await (const { status } of this.stories(caller)) if (status === 'waiting') waiting += 1;
+    return waiting;
+  }
+
+  /**
+   * Ends a call, and deletes what it wrote. What stays until its `ttl` is over is an entry that says it was
+   * cancelled: whoever runs it, or comes with its token, finds that.
+   */
+  async erase({ call }: Story): Promise<void> {
+    for (;;) {
+      const folding = await this.#folded(call.id);
+      const isOver = folding.folded.response !== undefined;
+      const when = this.#clock.now();
+      const journal = this.#store.open(call, folding.folded.at);
+      if (!isOver && !(await isAppended(journal, { type: 'cancelled', when }))) continue;
+      for (const key of keysIn(folding.entries)) await this.#store.removeAnswer(call.id, key);
+      for (let at = folding.folded.at; at >= 0; at -= 1) {
+        const isMark = folding.entries[at]?.type === 'cancelled';
+        if (!isMark) await this.#store.remove(`${call.id}:${at}`);
+      }
+      return;
+    }
+  }
+
+  /** Erases all calls of a known caller, and what was said on its streams. @returns how many calls there were */
+  async forget(caller: string, erased: (call: CallRecord) => void = () => {}): Promise<number> {
+    let count = 0;
+    for await (const story of this.stories(caller)) {
+      await this.erase(story);
+      erased(story.call);
+      count += 1;
+    }
+    for await (const item of this.#listed(caller)) {
+      const stream = streamOf(item);
+      if (stream !== undefined) await this.#removeStream?.(...stream);
+    }
+    return count;
+  }
+
+  async *#ids(caller: string | undefined): AsyncGenerator<string> {
+    const here = this.#store.heldCalls;
+    if (here !== undefined) {
+      for (const { id } of here) yield id;
+      return;
+    }
+    if (caller === undefined || this.#index === undefined) {
+      yield* this.#store.callIds();
+      return;
+    }
+    for await (const item of this.#listed(caller)) if (streamOf(item) === undefined) yield item;
+  }
+
+  async *#listed(caller: string): AsyncGenerator<string> {
+    let cursor: string | undefined;
+    do {
+      const page = await this.#index?.list(caller, cursor, PAGE);
+      yield* page?.ids ?? [];
+      cursor = page?.next;
+    } while (cursor !== undefined);
+  }
+
+  async #story(id: string): Promise<Story | undefined> {
+    const { folded, entries } = await this.#folded(id);
+    const { call, response, cancelled, open, suspended, detached } = folded;
+    if (call === undefined || call.expires < this.#clock.now()) return undefined;
+    const waits = suspended || [...open.values()].some(({ withdrawn }) => withdrawn === undefined);
+    const ended = response !== undefined && ('error' in response ? 'failed' : 'completed');
+    const status = cancelled ? 'cancelled' : ended || (waits ? 'waiting' : 'running');
+    return { label: this.#names.label(id), call, status, isTask: detached !== undefined, entries, folded };
+  }
+
+  async #folded(id: string): Promise<{ folded: Folding; entries: Entry[] }> {
+    const folded = new Folding();
+    const entries: Entry[] = [];
+    for (;;) {
+      const entry = await this.#store.read(id, entries.length);
+      if (entry === undefined) return { folded, entries };
+      entries.push(entry);
+      folded.take(entry);
+    }
+  }
+}
+
+/** The keys of all asks that may have an answer in the store. */
+function keysIn(entries: readonly Entry[]): Set<string> {
+  const keys = entries.flatMap((entry) => {
+    if (entry.type === 'asked') return [entry.ask.key];
+    return entry.type === 'suspended' ? entry.checkpoint.open.map(({ key }) => key) : [];
+  });
+  return new Set(keys);
+}
+
+/** A damaged record, or another service's, hides no other call. */
+function unlessForeign(error: unknown): undefined {
+  const { code } = AwaitError.from(error);
+  if (code !== 'bad-token' && code !== 'format') throw error;
+}

@@ -1,0 +1,93 @@
+/**
+ * What records are called in the store. The store's reader sees every name, encrypted or not, so:
+ *
+ * 1. No id stands in a name: an anonymous caller's task, an ask and a session of 2024-11-05 belong to whoever
+ *    knows their id. A name holds the SHA-256 of audience and id; ids have 122 random bits or more.
+ * 2. That digest has no key: after a rotation of secrets every record is found, and two processes that seal with
+ *    different secrets contend for one position.
+ * 3. What can be guessed (a caller, a workspace, "all tasks") is an HMAC first: written under the secret that
+ *    seals, read under all (`guessable`).
+ * 4. Expiry and position are readable, for the sweeper and for whoever looks for the first entry of a journal.
+ *
+ * A name inside of this package is `<expiry in base 36>.<anything>[:<position>]`; in the store it is
+ * `mcp-await:<expiry>.<digest>[:<position>]`.
+ */
+import { createHash, createHmac } from 'node:crypto';
+import { AwaitError } from '../base/error.ts';
+import type { KeyRing } from './key-ring.ts';
+
+const PREFIX = 'mcp-await:';
+/** Characters of base64url: 132 bits. */
+const LENGTH = 22;
+const INNER = /^([0-9a-z]{1,11})\.(.*?)(:\d{1,12})?$/s;
+const KEY = /mcp-await:(([0-9a-z]{1,11})\.[\w-]{22})(?::(\d{1,12}))?$/;
+
+/** What a key in the store tells. */
+export interface ReadName {
+  /** The same for all positions of a journal: what `mcp-await calls` and the log call a call by. */
+  readonly label: string;
+  /** Milliseconds since the epoch. */
+  readonly expires: number;
+  readonly position?: number;
+}
+
+export class Names {
+  readonly #audience: string;
+  readonly #ring: KeyRing | undefined;
+
+  /** @param ring undefined where nothing is looked up by what can be guessed */
+  constructor(audience: string, ring?: KeyRing) {
+    this.#audience = audience;
+    this.#ring = ring;
+  }
+
+  /**
+   * The key that a record stands under. A name that does not say when it expires is an id that a client made up:
+   * nothing is kept under it, so nothing is found.
+   */
+  key(name: string): string {
+    const [, expiry = '0', id = name, position = ''] = INNER.exec(name) ?? [];
+    return `${PREFIX}${expiry}.${this.#digest(`${expiry}.${id}`)}${position}`;
+  }
+
+  /** What the log and the operator's tools call a call by; its id does not follow from it. */
+  label(callId: string): string {
+    return this.key(callId).slice(PREFIX.length);
+  }
+
+  /**
+   * What may stand in a name for something that could be guessed.
+   * @returns one for each secret, the one to write under first
+   */
+  guessable(...parts: readonly (string | null)[]): readonly [string, ...string[]] {
+    const text = JSON.stringify([this.#audience, ...parts]);
+    const [first, ...others] = (this.#ring?.macKeys() ?? []).map((key) =>
+      createHmac('sha256', key).update(text).digest('base64url').slice(0, LENGTH),
+    );
+    if (first === undefined) throw new AwaitError('internal', 'an index without a key');
+    return [first, ...others];
+  }
+
+  #digest(text: string): string {
+    return createHash('sha256')
+      .update(JSON.stringify([this.#audience, text]))
+      .digest('base64url')
+      .slice(0, LENGTH);
+  }
+}
+
+/** The key of a position beside another: `label` and position are readable in both. */
+export function keyAt(label: string, position: number): string {
+  return `${PREFIX}${label}:${position}`;
+}
+
+/** Reads a key as an adapter lists it, with its own prefix or without. */
+export function readName(key: string): ReadName | undefined {
+  const [, label, expiry, position] = KEY.exec(key) ?? [];
+  if (label === undefined || expiry === undefined) return undefined;
+  return {
+    label,
+    expires: Number.parseInt(expiry, 36),
+    ...(position !== undefined && { position: Number(position) }),
+  };
+}

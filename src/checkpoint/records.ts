@@ -1,0 +1,98 @@
+/**
+ * Records as they stand in a store. Each names the service it belongs to, since services may share a store: by its
+ * audience, and by the secret it was written under. What another service wrote is refused as a bad token is.
+ * With `encrypt: true` records are sealed like tokens, with a key of their own purpose, each for the key it stands
+ * under, so that no record can be put in the place of another.
+ */
+import { AwaitError } from '../base/error.ts';
+import { isObject } from '../base/json.ts';
+import type { KeyRing } from './key-ring.ts';
+import type { Sealer } from './sealed.ts';
+
+export interface RecordCipher {
+  encode(key: string, value: unknown): unknown;
+  /**
+   * @throws AwaitError `bad-token` for a record of another service, or under another secret; `format` for what
+   *   this package did not write there
+   */
+  decode(key: string, stored: unknown): Promise<unknown>;
+}
+
+/**
+ * @param ring whose secrets a record may be written under; without, whichever
+ * @param unknown resolves once secrets were asked for again, where a record names one that is not known
+ */
+export function plainRecords(audience: string, ring?: KeyRing, unknown?: () => Promise<void>): RecordCipher {
+  return {
+    encode: (_key, value) => ({ audience, ...(ring && { kid: ring.current }), ...wrapped(value) }),
+    decode: async (key, stored) => {
+      if (stored === undefined || stored === null) return undefined;
+      if (isObject(stored) && typeof stored.sealed === 'string') {
+        throw new AwaitError(
+          'format',
+          `${key} is encrypted: set encrypt: true, as the process that wrote it has`,
+        );
+      }
+      if (!isObject(stored) || typeof stored.audience !== 'string')
+        throw new AwaitError('format', `${key} is no record of mcp-await`);
+      if (stored.audience !== audience) throw foreign(key, `audience ${stored.audience}`);
+      if (ring !== undefined && !ring.has(stored.kid)) await unknown?.();
+      if (ring !== undefined && !ring.has(stored.kid)) throw foreign(key, 'another secret');
+      return typeof stored.text === 'string' ? JSON.parse(stored.text) : stored.value;
+    },
+  };
+}
+
+export function encryptedRecords(sealer: Sealer): RecordCipher {
+  return {
+    // Records expire by their own rules; a token's expiry would only be a second one.
+    encode: (key, value) => ({
+      sealed: sealer.seal('journal', { key, value }, Number.MAX_SAFE_INTEGER, Number.POSITIVE_INFINITY),
+    }),
+    decode: async (key, stored) => {
+      if (stored === undefined || stored === null) return undefined;
+      if (!isObject(stored) || typeof stored.sealed !== 'string') {
+        throw new AwaitError('format', `${key} is not encrypted, and encrypt: true takes no plain records`);
+      }
+      const body = await open(sealer, key, stored.sealed);
+      if (body.key !== key) throw new AwaitError('format', `${key} holds what was written for another key`);
+      return body.value;
+    },
+  };
+}
+
+/** Reads records whether they are encrypted or not, and writes as what it read last is: for tools beside the servers. */
+export function eitherRecords(audience: string, ring: KeyRing, sealer: Sealer): RecordCipher {
+  const [plain, encrypted] = [plainRecords(audience, ring), encryptedRecords(sealer)];
+  let last = plain;
+  return {
+    encode: (key, value) => last.encode(key, value),
+    decode: (key, stored) => {
+      if (stored === undefined || stored === null) return Promise.resolve(undefined);
+      last = isObject(stored) && typeof stored.sealed === 'string' ? encrypted : plain;
+      return last.decode(key, stored);
+    },
+  };
+}
+
+async function open(sealer: Sealer, key: string, sealed: string) {
+  try {
+    return await sealer.open('journal', sealed, Number.POSITIVE_INFINITY);
+  } catch (error) {
+    throw foreign(key, String(AwaitError.from(error).message), error);
+  }
+}
+
+/** Keyv's encoder calls whatever is named `toJSON`, also where it is an argument that a client sent. */
+function wrapped(value: unknown): { readonly value: unknown } | { readonly text: string } {
+  const text = JSON.stringify(value) ?? 'null';
+  return text.includes('"toJSON"') ? { text } : { value };
+}
+
+function foreign(key: string, why: string, cause?: unknown): AwaitError {
+  return new AwaitError(
+    'bad-token',
+    `${key} was written by another service, or under other secrets: ${why}`,
+    cause,
+  );
+}

@@ -1,0 +1,45 @@
+/** What makes a secret one that tokens may be sealed with. */
+import { AwaitError } from '../base/error.ts';
+
+/** Least length of a secret, in bytes. */
+const LEAST = 32;
+/** Least bits that a secret must hold by the frequencies of its characters: 32 random bytes have 150 and more. */
+const LEAST_BITS = 100;
+
+const HOW = "Make one with: node -e \"console.log(require('crypto').randomBytes(32).toString('base64url'))\"";
+
+/**
+ * Says what is wrong with a secret, before anything is built on it.
+ * @throws AwaitError `bad-option`
+ */
+export function assertSecrets(secrets: unknown): asserts secrets is readonly string[] {
+  if (!Array.isArray(secrets) || secrets.length === 0)
+    throw new AwaitError('bad-option', 'option secrets must be an array with at least one secret.');
+  for (const [index, secret] of secrets.entries()) {
+    if (typeof secret !== 'string' || Buffer.byteLength(secret) < LEAST) {
+      const unset = secret === undefined ? 'is undefined (is the environment variable set?); it ' : '';
+      throw new AwaitError(
+        'bad-option',
+        `secrets[${index}] ${unset}must be a string of at least ${LEAST} bytes. ${HOW}`,
+      );
+    }
+    if (isRepeated(secret) || bitsIn(secret) < LEAST_BITS)
+      throw new AwaitError('bad-option', `secrets[${index}] can be guessed: it repeats itself. ${HOW}`);
+  }
+}
+
+/** Whether it is one block over and over, such as 43 equal letters. */
+function isRepeated(secret: string): boolean {
+  const again = (secret + secret).indexOf(secret, 1);
+  return again < secret.length;
+}
+
+/** Shannon's entropy of its characters: an upper bound of what it takes to guess it, and low for what is plainly weak. */
+function bitsIn(secret: string): number {
+  const counts = new Map<string, number>();
+  for (const character of secret) counts.set(character, (counts.get(character) ?? 0) + 1);
+  const { length } = secret;
+  let bits = 0;
+  for (const count of counts.values()) bits -= count * Math.log2(count / length);
+  return bits;
+}

@@ -1,0 +1,213 @@
+/** `mcp-await calls`: what is in the store, for whoever operates it; beside servers that are running. */
+import process from 'node:process';
+import { parseArgs } from 'node:util';
+import { systemClock } from '../base/clock.ts';
+import { AwaitError } from '../base/error.ts';
+import type { Completion, Entry } from '../call/journal/entries.ts';
+import { CallBook, type Story } from '../checkpoint/call-book.ts';
+import { KeyvCallStore } from '../checkpoint/call-store.ts';
+import { KeyRing } from '../checkpoint/key-ring.ts';
+import { Names } from '../checkpoint/names.ts';
+import { openStore } from '../checkpoint/open-store.ts';
+import { eitherRecords } from '../checkpoint/records.ts';
+import { Sealer } from '../checkpoint/sealed.ts';
+import { secretsFrom } from './flags.ts';
+
+export const CALLS_USAGE = `  mcp-await calls list [options]           the calls in a store, and how many wait
+  mcp-await calls show <call> [options]    what happened in one
+  mcp-await calls expire <call> [options]  ends it, and deletes what it wrote
+
+  <call>                    as list shows it, or its beginning
+  --store URL               the servers' store; with the same secrets and audience as theirs:
+  --secret-file PATH        or MCP_AWAIT_SECRET, or --secret VALUE
+  --audience NAME           default mcp-await
+  --caller NAME             only this caller's, as principal names them
+  --answers                 show what was answered, and arguments and results
+  --json                    a line of JSON for each call, or entry
+`;
+
+const OPTIONS = {
+  store: { type: 'string' },
+  secret: { type: 'string', multiple: true },
+  'secret-file': { type: 'string' },
+  audience: { type: 'string' },
+  caller: { type: 'string' },
+  answers: { type: 'boolean' },
+  json: { type: 'boolean' },
+} as const;
+
+interface Shown {
+  readonly json: boolean;
+  readonly answers: boolean;
+}
+
+export async function calls(args: readonly string[]): Promise<void> {
+  const { values, positionals } = parsed(args);
+  const [verb = 'list', label, ...more] = positionals;
+  if (values.store === undefined) throw wrong('needs --store URL, that of the servers');
+  if (more.length > 0) throw wrong(`takes one call, not ${more.length + 1}`);
+  const secrets = secretsFrom(values.secret ?? [], values['secret-file']);
+  if (secrets === undefined) throw wrong('needs the servers’ secrets: MCP_AWAIT_SECRET or --secret-file');
+  const keyv = await openStore(values.store);
+  const book = bookOf(keyv, secrets, values.audience ?? 'mcp-await');
+  const shown = { json: values.json === true, answers: values.answers === true };
+  try {
+    switch (verb) {
+      case 'list':
+        return await list(book, values.caller, shown);
+      case 'show':
+        return show(await book.find(named(label)), shown);
+      case 'expire': {
+        const story = await book.find(named(label));
+        await book.erase(story);
+        return write(
+          shown.json ? JSON.stringify({ erased: story.label }) : `${story.label} is over, and erased`,
+        );
+      }
+      default:
+        throw wrong(`has no ${verb}; there are list, show and expire`);
+    }
+  } finally {
+    await keyv.disconnect();
+  }
+}
+
+function bookOf(
+  keyv: Awaited<ReturnType<typeof openStore>>,
+  secrets: readonly string[],
+  audience: string,
+): CallBook {
+  const ring = new KeyRing(secrets);
+  const names = new Names(audience, ring);
+  const sealer = new Sealer({ ring, audience, maxLength: Number.POSITIVE_INFINITY, now: Date.now });
+  // A lease is the owner's affair: nothing is run here.
+  const store = new KeyvCallStore(keyv, systemClock, 10_000, {
+    names,
+    cipher: eitherRecords(audience, ring, sealer),
+  });
+  return new CallBook(store, names, systemClock);
+}
+
+async function list(book: CallBook, caller: string | undefined, { json }: Shown): Promise<void> {
+  let waiting = 0;
+  let all = 0;
+  for await (const story of book.stories(caller)) {
+    all += 1;
+    if (story.status === 'waiting') waiting += 1;
+    write(json ? JSON.stringify(rowOf(story)) : lineOf(story));
+  }
+  if (!json) write(`${all} calls, ${waiting} of them waiting for their caller`);
+}
+
+function rowOf({ label, call, status, isTask, folded }: Story) {
+  return {
+    call: label,
+    status,
+    isTask,
+    method: call.method,
+    target: targetOf(call.params),
+    revision: call.revision,
+    caller: call.principal ?? null,
+    created: new Date(call.created).toISOString(),
+    expires: new Date(call.expires).toISOString(),
+    asks: [...folded.open.values()].map(({ method }) => method),
+    completed: folded.completions.length,
+  };
+}
+
+function lineOf(story: Story): string {
+  const { call, status, method, target, caller, created, asks } = rowOf(story);
+  const whose = caller === null ? 'anonymous' : visible(caller);
+  const open = asks.length === 0 ? '' : `  waits for ${asks.join(', ')}`;
+  return `${call}  ${status.padEnd(9)}  ${created}  ${method} ${visible(target)}  ${whose}${open}`;
+}
+
+function show(story: Story, shown: Shown): void {
+  if (shown.json) {
+    write(JSON.stringify(rowOf(story)));
+    for (const entry of story.entries) write(JSON.stringify(toldOf(entry, shown)));
+    return;
+  }
+  write(lineOf(story));
+  if (shown.answers) write(`  arguments: ${JSON.stringify(story.call.params.arguments ?? {})}`);
+  for (const [at, entry] of story.entries.entries()) {
+    const { what, detail } = toldOf(entry, shown);
+    write(`  ${String(at).padStart(3)}  ${what}${detail === undefined ? '' : `: ${detail}`}`);
+  }
+}
+
+interface Told {
+  readonly what: string;
+  readonly detail?: string;
+}
+
+/** An entry as a line of the story. What callers sent and were told is hidden unless it is asked for. */
+function toldOf(entry: Entry, { answers }: Shown): Told {
+  const content = (value: unknown): string => (answers ? JSON.stringify(value) : '(hidden)');
+  switch (entry.type) {
+    case 'called':
+      return { what: entry.isTask ? 'called, as a task' : 'called' };
+    case 'asked':
+      return { what: `asked ${entry.ask.method}`, detail: content(entry.ask.params) };
+    case 'suspended': {
+      const { open, completions } = entry.checkpoint;
+      const asks = open.map(({ method, params }) => `${method} ${content(params)}`).join('; ');
+      return { what: `waits, with ${completions.length} completed`, detail: asks };
+    }
+    case 'claimed':
+      return {
+        what: `answered ${entry.answers.length}`,
+        detail: entry.answers.map(({ response }) => content(response)).join('; '),
+      };
+    case 'completed':
+      return completed(entry.completion, content);
+    case 'cancelled':
+      return { what: 'cancelled' };
+    case 'ended':
+      return {
+        what: 'error' in entry.response ? 'failed' : 'completed',
+        detail: content('error' in entry.response ? entry.response.error : entry.response.result),
+      };
+    default:
+      return { what: entry.type };
+  }
+}
+
+function completed(completion: Completion, content: (value: unknown) => string): Told {
+  return completion.kind === 'step'
+    ? { what: `stepped ${visible(completion.path)}`, detail: content(completion.outcome) }
+    : { what: `answered ${completion.method}`, detail: content(completion.response) };
+}
+
+function targetOf({ name, uri }: Readonly<Record<string, unknown>>): string {
+  return String(name ?? uri ?? '');
+}
+
+/** What others named cannot move the terminal's cursor, nor begin a line. */
+function visible(text: string): string {
+  const safe = JSON.stringify(text.slice(0, 200)).slice(1, -1);
+  return safe
+    .replace(/[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
+    .replaceAll('\\"', '"');
+}
+
+function named(label: string | undefined): string {
+  if (label === undefined || label === '') throw wrong('needs a call, as mcp-await calls list shows it');
+  return label;
+}
+
+function write(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+function parsed(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], allowPositionals: true, options: OPTIONS });
+  } catch (error) {
+    throw new AwaitError('bad-option', error instanceof Error ? error.message : String(error), error);
+  }
+}
+
+function wrong(what: string): AwaitError {
+  return new AwaitError('bad-option', `mcp-await calls ${what}\n\n${CALLS_USAGE}`);
+}

@@ -1,0 +1,208 @@
+/** `mcp-await compare`: one server under every revision, or two versions of it, side by side. */
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import process from 'node:process';
+import { parseArgs } from 'node:util';
+import { NAMES, type Revision } from '../../compat/revisions.ts';
+import {
+  type CompareOptions,
+  type Comparison,
+  compare,
+  type Progress,
+} from '../../compat/side-by-side/compare.ts';
+import { firstScenario } from '../../compat/side-by-side/first-scenario.ts';
+import { type ReadScenario, readScenario } from '../../compat/side-by-side/read-scenario.ts';
+import { exitCodeOf, jsonReport, junitReport } from '../../compat/side-by-side/report.ts';
+import { startServer, type Version } from '../../compat/side-by-side/server-process.ts';
+import { tableOf } from '../../compat/side-by-side/table.ts';
+import { differencesFrom, readTranscript, transcriptOf } from '../../compat/side-by-side/transcript.ts';
+import { writtenScenario } from '../../compat/side-by-side/write-scenario.ts';
+import { AwaitError } from '../base/error.ts';
+
+const COMPARE_USAGE = `mcp-await compare <module> [<new module>] [options]
+mcp-await compare [options] -- <command> [args…]
+
+  plays one scenario against a server under every revision, and says what differs
+
+  --scenario FILE      YAML or TypeScript; by default every tool is called once
+  --write FILE         writes the scenario that was played, to be edited
+  --revision NAME      plays this one; repeatable                           (default all)
+  --processes N        POSTs go to them in turn           (default 2; 1 for a command)
+  --no-callers         does not look for what leaks between two callers
+  --record FILE        writes a transcript
+  --against FILE       compares with a transcript that was recorded before
+  --json               prints JSON instead of the table
+  --junit FILE         writes JUnit's XML
+  --html FILE          writes a page with every message
+
+  exit code 0: all agree; 1: something differs; 2: the scenario or the server is wrong
+`;
+
+/** @returns the exit code */
+export async function compareCommand(args: readonly string[]): Promise<0 | 1 | 2> {
+  try {
+    return await run(args);
+  } catch (error) {
+    const failure = AwaitError.from(error);
+    const text = failure.code === 'internal' ? (failure.stack ?? failure.message) : failure.message;
+    process.stderr.write(`mcp-await: ${text}\n`);
+    return 2;
+  }
+}
+
+async function run(args: readonly string[]): Promise<0 | 1 | 2> {
+  const dashes = args.indexOf('--');
+  const command = dashes < 0 ? [] : args.slice(dashes + 1);
+  const { values, positionals } = readArguments(dashes < 0 ? args : args.slice(0, dashes));
+  if (values.help) {
+    process.stdout.write(COMPARE_USAGE);
+    return 0;
+  }
+  const versions = versionsOf(positionals, command);
+  if (values.write !== undefined && existsSync(values.write)) {
+    throw wrong(`--write ${values.write} exists already; play it with --scenario ${values.write}`);
+  }
+  const against =
+    values.against === undefined ? undefined : readTranscript(readText(values.against), values.against);
+  const given = values.scenario === undefined ? undefined : await readScenario(values.scenario);
+  const read: ReadScenario = given ?? {
+    scenario: against?.scenario ?? (await madeFor(versions[0])),
+    lineOf: () => undefined,
+  };
+  const progress = progressLine(read.scenario.steps.length);
+  const options: CompareOptions = {
+    revisions: revisionsOf(
+      values.revision,
+      against?.columns.map(({ revision }) => revision),
+    ),
+    // What such a server keeps in memory is in one place, and its calls are not run again.
+    processes: processesOf(values.processes ?? (command.length > 0 ? '1' : '2')),
+    callers: !values['no-callers'],
+    isMade: given === undefined,
+    onProgress: progress.show,
+  };
+  let comparison = await compare(versions, read.scenario, options).finally(progress.clear);
+  if (against !== undefined) {
+    const changed = differencesFrom(against, comparison);
+    comparison = { ...comparison, differences: [...comparison.differences, ...changed] };
+  }
+  await write(values, comparison);
+  if (values.json) process.stdout.write(jsonReport(comparison));
+  else {
+    const { columns, isTTY } = process.stdout;
+    const color = isTTY === true && process.env.NO_COLOR === undefined;
+    process.stdout.write(tableOf(comparison, { width: columns ?? 150, color, lineOf: read.lineOf }));
+    for (const path of [values.write, values.record, values.junit, values.html])
+      if (path !== undefined) process.stdout.write(`wrote ${path}\n`);
+  }
+  return exitCodeOf(comparison);
+}
+
+interface Outputs {
+  readonly write?: string | undefined;
+  readonly record?: string | undefined;
+  readonly junit?: string | undefined;
+  readonly html?: string | undefined;
+}
+
+async function write(outputs: Outputs, comparison: Comparison): Promise<void> {
+  const { write, record, junit, html } = outputs;
+  if (write !== undefined) writeFileSync(write, await writtenScenario(comparison));
+  if (record !== undefined) writeFileSync(record, `${JSON.stringify(transcriptOf(comparison), null, 2)}\n`);
+  if (junit !== undefined) writeFileSync(junit, junitReport(comparison));
+  if (html !== undefined) {
+    const { pageOf } = await import('../../compat/side-by-side/page.ts');
+    writeFileSync(html, pageOf(comparison));
+  }
+}
+
+function readArguments(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        help: { type: 'boolean', short: 'h', default: false },
+        scenario: { type: 'string' },
+        write: { type: 'string' },
+        revision: { type: 'string', multiple: true },
+        processes: { type: 'string' },
+        'no-callers': { type: 'boolean', default: false },
+        record: { type: 'string' },
+        against: { type: 'string' },
+        json: { type: 'boolean', default: false },
+        junit: { type: 'string' },
+        html: { type: 'string' },
+      },
+    });
+  } catch (error) {
+    throw new AwaitError('bad-option', error instanceof Error ? error.message : String(error), error);
+  }
+}
+
+function versionsOf(modules: readonly string[], command: readonly string[]): [Version, Version?] {
+  const [first, second, ...more] = modules;
+  if (command.length > 0 && first === undefined) {
+    return [{ name: basename(command.at(-1) ?? ''), server: { command } }];
+  }
+  if (command.length > 0)
+    throw wrong(`compare takes a module or a command; '${first}' stands before the command`);
+  if (first === undefined || more.length > 0) {
+    throw wrong('compare takes one module, or an old and a new one, such as: mcp-await compare ./server.ts');
+  }
+  for (const module of modules) if (!existsSync(module)) throw wrong(`there is no file ${module}`);
+  // Two versions of one name are told apart by their folders.
+  const isNamed = second === undefined || basename(first) !== basename(second);
+  const nameOf = (module: string): string => (isNamed ? basename(module) : module);
+  const version = (module: string): Version => ({ name: nameOf(module), server: { module } });
+  return second === undefined ? [version(first)] : [version(first), version(second)];
+}
+
+function revisionsOf(
+  named: readonly string[] | undefined,
+  recorded: readonly Revision[] | undefined,
+): readonly Revision[] {
+  if (named === undefined) return recorded ?? NAMES;
+  return named.map((name) => {
+    const revision = NAMES.find((known) => known === name);
+    if (revision === undefined) throw wrong(`--revision ${name} must be one of ${NAMES.join(', ')}`);
+    return revision;
+  });
+}
+
+function processesOf(text: string): number {
+  const count = Number(text);
+  if (Number.isInteger(count) && count > 0 && count <= 26) return count;
+  throw wrong(`--processes ${text} must be a whole number from 1 to 26`);
+}
+
+async function madeFor(version: Version): Promise<ReadScenario['scenario']> {
+  const server = await startServer(version);
+  try {
+    return await firstScenario(server);
+  } finally {
+    server.kill();
+  }
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new AwaitError('bad-option', `${path} cannot be read: ${String(error)}`, error);
+  }
+}
+
+/** One line on stderr, written over, where somebody watches. */
+function progressLine(steps: number): { show(progress: Progress): void; clear(): void } {
+  const { stderr } = process;
+  if (!stderr.isTTY) return { show: () => {}, clear: () => {} };
+  return {
+    show: ({ column, step }) => void stderr.write(`\r\u001b[K${column}: step ${step + 1} of ${steps}`),
+    clear: () => void stderr.write('\r\u001b[K'),
+  };
+}
+
+function wrong(message: string): AwaitError {
+  return new AwaitError('bad-option', message);
+}

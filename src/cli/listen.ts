@@ -1,0 +1,107 @@
+/** Serves a host for the command line, over HTTP, until a signal ends the process. */
+import { createServer, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import process from 'node:process';
+import type { AwaitOptions } from '../../compat/handler.ts';
+import { createAwaitHandler } from '../../compat/handler.ts';
+import { createStdio } from '../../compat/pipe/stdio.ts';
+import { mountWebSocket } from '../../compat/websocket/mount.ts';
+import { AwaitError } from '../base/error.ts';
+import type { HostFactory } from '../host/host.ts';
+import { isPeerHost } from '../host/peer/host.ts';
+import { Paths } from '../http/paths.ts';
+import { type NodeRequest, toNodeHandler } from '../node.ts';
+import type { Draft, Serving } from './flags.ts';
+import { levelLogger } from './logger.ts';
+
+/** Where Express and the SDKs' examples mount a server. */
+const PATH = '/mcp';
+
+/**
+ * @param log how much is logged where no flag says it
+ * @param load makes the host; called once the arguments are known to make sense
+ */
+export async function serveHost(
+  { options, serving }: Draft,
+  log: string,
+  load: () => Promise<HostFactory>,
+): Promise<void> {
+  const { port, host } = serving;
+  const logger = options.logger ?? levelLogger(log);
+  if (serving.stdio) {
+    await serveStdio(await load(), { ...options, logger });
+    return;
+  }
+  const hosted = await load();
+  const handler = createAwaitHandler(hosted, { ...options, logger });
+  // A server behind the proxy was started already, to see that it can be.
+  if (!isPeerHost(hosted)) await handler.check();
+  const listener = toNodeHandler(handler, { compress: serving.compress });
+  const paths = new Paths(options.paths);
+  const server = httpServer(serving, (req, res) => {
+    const [path = '/'] = (req.url ?? '/').split('?', 1);
+    if (path === PATH || paths.find(path)?.wire !== 'mcp') void listener(req, res);
+    else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);
+  });
+  const sockets = mountWebSocket(server, handler, { path: PATH });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      const taken = `--port ${port} is taken on ${host}; choose another one, or 0 for a free one`;
+      reject(error.code === 'EADDRINUSE' ? new AwaitError('bad-option', taken, error) : error);
+    });
+    server.listen(port, host, resolve);
+  });
+  const { port: bound } = server.address() as AddressInfo;
+  // Whoever started it may not read on: a broken pipe is no reason to end.
+  process.stdout.on('error', () => {});
+  process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
+  let stopping = false;
+  const stop = async (): Promise<void> => {
+    // Whoever asks twice does not want to wait for what is running.
+    if (stopping) process.exit(1);
+    stopping = true;
+    await sockets.close();
+    await handler.close();
+    server.close();
+    server.closeAllConnections();
+    process.exit(0);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void stop());
+}
+
+/** One client on stdin and stdout, until it closes its end or a signal ends the process. */
+async function serveStdio(host: HostFactory, options: AwaitOptions): Promise<void> {
+  const { close, closed } = createStdio(host, options);
+  let stopping = false;
+  const stop = (): void => {
+    if (stopping) process.exit(1);
+    stopping = true;
+    void close();
+  };
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
+  await closed;
+  process.exit(0);
+}
+
+/** How often requests that take too long are looked for, in milliseconds: Node's default is 30 s. */
+const CHECK = 1_000;
+
+/** A server whose connections, heads and bodies are bounded in number and time. */
+function httpServer(serving: Serving, listener: (req: NodeRequest, res: ServerResponse) => void): Server {
+  const { connections, headTime, bodyTime, idleTime, forwarded } = serving;
+  const times = {
+    headersTimeout: Math.min(headTime, bodyTime),
+    requestTimeout: bodyTime,
+    keepAliveTimeout: idleTime,
+    connectionsCheckingInterval: CHECK,
+  };
+  const server = createServer(times, (req: NodeRequest, res) => {
+    // The proxy in front adds the last one; what stands before it is its client's own word.
+    const said = forwarded ? String(req.headers['x-forwarded-for'] ?? '') : '';
+    const address = said.slice(said.lastIndexOf(',') + 1).trim();
+    if (address !== '') req.ip = address;
+    listener(req, res);
+  });
+  server.maxConnections = connections;
+  return server;
+}

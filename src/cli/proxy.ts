@@ -1,0 +1,38 @@
+/** `mcp-await proxy`: a server of any language as a child process, or a remote one. */
+import { AwaitError } from '../base/error.ts';
+import type { PeerHost } from '../host/peer/host.ts';
+import { remoteHost } from '../host/peer/remote-host.ts';
+import { stdioHost } from '../host/peer/stdio-host.ts';
+import { readArguments } from './arguments.ts';
+import { FLAGS, type PeerDraft, PROXY_FLAGS } from './flags.ts';
+import { serveHost } from './listen.ts';
+
+export async function proxy(args: readonly string[]): Promise<void> {
+  const dashes = args.indexOf('--');
+  const [command, ...rest] = dashes < 0 ? [] : args.slice(dashes + 1);
+  const own = dashes < 0 ? args : args.slice(0, dashes);
+  const draft = await readArguments(own, { ...PROXY_FLAGS, ...FLAGS });
+  const { peer, positionals } = draft;
+  if (positionals.length > 0 || (command === undefined) === (peer.url === undefined)) {
+    const found = positionals.length > 0 ? `'${positionals[0]}' stands before it` : 'give one of them';
+    throw new AwaitError(
+      'bad-option',
+      `mcp-await proxy takes a command after --, or --url; ${found}. Such as: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
+    );
+  }
+  const host = hostOf(peer, command, rest);
+  await serveHost(draft, 'info', async () => {
+    // What is wrong with it is told here, and not to the first client.
+    await host.check();
+    return host;
+  });
+}
+
+function hostOf(
+  { options, url = '', headers }: PeerDraft,
+  command: string | undefined,
+  args: readonly string[],
+): PeerHost {
+  if (command !== undefined) return stdioHost({ ...options, command, args });
+  return remoteHost({ ...options, url, headers });
+}

@@ -1,0 +1,239 @@
+/**
+ * The client's side of 2026-07-28: no initialization, no session, and an envelope in each request.
+ *
+ * Owns what `Client` said once and the wire wants each time: who it is, what it can do, how loud logs are to be.
+ * What the revision no longer has is answered here.
+ */
+
+import { AwaitError } from '../../base/error.ts';
+import type { Asks } from '../asks.ts';
+import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
+import { readEvents } from '../event-stream.ts';
+import { asError, failureOf } from '../failure.ts';
+import type { Link, LinkPorts } from '../link.ts';
+import {
+  type Answer,
+  isAnswer,
+  isObject,
+  isRequest,
+  isRequestId,
+  type JsonObject,
+  parseMessages,
+  type RequestId,
+  type Rpc,
+  type RpcNotification,
+  type RpcRequest,
+} from '../message.ts';
+import type { Reconnection } from '../reconnection.ts';
+import { RELEASED } from '../round-trips/dialects.ts';
+import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
+import { takeSaved } from '../round-trips/saved-call.ts';
+import { RequestHeaders } from './headers.ts';
+import { Listener } from './listener.ts';
+
+const { revision: REVISION } = RELEASED;
+const META = 'io.modelcontextprotocol';
+const TASKS = `${META}/tasks`;
+
+export interface ModernOptions extends LinkPorts {
+  readonly endpoint: Endpoint;
+  readonly asks: Asks;
+  readonly reconnection: Reconnection;
+  readonly maxRounds: number;
+  readonly onState: OnState | undefined;
+  /** Whether the server may make tasks of calls. */
+  readonly tasks: boolean;
+}
+
+export class ModernLink implements Link {
+  readonly #options: ModernOptions;
+  readonly #ports: RoundTripPorts;
+  readonly #listener: Listener;
+  readonly #headers = new RequestHeaders();
+  /** Those that are not over, by the ids of their requests. */
+  readonly #calls = new Map<RequestId, RoundTripCall>();
+  /** What stands in `_meta` of every request. */
+  #envelope: JsonObject = {};
+
+  constructor(options: ModernOptions) {
+    this.#options = options;
+    const { endpoint, deliver, report, asks, reconnection, maxRounds, onState } = options;
+    endpoint.protocolVersion = REVISION;
+    this.#ports = {
+      deliver,
+      report,
+      asks,
+      reconnection,
+      maxRounds,
+      onState,
+      dialect: RELEASED,
+      closed: endpoint.signal,
+      open: (request, signal) => this.#open(request, signal, deliver),
+      tell: () => Promise.reject(new Error(`${REVISION} has no messages but requests`)),
+      // The disconnect says it.
+      abandon: () => {},
+    };
+    this.#listener = new Listener({
+      open: (request, signal, hear) => this.#open(request, signal, hear),
+      deliver,
+      report,
+      reconnection,
+      closed: endpoint.signal,
+    });
+  }
+
+  setProtocolVersion(): void {
+    // `Client` was told another version than the one on the wire.
+  }
+
+  async request(message: RpcRequest): Promise<void> {
+    switch (message.method) {
+      case 'initialize':
+        return this.#discover(message);
+      case 'ping':
+        return this.#respond(message, {});
+      case 'logging/setLevel':
+        this.#envelope = { ...this.#envelope, [`${META}/logLevel`]: message.params?.level };
+        return this.#respond(message, {});
+      case 'resources/subscribe':
+      case 'resources/unsubscribe':
+        return this.#subscribe(message);
+      default:
+        return this.#call(message);
+    }
+  }
+
+  async notify({ method, params }: RpcNotification): Promise<void> {
+    if (method === 'notifications/initialized') this.#listener.start();
+    else if (method === 'notifications/cancelled' && isRequestId(params?.requestId)) {
+      this.#calls.get(params.requestId)?.cancel(params.reason);
+    }
+    // Servers of this revision take no notifications over HTTP.
+  }
+
+  async answer(): Promise<void> {
+    // To an ask that was taken back: servers of this revision wait for none.
+  }
+
+  close(): void {
+    this.#listener.close();
+    for (const call of this.#calls.values()) call.leave();
+  }
+
+  /** What `Client` wants to know of the server. It hears that the server agreed to the version that it knows. */
+  async #discover({ id, params }: RpcRequest): Promise<void> {
+    const { protocolVersion, capabilities, clientInfo }: JsonObject = params ?? {};
+    this.#envelope = {
+      [`${META}/protocolVersion`]: REVISION,
+      [`${META}/clientInfo`]: clientInfo,
+      [`${META}/clientCapabilities`]: this.#declared(isObject(capabilities) ? capabilities : {}),
+    };
+    const { deliver, endpoint } = this.#options;
+    const opened = await this.#open(
+      { jsonrpc: '2.0', id, method: 'server/discover' },
+      endpoint.signal,
+      deliver,
+    );
+    const answer = await opened.answer;
+    if ('error' in answer) return deliver(answer);
+    const { supportedVersions, capabilities: has = {}, instructions, _meta } = answer.result;
+    if (!Array.isArray(supportedVersions) || !supportedVersions.includes(REVISION)) {
+      throw new AwaitError(
+        'bad-response',
+        `The server does not speak ${REVISION}, but: ${supportedVersions}.`,
+      );
+    }
+    this.#listener.declared = isObject(has) ? has : {};
+    deliver({
+      jsonrpc: '2.0',
+      id,
+      result: {
+        protocolVersion,
+        capabilities: has,
+        serverInfo: _meta?.[`${META}/serverInfo`] ?? { name: 'unknown', version: '0' },
+        ...(instructions !== undefined && { instructions }),
+      },
+    });
+  }
+
+  /** The extension takes the place of what SDK v1 declares of tasks, which are another revision's. */
+  #declared({ tasks: _v1, extensions, ...declared }: JsonObject): JsonObject {
+    const given = isObject(extensions) ? extensions : {};
+    const all = this.#options.tasks ? { ...given, [TASKS]: {} } : given;
+    return Object.keys(all).length > 0 ? { ...declared, extensions: all } : declared;
+  }
+
+  async #subscribe({ id, method, params }: RpcRequest): Promise<void> {
+    const uri = String(params?.uri);
+    try {
+      if (method === 'resources/subscribe') await this.#listener.subscribe(uri);
+      else await this.#listener.unsubscribe(uri);
+      this.#options.deliver({ jsonrpc: '2.0', id, result: {} });
+    } catch (thrown) {
+      this.#options.deliver(failureOf(id, asError(thrown)));
+    }
+  }
+
+  async #call(message: RpcRequest): Promise<void> {
+    const { request, saved } = takeSaved(message);
+    const { id } = request;
+    const call = new RoundTripCall(this.#portsFor(request), request, this.#options.tasks);
+    this.#calls.set(id, call);
+    const end = (): void => void this.#calls.delete(id);
+    try {
+      const { over } = saved === undefined ? await call.begin() : call.resume(saved);
+      void over.finally(end);
+    } catch (thrown) {
+      end();
+      throw thrown;
+    }
+  }
+
+  #portsFor({ id, method }: RpcRequest): RoundTripPorts {
+    if (method !== 'tools/list') return this.#ports;
+    const deliver = (message: Rpc): void => {
+      if ('result' in message && message.id === id) this.#headers.learn(message.result);
+      this.#ports.deliver(message);
+    };
+    return { ...this.#ports, deliver };
+  }
+
+  async #respond({ id }: RpcRequest, result: JsonObject): Promise<void> {
+    this.#options.deliver({ jsonrpc: '2.0', id, result });
+  }
+
+  /** One exchange; `hear` gets what is said before the response. */
+  async #open(request: RpcRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+    const meta: JsonObject = { ...request.params?._meta, ...this.#envelope };
+    const body = { ...request, params: { ...request.params, _meta: meta } };
+    const response = await this.#options.endpoint.post(
+      JSON.stringify(body),
+      this.#headers.of(request),
+      signal,
+    );
+    const answer = new Promise<Answer>((resolve, reject) => {
+      const take = (text: string): void => {
+        for (const message of parseMessages(text)) {
+          if (isAnswer(message)) resolve(message);
+          else if (!isRequest(message)) hear(message);
+          else this.#options.report(new Error(`A server of ${REVISION} sent a request: ${message.method}`));
+        }
+      };
+      const none = new AwaitError('stream', 'A request ended without its result; call again.');
+      readReply(response, take).then(() => reject(none), reject);
+    });
+    return { answer };
+  }
+}
+
+async function readReply(response: Response, take: (text: string) => void): Promise<void> {
+  const type = mediaType(response);
+  if (type === 'application/json') return take(await response.text());
+  if (type !== 'text/event-stream' || response.body === null) {
+    const text = await response.text();
+    throw new EndpointError(-1, `Unexpected content type: ${response.headers.get('content-type')}`, text);
+  }
+  for await (const { event, data } of readEvents(response.body, () => {})) {
+    if (data !== '' && (event === undefined || event === 'message')) take(data);
+  }
+}

@@ -1,0 +1,170 @@
+/**
+ * What a server says of its own accord (`subscriptions/listen`): one stream for all that `Client` subscribed to.
+ *
+ * A stream's filter cannot be changed. So a subscription opens a new one, and the one before is left once the server
+ * has acknowledged it: nothing is missed in between, and what is heard twice are notifications without content.
+ */
+
+import { AwaitError } from '../../base/error.ts';
+import { asError } from '../failure.ts';
+import { isObject, type JsonObject, type Rpc, type RpcRequest } from '../message.ts';
+import { delayBefore, pause, type Reconnection } from '../reconnection.ts';
+import type { Opened } from '../round-trips/round-trips.ts';
+
+export interface ListenerPorts {
+  open(request: RpcRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened>;
+  readonly deliver: (message: Rpc) => void;
+  readonly report: (error: Error) => void;
+  readonly reconnection: Reconnection;
+  readonly closed: AbortSignal;
+}
+
+/** A stream, from its request to its end. */
+interface Stream {
+  readonly stop: AbortController;
+  /** What the server lets this client hear. Rejects where there is no stream. */
+  readonly acknowledged: Promise<JsonObject>;
+}
+
+const LISTS = ['tools', 'prompts', 'resources'];
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+
+export class Listener {
+  /** What the server says it has. */
+  declared: JsonObject = {};
+  readonly #ports: ListenerPorts;
+  readonly #uris = new Set<string>();
+  #stream: Stream | undefined;
+  #opened = 0;
+  /** Changes of the filter, one after the other. */
+  #changes: Promise<unknown> = Promise.resolve();
+
+  constructor(ports: ListenerPorts) {
+    this.#ports = ports;
+  }
+
+  /** Hears of changed lists, where the server tells of them. */
+  start(): void {
+    this.#change(() => this.#replace()).catch((thrown) => this.#report(thrown));
+  }
+
+  /** Throws an AwaitError (`capability`) where the server has no subscriptions. */
+  subscribe(uri: string): Promise<void> {
+    return this.#change(async () => {
+      this.#uris.add(uri);
+      const honored = await this.#replace();
+      const uris = honored?.resourceSubscriptions;
+      if (Array.isArray(uris) && uris.includes(uri)) return;
+      this.#uris.delete(uri);
+      throw new AwaitError('capability', `The server lets nobody subscribe to ${uri}.`);
+    });
+  }
+
+  unsubscribe(uri: string): Promise<void> {
+    return this.#change(async () => {
+      if (this.#uris.delete(uri)) await this.#replace();
+    });
+  }
+
+  close(): void {
+    this.#stream?.stop.abort();
+  }
+
+  #change(doing: () => Promise<unknown>): Promise<void> {
+    const changed = this.#changes.then(doing).then(() => undefined);
+    this.#changes = changed.catch(() => {});
+    return changed;
+  }
+
+  get #filter(): JsonObject {
+    const lists = LISTS.filter((list) => {
+      const has = this.declared[list];
+      return isObject(has) && has.listChanged === true;
+    });
+    return {
+      ...Object.fromEntries(lists.map((list) => [`${list}ListChanged`, true])),
+      ...(this.#uris.size > 0 && { resourceSubscriptions: [...this.#uris] }),
+    };
+  }
+
+  /** What the new stream will tell; undefined where there is nothing to hear. */
+  async #replace(): Promise<JsonObject | undefined> {
+    const before = this.#stream;
+    this.#stream = undefined;
+    try {
+      const filter = this.#filter;
+      if (Object.keys(filter).length === 0 || this.#ports.closed.aborted) return undefined;
+      this.#stream = this.#listen(filter);
+      return await this.#stream.acknowledged;
+    } finally {
+      before?.stop.abort();
+    }
+  }
+
+  #listen(notifications: JsonObject): Stream {
+    const stop = new AbortController();
+    const acknowledged = new Promise<JsonObject>((resolve, reject) => {
+      void this.#follow(notifications, stop.signal, resolve).then(
+        () => reject(new AwaitError('stream', 'The server ended a subscription without acknowledging it.')),
+        reject,
+      );
+    });
+    return { stop, acknowledged };
+  }
+
+  /** Opens the stream again when it breaks, until it is left. */
+  async #follow(
+    notifications: JsonObject,
+    signal: AbortSignal,
+    onAcknowledged: (honored: JsonObject) => void,
+  ): Promise<void> {
+    const { reconnection } = this.#ports;
+    let wasHeard = false;
+    for (let attempt = 0; !signal.aborted; attempt += 1) {
+      try {
+        const isOver = await this.#once(notifications, signal, (honored) => {
+          wasHeard = true;
+          attempt = 0;
+          onAcknowledged(honored);
+        });
+        if (isOver) return;
+      } catch (thrown) {
+        if (signal.aborted) return;
+        if (!wasHeard) throw thrown;
+        this.#report(thrown);
+      }
+      if (attempt >= reconnection.maxRetries) return;
+      await pause(delayBefore(attempt, reconnection), signal);
+    }
+  }
+
+  /** Whether there is nothing more to hear. */
+  async #once(
+    notifications: JsonObject,
+    signal: AbortSignal,
+    onAcknowledged: (honored: JsonObject) => void,
+  ): Promise<boolean> {
+    this.#opened += 1;
+    let isHonored = false;
+    const request: RpcRequest = {
+      jsonrpc: '2.0',
+      id: `listen~${this.#opened}`,
+      method: 'subscriptions/listen',
+      params: { notifications },
+    };
+    const { answer } = await this.#ports.open(request, signal, (message) => {
+      if (!('method' in message) || message.method !== ACKNOWLEDGED) return this.#ports.deliver(message);
+      const said: unknown = message.params?.notifications;
+      const honored = isObject(said) ? said : {};
+      isHonored = Object.keys(honored).length > 0;
+      onAcknowledged(honored);
+    });
+    const ended = await answer;
+    if ('error' in ended) throw new AwaitError('stream', `No subscription: ${ended.error.message}`);
+    return !isHonored;
+  }
+
+  #report(thrown: unknown): void {
+    if (!this.#ports.closed.aborted) this.#ports.report(asError(thrown));
+  }
+}

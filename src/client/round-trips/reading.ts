@@ -1,0 +1,69 @@
+/** What a server's answer says: an outcome, a task, or that the call goes on with answers. */
+
+import { AwaitError } from '../../base/error.ts';
+import { type Answer, isObject, type JsonObject } from '../message.ts';
+import type { Dialect } from './dialects.ts';
+import { type InputRequests, isInputRequests } from './saved-call.ts';
+
+export type Reading =
+  | { readonly kind: 'complete'; readonly outcome: Outcome }
+  | { readonly kind: 'task'; readonly task: JsonObject }
+  | { readonly kind: 'input_required'; readonly input: Input };
+
+export type Outcome = { readonly result: JsonObject } | { readonly error: RpcError };
+type RpcError = Extract<Answer, { error: unknown }>['error'];
+
+export interface Input {
+  readonly inputRequests?: InputRequests;
+  readonly requestState?: string;
+}
+
+/**
+ * @param takesTask whether a task may stand in place of the outcome
+ * @throws AwaitError (`bad-response`) for what the revision does not have
+ */
+export function readAnswer(answer: Answer, { tasks }: Dialect, takesTask: boolean): Reading {
+  if ('error' in answer) return { kind: 'complete', outcome: { error: answer.error } };
+  const task = takesTask ? tasks.created(answer.result) : undefined;
+  if (task !== undefined) return { kind: 'task', task };
+  const { resultType, ...result } = answer.result;
+  if (resultType === 'input_required') return { kind: 'input_required', input: inputOf(result) };
+  if (resultType !== undefined && resultType !== 'complete') {
+    throw malformed(`a result of the unknown type ${JSON.stringify(resultType)}`);
+  }
+  // Without its type, since SDK v1 refuses empty results that are not empty.
+  return { kind: 'complete', outcome: { result } };
+}
+
+/** The asks of a call or a task, by their keys. */
+export function asksIn(inputRequests: unknown): InputRequests {
+  if (isInputRequests(inputRequests)) return inputRequests;
+  throw malformed('inputRequests that are no requests by keys');
+}
+
+function inputOf({ inputRequests, requestState }: JsonObject): Input {
+  if (requestState !== undefined && typeof requestState !== 'string') {
+    throw malformed('a requestState that is no string');
+  }
+  return {
+    ...(inputRequests !== undefined && { inputRequests: asksIn(inputRequests) }),
+    ...(requestState !== undefined && { requestState }),
+  };
+}
+
+/** Out of a task that tells its outcome itself. */
+export function outcomeOf({ result, error }: JsonObject): Outcome {
+  if (isObject(result)) {
+    const { resultType: _type, ...rest } = result;
+    return { result: rest };
+  }
+  if (isObject(error) && typeof error.code === 'number' && typeof error.message === 'string') {
+    const { code, message, data } = error;
+    return { error: { code, message, ...(data !== undefined && { data }) } };
+  }
+  throw malformed('a task that is over, and tells neither result nor error');
+}
+
+export function malformed(what: string): AwaitError {
+  return new AwaitError('bad-response', `The server answered with ${what}.`);
+}

@@ -1,0 +1,65 @@
+/**
+ * Requests about a task: reading it, answering its asks and cancelling it come to the same however often they are
+ * sent. So what fails on the way there is sent again, since the task goes on whether its client can see it or not.
+ */
+
+import { AwaitError } from '../../base/error.ts';
+import { serverErrorIn } from '../failure.ts';
+import type { Answer } from '../message.ts';
+import { delayBefore, isLost, pause, type Reconnection, repeatsOf } from '../reconnection.ts';
+
+const INTERNAL = -32603;
+/** What this package's servers say where the store failed, or they are about to close. */
+const SAYS_SO = /send the same request again/;
+
+type RpcError = Extract<Answer, { error: unknown }>['error'];
+
+/** The server answered for as long as it was asked, and never to the question. The task may well go on. */
+export class Unserved extends Error {
+  readonly error: RpcError;
+
+  constructor(error: RpcError) {
+    super(error.message);
+    this.name = 'Unserved';
+    this.error = error;
+  }
+}
+
+/** @throws Unserved, or the last failure */
+export async function untilServed<T>(
+  doing: () => Promise<T>,
+  options: Reconnection,
+  signal: AbortSignal,
+): Promise<T> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      return await doing();
+    } catch (thrown) {
+      signal.throwIfAborted();
+      if (attempt >= repeatsOf(options) || !mayPass(thrown)) throw thrown;
+    }
+    await pause(delayBefore(attempt, options), signal);
+    signal.throwIfAborted();
+  }
+}
+
+/**
+ * An answer that is about the task.
+ * @throws Unserved for one that only says that it cannot be told now
+ */
+export function served(method: string, answer: Answer): Answer {
+  if ('error' in answer && isPassing(answer.error, method)) throw new Unserved(answer.error);
+  return answer;
+}
+
+/** What a task came to may be an internal error of its tool, and is told by `tasks/result` as such. */
+function isPassing({ code, message }: RpcError, method?: string): boolean {
+  return SAYS_SO.test(message) || (code === INTERNAL && method !== 'tasks/result');
+}
+
+function mayPass(thrown: unknown): boolean {
+  if (thrown instanceof Unserved || isLost(thrown)) return true;
+  if (thrown instanceof AwaitError) return thrown.code === 'stream';
+  const error = serverErrorIn(thrown);
+  return error !== undefined && isPassing(error);
+}

@@ -1,0 +1,70 @@
+/** A call that can be gone on with later, by another client: as JSON, so that it can stand in a file or a table. */
+import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
+
+/** The `_meta` entry by which a request is not sent anew, but goes on with the call that stands in it. */
+const RESUME = 'mcp-await/resume';
+
+/** What the server asks, by its keys. */
+export type InputRequests = Readonly<
+  Record<string, { readonly method: string; readonly params?: JsonObject | undefined }>
+>;
+
+/** Where a call stands. What it holds of the user's is as secret as the call itself. */
+export interface SavedCall {
+  /** The same for each state of one call: what it is kept under. */
+  readonly call: string;
+  readonly revision: string;
+  readonly method: string;
+  /** As the client sent them, without the entries of `_meta` that belong to one request. */
+  readonly params: JsonObject;
+  /** Byte for byte as the server sent it; absent where it sent none. */
+  readonly requestState?: string;
+  readonly inputRequests?: InputRequests;
+  /** The task that the call has become. */
+  readonly taskId?: string;
+}
+
+/** The params to call again with: `client.callTool(resuming(saved))`. The handlers are asked what was open. */
+export function resuming<Params extends JsonObject = { name: string }>(saved: SavedCall): Params {
+  const { params } = saved;
+  const meta = isObject(params._meta) ? params._meta : {};
+  return { ...params, _meta: { ...meta, [RESUME]: saved } } as unknown as Params;
+}
+
+/** A request without what is not the server's, and the call that it goes on with, whose params count. */
+export function takeSaved(request: RpcRequest): { request: RpcRequest; saved?: unknown } {
+  const meta: JsonObject | undefined = request.params?._meta;
+  if (meta === undefined || !Object.hasOwn(meta, RESUME)) return { request };
+  const { [RESUME]: saved, ...own } = meta;
+  const params = isSavedCall(saved) ? saved.params : request.params;
+  const kept = isObject(params?._meta) ? params._meta : {};
+  const { [RESUME]: _saved, ...rest } = { ...kept, ...own };
+  return { request: { ...request, params: { ...params, _meta: rest } }, saved };
+}
+
+/** What `_meta` may say for more than one request: a progress token is one request's own. */
+export function lasting({ params = {} }: RpcRequest): JsonObject {
+  const { _meta, ...rest } = params as JsonObject;
+  if (!isObject(_meta)) return rest;
+  const { progressToken: _token, ...meta } = _meta;
+  return Object.keys(meta).length > 0 ? { ...rest, _meta: meta } : rest;
+}
+
+export function isSavedCall(value: unknown): value is SavedCall {
+  if (!isObject(value)) return false;
+  const { call, revision, method, params, requestState, inputRequests, taskId } = value;
+  return (
+    [call, revision, method].every((member) => typeof member === 'string') &&
+    isObject(params) &&
+    [requestState, taskId].every((member) => member === undefined || typeof member === 'string') &&
+    (inputRequests === undefined || isInputRequests(inputRequests))
+  );
+}
+
+export function isInputRequests(value: unknown): value is InputRequests {
+  if (!isObject(value)) return false;
+  return Object.values(value).every(
+    (ask) =>
+      isObject(ask) && typeof ask.method === 'string' && (ask.params === undefined || isObject(ask.params)),
+  );
+}

@@ -1,0 +1,167 @@
+/**
+ * A task that a call has become, from its creation to its outcome (SEP-2663; the drafts' on 2025-11-25's tasks).
+ *
+ * It is asked for at the server's pace. What it asks is given to the client once for each key while it stays open;
+ * asking for the task goes on meanwhile, so that asks which the server takes back leave the user's screen.
+ */
+import type { Answer, JsonObject } from '../message.ts';
+import { pause } from '../reconnection.ts';
+import type { Dialect } from './dialects.ts';
+import { asksIn, malformed, type Outcome, outcomeOf, readAnswer } from './reading.ts';
+import { Refused, Round, type RoundPorts } from './round.ts';
+import type { InputRequests } from './saved-call.ts';
+
+/** Milliseconds between two questions, where the server names none; SDK v1's own. */
+const INTERVAL = 1_000;
+/** However often a server wants to be asked. */
+const LEAST = 10;
+
+export interface TaskPorts extends RoundPorts {
+  readonly dialect: Dialect;
+  readonly taskId: string;
+  /** Aborted once nobody waits. */
+  readonly signal: AbortSignal;
+  /** `tasks/get` and the like, with the task's id. */
+  request(method: string): Promise<Answer>;
+  /** Answers to the task's asks. */
+  respond(message: JsonObject & { readonly method?: string }): Promise<void>;
+}
+
+export class TaskFollower {
+  readonly #ports: TaskPorts;
+  readonly #rounds = new Set<Round>();
+  /** What was given to the client; an answered ask is not given again while the server still names it. */
+  #known = new Set<string>();
+  #wake: (() => void) | undefined;
+
+  constructor(ports: TaskPorts) {
+    this.#ports = ports;
+  }
+
+  get taskId(): string {
+    return this.#ports.taskId;
+  }
+
+  /**
+   * @param created the task as the server first told of it; its id alone where that is not known any more
+   * @param asked what it is known to ask already
+   * @throws Refused where the client's user will not answer, or the server will not have the answer
+   */
+  async follow(created: JsonObject, asked: InputRequests = {}): Promise<Outcome> {
+    this.#ask(asked);
+    let task = created;
+    for (;;) {
+      if (task.status !== undefined) {
+        const outcome = await this.#look(task);
+        if (outcome !== undefined) {
+          this.giveUp('The task has ended');
+          return outcome;
+        }
+        await this.#rest(task);
+        this.#ports.signal.throwIfAborted();
+        await this.#respond();
+      }
+      const answer = await this.#ports.request('tasks/get');
+      if ('error' in answer) return { error: answer.error };
+      task = { status: 'working', ...answer.result };
+    }
+  }
+
+  giveUp(reason: string): void {
+    for (const round of this.#rounds) round.giveUp(reason);
+    this.#rounds.clear();
+  }
+
+  /** What a state of the task comes to, if it is its last. */
+  async #look(task: JsonObject): Promise<Outcome | undefined> {
+    const { detailed } = this.#ports.dialect.tasks;
+    switch (String(task.status).toLowerCase()) {
+      case 'input_required':
+        if (!detailed) return this.#fetchAsks();
+        // The task as it was created tells nothing of them.
+        if (task.inputRequests !== undefined) this.#keep(asksIn(task.inputRequests));
+        return undefined;
+      case 'completed':
+      case 'failed':
+        if (!detailed) return this.#result();
+        return task.result === undefined && task.error === undefined ? undefined : outcomeOf(task);
+      case 'cancelled': {
+        const why = typeof task.statusMessage === 'string' ? `: ${task.statusMessage}` : '.';
+        return { error: { code: -32000, message: `The task was cancelled${why}` } };
+      }
+      default:
+        this.#keep({});
+        return undefined;
+    }
+  }
+
+  /** The asks that are open now: those that are new are given to the client, those that are gone taken back. */
+  #keep(asked: InputRequests): void {
+    for (const round of this.#rounds) {
+      for (const key of round.keys) if (!Object.hasOwn(asked, key)) round.withdraw(key);
+    }
+    this.#known = new Set([...this.#known].filter((key) => Object.hasOwn(asked, key)));
+    this.#ask(Object.fromEntries(Object.entries(asked).filter(([key]) => !this.#known.has(key))));
+  }
+
+  #ask(requests: InputRequests): void {
+    const keys = Object.keys(requests);
+    if (keys.length === 0) return;
+    for (const key of keys) this.#known.add(key);
+    // A task has an end of its own for a user who will not answer.
+    const round = new Round(this.#ports, requests, false, () => this.#wake?.());
+    this.#rounds.add(round);
+    round.begin();
+  }
+
+  /** What a draft's task asks is told by `tasks/result`; once it asks no more, that waits for the outcome. */
+  async #fetchAsks(): Promise<Outcome | undefined> {
+    if (this.#rounds.size > 0) return undefined;
+    const reading = await this.#taskResult();
+    if (reading.kind === 'complete') return reading.outcome;
+    if (reading.kind === 'input_required') this.#ask(reading.input.inputRequests ?? {});
+    return undefined;
+  }
+
+  async #result(): Promise<Outcome> {
+    const reading = await this.#taskResult();
+    if (reading.kind === 'complete') return reading.outcome;
+    throw malformed('input_required for a task that is over');
+  }
+
+  async #taskResult(): Promise<ReturnType<typeof readAnswer>> {
+    return readAnswer(await this.#ports.request('tasks/result'), this.#ports.dialect, false);
+  }
+
+  /** Until the server wants to be asked again, or there is something to tell it. */
+  async #rest(task: JsonObject): Promise<void> {
+    if (this.#isSettled) return;
+    const said = task[this.#ports.dialect.tasks.interval];
+    const interval = typeof said === 'number' && said >= 0 ? Math.max(said, LEAST) : INTERVAL;
+    const nap = new AbortController();
+    const wake = (): void => nap.abort();
+    this.#wake = wake;
+    this.#ports.signal.addEventListener('abort', wake);
+    await pause(interval, nap.signal);
+    this.#ports.signal.removeEventListener('abort', wake);
+    this.#wake = undefined;
+  }
+
+  get #isSettled(): boolean {
+    return [...this.#rounds].some(({ outcome }) => outcome !== undefined);
+  }
+
+  async #respond(): Promise<void> {
+    const { dialect, taskId } = this.#ports;
+    for (const round of this.#rounds) {
+      const { outcome } = round;
+      if (outcome === undefined) continue;
+      this.#rounds.delete(round);
+      if (outcome instanceof Refused) throw outcome;
+      // Unless everything in it was taken back.
+      if (Object.keys(outcome).length > 0) {
+        await this.#ports.respond(dialect.tasks.respond(taskId, outcome));
+      }
+    }
+  }
+}

@@ -1,0 +1,245 @@
+/**
+ * The revisions with sessions: the ordinary ones, and the drafts over them.
+ *
+ * Owns the version: `Client` has a list of versions of its own and knows no draft, so it is told that the server
+ * agreed to what it asked for, and every request says what was agreed on. A server that answers with another
+ * version is served as the SDK would.
+ */
+import type { TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { AwaitError } from '../../base/error.ts';
+import type { Asks } from '../asks.ts';
+import type { Endpoint } from '../endpoint.ts';
+import { drainBody } from '../event-stream.ts';
+import { asError } from '../failure.ts';
+import type { Link, LinkPorts } from '../link.ts';
+import {
+  type Answer,
+  isAnswer,
+  isObject,
+  isRequestId,
+  parseMessages,
+  type RequestId,
+  type Rpc,
+  type RpcNotification,
+  type RpcRequest,
+} from '../message.ts';
+import type { Reconnection } from '../reconnection.ts';
+import { type Dialect, DRAFTS } from '../round-trips/dialects.ts';
+import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
+import { takeSaved } from '../round-trips/saved-call.ts';
+import { Call, type CallOptions, type CallPorts } from './multi-turn.ts';
+
+export interface SessionOptions extends LinkPorts {
+  readonly revision: string;
+  readonly endpoint: Endpoint;
+  readonly asks: Asks;
+  readonly reconnection: Reconnection;
+  readonly maxRounds: number;
+  readonly onState: OnState | undefined;
+  /** What is asked of a call's task; no calls are made tasks without it. */
+  readonly task: { readonly ttl?: number | undefined } | undefined;
+}
+
+export class SessionLink implements Link {
+  readonly #options: SessionOptions;
+  /** How a call that asks is spoken of, once the server has agreed to it. */
+  readonly #dialect: Dialect | undefined;
+  /** Those that are not over, by the ids of their requests. */
+  readonly #calls = new Map<RequestId, Call | RoundTripCall>();
+  readonly #ports: CallPorts;
+  /** The request that negotiates, and the version that the client itself named in it. */
+  #initialize: { readonly id: RequestId; readonly version: unknown } | undefined;
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+    const { revision, endpoint, asks, reconnection, report } = options;
+    this.#dialect = DRAFTS.get(revision);
+    // A session that is given was negotiated by an earlier transport of this kind.
+    if (endpoint.sessionId !== undefined) endpoint.protocolVersion = revision;
+    this.#ports = {
+      endpoint,
+      asks,
+      reconnection,
+      // Without SEP-1858 its events mean nothing.
+      negotiated: () => this.#dialect === undefined && this.#isAgreed,
+      deliver: (message) => this.#deliver(message),
+      report,
+    };
+  }
+
+  /** `Client` tells the version it was told; that one is not the one on the wire where the draft was agreed on. */
+  setProtocolVersion(version: string): void {
+    const told = this.#isAgreed && version === this.#initialize?.version;
+    if (!told) this.#options.endpoint.protocolVersion = version;
+  }
+
+  async request(message: RpcRequest, options: TransportSendOptions): Promise<void> {
+    const { id } = message;
+    const { resumptionToken, onresumptiontoken } = options;
+    if (resumptionToken !== undefined && resumptionToken !== '') {
+      const call = new Call(this.#ports, { id, onresumptiontoken });
+      // Not awaited: the client waits for the response, and for nothing before it.
+      void this.#keep(id, call, call.resume(resumptionToken)).catch(this.#ports.report);
+    } else if (this.#dialect !== undefined && this.#isAgreed) {
+      await this.#roundTrips(this.#dialect, message, onresumptiontoken);
+    } else {
+      const call = new Call(this.#ports, { id, onresumptiontoken });
+      await this.#keep(id, call, call.post(JSON.stringify(this.#outgoing(message))));
+    }
+  }
+
+  async notify(message: RpcNotification): Promise<void> {
+    const { method, params } = message;
+    if (method === 'notifications/cancelled' && isRequestId(params?.requestId)) {
+      const call = this.#calls.get(params.requestId);
+      call?.cancel(params.reason);
+      // It has told the server itself, by the id that is in flight now.
+      if (call instanceof RoundTripCall) return;
+    }
+    const status = await this.#post(message);
+    if (method !== 'notifications/initialized' || status !== 202) return;
+    const { signal } = this.#options.endpoint;
+    new Call(this.#ports, {}).listen().catch((error) => signal.aborted || this.#ports.report(error));
+  }
+
+  async answer(message: Answer): Promise<void> {
+    await this.#post(message);
+  }
+
+  close(): void {
+    for (const call of this.#calls.values()) if (call instanceof RoundTripCall) call.leave();
+  }
+
+  async resumeStream(lastEventId: string, options: Pick<CallOptions, 'onresumptiontoken'>): Promise<void> {
+    await new Call(this.#ports, options).resume(lastEventId);
+  }
+
+  get #isAgreed(): boolean {
+    return this.#options.endpoint.protocolVersion === this.#options.revision;
+  }
+
+  /** Returns once the server has taken the request, and forgets the call when it is over. */
+  async #keep(
+    id: RequestId,
+    call: Call | RoundTripCall,
+    begun: Promise<{ over: Promise<void> }>,
+  ): Promise<void> {
+    this.#calls.set(id, call);
+    const end = (): void => void this.#calls.delete(id);
+    try {
+      const { over } = await begun;
+      void over.finally(end);
+    } catch (thrown) {
+      end();
+      throw thrown;
+    }
+  }
+
+  async #roundTrips(
+    dialect: Dialect,
+    message: RpcRequest,
+    onToken: CallOptions['onresumptiontoken'],
+  ): Promise<void> {
+    const { task } = this.#options;
+    const { request, saved } = takeSaved(message);
+    const isOurs =
+      task !== undefined && request.method === 'tools/call' && request.params?.task === undefined;
+    const asked = isOurs ? { ...request, params: { ...request.params, task } } : request;
+    // A saved call has its task from the client that began it.
+    const takesTasks = isOurs || (saved !== undefined && request.params?.task !== undefined);
+    const ports = this.#roundTripPorts(dialect, onToken);
+    const deliver = (answer: Rpc): void => ports.deliver(task === undefined ? answer : callable(answer));
+    const isList = request.method === 'tools/list';
+    const call = new RoundTripCall(isList ? { ...ports, deliver } : ports, asked, takesTasks);
+    const begun = saved === undefined ? call.begin() : Promise.resolve(call.resume(saved));
+    await this.#keep(request.id, call, begun);
+  }
+
+  #roundTripPorts(dialect: Dialect, onToken: CallOptions['onresumptiontoken']): RoundTripPorts {
+    const { endpoint, maxRounds, onState, report } = this.#options;
+    return {
+      ...this.#ports,
+      dialect,
+      maxRounds,
+      onState,
+      closed: endpoint.signal,
+      open: (request, signal) => this.#open(dialect, request, signal, onToken),
+      tell: async (message) => {
+        await drainBody((await endpoint.post(JSON.stringify(message))).body);
+      },
+      abandon: (requestId, reason) => {
+        const params = { requestId, ...(typeof reason === 'string' && { reason }) };
+        this.#post({ jsonrpc: '2.0', method: 'notifications/cancelled', params }).catch((error) =>
+          report(asError(error)),
+        );
+      },
+    };
+  }
+
+  /** One request and its response, on a stream that is opened again where it breaks. */
+  async #open(
+    dialect: Dialect,
+    request: RpcRequest,
+    signal: AbortSignal,
+    onresumptiontoken: CallOptions['onresumptiontoken'],
+  ): Promise<Opened> {
+    const { id } = request;
+    let settle = (_answer: Answer): void => {};
+    let fail = (_error: Error): void => {};
+    const answer = new Promise<Answer>((resolve, reject) => {
+      settle = resolve;
+      fail = reject;
+    });
+    const deliver = (message: Rpc): void => {
+      if (isAnswer(message) && message.id === id) settle(message);
+      else this.#deliver(message);
+    };
+    const parse = (text: string): Rpc[] => parseMessages(text, dialect.read);
+    const call = new Call({ ...this.#ports, deliver, parse }, { id, onresumptiontoken });
+    const { over } = await call.post(JSON.stringify(request));
+    const cancel = (): void => call.cancel();
+    if (signal.aborted) cancel();
+    else signal.addEventListener('abort', cancel);
+    void over.then(() => {
+      signal.removeEventListener('abort', cancel);
+      fail(new AwaitError('stream', 'A request ended without its result; call again.'));
+    });
+    return { answer };
+  }
+
+  async #post(message: Rpc): Promise<number> {
+    const { status, body } = await this.#options.endpoint.post(JSON.stringify(message));
+    await drainBody(body);
+    return status;
+  }
+
+  #outgoing(message: RpcRequest): RpcRequest {
+    if (message.method !== 'initialize') return message;
+    this.#initialize = { id: message.id, version: message.params?.protocolVersion };
+    return { ...message, params: { ...message.params, protocolVersion: this.#options.revision } };
+  }
+
+  #deliver(message: Rpc): void {
+    this.#options.deliver(this.#incoming(message));
+  }
+
+  #incoming(message: Rpc): Rpc {
+    const { revision, endpoint } = this.#options;
+    const { id, version } = this.#initialize ?? {};
+    if (id === undefined || !('result' in message) || message.id !== id) return message;
+    if (message.result.protocolVersion !== revision) return message;
+    endpoint.protocolVersion = revision;
+    return { ...message, result: { ...message.result, protocolVersion: version } };
+  }
+}
+
+/** SDK v1's `Client` will not call tools that it was told run as tasks alone; here they are the transport's affair. */
+function callable(message: Rpc): Rpc {
+  if (!('result' in message) || !Array.isArray(message.result.tools)) return message;
+  const tools = message.result.tools.map((tool: unknown) => {
+    const execution = isObject(tool) ? tool.execution : undefined;
+    if (!isObject(execution) || execution.taskSupport !== 'required') return tool;
+    return { ...Object(tool), execution: { ...execution, taskSupport: 'optional' } };
+  });
+  return { ...message, result: { ...message.result, tools } };
+}

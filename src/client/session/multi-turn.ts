@@ -1,0 +1,350 @@
+/**
+ * A request of the client, over as many turns as it takes (SEP-1858).
+ *
+ * Owns where its stream stands: the last event's id, and the turn whose answers are held back. Invariants:
+ * 1. An ask that came before `buffer_input` is answered at once; one that came after it never alone.
+ * 2. After `input_required` nothing of that stream is read, and it is not opened again. All answers of the turn go
+ *    out in one POST, in the order of the asks, and its reply goes on with the same request.
+ * 3. A stream that broke before that is opened again by GET, if one of its own events had an id. Where none had, and
+ *    where no reply came, the answers of a turn are sent again: the same POST twice is one turn.
+ * 4. While the draft is not negotiated its events mean nothing, and this is what the SDK's transport does.
+ */
+
+import { AwaitError } from '../../base/error.ts';
+import type { Asker, Asks } from '../asks.ts';
+import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
+import { drainBody, readEvents } from '../event-stream.ts';
+import { asError, failureOf } from '../failure.ts';
+import {
+  type Answer,
+  isAnswer,
+  isRequest,
+  isRequestId,
+  parseMessages,
+  type RequestId,
+  type Rpc,
+  type RpcNotification,
+  type RpcRequest,
+} from '../message.ts';
+import { delayBefore, isLost, pause, type Reconnection, repeatsOf } from '../reconnection.ts';
+import { Turn } from './turn.ts';
+
+export interface CallPorts {
+  readonly endpoint: Endpoint;
+  readonly asks: Asks;
+  readonly reconnection: Reconnection;
+  /** Whether the server agreed to the draft. */
+  readonly negotiated: () => boolean;
+  /** The messages of a body or of an event; JSON-RPC's own where nothing is said. */
+  readonly parse?: (text: string) => Rpc[];
+  readonly deliver: (message: Rpc) => void;
+  readonly report: (error: Error) => void;
+}
+
+export interface CallOptions {
+  /** The request that waits for a response; without one this is a stream of the server's own. */
+  readonly id?: RequestId | undefined;
+  readonly onresumptiontoken?: ((token: string) => void) | undefined;
+}
+
+/** The answers of a turn, as they go out. */
+interface SentTurn {
+  readonly body: string;
+  /** The id of the `input_required` that they answer. */
+  readonly lastEventId: string;
+  attempts: number;
+}
+
+export class Call implements Asker {
+  readonly #ports: CallPorts;
+  readonly #id: RequestId | undefined;
+  readonly #onToken: ((token: string) => void) | undefined;
+  #lastEventId: string | undefined;
+  #retry: number | undefined;
+  #turn: Turn | undefined;
+  /** Until its reply is there. */
+  #sent: SentTurn | undefined;
+  /** How many turns in a row asked nothing. */
+  #idle = 0;
+  /** A stream of the server's own opens again without an id; SEP-1858's events have no meaning there. */
+  #standing = false;
+  /** The response on this stream names another request: the one that was resumed. */
+  #resumed = false;
+  #answered = false;
+  #cancelled = false;
+
+  constructor(ports: CallPorts, { id, onresumptiontoken }: CallOptions) {
+    this.#ports = ports;
+    this.#id = id;
+    this.#onToken = onresumptiontoken;
+  }
+
+  /** Sends the request. Returns once the server has taken it; `over` resolves when nothing more can come of it. */
+  async post(body: string): Promise<{ over: Promise<void> }> {
+    const response = await this.#ports.endpoint.post(body);
+    if (mediaType(response) === 'text/event-stream') return { over: this.#follow(response) };
+    if (response.status === 202) await drainBody(response.body);
+    else await this.#readJson(response);
+    return { over: Promise.resolve() };
+  }
+
+  /** Goes on with a request whose stream was lost, perhaps by another client. */
+  async resume(lastEventId: string): Promise<{ over: Promise<void> }> {
+    this.#resumed = true;
+    try {
+      return { over: this.#follow(await this.#ports.endpoint.get(lastEventId)) };
+    } catch (thrown) {
+      if (this.#id === undefined) throw thrown;
+      this.#fail(thrown);
+      return { over: Promise.resolve() };
+    }
+  }
+
+  /** What the server says of its own accord; a server need not have such a stream. */
+  async listen(): Promise<{ over: Promise<void> }> {
+    this.#standing = true;
+    return { over: this.#follow(await this.#ports.endpoint.get()) };
+  }
+
+  /** The client's answer to an ask of this stream, under the id on the wire. */
+  async answer(ask: RequestId, answer: Answer): Promise<void> {
+    const named = { ...answer, id: ask };
+    if (this.#turn?.has(ask)) return this.#turn.answer(ask, named);
+    const { body } = await this.#ports.endpoint.post(JSON.stringify(named));
+    await drainBody(body);
+  }
+
+  /** An ask that the server takes back. */
+  withdraw(ask: RequestId): void {
+    this.#turn?.withdraw(ask);
+  }
+
+  /** The client waits no longer: no turn of this call begins again. */
+  cancel(): void {
+    this.#cancelled = true;
+    this.#abandonTurn('The request was cancelled');
+  }
+
+  async #follow(first: Response | undefined): Promise<void> {
+    try {
+      let response = first;
+      while (response !== undefined) {
+        const suspended = await this.#read(response);
+        if (this.#answered || this.#cancelled || this.#closed) break;
+        response = suspended ? await this.#nextTurn() : await this.#again();
+      }
+      if (!this.#answered) this.#fail(undefined);
+    } catch (thrown) {
+      this.#fail(thrown);
+    } finally {
+      this.#abandonTurn('The request that asked this has ended');
+    }
+  }
+
+  /** Whether it ended with `input_required`. */
+  async #read(response: Response): Promise<boolean> {
+    if (mediaType(response) === 'application/json') {
+      await this.#readTurnJson(response);
+      return false;
+    }
+    if (response.body === null) return false;
+    try {
+      for await (const { id, event, data } of readEvents(response.body, (ms) => this.#hearRetry(ms))) {
+        if (id) {
+          this.#lastEventId = id;
+          this.#onToken?.(id);
+        }
+        if (this.#heeds && event === 'buffer_input') this.#turn ??= new Turn();
+        else if (this.#heeds && event === 'input_required') return true;
+        else if (data !== '' && (event === undefined || event === 'message')) this.#hear(data);
+      }
+    } catch (thrown) {
+      if (!this.#closed)
+        this.#ports.report(new Error(`SSE stream disconnected: ${thrown}`, { cause: thrown }));
+    }
+    return false;
+  }
+
+  async #readTurnJson(response: Response): Promise<void> {
+    try {
+      await this.#readJson(response);
+      this.#sent = undefined;
+    } catch (thrown) {
+      if (this.#sent === undefined || !isLost(thrown)) throw thrown;
+      this.#ports.report(asError(thrown));
+    }
+  }
+
+  async #readJson(response: Response): Promise<void> {
+    const text = await response.text();
+    if (mediaType(response) !== 'application/json') {
+      throw new EndpointError(-1, `Unexpected content type: ${response.headers.get('content-type')}`, text);
+    }
+    for (const message of this.#parse(text)) this.#take(message);
+  }
+
+  #parse(text: string): Rpc[] {
+    return (this.#ports.parse ?? parseMessages)(text);
+  }
+
+  #hear(data: string): void {
+    try {
+      for (const message of this.#parse(data)) this.#take(message);
+    } catch (thrown) {
+      this.#ports.report(asError(thrown));
+    }
+  }
+
+  #hearRetry(milliseconds: number): void {
+    this.#retry = milliseconds;
+  }
+
+  #take(message: Rpc): void {
+    if (isRequest(message)) this.#ask(message);
+    else if (isAnswer(message)) {
+      this.#answered = true;
+      const renamed = this.#resumed && this.#id !== undefined;
+      this.#ports.deliver(renamed ? { ...message, id: this.#id } : message);
+    } else this.#ports.deliver(this.#withdrawn(message) ?? message);
+  }
+
+  /** The notification that takes back an ask, under the name that the client knows the ask by. */
+  #withdrawn({ jsonrpc, method, params }: RpcNotification): Rpc | undefined {
+    if (method !== 'notifications/cancelled' || !isRequestId(params?.requestId)) return undefined;
+    const { asks } = this.#ports;
+    const name = asks.nameOf(this, params.requestId) ?? params.requestId;
+    const ask = asks.take(name);
+    ask?.asker.withdraw(ask.id);
+    return { jsonrpc, method, params: { ...params, requestId: name } };
+  }
+
+  #ask(message: RpcRequest): void {
+    // A stream that is opened again may say again what it said.
+    if (this.#turn?.has(message.id)) return;
+    // Nobody is left to answer for, and no turn to hold the answer.
+    if (this.#cancelled && this.#ports.negotiated()) return;
+    const name = this.#ports.asks.open(this, message.id);
+    if (name === undefined) return;
+    this.#turn?.expect(message.id);
+    this.#ports.deliver(name === message.id ? message : { ...message, id: name });
+  }
+
+  /** Waits for the answers, for hours if need be, and sends them. */
+  async #nextTurn(): Promise<Response | undefined> {
+    const lastEventId = this.#lastEventId;
+    if (lastEventId === undefined) {
+      throw new AwaitError(
+        'stream',
+        'The server sent `input_required` without an id, so no answer can name it.',
+      );
+    }
+    const answers = await (this.#turn ?? new Turn()).answers();
+    if (answers === undefined) return undefined;
+    // The stream of the next turn is another one: what it has not said cannot be asked for.
+    this.#turn = undefined;
+    this.#lastEventId = undefined;
+    await this.#pauseWhileIdle(answers.length);
+    this.#sent = { body: JSON.stringify(answers), lastEventId, attempts: 0 };
+    return this.#send(this.#sent);
+  }
+
+  /** Again and again, while its reply is lost on the way. */
+  async #send(turn: SentTurn): Promise<Response | undefined> {
+    const { endpoint, reconnection } = this.#ports;
+    for (;;) {
+      if (turn.attempts > 0) {
+        await pause(this.#retry ?? delayBefore(turn.attempts - 1, reconnection), endpoint.signal);
+      }
+      if (this.#cancelled || this.#closed) return undefined;
+      turn.attempts += 1;
+      try {
+        const response = await endpoint.post(turn.body, { 'last-event-id': turn.lastEventId });
+        if (response.status !== 202) return response;
+      } catch (thrown) {
+        if (this.#closed || !isLost(thrown) || !this.#mayRepeat(turn)) throw thrown;
+        continue;
+      }
+      throw new AwaitError(
+        'stream',
+        'The server answered 202 to the answers of a turn, and so told no result.',
+      );
+    }
+  }
+
+  #mayRepeat({ attempts }: SentTurn): boolean {
+    return attempts <= repeatsOf(this.#ports.reconnection);
+  }
+
+  /** A server that only wants the client to come back is not asked without a pause. */
+  async #pauseWhileIdle(answers: number): Promise<void> {
+    if (answers > 0) this.#idle = 0;
+    else if (this.#idle++ > 0 || this.#retry !== undefined) {
+      await pause(
+        this.#retry ?? delayBefore(this.#idle - 2, this.#ports.reconnection),
+        this.#ports.endpoint.signal,
+      );
+    }
+  }
+
+  /** A stream that ended too early: by GET where it has told where it stands, else by what began it. */
+  async #again(): Promise<Response | undefined> {
+    const sent = this.#sent;
+    if (this.#lastEventId !== undefined || sent === undefined) return this.#reopen();
+    return this.#mayRepeat(sent) ? this.#send(sent) : undefined;
+  }
+
+  async #reopen(): Promise<Response | undefined> {
+    if (this.#lastEventId === undefined && !this.#standing) return undefined;
+    const { endpoint, reconnection, report } = this.#ports;
+    for (let attempt = 0; attempt < reconnection.maxRetries; attempt += 1) {
+      await pause(this.#retry ?? delayBefore(attempt, reconnection), endpoint.signal);
+      if (this.#closed || this.#cancelled) return undefined;
+      try {
+        return await endpoint.get(this.#lastEventId);
+      } catch (thrown) {
+        if (this.#closed) return undefined;
+        const error = asError(thrown);
+        // Both, as the SDK's transport does: the first has the code.
+        report(error);
+        report(new Error(`Failed to reconnect SSE stream: ${error.message}`, { cause: error }));
+      }
+    }
+    report(new Error(`Maximum reconnection attempts (${reconnection.maxRetries}) exceeded.`));
+    return undefined;
+  }
+
+  /** Without this the client would wait until its own time is up, and not hear why. */
+  #fail(thrown: unknown): void {
+    if (this.#closed) return;
+    if (thrown !== undefined) this.#ports.report(asError(thrown));
+    if (this.#id === undefined || this.#cancelled || !this.#ports.negotiated()) return;
+    const error =
+      thrown === undefined
+        ? new AwaitError('stream', 'The stream of a request ended without its result; call again.')
+        : asError(thrown);
+    if (thrown === undefined) this.#ports.report(error);
+    this.#ports.deliver(failureOf(this.#id, error));
+  }
+
+  /** Asks that can no longer be answered are taken from the user's screen. */
+  #abandonTurn(reason: string): void {
+    const turn = this.#turn;
+    this.#turn = undefined;
+    turn?.giveUp();
+    for (const ask of turn?.asked ?? []) {
+      const name = this.#ports.asks.nameOf(this, ask);
+      if (name === undefined) continue;
+      this.#ports.asks.take(name);
+      const params = { requestId: name, reason };
+      this.#ports.deliver({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+    }
+  }
+
+  get #heeds(): boolean {
+    return this.#ports.negotiated() && !this.#standing && !this.#answered;
+  }
+
+  get #closed(): boolean {
+    return this.#ports.endpoint.signal.aborted;
+  }
+}

@@ -1,0 +1,175 @@
+/**
+ * The transport for a client of SDK v1, whose `Client` stays as it is.
+ *
+ * Owns the connection's life, and whose answer an answer of the client is; the rest is the wire's
+ * (`session-client.ts`, `2026-07-28/client.ts`).
+ */
+import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { AwaitError } from '../base/error.ts';
+import { Asks } from './asks.ts';
+import { Endpoint, type EndpointOptions } from './endpoint.ts';
+import { asError } from './failure.ts';
+import { type Answer, isAnswer, isRequest, type Rpc } from './message.ts';
+import { ModernLink } from './modern/link.ts';
+import { RECONNECTION, type Reconnection } from './reconnection.ts';
+import type { OnState } from './round-trips/round-trips.ts';
+import { SessionLink } from './session/link.ts';
+import type { CallOptions } from './session/multi-turn.ts';
+
+const REVISIONS = ['2026-07-28', 'DRAFT-SEP-2322', 'DRAFT-MRTR-2026-02', 'DRAFT-SEP-1858'] as const;
+
+/** What this transport speaks beside the revisions that the SDK speaks itself. */
+export type ClientRevision = (typeof REVISIONS)[number];
+
+/** Ten, as the official client of 2026-07-28. */
+const MAX_ROUNDS = 10;
+
+export interface AwaitClientOptions extends EndpointOptions {
+  /**
+   * A draft is asked for, and a server that does not speak it answers with another version and is served as the SDK
+   * would. 2026-07-28 is not negotiated: a server that lacks it fails `connect`.
+   */
+  readonly revision: ClientRevision;
+  /** How a stream that broke is opened again; each has the SDK's default. */
+  readonly reconnectionOptions?: Partial<Reconnection> | undefined;
+  /** How often one call may be answered with what its user is asked, before it fails; 10. */
+  readonly maxRounds?: number | undefined;
+  /**
+   * Whether calls of tools may become tasks, which this transport then follows until their result is there.
+   *
+   * 2026-07-28: yes, unless `false`; the server decides. The drafts: only if an object is given, which goes with
+   * each call as its `task`, `ttl` in milliseconds.
+   */
+  readonly tasks?: false | { readonly ttl?: number } | undefined;
+  /**
+   * Told where a call stands each time that its user is asked or it becomes a task, before that happens, and
+   * `undefined` once it has its response. The state is JSON; `resuming(state)` gives the params to go on with.
+   */
+  readonly onState?: OnState | undefined;
+}
+
+export class AwaitClientTransport implements Transport {
+  onclose?: (() => void) | undefined;
+  onerror?: ((error: Error) => void) | undefined;
+  onmessage?: Transport['onmessage'];
+  readonly #endpoint: Endpoint;
+  readonly #asks = new Asks();
+  readonly #link: SessionLink | ModernLink;
+  #started = false;
+
+  /** Throws an AwaitError (`bad-option`) for options that make no sense. */
+  constructor(url: URL | string, options: AwaitClientOptions) {
+    const { revision, maxRounds, tasks, onState } = checked(options);
+    this.#endpoint = new Endpoint(new URL(url), options);
+    const common = {
+      endpoint: this.#endpoint,
+      asks: this.#asks,
+      reconnection: { ...RECONNECTION, ...options.reconnectionOptions },
+      deliver: (message: Rpc) => this.#deliver(message),
+      report: (error: Error) => this.onerror?.(error),
+      maxRounds,
+      onState,
+    };
+    this.#link =
+      revision === '2026-07-28'
+        ? new ModernLink({ ...common, tasks: tasks !== false })
+        : new SessionLink({ ...common, revision, task: tasks === false ? undefined : tasks });
+  }
+
+  /** Kept by a client that means to go on with the session, in another process. */
+  get sessionId(): string | undefined {
+    return this.#endpoint.sessionId;
+  }
+
+  /** The version on the wire, which is the draft's where the server agreed to it. */
+  get protocolVersion(): string | undefined {
+    return this.#endpoint.protocolVersion;
+  }
+
+  setProtocolVersion(version: string): void {
+    this.#link.setProtocolVersion(version);
+  }
+
+  async start(): Promise<void> {
+    if (this.#started) {
+      throw new Error(
+        'AwaitClientTransport already started! Note that Client.connect() calls start() itself.',
+      );
+    }
+    this.#started = true;
+  }
+
+  /** Rejects with an EndpointError, whose `code` is the HTTP status, where the server refuses the message. */
+  async send(message: Rpc, options: TransportSendOptions = {}): Promise<void> {
+    try {
+      if (isAnswer(message)) await this.#answer(message);
+      else if (isRequest(message)) await this.#link.request(message, options);
+      else await this.#link.notify(message);
+    } catch (thrown) {
+      this.onerror?.(asError(thrown));
+      throw thrown;
+    }
+  }
+
+  /** Leaves the session to the server: `terminateSession` ends it. */
+  async close(): Promise<void> {
+    this.#endpoint.close();
+    this.#link.close();
+    this.onclose?.();
+  }
+
+  async terminateSession(): Promise<void> {
+    try {
+      await this.#endpoint.delete();
+    } catch (thrown) {
+      this.onerror?.(asError(thrown));
+      throw thrown;
+    }
+  }
+
+  /** With the code that the user's browser came back with, after an `UnauthorizedError`. */
+  finishAuth(authorizationCode: string): Promise<void> {
+    return this.#endpoint.finishAuth(authorizationCode);
+  }
+
+  /** Goes on with a stream that another client of this session lost; 2026-07-28 has none. */
+  async resumeStream(
+    lastEventId: string,
+    options: Pick<CallOptions, 'onresumptiontoken'> = {},
+  ): Promise<void> {
+    if (this.#link instanceof SessionLink) return this.#link.resumeStream(lastEventId, options);
+    throw new AwaitError('bad-option', '2026-07-28 has no streams to resume; see the option `onState`.');
+  }
+
+  async #answer(answer: Answer): Promise<void> {
+    const ask = answer.id === undefined ? undefined : this.#asks.take(answer.id);
+    if (ask === undefined) return this.#link.answer(answer);
+    await ask.asker.answer(ask.id, answer);
+  }
+
+  #deliver(message: Rpc): void {
+    try {
+      this.onmessage?.(message);
+    } catch (thrown) {
+      this.onerror?.(asError(thrown));
+    }
+  }
+}
+
+function checked(options: AwaitClientOptions): AwaitClientOptions & { readonly maxRounds: number } {
+  const { revision, maxRounds = MAX_ROUNDS, tasks, sessionId } = options;
+  const senseless = (why: string): AwaitError => new AwaitError('bad-option', why);
+  if (!REVISIONS.includes(revision)) {
+    throw senseless(`revision '${revision}' is not one of: ${REVISIONS.join(', ')}.`);
+  }
+  if (!Number.isInteger(maxRounds) || maxRounds < 1) {
+    throw senseless(`maxRounds must be a whole number of at least 1, not ${maxRounds}.`);
+  }
+  if (tasks !== undefined && tasks !== false && (typeof tasks !== 'object' || tasks === null)) {
+    throw senseless('tasks must be false, or an object that may have a `ttl` in milliseconds.');
+  }
+  if (revision === '2026-07-28' && sessionId !== undefined) {
+    throw senseless('2026-07-28 has no sessions: leave out `sessionId`, and see `onState`.');
+  }
+  return { ...options, maxRounds };
+}

@@ -1,0 +1,62 @@
+/**
+ * What the SDKs take for an answer (invariant 12): whatever they would reject is refused, or asked again, before a
+ * tool's `await` sees it. The result schemas are SDK v2's; v1's take the same.
+ */
+import { isSpecType } from '@modelcontextprotocol/server';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { AnswerCheck } from '../call/ask/answer.ts';
+import type { Validator } from './validator.ts';
+
+/**
+ * @param compiling generates code for each schema, which some schemas and some runtimes do not allow
+ * @param evaluating is asked where that fails
+ */
+export function answerCheck(compiling: Validator, evaluating: Validator): AnswerCheck {
+  const judge = (schema: JsonObject, content: unknown): boolean => {
+    let validate: ReturnType<Validator['getValidator']>;
+    try {
+      validate = compiling.getValidator(schema);
+    } catch {
+      validate = evaluating.getValidator(schema);
+    }
+    return validate(content).valid;
+  };
+  return {
+    isResult(method, params, value) {
+      switch (method) {
+        case 'elicitation/create':
+          return isSpecType.ElicitResult(value);
+        case 'sampling/createMessage':
+          return params.tools === undefined
+            ? isSpecType.CreateMessageResult(value)
+            : isSpecType.CreateMessageResultWithTools(value);
+        case 'roots/list':
+          return isSpecType.ListRootsResult(value);
+        default:
+          return true;
+      }
+    },
+    keeps(schema, content) {
+      try {
+        return judge(schema, content);
+      } catch {
+        // What the evaluator stumbles over only with this content cannot be taken for good.
+        return false;
+      }
+    },
+    unfit(schema) {
+      try {
+        judge(schema, probeOf(schema));
+        return undefined;
+      } catch (error) {
+        return error instanceof Error ? error.message : String(error);
+      }
+    },
+  };
+}
+
+/** Content that has the evaluator look at the schema of each field: it reads a schema as it comes to it. */
+function probeOf({ properties }: JsonObject): JsonObject {
+  const names = isObject(properties) ? Object.keys(properties) : [];
+  return Object.fromEntries(names.map((name) => [name, 'x']));
+}

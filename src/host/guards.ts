@@ -1,0 +1,75 @@
+/**
+ * What an SDK v2 server has checked at its HTTP edge before a request reaches it: the OAuth scopes that its tools,
+ * prompts and resources declare (2.1), and the headers that mirror a tool's arguments (`x-mcp-header`, 2.4).
+ */
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { HostServer } from './host.ts';
+import type { ChallengeContext, ScopeResolver } from './transport.ts';
+
+/** What the SDK answers a caller with who lacks a scope. */
+export interface Challenge {
+  readonly scopes: readonly string[];
+  readonly errorDescription?: string;
+}
+
+/** The checks of one server. */
+export interface Guards {
+  /** Whether anything in it declares scopes. */
+  readonly hasScopes: boolean;
+  /** @returns the challenge as the server gave it, which may be of any shape */
+  challenge(context: ChallengeContext): unknown;
+  /** The input schema of a tool, as the SDK looks for `x-mcp-header` in it; undefined where there is none to look at. */
+  inputSchema(tool: string): JsonObject | undefined;
+}
+
+/** Where an SDK v2 `McpServer` keeps what is registered with it. */
+const REGISTRIES = [
+  '_registeredTools',
+  '_registeredResources',
+  '_registeredResourceTemplates',
+  '_registeredPrompts',
+];
+
+/** Whether a tool's input schema names a header for any of its arguments (SEP-2243). */
+export function mirrorsArguments(schema: unknown): schema is JsonObject {
+  return isObject(schema) && JSON.stringify(schema).includes('"x-mcp-header"');
+}
+
+/**
+ * @param resolver what the server gave its transport
+ * @returns undefined for a server without checks: of SDK v1, of SDK v2 before 2.1, or low-level
+ */
+export function guardsOf(server: HostServer, resolver: ScopeResolver | undefined): Guards | undefined {
+  const schemaOf = 'toolInputSchemaJson' in server ? server.toolInputSchemaJson : undefined;
+  if (resolver === undefined && typeof schemaOf !== 'function') return undefined;
+  return {
+    get hasScopes() {
+      return resolver !== undefined && REGISTRIES.some((name) => declares(Reflect.get(server, name)));
+    },
+    challenge: (context) => resolver?.(context),
+    inputSchema: (tool) => {
+      const schema: unknown = typeof schemaOf === 'function' ? schemaOf.call(server, tool) : undefined;
+      return isObject(schema) ? schema : undefined;
+    },
+  };
+}
+
+/** What is not there to look at (a framework hides its `McpServer`) may declare scopes. */
+function declares(registry: unknown): boolean {
+  if (!isObject(registry)) return true;
+  return Object.values(registry).some((entry) => !isObject(entry) || entry.scopeChallenge !== undefined);
+}
+
+/** @throws AwaitError `internal` for what is no challenge */
+export function readChallenge(value: unknown): Challenge | undefined {
+  if (value === undefined) return undefined;
+  const { scopes, errorDescription } = isObject(value) ? value : {};
+  const isSound =
+    Array.isArray(scopes) && (errorDescription === undefined || typeof errorDescription === 'string');
+  if (!isSound) throw new AwaitError('internal', 'a scope challenge must be { scopes, errorDescription? }');
+  return {
+    scopes: scopes as string[],
+    ...(typeof errorDescription === 'string' && { errorDescription }),
+  };
+}

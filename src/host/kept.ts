@@ -1,0 +1,189 @@
+/**
+ * Instances that outlive what they were made for: one for each known caller, or one for the process
+ * (`instance: 'caller' | 'process'`). Whoever uses one holds a lease of it; when the last lease is over it is kept
+ * for a while, or for as long as the process lives.
+ *
+ * What `initialize` sets is the instance's, so clients that differ in it share none: a server that believes that
+ * it cannot ask acts without asking. The key of an instance says all that they have to agree in.
+ */
+import type { JsonObject } from '../base/json.ts';
+import type { Frame } from '../call/frame/frame.ts';
+import type { Response } from '../call/journal/entries.ts';
+import type { InstanceLeg } from '../call/ports.ts';
+import type { Guards } from './guards.ts';
+import type { HostInstance, LiveInstance, Sent } from './instance.ts';
+import type { Outside } from './router.ts';
+import type { Message } from './transport.ts';
+
+export interface KeptOptions {
+  /** How long one is kept that nobody uses, in milliseconds; undefined for as long as the process lives. */
+  readonly idle: number | undefined;
+  /** How many are kept that nobody uses; the least recently used are closed. */
+  readonly most: number;
+}
+
+interface Kept {
+  readonly opened: Promise<LiveInstance>;
+  /** Who uses it, the newest last. */
+  readonly leases: Set<Lease>;
+  timer?: NodeJS.Timeout;
+}
+
+export class KeptInstances {
+  readonly #options: KeptOptions;
+  /** The least recently used first. */
+  readonly #kept = new Map<string, Kept>();
+
+  constructor(options: KeptOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * @param outside where what belongs to no call of this lease's goes
+   * @param isCall whether the lease is over once its call is
+   * @throws what `open` throws; the next one tries again
+   */
+  async lease(
+    key: string,
+    { outside, isCall }: { readonly outside: Outside; readonly isCall: boolean },
+    open: (outside: Outside) => Promise<LiveInstance>,
+  ): Promise<HostInstance> {
+    const kept = this.#kept.get(key) ?? this.#open(open);
+    clearTimeout(kept.timer);
+    this.#kept.delete(key);
+    this.#kept.set(key, kept);
+    const lease = new Lease(outside, isCall, () => this.#over(key, kept, lease));
+    kept.leases.add(lease);
+    try {
+      lease.begin(await kept.opened);
+      return lease;
+    } catch (error) {
+      if (this.#kept.get(key) === kept) this.#kept.delete(key);
+      throw error;
+    }
+  }
+
+  close(): void {
+    for (const [key, kept] of this.#kept) this.#end(key, kept);
+  }
+
+  #open(open: (outside: Outside) => Promise<LiveInstance>): Kept {
+    const leases = new Set<Lease>();
+    return { opened: open(outsideOf(leases)), leases };
+  }
+
+  #over(key: string, kept: Kept, lease: Lease): void {
+    kept.leases.delete(lease);
+    if (kept.leases.size > 0 || this.#kept.get(key) !== kept) return;
+    const { idle, most } = this.#options;
+    if (idle !== undefined) kept.timer = setTimeout(() => this.#end(key, kept), idle).unref();
+    const unused = [...this.#kept].filter(([, { leases }]) => leases.size === 0);
+    for (const [old, its] of unused.slice(0, Math.max(0, unused.length - most))) this.#end(old, its);
+  }
+
+  #end(key: string, kept: Kept): void {
+    clearTimeout(kept.timer);
+    this.#kept.delete(key);
+    kept.opened.then(
+      (instance) => instance.close(),
+      () => {},
+    );
+  }
+}
+
+/** What a server says outside of calls is for all who use it; what it asks is for the one who came last. */
+function outsideOf(leases: ReadonlySet<Lease>): Outside {
+  return {
+    notification: (message, frame) => {
+      for (const lease of leases) {
+        lease.outside.notification(message, frame !== undefined && lease.has(frame) ? frame : undefined);
+      }
+    },
+    request: (message) => [...leases].at(-1)?.outside.request(message) ?? new Promise(() => {}),
+    error: (error) => [...leases].at(-1)?.outside.error(error),
+  };
+}
+
+/** One user's hold of an instance that others may use, too. */
+class Lease implements HostInstance {
+  readonly outside: Outside;
+  readonly #isCall: boolean;
+  readonly #onOver: () => void;
+  readonly #frames = new Set<Frame>();
+  #instance: LiveInstance | undefined;
+  #isOver = false;
+
+  constructor(outside: Outside, isCall: boolean, onOver: () => void) {
+    this.outside = outside;
+    this.#isCall = isCall;
+    this.#onOver = onOver;
+  }
+
+  begin(instance: LiveInstance): void {
+    this.#instance = instance;
+  }
+
+  has(frame: Frame): boolean {
+    return this.#frames.has(frame);
+  }
+
+  get #live(): LiveInstance {
+    if (this.#instance === undefined) throw new Error('a lease of an instance that is not open');
+    return this.#instance;
+  }
+
+  get initialized(): JsonObject {
+    return this.#live.initialized;
+  }
+
+  get forbids(): boolean {
+    return this.#live.forbids;
+  }
+
+  get guards(): Guards | undefined {
+    return this.#live.guards;
+  }
+
+  get unfinished(): boolean {
+    return [...this.#frames].some(({ over }) => !over);
+  }
+
+  handles(method: string): boolean {
+    return this.#live.handles(method);
+  }
+
+  request(request: Sent, leg: InstanceLeg): Promise<Response> {
+    return this.#live.request(request, leg);
+  }
+
+  call(frame: Frame, request: Sent, leg: InstanceLeg): void {
+    for (const known of this.#frames) if (known.over) this.#frames.delete(known);
+    this.#frames.add(frame);
+    this.#live.call(frame, request, leg);
+  }
+
+  refresh(frame: Frame, leg: InstanceLeg): void {
+    this.#live.refresh(frame, leg);
+  }
+
+  cancel(frame: Frame, reason?: string): void {
+    this.#live.cancel(frame, reason);
+  }
+
+  notify(message: Message): void {
+    this.#live.notify(message);
+  }
+
+  release(_unfinished: boolean): void {
+    if (this.#isCall) this.close();
+  }
+
+  /** The instance goes on without what this lease's calls left in it. */
+  close(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    for (const frame of this.#frames) this.#live.abandon(frame);
+    this.#frames.clear();
+    this.#onOver();
+  }
+}

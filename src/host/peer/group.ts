@@ -1,0 +1,217 @@
+/**
+ * The servers of one client: of a session, of a known caller, or of one call. Usually one; `children` of them at
+ * most, started when the ones there are have a call that may ask in work.
+ *
+ * It owns who has the turn in which server, who waits for one (bounded in number and time), what every new server
+ * is told of the session's state, and how fast a server that ends is started again.
+ */
+import { keepNewest } from '../../base/bounded.ts';
+import { AwaitError } from '../../base/error.ts';
+import type { JsonObject } from '../../base/json.ts';
+import { runOutsideContext } from '../../call/frame/context.ts';
+import type { Client } from '../../call/journal/entries.ts';
+import type { OpenLink } from './link.ts';
+import { type Holder, type Outside, Peer, type PeerOptions } from './peer.ts';
+
+export interface GroupOptions extends PeerOptions {
+  readonly openLink: OpenLink;
+  readonly children: number;
+  /** Calls that may wait for a server of this client. */
+  readonly queue: number;
+  /** How long one may wait, in milliseconds. */
+  readonly queueWait: number;
+}
+
+export interface Turn {
+  readonly peer: Peer;
+  /** Gives the turn to whoever waits for it. */
+  done(): void;
+}
+
+interface Waiter {
+  readonly holder: Holder;
+  readonly grant: (turn: Turn) => void;
+  readonly refuse: (error: unknown) => void;
+}
+
+/** Pauses before a server that ended is started again, in milliseconds; the last for all that follow. */
+const BACKOFF = [0, 250, 1_000, 4_000, 10_000];
+/** A server that has lived so long is not one that ends at once, in milliseconds. */
+const LIVED = 10_000;
+/** Resources subscribed to that a new server is told of. */
+const SUBSCRIPTIONS = 1_000;
+
+export class Group {
+  readonly client: Client;
+  readonly #options: GroupOptions;
+  readonly #peers = new Set<Peer>();
+  #starting: Promise<Peer> | undefined;
+  #waiters: Waiter[] = [];
+  /** Requests that set something in a session, by what they set. */
+  readonly #set = new Map<string, { readonly method: string; readonly params: JsonObject }>();
+  #outside: Outside;
+  #failures = 0;
+  #closed = false;
+  /** When it was last used, by the monotonic clock in milliseconds. */
+  used = performance.now();
+
+  /** @param outside is told what belongs to no call */
+  constructor(client: Client, options: GroupOptions, outside: Outside) {
+    this.client = client;
+    this.#options = options;
+    this.#outside = outside;
+  }
+
+  get size(): number {
+    return this.#peers.size + (this.#starting === undefined ? 0 : 1);
+  }
+
+  get busy(): boolean {
+    return (
+      this.#starting !== undefined || this.#waiters.length > 0 || [...this.#peers].some(({ busy }) => busy)
+    );
+  }
+
+  /** From here on, what belongs to no call goes there. */
+  sayOutside(outside: Outside): void {
+    this.#outside = outside;
+    const { ask } = outside;
+    for (const peer of this.#peers) {
+      peer.outside = outside;
+      if (ask !== undefined) void peer.askStrays(ask);
+    }
+  }
+
+  /**
+   * A server for what cannot ask.
+   * @throws AwaitError `host-gone` when none can be started
+   */
+  async peer(): Promise<Peer> {
+    this.used = performance.now();
+    for (const peer of this.#peers) if (!peer.gone) return peer;
+    return this.#start();
+  }
+
+  /**
+   * The turn in a server, for a call that may ask.
+   * @throws AwaitError `host-gone` when none can be started, `limit` when too many wait or it takes too long
+   */
+  turn(holder: Holder): Promise<Turn> {
+    this.used = performance.now();
+    const { queue, queueWait, name } = this.#options;
+    if (this.#waiters.length >= queue) {
+      const message = `${queue} calls wait for ${name} already, which runs one call that may ask at a time; try again later`;
+      return Promise.reject(new AwaitError('limit', message));
+    }
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.giveUp(holder);
+        const message = `${name} runs one call that may ask at a time, and another one did not end within ${queueWait} ms; try again later`;
+        reject(new AwaitError('limit', message));
+      }, queueWait);
+      const settled = <T>(settle: (value: T) => void) => {
+        return (value: T): void => {
+          clearTimeout(timer);
+          settle(value);
+        };
+      };
+      this.#waiters.push({ holder, grant: settled(resolve), refuse: settled(reject) });
+      this.#serve();
+    });
+  }
+
+  /** A call waits for its turn no longer. */
+  giveUp(holder: Holder): void {
+    this.#waiters = this.#waiters.filter((waiter) => waiter.holder !== holder);
+  }
+
+  /** A request that sets something for the session was answered: servers that are started later are told of it. */
+  remember(method: string, params: JsonObject): void {
+    if (method === 'logging/setLevel') this.#set.set(method, { method, params });
+    else if (method === 'resources/subscribe') this.#set.set(String(params.uri), { method, params });
+    else if (method === 'resources/unsubscribe') this.#set.delete(String(params.uri));
+    keepNewest(this.#set, SUBSCRIPTIONS);
+  }
+
+  /** A notification of the client's, for every server. */
+  notify(message: JsonObject): void {
+    for (const peer of this.#peers) peer.notify(message);
+  }
+
+  /** Ends its servers. @param atOnce without letting them end by themselves */
+  async close(atOnce = false): Promise<void> {
+    this.#closed = true;
+    const error = new AwaitError('closed', `${this.#options.name} was closed`);
+    for (const { refuse } of this.#waiters.splice(0)) refuse(error);
+    if (atOnce) for (const peer of this.#peers) peer.kill();
+    else await Promise.all([...this.#peers].map((peer) => peer.close()));
+  }
+
+  // --- servers ---------------------------------------------------------------------------------------
+
+  #serve(): void {
+    const free = [...this.#peers].filter((peer) => !peer.gone && peer.holder === undefined);
+    for (const peer of free) {
+      const waiter = this.#waiters.shift();
+      if (waiter === undefined) return;
+      this.#grant(peer, waiter);
+    }
+    if (this.#waiters.length === 0 || this.#starting !== undefined) return;
+    if (this.#peers.size >= this.#options.children) return;
+    this.#start().catch((error: unknown) => {
+      // With another server running, calls wait for that.
+      if (this.#peers.size > 0) return;
+      for (const { refuse } of this.#waiters.splice(0)) refuse(error);
+    });
+  }
+
+  #grant(peer: Peer, { holder, grant }: Waiter): void {
+    peer.hold(holder);
+    grant({
+      peer,
+      done: () => {
+        if (peer.holder === holder) peer.hold(undefined);
+        this.used = performance.now();
+        this.#serve();
+      },
+    });
+  }
+
+  #start(): Promise<Peer> {
+    this.#starting ??= runOutsideContext(() => this.#startNow()).finally(() => {
+      this.#starting = undefined;
+      this.#serve();
+    });
+    return this.#starting;
+  }
+
+  async #startNow(): Promise<Peer> {
+    const pause = BACKOFF[Math.min(this.#failures, BACKOFF.length - 1)] ?? 0;
+    if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
+    if (this.#closed) throw new AwaitError('closed', `${this.#options.name} was closed`);
+    const { openLink, logger, name } = this.#options;
+    const began = performance.now();
+    let peer: Peer;
+    try {
+      peer = await Peer.open(openLink, this.client, this.#options);
+    } catch (error) {
+      this.#failures += 1;
+      throw error;
+    }
+    this.#peers.add(peer);
+    peer.outside = this.#outside;
+    peer.onGone(({ message, planned }) => {
+      this.#peers.delete(peer);
+      if (!planned) this.#failures = performance.now() - began > LIVED ? 1 : this.#failures + 1;
+      if (!planned && !this.#closed) logger.warn('a server ended', { from: name, reason: message });
+      this.#serve();
+    });
+    if (this.#closed) {
+      peer.kill();
+      throw new AwaitError('closed', `${name} was closed`);
+    }
+    for (const { method, params } of this.#set.values())
+      await peer.request(method, params).catch(() => undefined);
+    return peer;
+  }
+}

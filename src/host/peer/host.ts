@@ -1,0 +1,269 @@
+/**
+ * A server that runs elsewhere as a host of `createAwaitHandler`: which client gets which servers.
+ *
+ * 1. A session has servers of its own, which end with its instance.
+ * 2. Where there are no sessions a known caller has servers, apart by the client's capabilities and its name and
+ *    version, kept while they are used. Callers that are not known share theirs where the connection comes from
+ *    this machine, unforwarded, or `shared` says so; otherwise each call has a server of its own.
+ */
+
+import { AwaitError } from '../../base/error.ts';
+import { digest, type JsonObject } from '../../base/json.ts';
+import type { CallRecord, Client, Completion } from '../../call/journal/entries.ts';
+import type { FactoryContext, HostProduct } from '../host.ts';
+import { LATEST, NOBODY, SPOKEN } from '../spoken.ts';
+import { Group } from './group.ts';
+import { Lease } from './lease.ts';
+import type { OpenLink, PeerLogger } from './link.ts';
+import { replayRule } from './replay-rule.ts';
+
+export interface PeerHostOptions {
+  /** Servers of one client that run at once. Default 1: what a server keeps in memory is in one place. */
+  readonly children?: number;
+  /** Servers of all clients. Default 100; the ones that were idle longest make room. */
+  readonly maxChildren?: number;
+  /** Whether callers that are not known share servers wherever they come from. Default false. */
+  readonly shared?: boolean;
+  /**
+   * Which calls are run again from their start when their server is gone. Default `safe`: those that were not sent
+   * to it, `prompts/get`, `resources/read`, and tools with `readOnlyHint` or `idempotentHint`. `allow`: all.
+   */
+  readonly replay?: 'safe' | 'allow' | 'never';
+  /** Calls of one client that may wait for a server. Default 100. */
+  readonly queue?: number;
+  /** How long one may wait, in milliseconds. Default one minute. */
+  readonly queueWait?: number;
+  /** How long a server may take to answer `initialize`, in milliseconds. Default 30 s. */
+  readonly startTimeout?: number;
+  /** After what time the server's SDK gives up on an ask, in milliseconds; 0: never. Default 60 s. */
+  readonly askTimeout?: number;
+  /** How long a server without work is kept for its caller, in milliseconds. Default five minutes. */
+  readonly idle?: number;
+  /** How long a cancelled call may take to end before the next one is sent, in milliseconds. Default 2 s. */
+  readonly cancelGrace?: number;
+}
+
+export interface PeerHost {
+  (context: FactoryContext): Promise<HostProduct>;
+  /** Which calls may be run again, by what their journal says. */
+  readonly mayReplay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
+  /** Where its servers' own log goes, and what belongs to no call. The handler calls it. */
+  attach(logger: PeerLogger, outside: (notification: JsonObject) => void): void;
+  /** Starts a server and ends it: what is wrong is told before anybody calls. @throws AwaitError `host-gone` */
+  check(): Promise<JsonObject>;
+  /** Ends every server. */
+  close(): Promise<void>;
+}
+
+export function isPeerHost(factory: object): factory is PeerHost {
+  return 'mayReplay' in factory && 'attach' in factory;
+}
+
+const SILENT: PeerLogger = { debug: () => {}, info: () => {}, warn: () => {} };
+/** How often servers without work are looked for, in milliseconds. */
+const LOOK_EVERY = 10_000;
+
+/**
+ * @param name what the log calls its servers
+ * @param openLink starts one, or connects to one
+ */
+export function peerHost(
+  name: string,
+  options: PeerHostOptions,
+  openLink: (logger: PeerLogger) => OpenLink,
+): PeerHost {
+  const pool = new Pool(name, checked(options), openLink);
+  return Object.assign((context: FactoryContext) => pool.lease(context), {
+    mayReplay: ruleOf(options.replay),
+    attach: (logger: PeerLogger, outside: (notification: JsonObject) => void) => pool.attach(logger, outside),
+    check: () => pool.check(),
+    close: () => pool.close(),
+  });
+}
+
+function ruleOf(replay: PeerHostOptions['replay']): PeerHost['mayReplay'] {
+  if (replay === 'allow') return () => 'allow';
+  if (replay === 'never') return () => 'never';
+  return replayRule;
+}
+
+class Pool {
+  readonly #name: string;
+  readonly #options: Required<PeerHostOptions>;
+  readonly #openLink: (logger: PeerLogger) => OpenLink;
+  readonly #groups = new Map<string, Group>();
+  #logger: PeerLogger = SILENT;
+  #outside: (notification: JsonObject) => void = () => {};
+  #timer: NodeJS.Timeout | undefined;
+  #alone = 0;
+  #closed = false;
+
+  constructor(name: string, options: Required<PeerHostOptions>, openLink: (logger: PeerLogger) => OpenLink) {
+    this.#name = name;
+    this.#options = options;
+    this.#openLink = openLink;
+  }
+
+  attach(logger: PeerLogger, outside: (notification: JsonObject) => void): void {
+    this.#logger = logger;
+    this.#outside = outside;
+  }
+
+  async check(): Promise<JsonObject> {
+    const group = this.#newGroup(NOBODY);
+    try {
+      return (await group.peer()).initialized;
+    } finally {
+      void group.close();
+    }
+  }
+
+  async lease(context: FactoryContext): Promise<HostProduct> {
+    if (this.#closed) throw new AwaitError('closed', `${this.#name} was closed`);
+    const client: Client = {
+      capabilities: context.clientCapabilities,
+      info: context.clientInfo,
+      protocolVersion: SPOKEN.has(context.revision) ? context.revision : LATEST,
+    };
+    const { key, isKept } = this.#keyOf(context, client);
+    const group = this.#groups.get(key) ?? this.#newGroup(client);
+    this.#groups.set(key, group);
+    const end = (): void => {
+      if (isKept) return;
+      this.#groups.delete(key);
+      void group.close();
+    };
+    await this.#makeRoom(group).catch((error: unknown) => {
+      end();
+      throw error;
+    });
+    const lease = new Lease(group, {
+      logger: this.#logger,
+      repeatsAll: this.#options.replay === 'allow',
+      cancelGrace: this.#options.cancelGrace,
+      isShared: this.#options.shared && context.principal === undefined && context.sessionId === undefined,
+      onEnd: end,
+    });
+    if (context.sessionId !== undefined) {
+      group.sayOutside({
+        notification: (message) => lease.notification(message),
+        ask: (ask) => lease.ask(ask),
+      });
+    }
+    try {
+      await group.peer();
+    } catch (error) {
+      end();
+      throw error;
+    }
+    return { server: lease, cleanup: () => lease.close() };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#timer);
+    const groups = [...this.#groups.values()];
+    this.#groups.clear();
+    await Promise.all(groups.map((group) => group.close()));
+  }
+
+  #keyOf(context: FactoryContext, client: Client): { key: string; isKept: boolean } {
+    const { principal, sessionId, isLocal } = context;
+    if (sessionId !== undefined) return { key: `session ${sessionId}`, isKept: false };
+    if (principal !== undefined) return { key: `caller ${digest([principal, client])}`, isKept: true };
+    if (isLocal || this.#options.shared) return { key: `anyone ${digest(client)}`, isKept: true };
+    this.#alone += 1;
+    return { key: `call ${this.#alone}`, isKept: false };
+  }
+
+  #newGroup(client: Client): Group {
+    this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
+    const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
+    return new Group(
+      client,
+      {
+        name: this.#name,
+        logger: this.#logger,
+        openLink: this.#openLink(this.#logger),
+        children,
+        queue,
+        queueWait,
+        startTimeout,
+        askTimeout,
+      },
+      { notification: (message) => this.#outside(message) },
+    );
+  }
+
+  /** @throws AwaitError `limit` when all servers have work */
+  async #makeRoom(wanting: Group): Promise<void> {
+    if (wanting.size > 0) return;
+    const count = (): number => [...this.#groups.values()].reduce((sum, { size }) => sum + size, 0);
+    while (count() >= this.#options.maxChildren) {
+      const idle = [...this.#groups].filter(([key, group]) => isIdle(key, group) && group !== wanting);
+      const oldest = idle.sort(([, a], [, b]) => a.used - b.used).at(0);
+      if (oldest === undefined) {
+        const message = `${this.#options.maxChildren} servers are at work already; try again later, or raise maxChildren`;
+        throw new AwaitError('limit', message);
+      }
+      this.#groups.delete(oldest[0]);
+      await oldest[1].close();
+    }
+  }
+
+  #endIdle(): void {
+    const before = performance.now() - this.#options.idle;
+    for (const [key, group] of this.#groups) {
+      if (!isIdle(key, group) || group.used > before) continue;
+      this.#groups.delete(key);
+      void group.close();
+    }
+  }
+}
+
+/** Those of a session end with it. */
+function isIdle(key: string, group: Group): boolean {
+  return !key.startsWith('session ') && !group.busy;
+}
+
+const DEFAULTS: Required<PeerHostOptions> = {
+  children: 1,
+  maxChildren: 100,
+  shared: false,
+  replay: 'safe',
+  queue: 100,
+  queueWait: 60_000,
+  startTimeout: 30_000,
+  askTimeout: 60_000,
+  idle: 300_000,
+  cancelGrace: 2_000,
+};
+
+function checked(options: PeerHostOptions): Required<PeerHostOptions> {
+  const settings: Required<PeerHostOptions> = { ...DEFAULTS, ...options };
+  for (const name of [
+    'children',
+    'maxChildren',
+    'queue',
+    'queueWait',
+    'startTimeout',
+    'askTimeout',
+    'idle',
+    'cancelGrace',
+  ] as const) {
+    const value = settings[name];
+    const least = name === 'children' || name === 'maxChildren' || name === 'startTimeout' ? 1 : 0;
+    if (typeof value === 'number' && Number.isFinite(value) && value >= least) continue;
+    throw new AwaitError(
+      'bad-option',
+      `option ${name} must be a number of at least ${least}, not ${String(value)}`,
+    );
+  }
+  if (!['safe', 'allow', 'never'].includes(settings.replay)) {
+    throw new AwaitError(
+      'bad-option',
+      `option replay must be 'safe', 'allow' or 'never', not ${String(settings.replay)}`,
+    );
+  }
+  return settings;
+}

@@ -1,0 +1,34 @@
+/** A connection to a server that runs elsewhere: a child process over stdio, or a remote one over HTTP. */
+
+import { isObject, type JsonObject } from '../../base/json.ts';
+
+export interface Link {
+  /** Sends one JSON-RPC message. A message that cannot be delivered ends the link; it never throws. */
+  send(message: JsonObject): void;
+  /** Ends the server: politely first, by force after `grace`. Resolves once it is gone. */
+  close(): Promise<void>;
+  /** Ends the server at once. @param reason what `ended` tells, where this process is the one that ends it */
+  kill(reason?: string): void;
+}
+
+export interface LinkEvents {
+  /** One JSON-RPC message of the server. */
+  message(message: JsonObject): void;
+  /** The server is gone, for the reason given. Called once. */
+  ended(reason: string): void;
+}
+
+/** Opens a connection to a new server; what goes wrong is told by `ended`. */
+export type OpenLink = (events: LinkEvents) => Link;
+
+export interface PeerLogger {
+  debug(message: string, detail?: JsonObject): void;
+  info(message: string, detail?: JsonObject): void;
+  warn(message: string, detail?: JsonObject): void;
+}
+
+/** Whether a value is one JSON-RPC 2.0 message. */
+export function isRpcMessage(value: unknown): value is JsonObject {
+  if (!isObject(value) || value.jsonrpc !== '2.0') return false;
+  return typeof value.method === 'string' || 'result' in value || 'error' in value;
+}

@@ -1,0 +1,392 @@
+/**
+ * One running server behind a link, initialized for one client.
+ *
+ * It owns the ids on the link, the open asks of the server, and the turn: on a pipe an ask names no request, so
+ * one call that may ask runs at a time, and whoever holds the turn is asked. What cannot ask goes beside it.
+ *
+ * 1. Each request gets an id of its own on the link, and that id as its progress token.
+ * 2. An ask that comes while nobody holds the turn (`roots/list` at start-up) belongs to the session, where there
+ *    is one, else to the next call, which is sent once it is answered.
+ * 3. Once the server is gone every request that it had is rejected with `PeerGone`.
+ */
+
+import { AwaitError } from '../../base/error.ts';
+import { isObject, type JsonObject } from '../../base/json.ts';
+import type { Client, Response } from '../../call/journal/entries.ts';
+import { responseOf } from '../transport.ts';
+import type { Link, OpenLink, PeerLogger } from './link.ts';
+
+/** The server ended before it answered. `planned`: this process ended it, to run its call in a new one. */
+export class PeerGone extends Error {
+  readonly planned: boolean;
+
+  constructor(reason: string, planned: boolean) {
+    super(reason);
+    this.name = 'PeerGone';
+    this.planned = planned;
+  }
+}
+
+/** Who sent a request, and is told what the server says about it. */
+export interface Owner {
+  notification(message: JsonObject, requestId?: string | number): void;
+  ask(ask: Ask, requestId?: string | number): Promise<Response>;
+}
+
+/** Who is told what belongs to no call; without `ask`, the next call's client is asked. */
+export interface Outside {
+  notification(message: JsonObject): void;
+  ask?(ask: Ask): Promise<Response>;
+}
+
+export interface Ask {
+  readonly method: string;
+  readonly params: unknown;
+  /** Fires when the server gives up on it. */
+  readonly signal: AbortSignal;
+}
+
+export interface PeerOptions {
+  /** In log lines and errors. */
+  readonly name: string;
+  /** How long `initialize` may take, in milliseconds. */
+  readonly startTimeout: number;
+  /** After what time the server gives up on an ask, in milliseconds; 0: never. */
+  readonly askTimeout: number;
+  readonly logger: PeerLogger;
+}
+
+/** The one call that may ask. */
+export interface Holder {
+  readonly owner: Owner;
+  readonly requestId: string | number;
+  /** Whether it may be run again from its start: then the server is ended before it gives up on an ask. */
+  repeatable: boolean;
+}
+
+interface Pending {
+  readonly settle: (response: Response) => void;
+  readonly reject: (gone: PeerGone) => void;
+  readonly owner?: Owner;
+  readonly requestId?: string | number;
+  /** What the client wants to see in progress notifications. */
+  readonly progressToken?: unknown;
+}
+
+interface Stray {
+  readonly ask: Ask;
+  readonly settle: (response: Response) => void;
+}
+
+/** Asks outside of calls that wait for somebody to be asked. */
+const STRAYS = 100;
+/** Pages of a list of tools that are read. */
+const PAGES = 50;
+/** How long a new server may take to answer a ping, in milliseconds. */
+const PING = 2_000;
+/** How long before its time-out a server is ended, at most, in milliseconds. */
+const MARGIN = 10_000;
+
+export class Peer {
+  /** The result of `initialize`. */
+  readonly initialized: JsonObject;
+  readonly #options: PeerOptions;
+  readonly #link: Link;
+  readonly #state: Shared;
+  #next = 0;
+  #holder: Holder | undefined;
+  /** Is told what belongs to no call. */
+  outside: Outside | undefined;
+  readonly #asks = new Map<string | number, AbortController>();
+  #strays: Stray[] = [];
+  #tools: Promise<ReadonlySet<string>> | undefined;
+  #planned = false;
+
+  private constructor(initialized: JsonObject, options: PeerOptions, link: Link, state: Shared) {
+    this.initialized = initialized;
+    this.#options = options;
+    this.#link = link;
+    this.#state = state;
+  }
+
+  /**
+   * Starts a server and initializes it.
+   * @throws AwaitError `host-gone` in one line, when it does not get as far as that
+   */
+  static async open(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
+    const state: Shared = { pending: new Map(), early: [], onGone: [] };
+    const link = openLink({
+      message: (message) => {
+        if (state.peer === undefined && message.method !== undefined) state.early.push(message);
+        else if (state.peer !== undefined) state.peer.#received(message);
+        else settle(state, message);
+      },
+      ended: (reason) => isGone(state, reason),
+    });
+    const failed = (reason: string): AwaitError =>
+      new AwaitError('host-gone', `${options.name} cannot be served: ${reason}`);
+    const timer = setTimeout(() => {
+      link.kill(`it did not answer initialize within ${options.startTimeout} ms`);
+    }, options.startTimeout);
+    let response: Response;
+    try {
+      response = await new Promise<Response>((settled, reject) => {
+        state.pending.set('init', { settle: settled, reject });
+        const { protocolVersion, capabilities, info } = client;
+        link.send({
+          jsonrpc: '2.0',
+          id: 'init',
+          method: 'initialize',
+          params: { protocolVersion, capabilities, clientInfo: info },
+        });
+      });
+    } catch (error) {
+      throw failed(error instanceof Error ? error.message : String(error));
+    } finally {
+      clearTimeout(timer);
+    }
+    if ('error' in response) {
+      link.kill();
+      throw failed(`it refused initialize: ${response.error.message}`);
+    }
+    const peer = new Peer(response.result, options, link, state);
+    state.peer = peer;
+    link.send({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    for (const message of state.early.splice(0)) peer.#received(message);
+    // What it asks on being told is asked before it answers this.
+    if (client.capabilities.roots !== undefined) await peer.#answersPing();
+    return peer;
+  }
+
+  get gone(): boolean {
+    return this.#state.gone !== undefined;
+  }
+
+  /** Calls once the server is gone; at once when it is already. */
+  onGone(listener: (gone: PeerGone) => void): void {
+    if (this.#state.gone !== undefined) listener(this.#state.gone);
+    else this.#state.onGone.push(listener);
+  }
+
+  /** Whether requests of it are in work. */
+  get busy(): boolean {
+    return this.#state.pending.size > 0 || this.#holder !== undefined;
+  }
+
+  get holder(): Holder | undefined {
+    return this.#holder;
+  }
+
+  /** The turn is this call's until `undefined` is set. */
+  hold(holder: Holder | undefined): void {
+    this.#holder = holder;
+  }
+
+  /**
+   * Sends a request.
+   * @throws PeerGone when the server ends before it answers
+   */
+  request(
+    method: string,
+    params: JsonObject,
+    from?: { readonly owner: Owner; readonly requestId: string | number },
+    onSent?: (id: number) => void,
+  ): Promise<Response> {
+    return new Promise((settled, reject) => {
+      if (this.#state.gone !== undefined) {
+        reject(this.#state.gone);
+        return;
+      }
+      this.#next += 1;
+      const id = this.#next;
+      const meta = isObject(params._meta) ? params._meta : undefined;
+      const progressToken = meta?.progressToken;
+      const sent =
+        progressToken === undefined ? params : { ...params, _meta: { ...meta, progressToken: id } };
+      this.#state.pending.set(id, { settle: settled, reject, ...from, progressToken });
+      this.#link.send({ jsonrpc: '2.0', id, method, params: sent });
+      onSent?.(id);
+    });
+  }
+
+  /** The request's client does not want its response any more: the server is told, and may never respond. */
+  cancel(id: number, reason?: string): void {
+    if (!this.#state.pending.has(id)) return;
+    const params = { requestId: id, ...(reason !== undefined && { reason }) };
+    this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+  }
+
+  /** Waits no longer for a response. */
+  forget(id: number): void {
+    this.#state.pending.delete(id);
+  }
+
+  notify(message: JsonObject): void {
+    this.#link.send(message);
+  }
+
+  /**
+   * Asks somebody what the server asked before there was anybody to ask; resolves once all is answered. What a call
+   * is asked in vain, since it is dropped, the next one is asked.
+   */
+  async askStrays(ask: (ask: Ask) => Promise<Response>): Promise<void> {
+    await Promise.all(
+      this.#strays.map(async (stray) => {
+        stray.settle(await ask(stray.ask));
+        this.#strays = this.#strays.filter((other) => other !== stray);
+      }),
+    );
+  }
+
+  /** Whether a tool says that it may be called twice: it only reads, or a second call changes nothing. */
+  async mayRepeat(tool: string): Promise<boolean> {
+    this.#tools ??= this.#repeatableTools();
+    return (await this.#tools).has(tool);
+  }
+
+  /** Ends it politely. */
+  close(): Promise<void> {
+    return this.#link.close();
+  }
+
+  /** Ends it at once. */
+  kill(planned = false): void {
+    this.#planned = planned;
+    this.#link.kill();
+  }
+
+  get planned(): boolean {
+    return this.#planned;
+  }
+
+  // --- what the server says --------------------------------------------------------------------------
+
+  #received(message: JsonObject): void {
+    const { id, method } = message;
+    if (typeof method !== 'string') settle(this.#state, message);
+    else if (typeof id === 'string' || typeof id === 'number') this.#asked(id, method, message.params);
+    else this.#notified(method, message);
+  }
+
+  #notified(method: string, message: JsonObject): void {
+    const params = isObject(message.params) ? message.params : {};
+    if (method === 'notifications/cancelled') {
+      const asked = params.requestId;
+      if (typeof asked === 'string' || typeof asked === 'number') this.#asks.get(asked)?.abort();
+      return;
+    }
+    if (method === 'notifications/progress') {
+      const request = this.#state.pending.get(params.progressToken as number);
+      if (request?.progressToken === undefined) return;
+      const own = { ...message, params: { ...params, progressToken: request.progressToken } };
+      request.owner?.notification(own, request.requestId);
+      return;
+    }
+    if (method === 'notifications/tools/list_changed') this.#tools = undefined;
+    const holder = this.#holder;
+    if (holder === undefined) this.outside?.notification(message);
+    else holder.owner.notification(message, holder.requestId);
+  }
+
+  #asked(id: string | number, method: string, params: unknown): void {
+    const respond = (response: Response): void => {
+      if (this.#asks.delete(id)) this.#link.send({ jsonrpc: '2.0', id, ...response });
+    };
+    const abort = new AbortController();
+    this.#asks.set(id, abort);
+    abort.signal.addEventListener('abort', () => void this.#asks.delete(id), { once: true });
+    if (method === 'ping') {
+      respond({ result: {} });
+      return;
+    }
+    const ask: Ask = { method, params, signal: abort.signal };
+    const holder = this.#holder;
+    const late = holder === undefined ? undefined : this.#beforeTimeout(holder);
+    void this.#answerTo(ask, holder)
+      .catch((): Response => ({ error: { code: -32603, message: 'Internal error' } }))
+      .then((response) => {
+        clearTimeout(late);
+        respond(response);
+      });
+  }
+
+  #answerTo(ask: Ask, holder: Holder | undefined): Promise<Response> {
+    if (holder !== undefined) return holder.owner.ask(ask, holder.requestId);
+    if (this.outside?.ask !== undefined) return this.outside.ask(ask);
+    if (this.#strays.length >= STRAYS) {
+      return Promise.resolve({ error: { code: -32000, message: 'Too many requests wait for a client' } });
+    }
+    return new Promise((settled) => this.#strays.push({ ask, settle: settled }));
+  }
+
+  /** A server that gives up on an ask runs its tool's `catch`; where the call may be run again it is ended before. */
+  #beforeTimeout(holder: Holder): NodeJS.Timeout | undefined {
+    const { askTimeout, logger, name } = this.#options;
+    if (askTimeout === 0) return undefined;
+    const timer = setTimeout(
+      () => {
+        if (this.#holder !== holder || !holder.repeatable) return;
+        logger.debug('a server is ended before it gives up on an ask; its call goes on in another', {
+          from: name,
+        });
+        this.kill(true);
+      },
+      askTimeout - Math.min(MARGIN, askTimeout / 4),
+    );
+    timer.unref();
+    return timer;
+  }
+
+  /** Resolves when it answered a ping, in any way, or is gone, or does not for a while. */
+  async #answersPing(): Promise<void> {
+    const timer = new Promise<void>((resolve) => setTimeout(resolve, PING).unref());
+    await Promise.race([this.request('ping', {}).catch(() => undefined), timer]);
+  }
+
+  async #repeatableTools(): Promise<ReadonlySet<string>> {
+    const names = new Set<string>();
+    let cursor: unknown;
+    for (let page = 0; page < PAGES; page += 1) {
+      const response = await this.request('tools/list', cursor === undefined ? {} : { cursor });
+      if (!('result' in response)) break;
+      const { tools, nextCursor } = response.result;
+      for (const tool of Array.isArray(tools) ? tools : []) {
+        const { readOnlyHint, idempotentHint } =
+          isObject(tool) && isObject(tool.annotations) ? tool.annotations : {};
+        if (isObject(tool) && (readOnlyHint === true || idempotentHint === true))
+          names.add(String(tool.name));
+      }
+      if (typeof nextCursor !== 'string') break;
+      cursor = nextCursor;
+    }
+    return names;
+  }
+}
+
+/** What is there before the peer is. */
+interface Shared {
+  readonly pending: Map<string | number, Pending>;
+  /** Requests and notifications that came before the response to `initialize`. */
+  readonly early: JsonObject[];
+  readonly onGone: ((gone: PeerGone) => void)[];
+  peer?: Peer;
+  gone?: PeerGone;
+}
+
+function settle({ pending }: Shared, message: JsonObject): void {
+  const { id } = message;
+  if (typeof id !== 'string' && typeof id !== 'number') return;
+  const request = pending.get(id);
+  pending.delete(id);
+  request?.settle(responseOf(message));
+}
+
+function isGone(state: Shared, reason: string): void {
+  if (state.gone !== undefined) return;
+  const gone = new PeerGone(reason, state.peer?.planned ?? false);
+  state.gone = gone;
+  const waiting = [...state.pending.values()];
+  state.pending.clear();
+  for (const { reject } of waiting) reject(gone);
+  for (const listener of state.onGone.splice(0)) listener(gone);
+}

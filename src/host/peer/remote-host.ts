@@ -1,0 +1,24 @@
+/** `remoteHost`: a legacy server elsewhere, by its URL. */
+
+import { AwaitError } from '../../base/error.ts';
+import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+import { openRemote, type RemoteOptions } from './remote.ts';
+
+export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
+
+/**
+ * A remote server of 2025-11-25 or before, for `createAwaitHandler`. It has a session of its own for each session
+ * here, or each known caller where there are none. It needs the package `@modelcontextprotocol/sdk`.
+ *
+ * @example
+ * const handler = createAwaitHandler(remoteHost({ url: 'https://example.com/mcp' }), {});
+ * @throws AwaitError `bad-option`
+ */
+export function remoteHost(options: RemoteHostOptions): PeerHost {
+  const { url, headers, ...host } = options;
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
+  }
+  const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
+  return peerHost(new URL(url).host, host, () => (events) => openRemote(remote, events));
+}

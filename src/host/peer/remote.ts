@@ -1,0 +1,138 @@
+/**
+ * A remote server of 2025-11-25 or before, over Streamable HTTP or, where its endpoint refuses that, HTTP+SSE. The
+ * transports are those of SDK v1, an optional peer: sessions, streams and their resumption are theirs.
+ *
+ * A link is one session. A request that the server refuses gets an error; a session that it no longer knows, or a
+ * server that cannot be reached, is the end of the link.
+ */
+import { AwaitError } from '../../base/error.ts';
+import { isObject, type JsonObject } from '../../base/json.ts';
+import { isRpcMessage, type Link, type LinkEvents } from './link.ts';
+
+export interface RemoteOptions {
+  readonly url: string;
+  /** Sent with every request. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** What is used of the SDK's transports. */
+interface Transport {
+  onmessage?: (message: never) => void;
+  onerror?: (error: Error) => void;
+  onclose?: () => void;
+  start(): Promise<void>;
+  send(message: never): Promise<void>;
+  close(): Promise<void>;
+  terminateSession?(): Promise<void>;
+  setProtocolVersion?(version: string): void;
+}
+
+type Wire = 'http' | 'sse';
+
+export function openRemote(options: RemoteOptions, events: LinkEvents): Link {
+  return new RemoteLink(options, events);
+}
+
+class RemoteLink implements Link {
+  readonly #options: RemoteOptions;
+  readonly #events: LinkEvents;
+  #transport: Promise<Transport>;
+  #wire: Wire = 'http';
+  #isOver = false;
+
+  constructor(options: RemoteOptions, events: LinkEvents) {
+    this.#options = options;
+    this.#events = events;
+    this.#transport = this.#open('http');
+    this.#transport.catch((error: unknown) => this.#ended(reasonOf(error)));
+  }
+
+  send(message: JsonObject): void {
+    void this.#send(message).catch((error: unknown) => this.#failed(message, error));
+  }
+
+  async close(): Promise<void> {
+    const transport = await this.#transport.catch(() => undefined);
+    await transport?.terminateSession?.().catch(() => undefined);
+    this.kill('it was closed');
+  }
+
+  kill(reason = 'it was ended'): void {
+    this.#ended(reason);
+    void this.#transport.then((transport) => transport.close()).catch(() => undefined);
+  }
+
+  async #send(message: JsonObject): Promise<void> {
+    const transport = await this.#transport;
+    try {
+      await transport.send(message as never);
+    } catch (error) {
+      const code = isObject(error) ? error.code : undefined;
+      const isRefused = typeof code === 'number' && code >= 400 && code < 500 && code !== 401 && code !== 403;
+      if (message.method !== 'initialize' || this.#wire === 'sse' || !isRefused) throw error;
+      // As the revisions of 2025 have it for clients that also know the one before.
+      this.#transport = this.#open('sse');
+      await (await this.#transport).send(message as never);
+    }
+  }
+
+  async #open(wire: Wire): Promise<Transport> {
+    this.#wire = wire;
+    const transport = await make(wire, this.#options);
+    transport.onmessage = (message: JsonObject) => {
+      if (this.#isOver || !isRpcMessage(message)) return;
+      const { result } = message;
+      if (isObject(result) && typeof result.protocolVersion === 'string') {
+        transport.setProtocolVersion?.(result.protocolVersion);
+      }
+      this.#events.message(message);
+    };
+    transport.onclose = () => {
+      if (this.#wire === wire) this.#ended('its connection closed');
+    };
+    transport.onerror = () => {};
+    await transport.start();
+    return transport;
+  }
+
+  #failed(message: JsonObject, error: unknown): void {
+    const { id, method } = message;
+    const code = isObject(error) ? error.code : undefined;
+    const isGone = code === 404 || typeof code !== 'number' || method === 'initialize';
+    if (isGone) this.#ended(reasonOf(error));
+    else if (id !== undefined && method !== undefined) {
+      const refused = { code: -32603, message: `Internal error: the server refused the request (${code})` };
+      this.#events.message({ jsonrpc: '2.0', id, error: refused });
+    }
+  }
+
+  #ended(reason: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#events.ended(reason);
+  }
+}
+
+async function make(wire: Wire, { url, headers = {} }: RemoteOptions): Promise<Transport> {
+  const requestInit = { headers: { ...headers } };
+  try {
+    if (wire === 'sse') {
+      const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
+      return new SSEClientTransport(new URL(url), { requestInit }) as Transport;
+    }
+    const { StreamableHTTPClientTransport } = await import(
+      '@modelcontextprotocol/sdk/client/streamableHttp.js'
+    );
+    return new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport;
+  } catch (error) {
+    const message =
+      'a remote server needs the package @modelcontextprotocol/sdk: npm install @modelcontextprotocol/sdk';
+    throw new AwaitError('bad-option', message, error);
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause } = error;
+  return cause instanceof Error ? `${error.message}: ${cause.message}` : error.message;
+}

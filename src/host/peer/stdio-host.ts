@@ -1,0 +1,35 @@
+/** `stdioHost`: a server of any language, as a child process. */
+
+import { basename } from 'node:path';
+import { AwaitError } from '../../base/error.ts';
+import { type ChildOptions, openChild } from './child.ts';
+import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+
+export interface StdioHostOptions extends ChildOptions, PeerHostOptions {}
+
+/**
+ * A server that speaks MCP over its stdin and stdout, for `createAwaitHandler`. It is started for each session,
+ * or each known caller where there are no sessions, and needs no change.
+ *
+ * @example
+ * const handler = createAwaitHandler(stdioHost({ command: 'npx', args: ['-y', '@modelcontextprotocol/server-memory'] }), {});
+ * @throws AwaitError `bad-option`
+ */
+export function stdioHost(options: StdioHostOptions): PeerHost {
+  const { command, args = [], env, cwd, lineBytes, ...host } = options;
+  if (typeof command !== 'string' || command === '') {
+    throw new AwaitError(
+      'bad-option',
+      "stdioHost needs a command: stdioHost({ command: 'npx', args: [...] })",
+    );
+  }
+  const child: ChildOptions = {
+    command,
+    args,
+    ...(env !== undefined && { env }),
+    ...(cwd !== undefined && { cwd }),
+    ...(lineBytes !== undefined && { lineBytes }),
+  };
+  const name = basename(command);
+  return peerHost(name, host, (logger) => (events) => openChild(child, name, logger, events));
+}

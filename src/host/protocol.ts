@@ -1,0 +1,88 @@
+/**
+ * The SDK's `Protocol` behind a host, found by what it is: a high-level server keeps it at `.server`, other
+ * frameworks deeper (mongodb-mcp-server has it at `.mcpServer.server`).
+ */
+import type { JsonObject } from '../base/json.ts';
+import type { HostServer } from './host.ts';
+
+export interface RequestLike {
+  method: string;
+  params?: JsonObject;
+}
+
+export type RequestMethod = (request: RequestLike, ...rest: unknown[]) => Promise<unknown>;
+export type Handler = (...args: unknown[]) => unknown;
+
+/** Serves `inputRequired` tools to clients of the revisions with sessions (SDK v2). */
+export interface LegacyLoop {
+  fulfill(
+    method: string,
+    handler: Handler,
+    request: unknown,
+    context: unknown,
+    first: unknown,
+  ): Promise<unknown>;
+}
+
+/** The low-level server of either SDK, as far as it is touched. */
+export interface LowLevel {
+  request: RequestMethod;
+  notification: (notification: RequestLike, ...rest: unknown[]) => Promise<void>;
+  readonly transport?: unknown;
+  assertCapabilityForMethod?(method: string): void;
+  oninitialized?: (() => unknown) | undefined;
+  onclose?: (() => unknown) | undefined;
+  onerror?: ((error: Error) => unknown) | undefined;
+  /** Version 2 alone has it. */
+  buildContext?(context: JsonObject, transportInfo?: unknown): JsonObject;
+  readonly _requestHandlers: ReadonlyMap<string, unknown>;
+  readonly _requestHandlerAbortControllers?: ReadonlyMap<string | number, AbortController>;
+  _options?: { enforceStrictCapabilities?: boolean };
+  _legacyInputRequiredShim?(): LegacyLoop;
+}
+
+/** How deep a server may be inside of its host, and how many objects are looked at. */
+const DEPTH = 3;
+const LOOKED_AT = 300;
+
+/**
+ * The low-level server of a host; undefined for a host that is no SDK server, or hides it (in a closure or a
+ * private field).
+ *
+ * @param connectedTo takes the server that is connected to this transport
+ */
+export function lowLevelOf(host: HostServer, connectedTo?: unknown): LowLevel | undefined {
+  const seen = new Set<object>([host]);
+  let level: readonly object[] = [host];
+  for (let depth = 0; depth <= DEPTH; depth += 1) {
+    const found = level.find(
+      (candidate): candidate is object & LowLevel =>
+        isLowLevel(candidate) && (connectedTo === undefined || candidate.transport === connectedTo),
+    );
+    if (found !== undefined) return found;
+    level = level.flatMap((owner) => membersOf(owner, seen));
+  }
+  return undefined;
+}
+
+/** The objects that an object owns, and what it shows as its server; other getters are not run. */
+function membersOf(owner: object, seen: Set<object>): object[] {
+  const owned = Object.values(Object.getOwnPropertyDescriptors(owner)).map(({ value }): unknown => value);
+  const members: object[] = [];
+  for (const value of ['server' in owner ? Reflect.get(owner, 'server') : undefined, ...owned]) {
+    if (typeof value !== 'object' || value === null || seen.has(value) || seen.size >= LOOKED_AT) continue;
+    seen.add(value);
+    members.push(value);
+  }
+  return members;
+}
+
+/** A `Protocol` of either SDK, and of these a server: a client is one too. */
+function isLowLevel(value: object): value is LowLevel {
+  const has = (name: string): boolean => name in value && typeof Reflect.get(value, name) === 'function';
+  return (
+    ['request', 'notification', 'setRequestHandler', 'getClientCapabilities'].every(has) &&
+    '_requestHandlers' in value &&
+    value._requestHandlers instanceof Map
+  );
+}

@@ -1,0 +1,292 @@
+/**
+ * Sends what a server says to whom it belongs: to the call that it names, else to the call in whose async
+ * context it was said, else, where an instance serves one call alone, to that call. An ask never reaches another
+ * caller than the one whose code made it: where that cannot be told, it is an error at once (invariant 13).
+ *
+ * It owns the table of the requests that are in the server, and what was asked before a call was there.
+ */
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { currentContext } from '../call/frame/context.ts';
+import type { Frame } from '../call/frame/frame.ts';
+import type { Client, Response } from '../call/journal/entries.ts';
+import type { AskRequest } from './intercept.ts';
+import type { Message, SendOptions } from './transport.ts';
+
+/** How long an ask may wait for a call before the logger is told, in milliseconds. */
+const SOON = 1_000;
+
+/** Where what belongs to no call goes. */
+export interface Outside {
+  /** @param frame the call in whose flow it was said */
+  notification(message: Message, frame?: Frame): void;
+  /** An ask made on start-up or on a timer. The promise may never settle. */
+  request(message: { method: string; params?: unknown }): Promise<Response>;
+  error(error: unknown): void;
+}
+
+/** A request that is in the server. */
+export interface InFlight {
+  readonly id: string | number;
+  readonly method: string;
+  /** The call that it is; absent for what cannot ask. */
+  readonly frame?: Frame;
+  readonly settle: (response: Response) => void;
+  /** The token the server knows, and the one that this turn's client wants. */
+  readonly progress: { readonly known: unknown; wanted: unknown };
+  /** Handed to the server once, and refreshed in place each turn. */
+  readonly auth: JsonObject;
+}
+
+export interface RouterOptions {
+  /** Whether the instance serves one call alone. */
+  readonly single: boolean;
+  /** Whether calls get an async context of their own. */
+  readonly contexts: boolean;
+  readonly outside: Outside;
+  /** Whether its client was there before it, so that what it asks as it starts is asked with its first call. */
+  readonly joins: boolean;
+  readonly client: Client;
+}
+
+interface Early {
+  readonly method: string;
+  readonly params: unknown;
+  readonly settle: (response: Response) => void;
+}
+
+const ROOTS = 'roots/list';
+
+export class Router {
+  readonly inFlight = new Map<string | number, InFlight>();
+  /** Resolves with the first ask that belongs to no call, once what its code did before it is done. */
+  readonly asked: Promise<void>;
+  /** Until the instance is ready. */
+  isStarting = true;
+  readonly #options: RouterOptions;
+  /** The call that the instance is for, once it is there. */
+  #adopted: Frame | undefined;
+  /** Asks made before the call was there. */
+  readonly #early: Early[] = [];
+  /** Roots asked for as the server starts: its first tool waits for them, since it may rest on them. */
+  #roots: Early[] = [];
+  #onAsked: () => void = () => {};
+
+  constructor(options: RouterOptions) {
+    this.#options = options;
+    this.asked = new Promise((resolve) => {
+      this.#onAsked = () => setImmediate(resolve);
+    });
+  }
+
+  response(id: string | number, response: Response): void {
+    const entry = this.inFlight.get(id);
+    this.inFlight.delete(id);
+    entry?.settle(response);
+  }
+
+  notification(message: Message, options: SendOptions): void {
+    if (message.method === 'notifications/cancelled') return;
+    if (message.method === 'notifications/progress') {
+      this.#progress(message, this.#ownerOf(options.relatedRequestId));
+      return;
+    }
+    // What a server registers as it starts is no change to anybody.
+    if (isAboutServer(message.method) && this.isStarting) return;
+    const owner = this.#ownerOf(options.relatedRequestId);
+    if (owner?.frame === undefined || isAboutServer(message.method)) {
+      this.#options.outside.notification(message, owner?.frame);
+    } else
+      owner.frame.notify({
+        method: message.method,
+        ...(message.params !== undefined && { params: message.params }),
+      });
+  }
+
+  /** Asks that reach the transport: those of a host that is no SDK server, and requests that are no asks. */
+  request(message: Message, options: SendOptions): Promise<Response> {
+    const { method = '', params } = message;
+    if (method === 'ping') return Promise.resolve({ result: {} });
+    return this.ask({
+      method,
+      params,
+      ...(options.relatedRequestId !== undefined && { relatedRequestId: options.relatedRequestId }),
+      ...(options.signal !== undefined && { signal: options.signal }),
+      context: currentContext(),
+    });
+  }
+
+  error(error: unknown): void {
+    this.#options.outside.error(error);
+  }
+
+  lost(id: string | number, error: AwaitError, isMeant: boolean): void {
+    const entry = this.inFlight.get(id);
+    this.inFlight.delete(id);
+    if (entry?.frame !== undefined) entry.frame.lose(error, isMeant);
+    else entry?.settle({ error: { code: -32000, message: error.message } });
+  }
+
+  ask(request: AskRequest): Promise<Response> {
+    const { method, params, relatedRequestId, timeout, signal, context } = request;
+    const owner = this.#askedBy(request);
+    if (owner.kind === 'refused') {
+      this.#options.outside.error(owner.error);
+      return Promise.reject(owner.error);
+    }
+    if (owner.kind === 'none') {
+      this.#onAsked();
+      if (method === ROOTS && this.isStarting && this.#options.joins) return this.#askRoots(params);
+      // Where nobody can be asked outside of a call, it rides with the call that the instance is for.
+      if (this.#options.single) return this.#wait(method, params);
+      return this.#options.outside.request({ method, params });
+    }
+    const { frame } = owner;
+    const stepPath = context?.call === frame ? context.stepPath : undefined;
+    // On an instance that serves one call alone, and where calls have no contexts, every ask is in a call's flow.
+    const isOwn = this.#options.single || !this.#options.contexts;
+    const inContext = isOwn || relatedRequestId !== undefined || context?.call === frame;
+    return frame.ask(
+      method,
+      params,
+      { inContext, ...(timeout !== undefined && { timeout }), ...(signal !== undefined && { signal }) },
+      stepPath,
+    );
+  }
+
+  /**
+   * Whose an ask is (invariant 13): the request's that it names; else that of the async context; without a context,
+   * or in that of a call that is over, the one call's that the instance serves. Never another caller's.
+   */
+  #askedBy({ method, relatedRequestId, context }: AskRequest): Owner {
+    const { single, contexts } = this.#options;
+    const entries = [...this.inFlight.values()];
+    if (relatedRequestId !== undefined) {
+      const entry = this.inFlight.get(relatedRequestId);
+      if (entry?.frame !== undefined) return { kind: 'call', frame: entry.frame };
+      if (entry !== undefined) return cannotAsk(method, entry.method);
+      return refused(`${method} was asked for the request ${relatedRequestId}, which is over`);
+    }
+    const inside = this.isStarting ? undefined : this.#requestIn(entries, context);
+    if (inside !== undefined) return cannotAsk(method, inside.method);
+    const own = entries.find(({ frame }) => frame !== undefined && frame === context?.call)?.frame;
+    if (own !== undefined) return { kind: 'call', frame: own };
+    if (context !== undefined && (context.isLive?.() ?? true)) {
+      return refused(
+        `${method} was asked on a server instance that serves another call than the one whose async context it was asked in. Name the request it belongs to (extra.sendRequest, ctx.mcpReq, relatedRequestId), or ask outside of queues and pools that run one call's job in another's context`,
+      );
+    }
+    if (contexts && !single) return { kind: 'none' };
+    const frames = new Set(entries.flatMap(({ frame }) => (frame === undefined ? [] : [frame])));
+    const [only] = frames;
+    if (only !== undefined && frames.size === 1) return { kind: 'call', frame: only };
+    const call = single ? this.#adopted : undefined;
+    if (call === undefined) return { kind: 'none' };
+    if (!call.over) return { kind: 'call', frame: call };
+    return refused(`${method} was asked after the call of this instance was over`);
+  }
+
+  /** Until the call is there that the instance is for. */
+  #wait(method: string, params: unknown): Promise<Response> {
+    return new Promise((settle) => {
+      const early = { method, params, settle };
+      this.#early.push(early);
+      setTimeout(() => {
+        if (!this.#early.includes(early)) return;
+        this.#options.outside.error(
+          new AwaitError(
+            'wrong-call',
+            `${method} was asked outside of any call; it goes out with an ask of the call that this instance is for`,
+          ),
+        );
+      }, SOON).unref();
+    });
+  }
+
+  #askRoots(params: unknown): Promise<Response> {
+    if (isObject(this.#options.client.capabilities.roots)) {
+      return new Promise((settle) => this.#roots.push({ method: ROOTS, params, settle }));
+    }
+    return Promise.resolve({ error: { code: -32601, message: 'Client does not support roots' } });
+  }
+
+  /**
+   * A call is there: what was asked before rides with it.
+   *
+   * @returns what a tool has to wait for; undefined where it can start
+   */
+  adopt(frame: Frame): Promise<void> | undefined {
+    this.#adopted = frame;
+    for (const { method, params, settle } of this.#early.splice(0)) {
+      void frame.ask(method, params, { inContext: false }).then(settle);
+    }
+    if (frame.call.method !== 'tools/call' || this.#roots.length === 0) return undefined;
+    const asked = this.#roots.map(async ({ params, settle }) =>
+      settle(await frame.ask(ROOTS, params, { inContext: true })),
+    );
+    this.#roots = [];
+    // What awaits them takes them in before the tool starts.
+    return Promise.all(asked).then(() => new Promise((resolve) => setImmediate(resolve)));
+  }
+
+  /**
+   * Progress names its request by the token that came with it; each turn's client has its own. A session's
+   * instance may hold two frames of one call, and then it is whose context or request it is.
+   */
+  #progress(message: Message, owner: InFlight | undefined): void {
+    const token = message.params?.progressToken;
+    const isOf = ({ progress }: InFlight): boolean =>
+      progress.known !== undefined && progress.known === token;
+    const entry = owner !== undefined && isOf(owner) ? owner : [...this.inFlight.values()].find(isOf);
+    if (entry?.progress.wanted === undefined) return;
+    entry.frame?.notify({
+      method: message.method,
+      params: { ...message.params, progressToken: entry.progress.wanted },
+    });
+  }
+
+  /** The request that cannot ask, of those that are in the server, in which an ask was made. */
+  #requestIn(entries: readonly InFlight[], context: AskRequest['context']): InFlight | undefined {
+    if (this.#options.contexts) return entries.find((entry) => entry === context?.call);
+    // Without contexts it is a call's, where one is in the server.
+    return entries.some(({ frame }) => frame !== undefined) ? undefined : entries[0];
+  }
+
+  #ownerOf(relatedRequestId: string | number | undefined): InFlight | undefined {
+    if (relatedRequestId !== undefined) return this.inFlight.get(relatedRequestId);
+    const call = currentContext()?.call;
+    if (call !== undefined) {
+      for (const entry of this.inFlight.values()) if (entry.frame === call || entry === call) return entry;
+    }
+    if (this.isStarting || (!this.#options.single && this.#options.contexts)) return undefined;
+    const [only, ...more] = [...this.inFlight.values()].filter(({ frame }) => frame !== undefined);
+    return more.length === 0 ? only : undefined;
+  }
+}
+
+/** Whose an ask is. */
+type Owner =
+  | { readonly kind: 'call'; readonly frame: Frame }
+  | { readonly kind: 'none' }
+  | { readonly kind: 'refused'; readonly error: AwaitError };
+
+function refused(message: string): Owner {
+  return { kind: 'refused', error: new AwaitError('wrong-call', message) };
+}
+
+/** What an ask gets at once that was made where nobody can be asked: it would wait for ever. */
+function cannotAsk(method: string, inside: string): Owner {
+  return refused(
+    `${method} cannot be asked inside of ${inside}: on this revision tools/call, prompts/get and resources/read alone can wait for an answer`,
+  );
+}
+
+/** Notifications that are about the server, not about a call. */
+function isAboutServer(method: string | undefined): boolean {
+  return method?.endsWith('/list_changed') === true || method === 'notifications/resources/updated';
+}
+
+/** The progress token that a request came with. */
+export function progressTokenOf(params: JsonObject): unknown {
+  return isObject(params._meta) ? params._meta.progressToken : undefined;
+}

@@ -1,0 +1,136 @@
+/**
+ * How an instance begins. A client of a revision with sessions connects and says who it is, so the server is
+ * sent `initialize` and `initialized`, while its `connect` may still be pending. On a revision without
+ * sessions an SDK v2 server is put into its era instead; a server of SDK v1 knows no such era, and gets the
+ * `initialize` of the last one it knows.
+ */
+import { AwaitError } from '../base/error.ts';
+import type { JsonObject } from '../base/json.ts';
+import type { Client, Response } from '../call/journal/entries.ts';
+import { type Declared, enterEra, hasEras } from './era.ts';
+import type { FactoryContext, HostServer } from './host.ts';
+import { intercept } from './intercept.ts';
+import { type LowLevel, lowLevelOf } from './protocol.ts';
+import type { Router } from './router.ts';
+import type { HostTransport, Message } from './transport.ts';
+import { shareValidator } from './validator.ts';
+
+const INITIALIZE = 'mcp-await-initialize';
+/** How long `connect` and `oninitialized` may take for what they register, in milliseconds. */
+const START_WAIT = 5_000;
+
+export interface Starting {
+  readonly server: HostServer;
+  readonly transport: HostTransport;
+  readonly router: Router;
+  readonly context: FactoryContext;
+  readonly client: Client;
+  /** Whether the instance serves one call alone. */
+  readonly single: boolean;
+}
+
+export interface Begun {
+  /** The result of `initialize`, or as much of it as the server says of itself. */
+  readonly declared: JsonObject;
+  readonly lowLevel: LowLevel | undefined;
+  /** Whether its server is in the era of a revision without sessions. */
+  readonly isModern: boolean;
+}
+
+/** Connects a server; what it registers on `initialized` is there when this resolves. */
+export async function start(starting: Starting): Promise<Begun> {
+  const { server, transport, router } = starting;
+  const found = lowLevelOf(server);
+  const early = found && take(found, starting);
+  const connected = connect(server, transport);
+  await Promise.race([connected.done, connected.listening]);
+  const lowLevel = found ?? lowLevelOf(server, transport);
+  const era = found === undefined ? lowLevel && take(lowLevel, starting) : early;
+  const declared = era ?? (await initialize(starting));
+  if (era === undefined) await announceInitialized(transport, lowLevel, router.asked);
+  await connected.done;
+  return { declared: { ...declared }, lowLevel, isModern: era !== undefined };
+}
+
+/** @returns what it declares, where its revision has no `initialize` to tell */
+function take(lowLevel: LowLevel, starting: Starting): Declared | undefined {
+  const { transport, router, single, context, client } = starting;
+  shareValidator(lowLevel);
+  const isModern = context.era === 'modern' && hasEras(lowLevel);
+  const declared = isModern ? enterEra(lowLevel, context.revision, client) : undefined;
+  intercept(lowLevel, transport, (request) => router.ask(request), single);
+  return declared;
+}
+
+/** A server may wait in its `connect` for what only its client says, so what follows does not wait for it for ever. */
+function connect(
+  server: HostServer,
+  transport: HostTransport,
+): { readonly done: Promise<void>; readonly listening: Promise<void> } {
+  const connected = server.connect(transport).catch((error: unknown) => {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new AwaitError('internal', `the server could not be connected: ${reason}`, error);
+  });
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, START_WAIT).unref();
+  });
+  const done = Promise.race([connected, late]).finally(() => clearTimeout(timer));
+  done.catch(() => {});
+  return { done, listening: transport.listening };
+}
+
+async function initialize({ client, router, transport }: Starting): Promise<JsonObject> {
+  const response = await new Promise<Response>((settle) => {
+    router.inFlight.set(INITIALIZE, {
+      id: INITIALIZE,
+      method: 'initialize',
+      settle,
+      progress: { known: undefined, wanted: undefined },
+      auth: {},
+    });
+    const params = {
+      protocolVersion: client.protocolVersion,
+      capabilities: client.capabilities,
+      clientInfo: { name: 'unknown', version: '0', ...client.info },
+    };
+    transport.deliver({ jsonrpc: '2.0', id: INITIALIZE, method: 'initialize', params });
+  });
+  if ('error' in response)
+    throw new AwaitError('bad-answer', `the server refused to initialize: ${response.error.message}`);
+  return response.result;
+}
+
+/**
+ * Sends `initialized` and waits for the server's own handler, which may register tools; not for what it asks
+ * its client, since that is answered later if ever.
+ */
+async function announceInitialized(
+  transport: HostTransport,
+  server: LowLevel | undefined,
+  asked: Promise<void>,
+): Promise<void> {
+  const message: Message = { jsonrpc: '2.0', method: 'notifications/initialized' };
+  const handler = server?.oninitialized;
+  if (server === undefined || handler === undefined) {
+    transport.deliver(message);
+    return;
+  }
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, START_WAIT);
+    const done = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
+    server.oninitialized = async () => {
+      try {
+        await handler.call(server);
+      } finally {
+        server.oninitialized = handler;
+        done();
+      }
+    };
+    void asked.then(done);
+    transport.deliver(message);
+  });
+}

@@ -1,0 +1,70 @@
+/** The option `audit`: who did what to which call, and nothing of what was said. */
+import type { CallRecord, Entry } from '../call/journal/entries.ts';
+
+export interface AuditEvent {
+  /** Milliseconds since the epoch. */
+  readonly time: number;
+  /**
+   * `called`: a request came that may ask; what follows is the call's from when it is kept on. `asked`: its caller is
+   * to answer; `answered`: the caller did; `stepped`: a step of its tool is done; `detached`: it goes on as a task;
+   * `cancelled`, `completed`, `failed`: it is over. `forgotten`: it was erased (`handler.forget`).
+   */
+  readonly what:
+    | 'called'
+    | 'asked'
+    | 'answered'
+    | 'stepped'
+    | 'detached'
+    | 'cancelled'
+    | 'completed'
+    | 'failed'
+    | 'forgotten';
+  /** The call's label, as the log and `mcp-await calls` have it; its id does not follow from it. */
+  readonly call: string;
+  /** The caller's stable name; absent for an anonymous one. */
+  readonly caller?: string;
+  readonly revision: string;
+  readonly method: string;
+  /** The tool, the prompt, or the resource's URI. */
+  readonly target: string;
+}
+
+export type Audit = (event: AuditEvent) => void;
+
+/** What an entry of a journal means to an auditor; undefined for those that are the engine's own affair. */
+export function auditedAs(entry: Entry): AuditEvent['what'] | undefined {
+  switch (entry.type) {
+    case 'asked':
+    case 'suspended':
+      return 'asked';
+    case 'claimed':
+      return entry.answers.length > 0 ? 'answered' : undefined;
+    case 'completed':
+      return entry.completion.kind === 'answer' ? 'answered' : 'stepped';
+    case 'detached':
+    case 'cancelled':
+      return entry.type;
+    case 'ended':
+      return 'error' in entry.response ? 'failed' : 'completed';
+    default:
+      return undefined;
+  }
+}
+
+export function auditEvent(
+  what: AuditEvent['what'],
+  label: string,
+  call: CallRecord,
+  time: number,
+): AuditEvent {
+  const { principal, revision, method, params } = call;
+  return {
+    time,
+    what,
+    call: label,
+    ...(principal !== undefined && { caller: principal }),
+    revision,
+    method,
+    target: String(params.name ?? params.uri ?? ''),
+  };
+}

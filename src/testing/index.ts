@@ -1,0 +1,48 @@
+/**
+ * `mcp-await/testing`: a server under every revision, in a test. Nothing here needs vitest: each function returns
+ * what differed, and `differences` is empty where nothing did.
+ */
+import { type CompareOptions, type Comparison, compare } from '../../compat/side-by-side/compare.ts';
+import type { Scenario } from '../../compat/side-by-side/scenario.ts';
+import type { HostFactory } from '../host/host.ts';
+
+export type { CompareOptions, Comparison } from '../../compat/side-by-side/compare.ts';
+export type { Difference, DifferenceKind } from '../../compat/side-by-side/differences.ts';
+export type { Column, Outcome, PlayedStep } from '../../compat/side-by-side/play.ts';
+export type { Problem } from '../../compat/side-by-side/problems.ts';
+export {
+  alwaysReplay,
+  type CrashPoint,
+  crashAt,
+  type RobustOptions,
+} from '../../compat/side-by-side/robust.ts';
+export type {
+  Answer,
+  Answering,
+  Ask,
+  Expectation,
+  Scenario,
+  Step,
+} from '../../compat/side-by-side/scenario.ts';
+export { tableOf } from '../../compat/side-by-side/table.ts';
+export {
+  differencesFrom,
+  type Transcript,
+  transcriptOf as transcript,
+} from '../../compat/side-by-side/transcript.ts';
+
+/**
+ * Plays a scenario under every revision: real handlers on loopback, two for each revision with POSTs alternating
+ * between them, and the official clients where they speak the revision.
+ *
+ * @example
+ * const { differences, problems } = await everyRevision(buildServer, { steps: [{ call: 'greet' }] });
+ * assert.deepEqual([differences, problems], [[], []]);
+ */
+export function everyRevision(
+  factory: HostFactory,
+  scenario: Scenario,
+  options: CompareOptions = {},
+): Promise<Comparison> {
+  return compare([{ name: 'server', server: factory }], scenario, options);
+}

@@ -1,0 +1,7 @@
+/** `mcp-await/websocket`: WebSockets beside HTTP. */
+export {
+  createWebSocket,
+  type MountedWebSocket,
+  mountWebSocket,
+  type WebSocketOptions,
+} from '../compat/websocket/mount.ts';

@@ -1,0 +1,36 @@
+/** The package as its users have it: packed, and laid into an empty project beside what it and they depend on. */
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { ROOT } from './pages.ts';
+
+interface Manifest {
+  readonly dependencies: Readonly<Record<string, string>>;
+}
+
+/**
+ * @param users packages that the user installs beside it
+ * @returns the project's folder
+ */
+export function installInto(type: 'module' | 'commonjs', users: readonly string[]): string {
+  const project = mkdtempSync(join(tmpdir(), 'mcp-await-user-'));
+  const modules = join(project, 'node_modules');
+  mkdirSync(modules);
+  writeFileSync(join(project, 'package.json'), JSON.stringify({ name: 'user', private: true, type }));
+  const packed = execFileSync('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', project], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const [{ filename }] = JSON.parse(packed) as [{ filename: string }];
+  execFileSync('tar', ['-xzf', filename], { cwd: project });
+  execFileSync('mv', [join(project, 'package'), join(modules, 'mcp-await')]);
+  const { dependencies } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8')) as Manifest;
+  for (const name of new Set([...Object.keys(dependencies), ...users])) {
+    const link = join(modules, name);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(`${ROOT}node_modules/${name}`, link);
+  }
+  return project;
+}

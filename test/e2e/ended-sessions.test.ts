@@ -1,0 +1,90 @@
+/** A session that ends while requests of it are on their way: nothing of them starts, and nothing of them stays. */
+import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { afterEach, describe, expect, it } from 'vitest';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import type { AwaitOptions } from '../../src/index.ts';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { call, inSession, type Peer } from '../security/peer.ts';
+import { SECRET, type Served, serveHere } from './harness.ts';
+import { REDIS } from './services.ts';
+
+let served: Served;
+afterEach(() => served.close());
+
+/** Tools that were begun, and were neither done nor told to stop. */
+let open = 0;
+let closed = 0;
+let made = 0;
+
+function server(): { server: McpServer; cleanup: () => void } {
+  const built = buildServer(() => {});
+  made += 1;
+  built.registerTool('wait', { description: 'waits until it is cancelled' }, ({ signal }) => {
+    open += 1;
+    return new Promise((resolve) => {
+      const stop = (): void => {
+        open -= 1;
+        resolve({ content: [] });
+      };
+      if (signal.aborted) stop();
+      else signal.addEventListener('abort', stop, { once: true });
+    });
+  });
+  return {
+    server: built,
+    cleanup: () => {
+      closed += 1;
+    },
+  };
+}
+
+async function serve(options: AwaitOptions): Promise<string> {
+  [open, closed, made] = [0, 0, 0];
+  served = await serveHere(server, { secrets: [SECRET], warnUnjournaled: false, ...options });
+  return served.url;
+}
+
+/** Stands for a reply that does not end. */
+const LEAKED = 599;
+
+/** Requests, and the end of their session right behind them; resolves when all replies are over. */
+async function endedAtOnce(peer: Peer, requests: number, tool: string): Promise<number[]> {
+  const posts = Array.from({ length: requests }, async (_, id) => {
+    const response = await peer.send(call(id, tool));
+    // It must end by itself: a stream that stays open is the leak.
+    const text = await Promise.race([response.text(), new Promise((resolve) => setTimeout(resolve, 5_000))]);
+    return text === undefined ? LEAKED : response.status;
+  });
+  await new Promise((resolve) => setTimeout(resolve, requests % 4));
+  const gone = await fetch(peer.url, { method: 'DELETE', headers: peer.headers });
+  expect([200, 404]).toContain(gone.status);
+  return Promise.all(posts);
+}
+
+for (const [store, down, options] of [
+  ['in memory', false, async () => ({})],
+  ['on Redis', REDIS.down, async () => ({ store: await openStore(REDIS.url()) })],
+] as const) {
+  for (const version of [
+    '2025-11-25',
+    '2025-03-26',
+    'DRAFT-SEP-1858',
+    'DRAFT-SEP-2322',
+    'DRAFT-MRTR-2026-02',
+  ]) {
+    describe.skipIf(down)(`a session of ${version} that ends right after its requests, ${store}`, () => {
+      it('leaves no tool running, no stream open and no instance behind', async () => {
+        const url = await serve(await options());
+        const statuses: number[] = [];
+        for (let round = 0; round < 6; round += 1) {
+          const peer = await inSession(url, version);
+          statuses.push(...(await endedAtOnce(peer, 4 + round, 'wait')));
+          const asking = await inSession(url, version);
+          statuses.push(...(await endedAtOnce(asking, 4 + round, 'in-turn')));
+        }
+        expect(statuses.filter((status) => ![200, 202, 404].includes(status))).toEqual([]);
+        await expect.poll(() => [open, made - closed], { timeout: 10_000 }).toEqual([0, 0]);
+      }, 60_000);
+    });
+  }
+}

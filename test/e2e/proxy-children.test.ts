@@ -1,0 +1,162 @@
+/** Children that misbehave, and that none is left on any way a proxy ends. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import process from 'node:process';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type StdioHostOptions, stdioHost } from '../../src/index.ts';
+import { legacy, modern, post, textOf } from './clients.ts';
+import { type Served, scratch, serveHere } from './harness.ts';
+import { effectsFile, failedProxy, isAlive, node, startProxy } from './proxied.ts';
+
+const open: Served[] = [];
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((served) => served.close()));
+});
+
+async function behind(way: string, options: Partial<StdioHostOptions> = {}): Promise<Served> {
+  const [command = '', ...args] = node('misbehaving.mjs', way);
+  const served = await serveHere(stdioHost({ command, args, ...options }), { limits: { drain: 300 } });
+  open.push(served);
+  return served;
+}
+
+describe('a proxy ends with 1 and one line', () => {
+  it.each([
+    [
+      'a command that does not exist',
+      ['no-such-command'],
+      /^mcp-await: no-such-command .*there is no command/,
+    ],
+    ['one that ends at once', node('misbehaving.mjs', 'exits'), /exit code 3/],
+    [
+      'one that never answers initialize',
+      node('misbehaving.mjs', 'silent'),
+      /did not answer initialize within 1000 ms/,
+    ],
+    [
+      'one that only prints',
+      [process.execPath, '-e', "console.log('Hello'); setInterval(() => {}, 1e3)"],
+      /stdout began with "Hello"/,
+    ],
+  ] as const)('for %s', async (_what, command, reason) => {
+    const { code, stderr } = await failedProxy(command, ['--start-timeout', '1s', '--log', 'error']);
+    expect(code).toBe(1);
+    expect(stderr.trim().split('\n')).toHaveLength(1);
+    expect(stderr).toMatch(reason);
+    expect(stderr).not.toContain('    at ');
+  });
+});
+
+describe('a child', () => {
+  it('that writes rubbish to its stdout is served, and the log quotes it', async () => {
+    const served = await behind('rubbish');
+    expect(textOf(await post(served.url, { tool: 'try' }))).toBe('done');
+    expect(served.log.text).toContain('Starting up...');
+    expect(served.log.text).toContain('is no JSON-RPC message');
+  });
+
+  it('that floods does not keep others from their answers', async () => {
+    const served = await behind('floods');
+    const other = await legacy(served.url);
+    const flood = post(served.url, { tool: 'try' });
+    expect(await other.toolNames()).toEqual(['try']);
+    expect(textOf(await flood)).toBe('done');
+    await other.close();
+  });
+
+  it('that writes a line of 100 MB is ended, and its client told', async () => {
+    const served = await behind('long-line');
+    const before = process.memoryUsage().rss;
+    expect(JSON.stringify(await post(served.url, { tool: 'try' }))).toContain('may not be run again');
+    expect(process.memoryUsage().rss - before).toBeLessThan(100_000_000);
+    expect(served.log.text).toContain('a line longer than');
+  });
+
+  it('that dies in a call is started again', async () => {
+    const served = await behind('dies');
+    for (let n = 0; n < 2; n += 1) {
+      expect(JSON.stringify(await post(served.url, { tool: 'try' }))).toContain('may not be run again');
+    }
+    expect(served.log.text).toContain('exit code 7');
+  });
+
+  it('that dies in a call which may be run again ends it after some attempts', async () => {
+    const served = await behind('dies', { replay: 'allow' });
+    expect(JSON.stringify(await post(served.url, { tool: 'try' }))).toContain('ended or cannot be started');
+  });
+
+  it('that asks what no client has, and answers what nobody asked, completes its call', async () => {
+    const served = await behind('asks-nobody');
+    const client = await legacy(served.url);
+    expect(await client.tool('try')).toBe('done');
+    await client.close();
+  });
+
+  it('that responds twice has responded once', async () => {
+    const served = await behind('twice');
+    const client = await modern(served.url);
+    expect(await client.tool('try')).toBe('done');
+    expect(await client.tool('try')).toBe('done');
+    await client.close();
+  });
+});
+
+describe('no child is left', () => {
+  const started = async (way: string) => {
+    const pids = effectsFile();
+    const proxy = await startProxy(node('misbehaving.mjs', way, pids.path));
+    const client = await modern(proxy.url);
+    expect(await client.tool('try')).toBe('done');
+    await client.close();
+    return { proxy, pids: () => pids.lines().map(Number) };
+  };
+  const gone = (pids: () => number[]) =>
+    expect.poll(() => pids().filter(isAlive), { timeout: 15_000 }).toEqual([]);
+
+  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('on %s', async (signal) => {
+    const { proxy, pids } = await started('well');
+    expect(await proxy.stop(signal)).toBe(0);
+    await gone(pids);
+  });
+
+  it('when it ignores the end of its input and SIGTERM', async () => {
+    const { proxy, pids } = await started('stays');
+    expect(await proxy.stop()).toBe(0);
+    await gone(pids);
+  });
+
+  it('when its proxy is killed by a signal that it cannot catch', async () => {
+    const { proxy, pids } = await started('stays');
+    expect(await proxy.stop('SIGKILL')).toBe('SIGKILL');
+    await gone(pids);
+  });
+
+  it('when its proxy crashes', async () => {
+    const pids = effectsFile();
+    const script = join(scratch(), 'crash.mjs');
+    const index = new URL('../../dist/src/index.js', import.meta.url).href;
+    const [command, ...args] = node('misbehaving.mjs', 'stays', pids.path);
+    writeFileSync(
+      script,
+      `import { stdioHost } from '${index}';
+       const host = stdioHost(${JSON.stringify({ command, args })});
+       await host({ era: 'legacy', revision: '2025-11-25', clientCapabilities: {}, clientInfo: { name: 'x', version: '1' }, sessionId: 's' });
+       setTimeout(() => { throw new Error('crash'); }, 10);`,
+    );
+    const child = spawn(process.execPath, [script], { stdio: 'ignore' });
+    expect((await once(child, 'exit'))[0]).toBe(1);
+    expect(pids.lines()).toHaveLength(1);
+    await gone(() => pids.lines().map(Number));
+  });
+
+  it('of what a child started itself', async () => {
+    const pids = effectsFile();
+    const inner = node('misbehaving.mjs', 'stays', pids.path);
+    const proxy = await startProxy(['sh', '-c', `${inner.join(' ')}; true`]);
+    expect(pids.lines().length).toBeGreaterThan(0);
+    await proxy.stop();
+    await gone(() => pids.lines().map(Number));
+  });
+});

@@ -1,0 +1,136 @@
+/** One pipe, every revision: `serve --stdio`, `proxy --stdio` and `createStdio`, for the official clients. */
+
+import process from 'node:process';
+import { PassThrough } from 'node:stream';
+import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { describe, expect, it } from 'vitest';
+import { createStdio } from '../../src/stdio.ts';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { legacyOver, modernOver, type TestClient } from './clients.ts';
+import { LogBook } from './harness.ts';
+import { fixture, PYTHON } from './proxied.ts';
+
+const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
+
+type Connect = (args: readonly string[]) => Promise<TestClient>;
+const params = (args: readonly string[]) => ({
+  command: process.execPath,
+  args: [CLI, ...args],
+  stderr: 'ignore' as const,
+});
+const CLIENTS: readonly (readonly [string, Connect])[] = [
+  ['SDK v1', (args) => legacyOver(new StdioClientTransport(params(args)))],
+  ['SDK v2 pinned to 2026-07-28', (args) => modernOver(new ModernStdio(params(args)))],
+  ['SDK v2 that finds out', (args) => modernOver(new ModernStdio(params(args)), {}, 'auto')],
+  ['SDK v2 as it meets servers of 2025', (args) => modernOver(new ModernStdio(params(args)), {}, 'legacy')],
+];
+
+describe.each(CLIENTS)('on stdio %s', (_name, connect) => {
+  it('completes every asking tool, prompt and resource of a module', async () => {
+    const client = await connect(['serve', fixture('asking-server.ts'), '--stdio']);
+    expect(await client.tool('one')).toBe('Hello its name');
+    expect(await client.tool('in-turn')).toBe('its name, its city, its street');
+    expect(await client.tool('at-once')).toBe('its name, its city, its street');
+    expect(await client.tool('by-extra')).toBe('Hello its name');
+    expect(await client.tool('link')).toBe('link: accept');
+    expect(await client.tool('sample')).toBe('a poem');
+    expect(await client.tool('roots')).toBe('file:///home/ann');
+    expect(await client.tool('order')).toContain('its name, its address');
+    expect(await client.tool('throws')).toContain('out of paper');
+    expect(await client.tool('notes')).toBe('its name of its city');
+    // The SDKs' clients forget progress that comes in one chunk with the result.
+    expect(client.logged).toEqual(['note 1', 'note 2', 'note 3']);
+    expect(await client.prompt('greet')).toBe('Greet its name');
+    expect(await client.resource('diary://today')).toBe('Dear its name');
+    await client.close();
+  });
+
+  it('completes the asking tools of a Python server behind the proxy', async () => {
+    const client = await connect(['proxy', '--stdio', '--', ...PYTHON]);
+    expect(await client.tool('order')).toBe('its name of its city');
+    expect(await client.tool('poem')).toBe('a poem');
+    expect(await client.prompt('greeting')).toBe('Greet its name');
+    await client.close();
+  });
+});
+
+it('carries nothing but the protocol, whatever a tool prints', async () => {
+  const transport = new StdioClientTransport(params(['serve', fixture('printing-server.mjs'), '--stdio']));
+  const client = await legacyOver(transport);
+  const errors: unknown[] = [];
+  const { onerror } = transport;
+  transport.onerror = (error) => {
+    errors.push(error);
+    onerror?.(error);
+  };
+  expect(await client.tool('prints')).toBe('printed');
+  expect(errors).toEqual([]);
+  await client.close();
+});
+
+describe('createStdio', () => {
+  const served = () => {
+    const [stdin, stdout, log] = [new PassThrough(), new PassThrough(), new LogBook()];
+    const server = createStdio(() => buildServer(() => {}), { stdin, stdout, logger: log });
+    let text = '';
+    stdout.on('data', (chunk) => {
+      text += String(chunk);
+    });
+    const messages = (): Record<string, unknown>[] =>
+      text
+        .trim()
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line));
+    return {
+      server,
+      stdin,
+      messages,
+      say: (message: unknown) =>
+        stdin.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`),
+    };
+  };
+
+  it('answers what is no JSON, no message, and comes too early', async () => {
+    const { server, say, messages, stdin } = served();
+    say('{"not json');
+    await expect.poll(messages).toMatchObject([{ id: null, error: { code: -32700 } }]);
+    say({ jsonrpc: '2.0', id: 1, method: 'tools/list' });
+    await expect.poll(() => messages().length).toBe(2);
+    expect(messages()[1]).toMatchObject({ id: 1, error: { code: -32000 } });
+    stdin.end();
+    await server.closed;
+  });
+
+  it('ends when its client closes its end, with a call that waits for an answer', async () => {
+    const { server, say, messages, stdin } = served();
+    const clientInfo = { name: 'x', version: '1' };
+    const capabilities = { elicitation: {} };
+    say({
+      jsonrpc: '2.0',
+      id: 0,
+      method: 'initialize',
+      params: { protocolVersion: '2025-06-18', capabilities, clientInfo },
+    });
+    await expect.poll(messages).toHaveLength(1);
+    say({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    say({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'one', arguments: {} } });
+    await expect.poll(() => messages().some(({ method }) => method === 'elicitation/create')).toBe(true);
+    stdin.end();
+    await server.closed;
+  });
+
+  it('refuses a message that is too long, and ends', async () => {
+    const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+    const server = createStdio(() => buildServer(() => {}), {
+      stdin,
+      stdout,
+      logger: new LogBook(),
+      limits: { bodyBytes: 1_000 },
+    });
+    stdin.write(`"${'x'.repeat(5_000)}`);
+    await server.closed;
+    expect(String(stdout.read())).toContain('too long');
+  });
+});

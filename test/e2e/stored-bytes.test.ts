@@ -1,0 +1,74 @@
+/** What suspended calls may take of this process's memory, where nothing else is given to keep them in. */
+import Keyv from 'keyv';
+import { afterEach, describe, expect, it } from 'vitest';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { accept, post, type RawReply, textOf } from './clients.ts';
+import { SECRET, type Served, serveHere } from './harness.ts';
+
+let served: Served | undefined;
+afterEach(async () => served?.close());
+
+const WORD = 'x'.repeat(10_000);
+const REFUSED = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
+
+async function start(limits: { storedBytes: number; callerStoredBytes: number }) {
+  const kept = new Map<string, string>();
+  const options = { secrets: [SECRET], store: new Keyv({ store: kept }), limits };
+  served = await serveHere(() => buildServer(() => {}), options);
+  const { url, log } = served;
+  const headers = (caller: string | undefined) =>
+    caller === undefined ? {} : { headers: { authorization: `Bearer ${caller}` } };
+  const args = { word: WORD };
+  return {
+    log,
+    ask: (caller?: string) => post(url, { tool: 'echo', args, ...headers(caller) }),
+    answer: ({ state, keys }: RawReply, caller?: string) =>
+      post(url, { tool: 'echo', args, state, responses: accept(keys, { name: 'ann' }), ...headers(caller) }),
+    bytes: () => [...kept.values()].reduce((sum, record) => sum + record.length, 0),
+  };
+}
+
+const errorOf = ({ message }: RawReply): unknown => message.error;
+
+describe('the bytes of suspended calls in memory', () => {
+  it('are bounded for one caller, and strangers are one', async () => {
+    const { ask, answer, bytes, log } = await start({ storedBytes: 1_000_000, callerStoredBytes: 35_000 });
+    const held = [await ask(), await ask(), await ask()];
+    expect(held.map(errorOf)).toEqual([undefined, undefined, undefined]);
+    for (let nth = 0; nth < 20; nth += 1) expect(errorOf(await ask())).toEqual(REFUSED);
+    expect(log.text).toContain('limits.callerStoredBytes');
+    expect(bytes()).toBeLessThan(40_000);
+    // Known callers have a part of their own, each.
+    expect(errorOf(await ask('ann'))).toBeUndefined();
+    expect(errorOf(await ask('bob'))).toBeUndefined();
+    // What is suspended goes on, whatever it takes; a call that is over makes room.
+    for (const call of held) expect(textOf(await answer(call))).toContain(`${WORD} ann`);
+    expect(errorOf(await ask())).toBeUndefined();
+  });
+
+  it('are bounded for all', async () => {
+    const { ask, answer, bytes, log } = await start({ storedBytes: 50_000, callerStoredBytes: 35_000 });
+    const callers = Array.from({ length: 12 }, (_, nth) => `caller${nth}`);
+    const replies = await Promise.all(callers.map((caller) => ask(caller)));
+    const held = replies.filter((reply) => errorOf(reply) === undefined);
+    expect(held).toHaveLength(4);
+    expect(log.text).toContain('limits.storedBytes');
+    expect(bytes()).toBeLessThan(60_000);
+    const [first] = held;
+    const caller = callers[replies.indexOf(first as RawReply)];
+    expect(textOf(await answer(first as RawReply, caller))).toContain(' ann');
+    expect(errorOf(await ask('newcomer'))).toBeUndefined();
+  });
+
+  it('of calls that are over are let go of first, and never those of the suspended', async () => {
+    const { ask, answer, bytes } = await start({ storedBytes: 1_000_000, callerStoredBytes: 60_000 });
+    const first = await ask('ann');
+    for (let nth = 0; nth < 20; nth += 1) {
+      const call = await ask('ann');
+      expect(errorOf(call)).toBeUndefined();
+      expect(textOf(await answer(call, 'ann'))).toContain(' ann');
+    }
+    expect(bytes()).toBeLessThan(90_000);
+    expect(textOf(await answer(first, 'ann'))).toContain(' ann');
+  });
+});

@@ -1,0 +1,274 @@
+/** WebSockets: SDK v1's own transport, ours, which goes on where a socket broke, and what is refused. */
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect, createServer as createTcp, type Socket } from 'node:net';
+import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
+import Keyv from 'keyv';
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import { AwaitWebSocketTransport } from '../../src/client/index.ts';
+import { type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
+import { toNodeHandler } from '../../src/node.ts';
+import { type MountedWebSocket, mountWebSocket, type WebSocketOptions } from '../../src/websocket.ts';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { legacyOver, modernOver } from './clients.ts';
+import { LogBook, SECRET } from './harness.ts';
+import { REDIS, REDIS_URL } from './services.ts';
+
+beforeAll(() => {
+  // Node 20 has none of its own, and SDK v1's transport takes the global one.
+  (globalThis as { WebSocket?: unknown }).WebSocket ??= WebSocket;
+});
+
+interface Mounted {
+  readonly url: string;
+  readonly port: number;
+  readonly mounted: MountedWebSocket;
+  readonly effects: string[];
+  readonly server: Server;
+  close(): Promise<void>;
+}
+
+const open: { close(): Promise<void> }[] = [];
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((one) => one.close()));
+});
+
+async function serve(options: AwaitOptions = {}, sockets: WebSocketOptions = {}): Promise<Mounted> {
+  const effects: string[] = [];
+  const handler = createAwaitHandler(() => buildServer((effect) => effects.push(effect)), {
+    logger: new LogBook(),
+    limits: { drain: 200, lease: 1_000 },
+    ...options,
+  });
+  const server = createServer(toNodeHandler(handler));
+  const mounted = mountWebSocket(server, handler, sockets);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const close = async (): Promise<void> => {
+    await mounted.close();
+    await handler.close();
+    server.close();
+    server.closeAllConnections();
+  };
+  const one = { url: `ws://127.0.0.1:${port}/mcp`, port, mounted, effects, server, close };
+  open.push(one);
+  return one;
+}
+
+/** Forwards connections to a port that may change, and breaks those that there are. */
+async function wire(first: number) {
+  let port = first;
+  const sockets = new Set<Socket>();
+  const server = createTcp((near) => {
+    const far = connect(port, '127.0.0.1');
+    for (const socket of [near, far]) {
+      sockets.add(socket);
+      socket
+        .on('error', () => {})
+        .on('close', () => {
+          near.destroy();
+          far.destroy();
+          sockets.delete(socket);
+        });
+    }
+    near.pipe(far).pipe(near);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  open.push({ close: () => new Promise((resolve) => server.close(() => resolve())) });
+  return {
+    url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`,
+    breakOff: (to = port): void => {
+      port = to;
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+describe("SDK v1's WebSocketClientTransport", () => {
+  it('completes every asking tool', async () => {
+    const { url } = await serve();
+    const client = await legacyOver(new WebSocketClientTransport(new URL(url)));
+    expect(await client.tool('one')).toBe('Hello its name');
+    expect(await client.tool('in-turn')).toBe('its name, its city, its street');
+    expect(await client.tool('at-once')).toBe('its name, its city, its street');
+    expect(await client.tool('by-extra')).toBe('Hello its name');
+    expect(await client.tool('link')).toBe('link: accept');
+    expect(await client.tool('sample')).toBe('a poem');
+    expect(await client.tool('roots')).toBe('file:///home/ann');
+    expect(await client.tool('order')).toContain('its name, its address');
+    expect(await client.tool('notes')).toBe('its name of its city');
+    // The SDK's client forgets progress that comes in one chunk with the result.
+    expect(client.progressed.slice(0, 2)).toEqual([1, 2]);
+    expect(client.logged).toEqual(['note 1', 'note 2', 'note 3']);
+    expect(await client.prompt('greet')).toBe('Greet its name');
+    expect(await client.resource('diary://today')).toBe('Dear its name');
+    await client.close();
+  });
+});
+
+it('a client of 2026-07-28 is served on a socket, too', async () => {
+  const { url } = await serve();
+  const client = await modernOver(new WebSocketClientTransport(new URL(url)) as never);
+  expect(await client.tool('in-turn')).toBe('its name, its city, its street');
+  await client.close();
+});
+
+describe('a socket that breaks', () => {
+  const fast = { initialReconnectionDelay: 50, maxRetries: 40, maxReconnectionDelay: 200 };
+
+  it('while its user is asked: the call goes on, and asks nothing twice', async () => {
+    const { port, effects } = await serve();
+    const { url, breakOff } = await wire(port);
+    let breaks = 0;
+    const client = await legacyOver(new AwaitWebSocketTransport(url, { reconnectionOptions: fast }), {
+      answer: async () => {
+        breaks += 1;
+        breakOff();
+        return { action: 'accept', content: { address: 'here', name: 'Ann' } };
+      },
+    });
+    expect(await client.tool('order')).toMatch(/^Ann, here/);
+    expect(breaks).toBe(2);
+    expect(client.asked).toEqual(['address?', 'name?']);
+    expect(effects).toEqual(['charge', 'ship', 'finally']);
+    await client.close();
+  });
+
+  it('while a tool is at work: its response comes on the next one', async () => {
+    const { port } = await serve();
+    const { url, breakOff } = await wire(port);
+    const client = await legacyOver(new AwaitWebSocketTransport(url, { reconnectionOptions: fast }));
+    const called = client.tool('lingers');
+    await expect.poll(() => client.logged).toEqual(['before']);
+    breakOff();
+    expect(await called).toBe('its name');
+    expect(client.logged).toEqual(['before', 'between']);
+    await client.close();
+  });
+
+  it('before its request was answered in any way: the request runs once', async () => {
+    const { port, effects } = await serve();
+    const { url, breakOff } = await wire(port);
+    const client = await legacyOver(new AwaitWebSocketTransport(url, { reconnectionOptions: fast }));
+    const called = client.tool('begin');
+    await expect.poll(() => effects).toContain('begun');
+    breakOff();
+    expect(await called).toBe('its name, its city');
+    expect(effects.filter((effect) => effect === 'begun')).toEqual(['begun']);
+    await client.close();
+  });
+
+  it.skipIf(REDIS.down)('goes on at another process, nothing twice', async () => {
+    const shared = async (): Promise<AwaitOptions> => ({
+      store: await openStore(REDIS_URL),
+      secrets: [SECRET],
+    });
+    const [one, two] = [await serve(await shared()), await serve(await shared())];
+    const { url, breakOff } = await wire(one.port);
+    const client = await legacyOver(new AwaitWebSocketTransport(url, { reconnectionOptions: fast }), {
+      answer: async ({ message }) => {
+        if (message === 'address?') {
+          breakOff(two.port);
+          await one.close();
+        }
+        return { action: 'accept', content: { address: 'here', name: 'Ann' } };
+      },
+    });
+    expect(await client.tool('order')).toMatch(/^Ann, here/);
+    expect([...one.effects, ...two.effects].filter((effect) => effect === 'charge')).toEqual(['charge']);
+    expect(two.effects).toContain('ship');
+    await client.close();
+  });
+});
+
+describe('a connection is refused', () => {
+  const failure = (url: string, protocols: string[], headers: Record<string, string> = {}): Promise<string> =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(url, protocols, { headers });
+      socket.on('unexpected-response', (_request, response) => resolve(String(response.statusCode)));
+      socket.on('open', () => resolve('open'));
+      socket.on('error', () => {});
+    });
+
+  it('without the subprotocol, from a foreign page, for a foreign host, elsewhere, and without credentials', async () => {
+    const { url } = await serve();
+    expect(await failure(url, [])).toBe('400');
+    expect(await failure(url, ['mcp'], { origin: 'https://evil.example' })).toBe('403');
+    expect(await failure(url, ['mcp'], { host: 'evil.example' })).toBe('421');
+    expect(await failure(url.replace('/mcp', '/other'), ['mcp'])).toBe('404');
+    expect(await failure(url, ['mcp'])).toBe('open');
+    const guarded = await serve({}, { authenticate: () => Promise.reject(new Error('who?')) });
+    expect(await failure(guarded.url, ['mcp'])).toBe('401');
+  });
+
+  /** How a socket is closed that sends what it should not. */
+  const closing = (
+    url: string,
+    send: (socket: WebSocket) => void,
+  ): Promise<{ code: number; reason: string }> =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(url, ['mcp']);
+      socket.on('open', () => send(socket));
+      socket.on('close', (code, reason) => resolve({ code, reason: String(reason) }));
+      socket.on('error', () => {});
+    });
+
+  it('with a code and a reason, for what comes on it', async () => {
+    const { url } = await serve({}, { maxMessage: 1_000 });
+    expect(await closing(url, (socket) => socket.send('x'.repeat(2_000)))).toMatchObject({ code: 1009 });
+    expect(await closing(url, (socket) => socket.send(Buffer.from('{}')))).toEqual({
+      code: 1003,
+      reason: 'messages are text',
+    });
+    const unknown = {
+      jsonrpc: '2.0',
+      method: 'notifications/mcp-await/resume',
+      params: { _meta: { 'mcp-await/session': 'made up' } },
+    };
+    expect(await closing(url, (socket) => socket.send(JSON.stringify(unknown)))).toEqual({
+      code: 4404,
+      reason: 'session not found: initialize again',
+    });
+  });
+
+  it('with 1001 at a shutdown', async () => {
+    const served = await serve();
+    const closed = closing(served.url, () => void served.mounted.close());
+    expect(await closed).toEqual({ code: 1001, reason: 'this server is shutting down' });
+  });
+
+  it('when it answers no ping', async () => {
+    const { url } = await serve({}, { ping: 100 });
+    const socket = new WebSocket(url, ['mcp']);
+    const closed = new Promise((resolve) => socket.on('close', resolve));
+    socket.on('error', () => {});
+    socket.on('upgrade', ({ socket: wire }) => {
+      // It reads nothing, and so no ping.
+      wire.pause();
+      setTimeout(() => wire.resume(), 500);
+    });
+    expect(await closed).toBe(1006);
+  });
+});
+
+it('tools see who authenticated at the upgrade', async () => {
+  const seen: unknown[] = [];
+  const { url } = await serve(
+    {
+      store: new Keyv(),
+      principal: (authInfo) => {
+        seen.push(authInfo);
+        return 'ann';
+      },
+    },
+    { authenticate: ({ headers }) => ({ clientId: String(headers['x-user']) }) },
+  );
+  const socket = new WebSocket(url, ['mcp'], { headers: { 'x-user': 'ann' } });
+  await new Promise((resolve) => socket.on('open', resolve));
+  const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'x', version: '1' } };
+  socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }));
+  await new Promise((resolve) => socket.once('message', resolve));
+  expect(seen).toContainEqual({ clientId: 'ann' });
+  socket.close();
+});

@@ -1,0 +1,7 @@
+/** The recipes of frameworks that are installed in a package of their own (`npm run mounts`). */
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  root: new URL('../..', import.meta.url).pathname,
+  test: { include: ['test/frameworks/*.mount.ts'], testTimeout: 60_000, maxWorkers: 1 },
+});

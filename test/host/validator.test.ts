@@ -1,0 +1,142 @@
+/** Schemas of tools: how many compiled ones are kept, and in how much time a pattern is matched. */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { withoutPatterns } from '../../src/host/linear.ts';
+import {
+  CachingValidator,
+  PlainValidator,
+  shareValidator,
+  type Validator,
+} from '../../src/host/validator.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** SDK v1 makes its own; its module is not to be imported by types. */
+const classic = (): Validator => {
+  const { server } = new McpServer({ name: 'classic', version: '1' });
+  return (server as unknown as { _jsonSchemaValidator: Validator })._jsonSchemaValidator;
+};
+
+const KINDS: readonly (readonly [string, () => Validator])[] = [
+  ['the Ajv of SDK v2', () => new AjvJsonSchemaValidator()],
+  ['the Ajv of SDK v1', classic],
+  ['an evaluator', () => new PlainValidator(new CfWorkerJsonSchemaValidator())],
+];
+const DIALECTS = [
+  undefined,
+  'https://json-schema.org/draft/2020-12/schema',
+  'http://json-schema.org/draft-07/schema#',
+];
+const field = (schema: object) => ({ type: 'object', properties: { field: { type: 'string', ...schema } } });
+
+describe.each(KINDS)('%s', (name, make) => {
+  it('never runs a pattern that backtracks', () => {
+    const validator = new CachingValidator(make);
+    const run: string[] = [];
+    const { exec } = RegExp.prototype;
+    // Whatever runs an expression comes by here, once it is not the engine's own.
+    vi.spyOn(RegExp.prototype, 'exec').mockImplementation(function (this: RegExp, text: string) {
+      if (this.source.includes('a+')) run.push(this.source);
+      return exec.call(this, text);
+    });
+    for (const $schema of name.includes('v1') ? [undefined] : DIALECTS) {
+      const dialect = $schema === undefined ? {} : { $schema };
+      const validate = validator.getValidator({ ...dialect, ...field({ pattern: '^(a+)+$' }) });
+      expect(validate({ field: 'aaa' }).valid).toBe(true);
+      // An evaluator has no engine of ours: it takes what it cannot check.
+      expect(validate({ field: `${'a'.repeat(40)}!` }).valid).toBe(name === 'an evaluator');
+      const keys = validator.getValidator({
+        ...dialect,
+        type: 'object',
+        patternProperties: { '^(a+)+$': { type: 'number' } },
+      });
+      expect(keys({ [`${'a'.repeat(40)}!`]: 'text' }).valid).toBe(true);
+    }
+    expect(run).toEqual([]);
+  });
+});
+
+describe('a pattern', () => {
+  it.each([
+    ['^\\d{4}-\\d{2}$', '2026-01', '2026-1'],
+    ['^(?<year>\\d+)$', '7', 'x'],
+    ['b', 'abc', 'ac'],
+    ['^\\p{Lu}', 'Ünder', 'under'],
+    ['^a\\/b$', 'a/b', 'ab'],
+    ['^\\u0041$', 'A', 'B'],
+  ])('%s means what it means in JavaScript', (pattern, good, bad) => {
+    const validate = new CachingValidator(() => new AjvJsonSchemaValidator()).getValidator(
+      field({ pattern }),
+    );
+    expect(
+      [good, bad].map((text) => [new RegExp(pattern, 'u').test(text), validate({ field: text }).valid]),
+    ).toEqual([
+      [true, true],
+      [false, false],
+    ]);
+  });
+
+  it('with lookaround is not checked, and its author is told so once', () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
+    const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
+    for (const title of ['one', 'two']) {
+      const validate = validator.getValidator({ title, ...field({ pattern: '^(?=.*\\d).{8,}$' }) });
+      expect(validate({ field: 'short' }).valid).toBe(true);
+    }
+    expect(warn.mock.calls.map(([message]) => String(message))).toEqual([expect.stringContaining('(?=.*')]);
+  });
+
+  it('that is none is an error, as it is in an SDK', () => {
+    const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
+    expect(() => validator.getValidator(field({ pattern: '(' }))).toThrow();
+  });
+
+  it('is left out of a schema where it is one, and not where it is a name or data', () => {
+    const schema = {
+      properties: { pattern: { type: 'string', pattern: 'x' } },
+      const: { pattern: 'x' },
+      items: [{ pattern: 'x', minLength: 1 }],
+      not: { patternProperties: { x: {} }, type: 'object' },
+    };
+    expect(withoutPatterns(schema)).toEqual({
+      properties: { pattern: { type: 'string' } },
+      const: { pattern: 'x' },
+      items: [{ minLength: 1 }],
+      not: { type: 'object' },
+    });
+  });
+});
+
+describe('compiled schemas', () => {
+  it('are bounded: what an Ajv keeps of 12,000 goes with it', () => {
+    const made: AjvJsonSchemaValidator[] = [];
+    const validator = new CachingValidator(() => {
+      const inner = new AjvJsonSchemaValidator();
+      made.push(inner);
+      return inner;
+    });
+    for (let nth = 0; nth < 12_000; nth += 1) {
+      expect(validator.getValidator(field({ minLength: nth }))({ field: 'x' }).valid).toBe(nth <= 1);
+    }
+    const kept = made.map(
+      (inner) => (inner as unknown as { ajv: { _cache: Map<unknown, unknown> } }).ajv._cache.size,
+    );
+    expect(made.length).toBe(24);
+    expect(Math.max(...kept)).toBeLessThanOrEqual(510);
+  }, 120_000);
+
+  it('are shared by servers that use their SDK’s own validator, and by no other', () => {
+    const own = { getValidator: () => () => ({ valid: true }) };
+    const servers = [classic(), classic(), own].map((held) => ({
+      _jsonSchemaValidator: held,
+    }));
+    for (const server of servers) shareValidator(server as never);
+    expect(servers[0]?._jsonSchemaValidator).toBeInstanceOf(CachingValidator);
+    expect(servers[0]?._jsonSchemaValidator).toBe(servers[1]?._jsonSchemaValidator);
+    expect(servers[2]?._jsonSchemaValidator).toBe(own);
+  });
+});

@@ -1,0 +1,116 @@
+/** Published servers, as they are: each asking tool, in two processes, on 2026-07-28 and 2025-11-25. */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { legacy, modern, type Script, type TestClient } from '../e2e/clients.ts';
+import { balance, type Spawned, spawnServers } from '../e2e/harness.ts';
+import { KINDS } from '../e2e/services.ts';
+
+const store = KINDS.find(({ down }) => !down);
+const REVISIONS = [
+  ['2026-07-28', modern],
+  ['2025-11-25', legacy],
+] as const;
+
+type Connect = (url: string, script?: Script) => Promise<TestClient>;
+
+/** Two processes of a server, and a client whose every POST goes to the other one. */
+function mounted(name: string, env: () => Record<string, string> = () => ({})) {
+  let servers: Spawned[] = [];
+  let end: (() => Promise<unknown>)[] = [];
+  beforeAll(async () => {
+    const module = `../published/servers/${name}.mjs`;
+    servers = await spawnServers(module, 2, { args: store?.args() ?? [], env: env() });
+  });
+  afterEach(async () => {
+    for (const close of end.splice(0).reverse()) await close();
+    end = [];
+  });
+  afterAll(() => Promise.all(servers.map((server) => server.kill())));
+  return async (connect: Connect, script: Script = {}): Promise<TestClient> => {
+    const balancer = await balance(servers.map(({ url }) => url));
+    end.push(() => balancer.close());
+    const client = await connect(balancer.url, script);
+    end.push(() => client.close());
+    return client;
+  };
+}
+
+describe('@modelcontextprotocol/server-everything', () => {
+  const open = mounted('everything');
+
+  it.each(REVISIONS)('asks its user, its model and for roots on %s', async (_revision, connect) => {
+    const client = await open(connect);
+    expect(await client.tool('trigger-elicitation-request')).toContain(
+      'User provided the requested information',
+    );
+    expect(await client.tool('trigger-sampling-request', { prompt: 'a poem', maxTokens: 10 })).toContain(
+      'a poem',
+    );
+    expect(await client.tool('get-roots-list')).toContain('file:///home/ann');
+  });
+});
+
+describe('@modelcontextprotocol/server-filesystem', () => {
+  const open = mounted('filesystem');
+
+  it.each(REVISIONS)('knows its client’s roots before its first tool on %s', async (_revision, connect) => {
+    const client = await open(connect);
+    // The client's root is not on this machine: the server says so, and keeps what it was started with.
+    expect(await client.tool('list_allowed_directories')).toContain('Allowed directories');
+    expect(client.asked).toContain('roots');
+  });
+});
+
+describe('@supabase/mcp-server-supabase', () => {
+  const executed: unknown[] = [];
+  let api: Server;
+  beforeAll(async () => {
+    api = createServer(async (req, res) => {
+      let body = '';
+      for await (const chunk of req) body += String(chunk);
+      if (req.url?.endsWith('/database/query')) executed.push((JSON.parse(body) as { query: string }).query);
+      res.writeHead(201, { 'content-type': 'application/json' }).end('[]');
+    });
+    await new Promise<void>((resolve) => api.listen(0, '127.0.0.1', resolve));
+  });
+  afterEach(() => {
+    executed.length = 0;
+  });
+  afterAll(() => new Promise((resolve) => api.close(resolve)));
+  const open = mounted('supabase', () => ({
+    SUPABASE_API: `http://127.0.0.1:${(api.address() as AddressInfo).port}`,
+  }));
+  const drop = { query: 'drop table users' };
+
+  it('drops no table that its user does not confirm on 2026-07-28', async () => {
+    const client = await open(modern, { answer: () => ({ action: 'decline' }) });
+    expect(await client.tool('execute_sql', drop)).toContain('declined');
+    expect(client.asked).toHaveLength(1);
+    expect(client.asked[0]).toContain('destructive operations');
+    expect(executed).toEqual([]);
+  });
+
+  it('drops the table once that is confirmed, once, on 2026-07-28', async () => {
+    const client = await open(modern);
+    await client.tool('execute_sql', drop);
+    expect(client.asked).toHaveLength(1);
+    expect(executed).toEqual(['drop table users']);
+  });
+
+  it('asks nobody on 2025-11-25, as natively: it looks for an envelope, which that revision has not', async () => {
+    const client = await open(legacy);
+    await client.tool('execute_sql', drop);
+    expect(client.asked).toEqual([]);
+    expect(executed).toEqual(['drop table users']);
+  });
+});
+
+describe('fastmcp', () => {
+  const open = mounted('fastmcp');
+
+  it.each(REVISIONS)('asks from a tool on %s', async (_revision, connect) => {
+    const client = await open(connect);
+    expect(await client.tool('ask')).toBe('Hello its name');
+  });
+});

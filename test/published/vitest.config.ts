@@ -1,0 +1,14 @@
+/** Published servers, mounted: they are installed in a package of their own (`npm run mounts`). */
+import { defineConfig } from 'vitest/config';
+
+export default defineConfig({
+  root: new URL('../..', import.meta.url).pathname,
+  test: {
+    include: ['test/published/*.mount.ts'],
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
+    maxWorkers: 1,
+    // They bring their own copies of what they import.
+    server: { deps: { external: [/node_modules/] } },
+  },
+});

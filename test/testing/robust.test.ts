@@ -1,0 +1,91 @@
+/** Processes that come and go under a call: what is told of them, and what is not. */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { describe, expect, it } from 'vitest';
+import { NAMES as REVISIONS } from '../../compat/revisions.ts';
+import { step } from '../../src/index.ts';
+import { alwaysReplay, crashAt, type Scenario } from '../../src/testing/index.ts';
+import restless from '../fixtures/side-by-side/restless-server.ts';
+import { shop } from '../fixtures/side-by-side/shop.ts';
+
+const ORDER: Scenario = { steps: [{ call: 'order', expect: { text: 'bought item 7' } }] };
+
+describe('alwaysReplay', () => {
+  it('finds nothing in a tool that asks the same each time, on any revision', async () => {
+    const { differences, columns } = await alwaysReplay(() => shop('reserve'), ORDER);
+    expect(differences).toEqual([]);
+    expect(columns).toHaveLength(2 * REVISIONS.length);
+    // Each call did go to a second handler.
+    for (const { messages } of columns.filter(({ name }) => name.endsWith('always replayed')))
+      expect(messages.filter(({ kind }) => kind === 'answer').length).toBeGreaterThan(0);
+  }, 120_000);
+
+  it('names a tool that asks otherwise when it is run again', async () => {
+    const { differences } = await alwaysReplay(
+      restless,
+      { steps: [{ call: 'register' }] },
+      { revisions: ['2026-07-28'] },
+    );
+    expect(differences[0]).toMatchObject({ kind: 'replay', columns: ['2026-07-28 always replayed'] });
+    expect(differences[0]?.text).toMatch(
+      /^asks otherwise each time it is run: "Your name\?", "Your city\?", and then "Your city/,
+    );
+  }, 60_000);
+});
+
+describe('crashAt', () => {
+  const counting = (): { readonly runs: string[]; readonly factory: () => McpServer } => {
+    const runs: string[] = [];
+    const factory = (): McpServer => {
+      const server = new McpServer({ name: 'counting', version: '1.0.0' });
+      server.registerTool('order', {}, async () => {
+        const { content } = await server.server.elicitInput({
+          message: 'Sure?',
+          requestedSchema: { type: 'object', properties: { yes: { type: 'boolean' } }, required: ['yes'] },
+        });
+        await step('charge', () => void runs.push('charge'));
+        await step('ship', () => void runs.push('ship'));
+        return { content: [{ type: 'text', text: `shipped: ${String(content?.yes)}` }] };
+      });
+      return server;
+    };
+    return { runs, factory };
+  };
+
+  it('runs no completed step twice where its process dies right after it', async () => {
+    const { runs, factory } = counting();
+    const revisions = ['2025-11-25', '2026-07-28'] as const;
+    const { differences, columns } = await crashAt(
+      factory,
+      { step: 'charge' },
+      { steps: [{ call: 'order' }] },
+      { revisions },
+    );
+    expect(differences).toEqual([]);
+    expect(columns.map(({ name }) => name)).toContain('2026-07-28 crash at step charge');
+    // Two undisturbed plays and one with a crash, on each of two revisions.
+    expect(runs.filter((run) => run === 'charge')).toHaveLength(6);
+  }, 120_000);
+
+  it('dies after each entry in turn, and comes to the same', async () => {
+    const { factory } = counting();
+    const { differences, columns } = await crashAt(
+      factory,
+      'every',
+      { steps: [{ call: 'order' }] },
+      { revisions: ['2025-11-25'] },
+    );
+    expect(differences).toEqual([]);
+    expect(columns.length).toBeGreaterThan(4);
+  }, 120_000);
+
+  it('refuses a step that no call comes to', async () => {
+    const { factory } = counting();
+    const options = { revisions: ['2026-07-28'] as const };
+    await expect(
+      crashAt(factory, { step: 'refund' }, { steps: [{ call: 'order' }] }, options),
+    ).rejects.toMatchObject({
+      code: 'bad-option',
+      message: 'crashAt: no call comes to step refund on 2026-07-28',
+    });
+  }, 60_000);
+});
