@@ -52,6 +52,11 @@ export class KnownGuards {
     return this.#hasSchemas && method === 'tools/call' && !this.#plain.has(String(target));
   }
 
+  /** Whether a tool's arguments are mirrored in headers. */
+  mirrors(instance: HostInstance, tool: string): boolean {
+    return !this.#plain.has(tool) && mirrorsArguments(this.schemaOf(instance, tool));
+  }
+
   /** Tools changed. */
   forget(): void {
     this.#plain.clear();
@@ -68,6 +73,20 @@ export function challengeOf(instance: HostInstance, request: JsonObject, inbound
   const { authInfo } = inbound;
   if (isLocalPipe(inbound)) return undefined;
   return instance.guards?.challenge({ request, ...(authInfo !== undefined && { authInfo }) });
+}
+
+/** Whether a server has nothing against a request; false also where it fails to say. */
+export async function passes(
+  instance: HostInstance,
+  request: JsonObject,
+  inbound: Inbound,
+): Promise<boolean> {
+  if (instance.guards === undefined) return true;
+  try {
+    return (await challengeOf(instance, request, inbound)) === undefined;
+  } catch {
+    return false;
+  }
 }
 
 /**
@@ -119,8 +138,10 @@ function metadataOf({ resourceMetadataUrl, resource }: JsonObject): string | und
 export async function admit(
   instance: Instance,
   { id, method, params }: CallRecord,
-  { authInfo, request }: Leg,
+  { authInfo, request, isRefused }: Leg,
 ): Promise<RpcResponse | undefined> {
+  // Its client has its reply already.
+  if (await isRefused?.(instance)) return { error: { code: -32600, message: 'Invalid Request' } };
   const { guards } = instance as HostInstance;
   if (request === undefined || guards?.hasScopes !== true) return undefined;
   const message = { jsonrpc: '2.0', id, method, params };

@@ -17,6 +17,7 @@ import { isLocal } from '../../src/http/local.ts';
 import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { failure } from '../failure.ts';
+import { passes } from '../guards.ts';
 import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
 import { sinkOf, WITHOUT_IDS } from '../sink.ts';
@@ -54,9 +55,19 @@ export function createEdge(services: Services): Edges {
     const principal = services.principal(inbound.authInfo);
     const isMirrored =
       method === 'tools/call' && services.marks.known(principal, String(params.name))?.mirrors !== undefined;
-    const mayRefuse = isMirrored || services.guards.mayRefuse(method, params.name);
-    const refusal = mayRefuse ? await sdk.refuse(inbound, { jsonrpc: '2.0', ...request }) : undefined;
-    return refusal ?? serveLean(services, request, inbound);
+    const { guards } = services;
+    const message = { jsonrpc: '2.0', ...request };
+    if (isMirrored || (params.requestState !== undefined && guards.mayRefuse(method, params.name))) {
+      const refusal = await sdk.refuse(inbound, message);
+      if (refusal !== undefined) return refusal;
+    }
+    if (params.requestState !== undefined) return serveLean(services, request, inbound);
+    // A call that begins has a server of its own to ask.
+    return serveLean(services, request, inbound, async (instance) => {
+      const mirrors = !isMirrored && method === 'tools/call' && guards.mirrors(instance, String(params.name));
+      if (!mirrors && (await passes(instance, message, inbound))) return undefined;
+      return sdk.refuse(inbound, message);
+    });
   };
   const post = (inbound: Inbound, body: unknown): Promise<Reply> | undefined => {
     const lean = leanRequest(inbound, body);
@@ -172,6 +183,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
     request: () => source.inbound.request(),
     ...(read.logLevel !== undefined && { logLevel: read.logLevel }),
     signal: source.signal,
+    ...(source.isRefused !== undefined && { isRefused: source.isRefused }),
     ...(isLocal(source.inbound) && { isLocal: true }),
     takesTasks,
     taskRefusal: UNFIT,
@@ -246,6 +258,8 @@ export interface CallSource {
   readonly inbound: Inbound;
   readonly authInfo?: JsonObject;
   readonly signal: Gone;
+  /** See `Leg`. */
+  readonly isRefused?: Leg['isRefused'];
   notify(notification: JsonObject): void;
 }
 
@@ -284,8 +298,16 @@ function leanRequest(
   return agrees ? { request: { id, method, params }, envelope: JSON.stringify(envelope) } : undefined;
 }
 
-/** One JSON body, or a stream from the first notification on. */
-function serveLean(services: Services, request: ModernRequest, inbound: Inbound): Promise<Reply> {
+/**
+ * One JSON body, or a stream from the first notification on.
+ * @param refuse the reply where the server of a call that begins would have its SDK refuse the request
+ */
+function serveLean(
+  services: Services,
+  request: ModernRequest,
+  inbound: Inbound,
+  refuse?: (instance: HostInstance) => Promise<Reply | undefined>,
+): Promise<Reply> {
   const gone = new Departure();
   const abort = gone.tell;
   inbound.signal.addEventListener('abort', abort, { once: true });
@@ -295,6 +317,13 @@ function serveLean(services: Services, request: ModernRequest, inbound: Inbound)
       inbound,
       ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
       signal: gone,
+      ...(refuse !== undefined && {
+        isRefused: async (instance: Instance) => {
+          const refusal = await refuse(instance as HostInstance);
+          if (refusal !== undefined) resolve(refusal);
+          return refusal !== undefined;
+        },
+      }),
       notify: (notification) => {
         if (stream === undefined) {
           stream = new LeanStream(services, abort);

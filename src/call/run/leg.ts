@@ -48,6 +48,8 @@ export interface Leg extends InstanceLeg {
   readonly taskRefusal?: Response;
   /** The instance that a replay runs in, where it is not to be one of its own. */
   readonly home?: () => Promise<Instance>;
+  /** Asks the server of a call that begins; true where its client was told that the request is refused. */
+  readonly isRefused?: (instance: Instance) => Promise<boolean>;
   notify(notification: JsonObject): void;
   /** A resumed turn begins here: how to end its call, as its client wishes, is told. */
   begun?(cancel: (reason?: string) => void): void;
