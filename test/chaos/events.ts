@@ -41,6 +41,13 @@ export interface Append {
   readonly at: number;
 }
 
+/** A step's result is on its way into a journal. */
+export interface Appending {
+  readonly type: 'appending';
+  readonly run: string;
+  readonly at: number;
+}
+
 /** The event loop of a process stood still. */
 export interface Stall {
   readonly type: 'stall';
@@ -49,7 +56,7 @@ export interface Stall {
   readonly at: number;
 }
 
-export type Event = Effect | Append | Stall;
+export type Event = Effect | Append | Appending | Stall;
 
 type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full';
 

@@ -39,6 +39,13 @@ describe('the verdict on a step that ran twice', () => {
     expect(violations).toEqual([]);
   });
 
+  it('excuses a kill while the store takes the record, for as long as a lease', () => {
+    const sent: Event = { type: 'appending', run: 'first', at: 1_115 };
+    const killedAt = (at: number) => judged([...ran('first', FIRST, 1_010), sent], [kill(FIRST, at)]);
+    expect([...killedAt(1_100 + LEASE).excused]).toEqual([['kill', 1]]);
+    expect(killedAt(1_200 + LEASE).violations).toHaveLength(1);
+  });
+
   it.each([
     ['another process', [kill(SECOND, 1_050)]],
     ['a process that had had all the time to write', [kill(FIRST, 3_000)]],

@@ -59,6 +59,9 @@ export function judge(
     ({ pid, call }) => `${pid} ${call}`,
   );
   const stalls = events.filter((event) => event.type === 'stall');
+  const appending = new Map(
+    events.flatMap((event) => (event.type === 'appending' ? [[event.run, event.at]] : [])),
+  );
   const written = new Map<string, Append>();
   for (const append of [...appends.values()].flat())
     if (append.run !== undefined && append.outcome === 'written') written.set(append.run, append);
@@ -80,7 +83,13 @@ export function judge(
     for (const execution of all) {
       if (execution.run === counts) continue;
       const own = appends.get(`${execution.pid} ${execution.call}`) ?? [];
-      const reason = excuse(execution, { own, stalls, faults, recorded: written.get(counts) });
+      const reason = excuse(execution, {
+        own,
+        stalls,
+        faults,
+        recorded: written.get(counts),
+        sent: appending.get(execution.run),
+      });
       if (reason.ok) excused.set(reason.kind, (excused.get(reason.kind) ?? 0) + 1);
       else violations.push(`step ${step} of call ${call} ran again: ${reason.what}`);
     }
@@ -96,11 +105,13 @@ interface Around {
   readonly faults: readonly Fault[];
   /** The record of the execution that counts. */
   readonly recorded: Append | undefined;
+  /** When its result was on its way into the journal. */
+  readonly sent: number | undefined;
 }
 
 type Excuse = { readonly ok: true; readonly kind: string } | { readonly ok: false; readonly what: string };
 
-function excuse(execution: Execution, { own, stalls, faults, recorded }: Around): Excuse {
+function excuse(execution: Execution, { own, stalls, faults, recorded, sent }: Around): Excuse {
   const { pid, at, run } = execution;
   const no = (what: string): Excuse => ({ ok: false, what: `${what} (process ${pid}, at ${at.toFixed(0)})` });
   const before = own.filter((append) => append.outcome === 'written' && append.at <= at);
@@ -132,8 +143,9 @@ function excuse(execution: Execution, { own, stalls, faults, recorded }: Around)
     case undefined: {
       const killed = faults.find((fault) => fault.kind === 'kill' && fault.pid === pid)?.since;
       if (killed === undefined || killed < at) return no('it was never recorded, and its process lived on');
-      const inTime = killed <= (execution.ended ?? at + LONGEST_STEP) + GRACE;
-      return inTime || cause(at, killed, 0) !== undefined
+      // A store takes as long as it takes; a process must not wait before it asks it to.
+      const latest = sent === undefined ? (execution.ended ?? at + LONGEST_STEP) + GRACE : sent + LEASE;
+      return killed <= latest || cause(at, killed, 0) !== undefined
         ? { ok: true, kind: 'kill' }
         : no('it had all the time to be recorded before its process was killed');
     }

@@ -26,8 +26,9 @@ export function witness(tell: (event: Event) => void): void {
       beat: (sign) => journal.beat(sign),
       async append(entry, onWritten) {
         const since = clock();
+        const run = entry.type === 'completed' ? runOf(entry.completion) : undefined;
+        if (run !== undefined) tell({ type: 'appending', run, at: since });
         const told = (outcome: Append['outcome'], cause?: string): void => {
-          const run = entry.type === 'completed' ? runOf(entry.completion) : undefined;
           tell({
             type: 'append',
             call: call.id,
