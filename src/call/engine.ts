@@ -24,19 +24,23 @@ import { follow } from './journal/follow.ts';
 import { TaskJournal } from './journal/measured.ts';
 import type { OpenJournal } from './journal/store.ts';
 import { isAppended, volatileJournal } from './journal/writer.ts';
-import type { Binding } from './run/binding.ts';
-import { bindingOf } from './run/binding.ts';
+import { Active } from './run/active.ts';
+import { Answers } from './run/answers.ts';
+import { type Binding, bindingOf } from './run/binding.ts';
+import { Checkpoints } from './run/checkpoints.ts';
 import { Handoff, type Offer } from './run/handoff.ts';
 import type { Waiting } from './run/inbox.ts';
 import type { Instance, Leg } from './run/leg.ts';
 import type { Outcome } from './run/outcome.ts';
+import { Ownership } from './run/ownership.ts';
 import { replayRefused } from './run/refusal.ts';
 import { Runs } from './run/registry.ts';
 import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import { Resumption } from './run/resume.ts';
 import { noRoom } from './run/room.ts';
-import { type Active, type EngineParts, keyOf, type Run, takerOf } from './run/run.ts';
-import { wireError } from './run/wire-error.ts';
+import { type EngineParts, keyOf, newRun, type Run, takerOf } from './run/run.ts';
+import { Turns } from './run/turns.ts';
+import { reported, wireError } from './run/wire-error.ts';
 import { Tasks } from './task/tasks.ts';
 
 export type { EngineParts } from './run/run.ts';
@@ -95,6 +99,10 @@ export class Engine {
   /** This process, in the journals' claims. */
   readonly #id = randomUUID();
   readonly #runs: Runs;
+  readonly #ownership: Ownership;
+  readonly #answers: Answers;
+  readonly #checkpoints: Checkpoints;
+  readonly #turns: Turns;
   readonly #resumption: Resumption;
   readonly #handoff: Handoff | undefined;
   /** Calls that were started here and have no outcome yet. */
@@ -114,10 +122,19 @@ export class Engine {
         wait: limits.handoffWait,
         log,
         accept: (offer, leg, onAccepted) => this.#accept(offer, leg, onAccepted),
-        woken: (callId) => this.#runs.wake(callId),
+        woken: (callId) => this.#answers.wake(callId),
       });
-    this.#runs = new Runs(parts, this.#handoff);
-    this.#resumption = new Resumption(parts, this.#runs, this.#handoff, this.#id);
+    const runs = new Runs(parts);
+    const ownership = new Ownership(parts, runs);
+    const answers = new Answers(parts, runs, ownership);
+    const checkpoints = new Checkpoints(parts, this.#handoff);
+    const rooms = { runs, ownership, answers, checkpoints };
+    this.#runs = runs;
+    this.#ownership = ownership;
+    this.#answers = answers;
+    this.#checkpoints = checkpoints;
+    this.#turns = new Turns(parts, rooms);
+    this.#resumption = new Resumption(parts, rooms, this.#turns, this.#handoff, this.#id);
     const { store } = parts;
     this.tasks =
       store &&
@@ -125,7 +142,9 @@ export class Engine {
         store,
         clock,
         check: parts.check,
-        runs: this.#runs,
+        runs,
+        answers,
+        ownership,
         lease: limits.lease,
         watch: (id) => parts.watch?.(id),
         wake: (callId, by) => this.wake(callId, by),
@@ -194,8 +213,8 @@ export class Engine {
       }
       onKept();
       const frame = new Frame(call, journal, this.#parts.frame);
-      const run: Run = { call, binding, frame, instance: home, journal, isResumable: resumable };
-      return { run: isTask ? { ...run, detached: true } : run, responses };
+      const by = isTask ? 'task' : resumable ? 'journal' : 'request';
+      return { run: newRun({ call, binding, frame, instance: home, journal, held: { by } }), responses };
     });
     void started.outcome.then(() => {
       this.#inWork.leave(record);
@@ -207,7 +226,8 @@ export class Engine {
 
   /** Writes down that a call begins which goes on without its request. */
   async #keep(call: CallRecord, journal: OpenJournal, isTask: boolean): Promise<void> {
-    const by = this.#handoff?.listening ? { by: this.#handoff.name } : {};
+    const { self } = this.#checkpoints;
+    const by = self === undefined ? {} : { by: self };
     const mark = isTask ? ({ isTask: true } as const) : {};
     await journal.append({ type: 'called', format: FORMAT, call, ...by, ...mark });
     if (!isTask) return;
@@ -251,7 +271,7 @@ export class Engine {
           return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
         const { call, known } = found;
         const { at, completions, sent } = known;
-        if (silentAt !== undefined && (at !== silentAt || this.#runs.closed)) return { outcome: GONE };
+        if (silentAt !== undefined && (at !== silentAt || this.#runs.isClosed)) return { outcome: GONE };
         const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
         const response = completions.some(isDeclinedRerun)
           ? declinedResponse(call)
@@ -265,9 +285,10 @@ export class Engine {
         const { asked, turn, drawn } = known;
         const from = { completions, open: [...known.open.values()], asked, turn, fresh: 0, ...drawn };
         const frame = new Frame(call, journal, options, from);
-        const isTask = known.detached === undefined ? {} : ({ detached: true } as const);
-        if (isTask.detached) journal.count({ ...frame.fold(), open: from.open });
-        return { run: { call, binding, frame, instance, journal, isResumable: true, ...isTask } };
+        const isTask = known.detached !== undefined;
+        if (isTask) journal.count({ ...frame.fold(), open: from.open });
+        const held = { by: isTask ? 'task' : 'journal' } as const;
+        return { run: newRun({ call, binding, frame, instance, journal, held }) };
       }
     });
   }
@@ -277,7 +298,10 @@ export class Engine {
     const entry = await this.#parts.store?.read(callId, at);
     if (leg.live || entry?.type !== 'suspended')
       throw new AwaitError('bad-token', `call ${callId} is one that suspends: its token goes on with it`);
-    return { ...(await this.#runs.tokenFor(entry.checkpoint, at, binding, entry.by)), elsewhere: true };
+    return {
+      ...(await this.#checkpoints.tokenFor(entry.checkpoint, at, binding, entry.by)),
+      elsewhere: true,
+    };
   }
 
   /**
@@ -293,9 +317,9 @@ export class Engine {
     response: Response,
   ): Promise<void> {
     const foreign = new AwaitError('bad-token', `call ${callId} has no record of this caller's to answer`);
-    const here = this.#runs.loose(callId);
+    const here = this.#runs.unattached(callId);
     if (here !== undefined && here.call.principal !== principal) throw foreign;
-    if (here !== undefined && (await this.#runs.answered(here, key, response))) return;
+    if (here !== undefined && (await this.#answers.taken(here, key, response))) return;
     const first = await this.#parts.store?.read(callId, 0);
     const call =
       first?.type === 'suspended' ? first.checkpoint.call : first?.type === 'called' ? first.call : undefined;
@@ -335,12 +359,12 @@ export class Engine {
 
   /** Something that is no call waits for answers that may come in at any process. */
   expect(waiting: Waiting, key: string): void {
-    this.#runs.inbox?.expect(waiting, key);
+    this.#answers.inbox?.expect(waiting, key);
   }
 
   /** Tells whoever waits for an answer that it came in. */
   async wake(waiting: string, by: string | undefined): Promise<void> {
-    this.#runs.wake(waiting);
+    this.#answers.wake(waiting);
     if (by !== undefined) await this.#handoff?.wake(by, waiting);
   }
 
@@ -358,22 +382,22 @@ export class Engine {
     });
     const cancel = (reason?: string): void => {
       cancelled = true;
-      if (run !== undefined) this.#runs.cancel(run, reason);
+      if (run !== undefined) void this.#ownership.cancel(run, reason).catch(() => {});
       tell(GONE);
     };
     const begin = async (): Promise<Outcome> => {
       const ready = await prepare(() => cancelled);
       if ('outcome' in ready) return ready.outcome;
       run = ready.run;
-      if (!cancelled) return this.#runs.turn(run, leg, true, { responses: ready.responses });
-      this.#runs.cancel(run);
+      if (!cancelled) return this.#turns.enter(run, leg, { begin: true, responses: ready.responses });
+      void this.#ownership.cancel(run).catch(() => {});
       return GONE;
     };
     const { signal } = leg;
     const onAbort = (): void => cancel('the client went away');
     signal?.addEventListener('abort', onAbort, { once: true });
     void begin()
-      .catch((error: unknown) => this.#runs.failed(call.id, AwaitError.from(error)))
+      .catch((error: unknown) => reported(this.#parts, call.id, AwaitError.from(error)))
       .then((ended) => {
         // A signal that fires later is about a request that has had its reply.
         signal?.removeEventListener('abort', onAbort);
@@ -385,7 +409,7 @@ export class Engine {
       callId: call.id,
       outcome,
       cancel,
-      answer: async (key, response) => run !== undefined && this.#runs.answer(run, key, response),
+      answer: async (key, response) => run !== undefined && this.#answers.take(run, key, response),
     };
   }
 
@@ -405,14 +429,14 @@ export class Engine {
   ): Promise<Outcome> {
     try {
       this.#parts.count('resumes');
-      if (this.#runs.closed) throw new AwaitError('closed', 'this handler was closed');
+      if (this.#runs.isClosed) throw new AwaitError('closed', 'this handler was closed');
       const state = await this.#parts.tokens.open(token, binding);
       return await this.#join(
         { state, token, binding, responses, ...(errors !== undefined && { errors }) },
         leg,
       );
     } catch (error) {
-      return this.#runs.failed(undefined, AwaitError.from(error));
+      return reported(this.#parts, undefined, AwaitError.from(error));
     }
   }
 
@@ -439,36 +463,19 @@ export class Engine {
     }
     if (known !== undefined) {
       onAccepted?.();
-      return this.#wait(known, leg);
+      return known.wait(leg.signal);
     }
-    let leave: (() => void) | undefined;
-    let left = false;
-    const onRun = (fn: () => void): void => {
-      onAccepted?.();
-      leave = fn;
-      // The client may have gone while the turn was being prepared.
-      if (left) queueMicrotask(() => active.waiters === 0 && fn());
-    };
-    const active: Active = {
-      sent,
-      waiters: 0,
-      leave: () => {
-        left = true;
-        leave?.();
-      },
-      outcome: Promise.resolve()
-        .then(() =>
-          this.#resumption.resume({ ...offer, sent, leg, onRun, isOffered: onAccepted !== undefined }),
-        )
-        .catch((error: unknown) => this.#runs.failed(state.callId, AwaitError.from(error)))
-        .then((outcome) => {
-          this.#runs.over(key, sent);
-          this.#countError(outcome);
-          return outcome;
-        }),
-    };
+    const active = new Active(sent, async (turn) => {
+      const accepted = onAccepted === undefined ? {} : { accepted: onAccepted };
+      const outcome = await this.#resumption
+        .resume({ ...offer, sent, leg, active: turn, ...accepted })
+        .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));
+      this.#runs.over(key, sent);
+      this.#countError(outcome);
+      return outcome;
+    });
     this.#runs.begin(key, active);
-    return this.#wait(active, leg);
+    return active.wait(leg.signal);
   }
 
   #countError(outcome: Outcome): void {
@@ -477,33 +484,10 @@ export class Engine {
 
   /** Another process offers a POST whose call's frame may be here. */
   #accept(offer: Offer, leg: Leg, onAccepted: () => void): Promise<Outcome> | undefined {
-    if (this.#runs.closed || !this.#runs.has(keyOf(offer.state))) return undefined;
+    if (this.#runs.isClosed || !this.#runs.has(keyOf(offer.state))) return undefined;
     return this.#join(offer, leg, onAccepted).catch((error: unknown) =>
-      this.#runs.failed(offer.state.callId, AwaitError.from(error)),
+      reported(this.#parts, offer.state.callId, AwaitError.from(error)),
     );
-  }
-
-  /** A client that goes away ends the turn when nobody else waits for it; the token stays good. */
-  #wait(active: Active, leg: Leg): Promise<Outcome> {
-    const { signal } = leg;
-    active.waiters += 1;
-    if (signal === undefined) return active.outcome;
-    return new Promise((resolve) => {
-      const onAbort = (): void => {
-        active.waiters -= 1;
-        if (active.waiters === 0) active.leave?.();
-        resolve(GONE);
-      };
-      if (signal.aborted) {
-        onAbort();
-        return;
-      }
-      signal.addEventListener('abort', onAbort, { once: true });
-      void active.outcome.then((outcome) => {
-        signal.removeEventListener('abort', onAbort);
-        resolve(outcome);
-      });
-    });
   }
 
   #record(request: NewCall): CallRecord {

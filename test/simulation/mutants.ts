@@ -31,7 +31,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'an outcome is told before it is written',
-    file: 'src/call/run/registry.ts',
+    file: 'src/call/run/checkpoints.ts',
     from: "await journal.append({ type: 'ended', response, when: this.#parts.clock.now() });",
     to: "void journal.append({ type: 'ended', response }).catch(() => {});",
   },
@@ -68,8 +68,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a long step beside the asks gives no sign of life',
-    file: 'src/call/run/registry.ts',
-    from: 'if (run.frame.busy) this.#keepAlive(run);',
+    file: 'src/call/run/turns.ts',
+    from: 'if (run.frame.busy) this.#ownership.beat(run);',
     to: '',
   },
   {
@@ -93,9 +93,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'asks that go out again come with the checkpoint of before',
-    file: 'src/call/run/registry.ts',
+    file: 'src/call/run/turns.ts',
     from: 'return this.#suspend(run, run.frame.refold());',
-    to: 'return this.#suspend(run, { ...run.frame.refold(), completions: run.checkpoint.completions });',
+    to: "return this.#suspend(run, { ...run.frame.refold(), completions: run.state.at === 'checkpoint' ? run.state.checkpoint.completions : [] });",
   },
   {
     name: 'a step whose error cannot be read is not recorded',

@@ -86,7 +86,6 @@ export class Frame {
   #finishing: Response | undefined;
   readonly #patience: Patience;
   readonly #deadlines: Deadlines;
-  #detaching = false;
   #sheds = 0;
   /** Steps that were done in the turn that is entered. */
   #doneInTurn = 0;
@@ -196,10 +195,8 @@ export class Frame {
   /** The call goes on without its request, where it may: from here on its asks go out live. */
   detach(): void {
     const turn = this.#turn;
-    if (turn?.detach === undefined || this.#detaching) return;
-    this.#detaching = true;
+    if (turn?.detach === undefined || turn.isDetaching) return;
     const isLive = (): void => {
-      this.#detaching = false;
       if (this.#turn !== turn) return;
       for (const { open } of this.#open.values()) if (open !== undefined) this.#sendAsk(open, turn);
       this.#stir();
@@ -500,7 +497,7 @@ export class Frame {
       if (this.#patience.gaveUpForGood()) this.#diverge(`the tool attempts step '${named.path}'`);
       return;
     }
-    if (this.#detaching) return;
+    if (turn.isDetaching) return;
     if (named !== undefined && turn.detach?.atStep) {
       this.detach();
       return;

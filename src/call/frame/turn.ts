@@ -59,6 +59,8 @@ export interface Turn {
   isInterim(response: Response): boolean;
   /** How the call may go on without its request; absent where it may not, or does already. */
   readonly detach?: Detach | undefined;
+  /** Whether it is being written that the call is a task: nothing new goes out until then. */
+  readonly isDetaching?: boolean;
   end(ending: Ending): void;
 }
 

@@ -16,13 +16,24 @@ import { type Found, readOn } from '../journal/follow.ts';
 import { TaskJournal } from '../journal/measured.ts';
 import type { CallStore, OpenJournal } from '../journal/store.ts';
 import { isAppended, volatileJournal } from '../journal/writer.ts';
+import type { Checkpoints } from './checkpoints.ts';
 import type { Accepted, Handoff } from './handoff.ts';
 import type { Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
+import type { Ownership } from './ownership.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
-import { type EngineParts, keyOf, type Resume, type Run } from './run.ts';
+import {
+  type AtCheckpoint,
+  type EngineParts,
+  type Interrupted,
+  keyOf,
+  newRun,
+  type Resume,
+  type Run,
+} from './run.ts';
 import type { State } from './state.ts';
+import type { TurnParts, Turns } from './turns.ts';
 import { refused, wireError } from './wire-error.ts';
 
 /** A turn that may begin: what is written first, and from what the tool goes on. */
@@ -40,13 +51,25 @@ const FENCED_OFTEN = 5;
 export class Resumption {
   readonly #parts: EngineParts;
   readonly #runs: Runs;
+  readonly #ownership: Ownership;
+  readonly #checkpoints: Checkpoints;
+  readonly #turns: Turns;
   readonly #handoff: Handoff | undefined;
   /** This process, in the journals' claims. */
   readonly #id: string;
 
-  constructor(parts: EngineParts, runs: Runs, handoff: Handoff | undefined, id: string) {
+  constructor(
+    parts: EngineParts,
+    { runs, ownership, checkpoints }: TurnParts,
+    turns: Turns,
+    handoff: Handoff | undefined,
+    id: string,
+  ) {
     this.#parts = parts;
     this.#runs = runs;
+    this.#ownership = ownership;
+    this.#checkpoints = checkpoints;
+    this.#turns = turns;
     this.#handoff = handoff;
     this.#id = id;
   }
@@ -68,10 +91,11 @@ export class Resumption {
     const key = keyOf(state);
     await this.#runs.settled(key);
     const parked = this.#runs.takeParked(key);
-    if (parked?.left !== undefined) return this.#goOnWithLeft(parked, request);
-    if (parked !== undefined) return this.#goOnParked(parked, request);
+    if (parked?.waiting.at === 'interrupted')
+      return this.#goOnInterrupted(parked.run, parked.waiting, request);
+    if (parked?.waiting.at === 'checkpoint') return this.#goOnParked(parked.run, parked.waiting, request);
     const { owner } = state;
-    if (mayOffer && owner !== undefined && !request.isOffered) {
+    if (mayOffer && owner !== undefined && request.accepted === undefined) {
       const accepted = await this.#handoff?.offer(owner, request, request.leg);
       if (accepted !== undefined) return this.#follow(accepted, request);
     }
@@ -102,15 +126,13 @@ export class Resumption {
   }
 
   /** The frame is here. */
-  async #goOnParked(run: Run, request: Resume): Promise<Outcome> {
-    const { checkpoint } = run;
-    if (checkpoint === undefined) throw new AwaitError('internal', 'a frame is parked without a checkpoint');
+  async #goOnParked(run: Run, waiting: AtCheckpoint, request: Resume): Promise<Outcome> {
     // Out of its place while the claim is written, so that nobody drops it; back there unless it is claimed.
     let unclaimed: Run | undefined = run;
     const key = keyOf(request.state);
     const settle = this.#runs.unsettle(key);
     try {
-      const prepared = this.#prepare(request, checkpoint);
+      const prepared = this.#prepare(request, waiting.checkpoint);
       if (prepared.kind !== 'prepared') return prepared;
       const isClaimed = await isAppended(run.journal, prepared.claim, () => {
         for (const answer of prepared.claim.answers) run.frame.answer(answer);
@@ -121,7 +143,7 @@ export class Resumption {
       this.#runs.drop(run);
       return await this.#contend(request, prepared);
     } finally {
-      if (unclaimed !== undefined) this.#runs.park(key, unclaimed);
+      if (unclaimed !== undefined) this.#runs.park(key, unclaimed, waiting);
       settle();
     }
   }
@@ -152,7 +174,7 @@ export class Resumption {
     const { state } = request;
     let over = false;
     this.#parts.count('handedOff');
-    request.onRun(() => {
+    this.#begun(request, () => {
       over = true;
       accepted.leave();
     });
@@ -186,10 +208,9 @@ export class Resumption {
   #goOnLive(run: Run, request: Resume, { checkpoint, sorted }: Prepared): Promise<Outcome> {
     const again = reask(sorted.bad, checkpoint.asked);
     run.frame.rekey(again.byOldKey, again.asked);
-    if (sorted.accepted.length === 0 && checkpoint.open.length > 0) return this.#runs.askAgain(run, request);
-    request.onRun(() => this.#runs.leave(run, request));
+    if (sorted.accepted.length === 0 && checkpoint.open.length > 0) return this.#turns.askAgain(run, request);
     this.#parts.count('live');
-    return this.#runs.turn(run, request.leg, false, { request });
+    return this.#enter(run, request, false);
   }
 
   /** The next position is taken, or may be: what came since decides. */
@@ -208,7 +229,7 @@ export class Resumption {
     if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
     if (found.kind === 'task') return { kind: 'task', taskId: checkpoint.call.id };
     if (found.kind === 'suspended') {
-      const outcome = await this.#runs.tokenFor(found.checkpoint, found.at, request.binding, found.by);
+      const outcome = await this.#checkpoints.tokenFor(found.checkpoint, found.at, request.binding, found.by);
       return { ...outcome, elsewhere: true };
     }
     const journal = store.open(checkpoint.call, found.at);
@@ -245,32 +266,31 @@ export class Resumption {
       asked: again.asked,
     };
     const declined = since.find(isDeclinedRerun);
-    if (declined !== undefined) return this.#runs.endWith(journal, declinedResponse(call));
+    if (declined !== undefined) return this.#checkpoints.endWith(journal, declinedResponse(call));
     if (sorted.accepted.length === 0 && from.open.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };
-      return this.#runs.suspendWithout(journal, next, request.binding);
+      return this.#checkpoints.suspendWithout(journal, next, request.binding);
     }
     this.#parts.count('replayed');
     const { leg } = request;
     const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
     const own = new TaskJournal(journal, call.id, this.#parts.limits.journalBytes);
     const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh });
-    const isResumable = leg.goesOn === true;
-    const run: Run = { call, binding: request.binding, frame, instance, journal: own, isResumable };
-    request.onRun(() => this.#runs.leave(run, request));
-    return this.#runs.turn(run, request.leg, true, { request });
+    const { binding } = request;
+    const held = { by: leg.goesOn === true ? 'journal' : 'request' } as const;
+    return this.#enter(newRun({ call, binding, frame, instance, journal: own, held }), request, true);
   }
 
-  /** The turn was left by its client, or its end could not be written; the same client is back. */
-  async #goOnWithLeft(run: Run, request: Resume): Promise<Outcome> {
+  /** Its last turn ended without an outcome; the same client is back. */
+  async #goOnInterrupted(run: Run, waiting: Interrupted, request: Resume): Promise<Outcome> {
     const key = keyOf(request.state);
     const unfit = refusedAsNoTask(run.call, request.leg);
     if (unfit !== undefined) {
-      this.#runs.park(key, run);
+      this.#runs.park(key, run, waiting);
       return unfit;
     }
-    if (run.left !== request.sent) {
-      this.#runs.park(key, run);
+    if (waiting.sent !== request.sent) {
+      this.#runs.park(key, run, waiting);
       throw new AwaitError('bad-token', `call ${run.call.id}: this turn was taken with other answers`);
     }
     const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
@@ -279,18 +299,25 @@ export class Resumption {
     try {
       isClaimed = await isAppended(run.journal, claim);
     } catch (error) {
-      this.#runs.park(key, run);
+      this.#runs.park(key, run, waiting);
       throw error;
     } finally {
       settle();
     }
-    if (!isClaimed) {
-      this.#runs.drop(run);
-      return this.resume(request);
-    }
-    delete run.left;
-    request.onRun(() => this.#runs.leave(run, request));
-    return this.#runs.turn(run, request.leg, false, { request });
+    if (isClaimed) return this.#enter(run, request, false);
+    this.#runs.drop(run);
+    return this.resume(request);
+  }
+
+  /** Enters a turn whose client can end it early, by going away. */
+  #enter(run: Run, request: Resume, begin: boolean): Promise<Outcome> {
+    this.#begun(request, () => this.#ownership.disconnect(run, request));
+    return this.#turns.enter(run, request.leg, { begin, request });
+  }
+
+  #begun({ accepted, active }: Resume, disconnect: () => void): void {
+    accepted?.();
+    active.begun(disconnect);
   }
 
   #readOn(

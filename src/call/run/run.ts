@@ -6,22 +6,15 @@ import type { JsonObject } from '../../base/json.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
-import type {
-  AnswerCompletion,
-  CallRecord,
-  Checkpoint,
-  Completion,
-  Entry,
-  Response,
-  TaskWish,
-} from '../journal/entries.ts';
+import type { CallRecord, Checkpoint, Completion, Response, TaskWish } from '../journal/entries.ts';
 import type { TaskJournal } from '../journal/measured.ts';
 import type { CallStore } from '../journal/store.ts';
 import type { Limits } from '../limits.ts';
+import type { Active } from './active.ts';
+import { AnswerWrites } from './answer-writes.ts';
 import type { Binding } from './binding.ts';
 import type { HandoffParts } from './handoff.ts';
 import type { Instance, Leg } from './leg.ts';
-import type { Outcome } from './outcome.ts';
 import type { State, StateTokens } from './state.ts';
 
 export interface EngineParts {
@@ -66,6 +59,53 @@ type Counted =
   | 'errors'
   | 'shed';
 
+/** Where a run is. What makes sense in one place only is a field of that place. */
+export type RunState =
+  /** Its first turn is still to come. */
+  | { readonly at: 'new' }
+  | InTurn
+  /** Its turn is over; what came of it is being written. */
+  | (Pick<InTurn, 'resolveGone'> & { readonly at: 'ending' })
+  /** It waits for its client's answers. */
+  | AtCheckpoint
+  /** Its turn ended without an outcome. */
+  | Interrupted
+  /** This process has no part in the call any more. */
+  | { readonly at: 'over' };
+
+/** A turn is entered: the tool may act. */
+export interface InTurn {
+  readonly at: 'turn';
+  /** Resolves the turn's outcome with `gone`: its client is not told anything. */
+  readonly resolveGone: () => void;
+  /** Ends the turn without an outcome, because this process closes. */
+  readonly stop: () => void;
+}
+
+export interface AtCheckpoint {
+  readonly at: 'checkpoint';
+  readonly checkpoint: Checkpoint;
+  /** How large that is, as JSON. */
+  readonly bytes: number;
+}
+
+export interface Interrupted {
+  readonly at: 'interrupted';
+  /** Digest of what the client sent in that turn: only the same request goes on with it. */
+  readonly sent: string;
+  /** How large its journal is, as JSON. */
+  readonly bytes: number;
+}
+
+/**
+ * What keeps a call going: `request`: without its request it is suspended or over; `journal`: it goes on without it,
+ * and others may take it up; `task`: as `journal`, and its client asks for it by its id.
+ */
+export type Held =
+  | { readonly by: 'request' | 'journal' | 'task' }
+  /** Until it is written that it is a task. */
+  | { readonly by: 'request' | 'journal'; readonly becomesTask: Promise<void> };
+
 export interface Run {
   readonly call: CallRecord;
   readonly binding: Binding;
@@ -73,38 +113,20 @@ export interface Run {
   frame: Frame;
   readonly instance: Instance;
   readonly journal: TaskJournal;
-  /** Whether it goes on without its request, so that others may take it up. */
-  readonly isResumable?: boolean;
+  state: RunState;
+  held: Held;
   /** Where it only asks for the URLs that its tool threw: what goes on with the call once they are answered. */
-  readonly next?: () => Run | undefined;
-  /** Set once it is a task. */
-  detached?: true;
-  /** Set from when that is being written. */
-  detaching?: Promise<void>;
-  /** The checkpoint it is parked at. */
-  checkpoint?: Checkpoint;
-  /** How large that is, as JSON. */
-  bytes?: number;
-  /** Digest of what the client sent whose turn ended without an outcome: only that may go on with it. */
-  left?: string;
-  /** Keys of asks whose answers are being written. */
-  answering?: Set<string>;
-  /** What was to be written of answers that the store may have or not, by key: it stays that. */
-  doubtful?: Map<string, Extract<Entry, { type: 'completed' }> & { completion: AnswerCompletion }>;
+  readonly next?: (() => Run | undefined) | undefined;
+  /** Keys of asks that went out live. */
+  readonly asked: Set<string>;
+  /** Answers that are being written, and those that the store may have or not, by their asks' keys. */
+  readonly answers: AnswerWrites;
   /** How often its server was lost, since something was recorded last. */
   lost?: { readonly times: number; readonly recorded: number };
-  /** Keys of asks that this turn's client has. */
-  asked?: Set<string>;
-  /** Set while it is settled whether somebody took it up. */
-  holding?: true;
-  /** Set once the call is over for this process. */
-  over?: true;
-  /** Set while a turn is entered. */
-  entered?: true;
-  /** Ends its turn without an outcome. */
-  gone?: () => void;
   /** Shows others that its turn is being run. */
-  beating?: Timer;
+  heartbeat?: Timer;
+  /** Set while it is settled whether somebody took it up. */
+  isReclaiming?: true;
 }
 
 /** A request that goes on with a call. */
@@ -116,18 +138,31 @@ export interface Resume {
   readonly errors?: ErrorAnswers;
   readonly sent: string;
   readonly leg: Leg;
-  /** Tells how to end the turn early, once there is one. */
-  readonly onRun: (leave: () => void) => void;
-  /** Whether another process sent it here: it is not sent on. */
-  readonly isOffered: boolean;
+  /** The turn that it asks for, shared with whoever sends the same. */
+  readonly active: Active;
+  /** Given by another process, which waits to be told that the turn is run here; such a request is not sent on. */
+  readonly accepted?: () => void;
 }
 
-/** A turn that is shared by all who ask for it. */
-export interface Active {
-  readonly sent: string;
-  readonly outcome: Promise<Outcome>;
-  waiters: number;
-  leave?: () => void;
+/** A run whose first turn is still to come. */
+export function newRun(
+  made: Pick<Run, 'call' | 'binding' | 'frame' | 'instance' | 'journal' | 'held' | 'next'>,
+): Run {
+  return { ...made, state: { at: 'new' }, asked: new Set(), answers: new AnswerWrites() };
+}
+
+/** Whether a call goes on without its request. */
+export function isUnattached({ held }: Run): boolean {
+  return held.by !== 'request';
+}
+
+export function isTask({ held }: Run): boolean {
+  return held.by === 'task';
+}
+
+/** Resolves once it is written that a call is a task; undefined where it is none, or is one already. */
+export function becomingTask({ held }: Run): Promise<void> | undefined {
+  return 'becomesTask' in held ? held.becomesTask : undefined;
 }
 
 /** How a call may become a task in this turn: where asks are live it does at once, or never. */

@@ -20,7 +20,7 @@ import { RERUN } from '../frame/recording.ts';
 import type { ReplayFrom } from '../frame/turn.ts';
 import type { CallRecord, Response } from '../journal/entries.ts';
 import type { Instance, Leg } from './leg.ts';
-import type { EngineParts, Run } from './run.ts';
+import { type EngineParts, newRun, type Run } from './run.ts';
 
 /**
  * What becomes of a task whose tool is done, or whose URLs are answered.
@@ -45,13 +45,14 @@ function askForUrls(
   if (required !== undefined) return refusal(required, 'elicitation/create');
   const asking = new Frame(call, journal, options, { ...after(frame), isPast: true });
   const questions = unanswered(urls.map(questionAbout), frame);
-  const shared = { call, binding, journal, isResumable: true, detached: true } as const;
+  const shared = { call, binding, journal, held: { by: 'task' } } as const;
   const instance = new Asking(call, questions, () => openInstance(call, leg));
   const next = (): Run | undefined => {
     const opened = instance.takeOpened();
-    return opened && { ...shared, frame: new Frame(call, journal, options, after(asking)), instance: opened };
+    const frame = (): Frame => new Frame(call, journal, options, after(asking));
+    return opened && newRun({ ...shared, frame: frame(), instance: opened });
   };
-  return { ...shared, frame: asking, instance, next };
+  return newRun({ ...shared, frame: asking, instance, next });
 }
 
 /** Stands in for the user's server while its user is at the URLs. */

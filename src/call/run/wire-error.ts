@@ -4,6 +4,7 @@ import type { JsonObject } from '../../base/json.ts';
 import { refusal } from '../ask/capability.ts';
 import type { Response } from '../journal/entries.ts';
 import type { Outcome, Responded } from './outcome.ts';
+import type { EngineParts } from './run.ts';
 
 type WireError = Extract<Response, { error: unknown }>['error'];
 
@@ -76,6 +77,21 @@ export function refused(required: JsonObject, method: string): Responded {
 /** What a request comes to that failed. */
 export function failedWith(error: AwaitError): Responded {
   return { kind: 'responded', response: { error: wireError(error) }, failure: error.code };
+}
+
+/** As `failedWith`, and tells the logger all of it. */
+export function reported(
+  { log }: Pick<EngineParts, 'log'>,
+  callId: string | undefined,
+  error: AwaitError,
+): Responded {
+  const level = error.code === 'bad-token' || error.code === 'bad-answer' ? 'warn' : 'error';
+  log(level, error.message, {
+    code: error.code,
+    ...(callId !== undefined && { call: callId }),
+    ...(error.cause !== undefined && { cause: String(error.cause) }),
+  });
+  return failedWith(error);
 }
 
 export function isBadToken(outcome: Outcome): boolean {

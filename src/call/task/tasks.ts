@@ -11,7 +11,9 @@ import type { CallRecord, Delivered, OpenAsk, Response } from '../journal/entrie
 import { Folding } from '../journal/fold.ts';
 import type { CallStore } from '../journal/store.ts';
 import { isAppended } from '../journal/writer.ts';
+import type { Answers } from '../run/answers.ts';
 import type { Gone } from '../run/leg.ts';
+import type { Ownership } from '../run/ownership.ts';
 import type { Runs } from '../run/registry.ts';
 import type { Run } from '../run/run.ts';
 
@@ -36,6 +38,8 @@ export interface TaskParts {
   readonly clock: Clock;
   readonly check: AnswerCheck;
   readonly runs: Runs;
+  readonly answers: Answers;
+  readonly ownership: Ownership;
   /** How long an owner may be silent, in milliseconds. */
   readonly lease: number;
   /** Looks from now on whether a task that others run still moves, and takes it up when it does not. */
@@ -110,7 +114,7 @@ export class Tasks {
     for (const { key, response } of delivered) {
       const run = this.#here(id);
       // A run that was taken up may not have got to its ask yet: the inbox keeps the answer until it does.
-      if (run !== undefined && (await this.#parts.runs.answered(run, key, response))) continue;
+      if (run !== undefined && (await this.#parts.answers.taken(run, key, response))) continue;
       await store.deliver(id, key, response, call.expires);
     }
     if (delivered.length > 0) await wake(id, this.#known.get(id)?.folding.by);
@@ -143,7 +147,7 @@ export class Tasks {
       if (folding.response !== undefined) return false;
       const run = this.#here(id);
       if (run !== undefined) {
-        if (await this.#parts.runs.isCancelled(run, reason)) return true;
+        if (await this.#parts.ownership.isCancelled(run, reason)) return true;
         continue;
       }
       const journal = this.#parts.store.open(call, folding.at);
@@ -202,8 +206,8 @@ export class Tasks {
   }
 
   #here(id: string): Run | undefined {
-    const run = this.#parts.runs.loose(id);
-    return run?.over ? undefined : run;
+    const run = this.#parts.runs.unattached(id);
+    return run?.state.at === 'over' ? undefined : run;
   }
 
   async #read(id: string): Promise<Folding> {

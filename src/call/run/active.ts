@@ -1,0 +1,54 @@
+/** A resumed turn, shared by all who ask for it. */
+import type { Gone } from './leg.ts';
+import type { Outcome } from './outcome.ts';
+
+const GONE: Outcome = { kind: 'gone' };
+
+export class Active {
+  /** Digest of the answers that it was asked for with. */
+  readonly sent: string;
+  readonly outcome: Promise<Outcome>;
+  #waiters = 0;
+  #disconnect: (() => void) | undefined;
+
+  /** @param run runs the turn; it must not throw */
+  constructor(sent: string, run: (active: Active) => Promise<Outcome>) {
+    this.sent = sent;
+    this.outcome = Promise.resolve().then(() => run(this));
+  }
+
+  /**
+   * The turn is entered.
+   * @param disconnect ends it without an outcome, once nobody waits for it
+   */
+  begun(disconnect: () => void): void {
+    this.#disconnect = disconnect;
+    queueMicrotask(() => this.#endUnlessAwaited());
+  }
+
+  /** The outcome for one of those who ask; `gone` once its client went away. */
+  wait(signal: Gone | undefined): Promise<Outcome> {
+    this.#waiters += 1;
+    if (signal === undefined) return this.outcome;
+    return new Promise((resolve) => {
+      const onAbort = (): void => {
+        this.#waiters -= 1;
+        this.#endUnlessAwaited();
+        resolve(GONE);
+      };
+      if (signal.aborted) {
+        onAbort();
+        return;
+      }
+      signal.addEventListener('abort', onAbort, { once: true });
+      void this.outcome.then((outcome) => {
+        signal.removeEventListener('abort', onAbort);
+        resolve(outcome);
+      });
+    });
+  }
+
+  #endUnlessAwaited(): void {
+    if (this.#waiters === 0) this.#disconnect?.();
+  }
+}

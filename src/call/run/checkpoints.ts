@@ -1,0 +1,80 @@
+/** What is written at the end of a turn, and the token that goes on from there. */
+import { randomUUID } from 'node:crypto';
+import { AwaitError } from '../../base/error.ts';
+import type { Checkpoint, Response } from '../journal/entries.ts';
+import type { OpenJournal } from '../journal/store.ts';
+import type { Binding } from './binding.ts';
+import type { Handoff } from './handoff.ts';
+import type { OpenAskOutcome, Outcome } from './outcome.ts';
+import { type AtCheckpoint, type EngineParts, keyOf, type Run } from './run.ts';
+import type { State } from './state.ts';
+
+export class Checkpoints {
+  readonly #parts: EngineParts;
+  readonly #handoff: Handoff | undefined;
+
+  constructor(parts: EngineParts, handoff: Handoff | undefined) {
+    this.#parts = parts;
+    this.#handoff = handoff;
+  }
+
+  /** This process, for whoever looks for what it keeps; undefined where processes do not reach one another. */
+  get self(): string | undefined {
+    return this.#handoff?.listening ? this.#handoff.name : undefined;
+  }
+
+  /**
+   * Writes a checkpoint at which this process keeps the frame.
+   * @param isKept false where the process closes
+   * @throws AwaitError `limit` when it is larger than a journal may be, `store`, `fenced`
+   */
+  async suspend(
+    run: Run,
+    checkpoint: Checkpoint,
+    isKept: boolean,
+  ): Promise<{ readonly outcome: Outcome; readonly key: string; readonly waiting: AtCheckpoint }> {
+    const bytes = JSON.stringify(checkpoint).length;
+    if (bytes > this.#parts.limits.journalBytes) {
+      throw new AwaitError(
+        'limit',
+        `the journal of call ${run.call.id} takes ${bytes} bytes; return less from its steps, or raise limits.journalBytes`,
+      );
+    }
+    const by = isKept ? this.self : undefined;
+    await run.journal.append({ type: 'suspended', checkpoint, ...(by !== undefined && { by }) });
+    const state = this.#stateOf(checkpoint, run.journal.position, by);
+    const outcome = await this.#seal(state, checkpoint, run.binding);
+    return { outcome, key: keyOf(state), waiting: { at: 'checkpoint', checkpoint, bytes } };
+  }
+
+  /** Writes a checkpoint that no frame waits at. */
+  async suspendWithout(journal: OpenJournal, checkpoint: Checkpoint, binding: Binding): Promise<Outcome> {
+    await journal.append({ type: 'suspended', checkpoint });
+    return this.tokenFor(checkpoint, journal.position, binding);
+  }
+
+  /** Writes what the call comes to. */
+  async endWith(journal: OpenJournal, response: Response): Promise<Outcome> {
+    await journal.append({ type: 'ended', response, when: this.#parts.clock.now() });
+    return { kind: 'responded', response };
+  }
+
+  /** @param by the process that keeps the frame */
+  tokenFor(checkpoint: Checkpoint, at: number, binding: Binding, by?: string): Promise<OpenAskOutcome> {
+    return this.#seal(this.#stateOf(checkpoint, at, by), checkpoint, binding);
+  }
+
+  #stateOf(checkpoint: Checkpoint, at: number, by: string | undefined): State {
+    return {
+      callId: checkpoint.call.id,
+      at,
+      ...(this.#parts.carry && { checkpoint, mark: randomUUID() }),
+      ...(by !== undefined && { owner: by }),
+    };
+  }
+
+  async #seal(state: State, checkpoint: Checkpoint, binding: Binding): Promise<OpenAskOutcome> {
+    const token = await this.#parts.tokens.seal(state, binding, checkpoint.call.expires);
+    return { kind: 'suspended', asks: checkpoint.open, token };
+  }
+}

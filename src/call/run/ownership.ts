@@ -1,0 +1,181 @@
+/**
+ * A call has one owner: the process whose turn it is. Here the owner shows that it is alive, hears of a cancellation,
+ * and gives the call up: to nobody (cancelled), or to whoever comes next (abandoned, so that nobody waits for a lease).
+ */
+import { every } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
+import { unlessFenced } from '../journal/writer.ts';
+import type { Runs } from './registry.ts';
+import {
+  becomingTask,
+  type EngineParts,
+  type Interrupted,
+  isTask,
+  isUnattached,
+  keyOf,
+  type Resume,
+  type Run,
+} from './run.ts';
+
+/** What a tool is told, by its signal. */
+const WAS_CANCELLED = 'the request was cancelled';
+
+export class Ownership {
+  readonly #parts: EngineParts;
+  readonly #runs: Runs;
+
+  constructor(parts: EngineParts, runs: Runs) {
+    this.#parts = parts;
+    this.#runs = runs;
+  }
+
+  /** Shows others that a turn is being run, also while a step runs beside its asks. A short turn writes nothing. */
+  beat(run: Run): void {
+    const { store, clock, limits, log } = this.#parts;
+    if (store === undefined || run.heartbeat !== undefined) return;
+    let count = 0;
+    run.heartbeat = every(clock, limits.lease / 3, () => {
+      const isInTurn = run.state.at === 'turn';
+      if (!isInTurn && !run.frame.busy) {
+        run.heartbeat?.cancel();
+        delete run.heartbeat;
+        return;
+      }
+      count += 1;
+      if (isTask(run) && clock.now() > run.call.expires) {
+        this.#stop(run);
+        return;
+      }
+      if (isUnattached(run)) void this.look(run);
+      if (isInTurn && run.journal.lapsed) {
+        void this.#reclaim(run);
+        return;
+      }
+      run.journal.beat(`${run.journal.position}.${count}`).catch((error: unknown) => {
+        log('warn', 'a heartbeat could not be written', { call: run.call.id, error: String(error) });
+      });
+    });
+  }
+
+  /** It was silent for so long that somebody may have taken it up: that is settled before it is heard again. */
+  async #reclaim(run: Run): Promise<void> {
+    if (run.isReclaiming) return;
+    run.isReclaiming = true;
+    try {
+      await run.journal.append({ type: 'held' });
+    } catch (error) {
+      this.lost(run, error);
+    } finally {
+      delete run.isReclaiming;
+    }
+  }
+
+  /** Ends a turn here whose call is another process's, or too large. */
+  lost(run: Run, error: unknown): void {
+    const failure = AwaitError.from(error, 'store');
+    if (failure.code === 'fenced' || failure.code === 'limit') run.frame.break(failure);
+  }
+
+  // --- cancelled ---
+
+  /** Resolves once nobody can take up what its client does not want. */
+  async cancel(run: Run, reason?: string): Promise<void> {
+    if (run.state.at === 'over') return;
+    this.#end(run, reason);
+    await becomingTask(run)?.catch(() => {});
+    if (isUnattached(run)) await run.journal.append({ type: 'cancelled', when: this.#parts.clock.now() });
+  }
+
+  /** As `cancel`; false when the call is another process's by now, or was over before. */
+  isCancelled(run: Run, reason: string): Promise<boolean> {
+    return unlessFenced(this.cancel(run, reason).then(() => true));
+  }
+
+  /** Looks whether the next entry of its journal is another process's cancellation, and tells its tool. */
+  async look(run: Run): Promise<void> {
+    try {
+      if (run.state.at !== 'over' && (await this.#readsCancelled(run))) this.#stop(run);
+    } catch (error) {
+      const { id } = run.call;
+      this.#parts.log('warn', 'a journal could not be looked at', { call: id, error: String(error) });
+    }
+  }
+
+  /** It lost its place to somebody: a cancel is told to the tool, by its signal. */
+  async wasCancelled(run: Run): Promise<boolean> {
+    const isCancelled = await this.#readsCancelled(run);
+    if (isCancelled) run.instance.cancel(run.frame, WAS_CANCELLED);
+    return isCancelled;
+  }
+
+  async #readsCancelled({ call, journal }: Run): Promise<boolean> {
+    const next = await this.#parts.store?.read(call.id, journal.position + 1);
+    return next?.type === 'cancelled';
+  }
+
+  #stop(run: Run): void {
+    if (run.state.at !== 'over') this.#end(run, WAS_CANCELLED);
+  }
+
+  #end(run: Run, reason: string | undefined): void {
+    const { state } = run;
+    run.instance.cancel(run.frame, reason);
+    run.frame.drop('over');
+    this.#runs.end(run, true);
+    if (state.at === 'turn' || state.at === 'ending') state.resolveGone();
+  }
+
+  // --- abandoned ---
+
+  /** The client of a turn went away: the same request goes on with it, here or anywhere. */
+  disconnect(run: Run, request: Resume): void {
+    if (run.state.at !== 'turn' || isTask(run) || becomingTask(run) !== undefined) return;
+    const key = keyOf(request.state);
+    run.frame.leave();
+    this.#runs.leaveTurn(run);
+    this.#runs.over(key, request.sent);
+    const abandoned = this.#abandonTurn(run, key, interrupted(run, request));
+    this.#runs.abandon(run, abandoned);
+    void abandoned.finally(this.#runs.unsettle(key));
+  }
+
+  async #abandonTurn(run: Run, key: string, waiting: Interrupted): Promise<void> {
+    run.state = waiting;
+    await run.frame.settled();
+    try {
+      await run.journal.append({ type: 'left' });
+      if (run.frame.over || this.#runs.isClosed) this.#runs.drop(run);
+      else this.#runs.park(key, run, waiting);
+    } catch (error) {
+      this.#parts.log('warn', 'a turn could not be abandoned when its client disconnected', {
+        call: run.call.id,
+        error: String(error),
+      });
+      this.#runs.drop(run);
+    }
+  }
+
+  /** This process closes: others need not wait for the lease of a call that goes on without its request. */
+  abandon(run: Run): void {
+    const { id } = run.call;
+    run.frame.leave();
+    const settle = this.#runs.unsettle(id);
+    // What is running comes to its end and into the journal; then anybody may go on.
+    const abandoned = run.frame
+      .settled()
+      .then(() => run.journal.append({ type: 'left' }))
+      .catch((error: unknown) => {
+        this.#parts.log('warn', 'a call could not be abandoned', { call: id, error: String(error) });
+      })
+      .then(() => {
+        settle();
+        this.#runs.drop(run);
+      });
+    this.#runs.abandon(run, abandoned);
+  }
+}
+
+/** A turn that ended without an outcome. */
+export function interrupted({ frame }: Run, { sent }: Resume): Interrupted {
+  return { at: 'interrupted', sent, bytes: JSON.stringify(frame.fold()).length };
+}

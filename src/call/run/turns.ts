@@ -1,0 +1,402 @@
+/**
+ * Turns: what a frame is given as one is entered, and what comes of it when it ends. That is in the journal before
+ * anybody is told (invariant 11).
+ */
+import type { Timer } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
+import { isObject, isWritable, type JsonObject } from '../../base/json.ts';
+import { checkGiven, uncheckable } from '../ask/answer.ts';
+import { missingCapability } from '../ask/capability.ts';
+import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
+import { Frame } from '../frame/frame.ts';
+import type { Detach, Ending, Turn } from '../frame/turn.ts';
+import type { Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
+import type { Answers } from './answers.ts';
+import type { Checkpoints } from './checkpoints.ts';
+import type { Leg } from './leg.ts';
+import type { Outcome } from './outcome.ts';
+import { interrupted, type Ownership } from './ownership.ts';
+import { replayRefused } from './refusal.ts';
+import type { Runs } from './registry.ts';
+import {
+  becomingTask,
+  type EngineParts,
+  isTask,
+  isUnattached,
+  keyOf,
+  type Resume,
+  type Run,
+  takerOf,
+  wishOf,
+} from './run.ts';
+import { after, afterTask } from './url-asks.ts';
+import { failedWith, INTERNAL, refused, reported, wireError } from './wire-error.ts';
+
+export interface TurnParts {
+  readonly runs: Runs;
+  readonly ownership: Ownership;
+  readonly answers: Answers;
+  readonly checkpoints: Checkpoints;
+}
+
+/** How a turn begins. */
+export interface Begins {
+  /** Whether its tool is started; else it goes on where its asks were. */
+  readonly begin: boolean;
+  /** What the client sent for asks that are still to come, by their keys. */
+  readonly responses?: unknown;
+  /** The request that goes on with the call; absent for its first turn. */
+  readonly request?: Resume | undefined;
+}
+
+/** A turn that was entered, for what ends it. */
+interface Entered {
+  readonly run: Run;
+  readonly leg: Leg;
+  readonly request: Resume | undefined;
+}
+
+const GONE: Outcome = { kind: 'gone' };
+
+export class Turns {
+  readonly #parts: EngineParts;
+  readonly #runs: Runs;
+  readonly #ownership: Ownership;
+  readonly #answers: Answers;
+  readonly #checkpoints: Checkpoints;
+
+  constructor(parts: EngineParts, { runs, ownership, answers, checkpoints }: TurnParts) {
+    this.#parts = parts;
+    this.#runs = runs;
+    this.#ownership = ownership;
+    this.#answers = answers;
+    this.#checkpoints = checkpoints;
+  }
+
+  /** Enters a turn. Rejects when its end could not be written. */
+  enter(run: Run, leg: Leg, { begin, responses, request }: Begins): Promise<Outcome> {
+    const { room } = this.#runs;
+    return new Promise((resolve, reject) => {
+      leg.begun?.((reason) => void this.#ownership.cancel(run, reason).catch(() => {}));
+      this.#runs.enter(run, {
+        at: 'turn',
+        resolveGone: () => resolve(GONE),
+        stop: () => this.#stop(run, request, () => resolve(failedWith(handlerClosed()))),
+      });
+      if (request !== undefined || isUnattached(run)) this.#ownership.beat(run);
+      if (isTask(run)) room.hold(run, takerOf(run, leg));
+      let late: Timer | undefined;
+      const end = (ending: Ending): void => {
+        late?.cancel();
+        this.#runs.leaveTurn(run);
+        this.#ended({ run, leg, request }, ending).then(resolve, (error: unknown) => {
+          // Nobody waits for a task's turn.
+          if (isTask(run)) reported(this.#parts, run.call.id, AwaitError.from(error));
+          reject(error);
+        });
+      };
+      const onTask = (): void => resolve({ kind: 'task', taskId: run.call.id });
+      const detach = this.#detachOf(run, leg, onTask);
+      if (!begin) run.instance.refresh(run.frame, leg);
+      run.frame.enter(this.#turnOf(run, leg, { responses, end, detach }));
+      if (begin) {
+        const { method, params, requestId } = run.call;
+        run.instance.call(run.frame, { method, params, id: requestId }, leg);
+      }
+      if (isTask(run)) onTask();
+      else if (detach !== undefined) {
+        late = this.#parts.clock.after(run.call.task?.after ?? 0, () => run.frame.detach()).unref();
+      }
+    });
+  }
+
+  /** What the frame sees of its turn. */
+  #turnOf(
+    run: Run,
+    leg: Leg,
+    {
+      responses,
+      end,
+      detach,
+    }: { responses: unknown; end: (ending: Ending) => void; detach: Detach | undefined },
+  ): Turn {
+    const { room } = this.#runs;
+    const { check } = this.#parts;
+    return {
+      get live() {
+        return leg.live || isTask(run);
+      },
+      get detach() {
+        return isTask(run) || !room.has(takerOf(run, leg)) ? undefined : detach;
+      },
+      get isDetaching() {
+        return becomingTask(run) !== undefined;
+      },
+      ...(leg.sheds !== undefined && { sheds: leg.sheds }),
+      ...(leg.refuses !== undefined && { mustRefuse: leg.refuses }),
+      missing: (method, params) => missingCapability(leg.capabilities, method, params),
+      unfit: (method, params) => uncheckable(method, params, check),
+      given: (ask) => this.#given(ask, responses, end),
+      ask: (ask) => {
+        if (!run.asked.has(ask.key)) leg.ask?.(ask);
+        run.asked.add(ask.key);
+        if (isUnattached(run)) this.#answers.expect(run, ask.key);
+      },
+      withdraw: (ask) => leg.withdraw?.(ask),
+      notify: (notification) => leg.notify(notification),
+      isInterim: (response) => !leg.live && urlsNeeded(response) !== undefined,
+      end,
+    };
+  }
+
+  /** The answer that came along with the call's first request. */
+  #given(ask: OpenAsk, responses: unknown, end: (ending: Ending) => void): Response | undefined {
+    if (!isObject(responses) || !Object.hasOwn(responses, ask.key)) return undefined;
+    try {
+      return checkGiven(ask, responses[ask.key], this.#parts.check);
+    } catch (error) {
+      end({ kind: 'broken', error: AwaitError.from(error) });
+      return undefined;
+    }
+  }
+
+  /** The process closes. */
+  #stop(run: Run, request: Resume | undefined, closing: () => void): void {
+    const becoming = becomingTask(run);
+    if (isTask(run) || becoming !== undefined) {
+      this.#ownership.abandon(run);
+      // Its client is told of the task, if it becomes one.
+      void becoming?.catch(closing);
+      return;
+    }
+    if (request !== undefined) this.#ownership.disconnect(run, request);
+    else if (isUnattached(run)) this.#ownership.abandon(run);
+    else this.#runs.drop(run);
+    closing();
+  }
+
+  // --- becoming a task ---
+
+  #detachOf(run: Run, leg: Leg, onTask: () => void): Detach | undefined {
+    const task = wishOf(run, leg);
+    if (task === undefined || this.#parts.store === undefined) return undefined;
+    return {
+      atStep: task.when === 'after-asks',
+      lastTurn: task.rounds,
+      run: () => this.#becomeTask(run, leg).then(onTask),
+    };
+  }
+
+  /** Resolves once it is written. Whatever ends the turn meanwhile waits for what comes of it. */
+  #becomeTask(run: Run, leg: Leg): Promise<void> {
+    const { held } = run;
+    if (held.by === 'task') return Promise.resolve();
+    if ('becomesTask' in held) return held.becomesTask;
+    this.#runs.room.hold(run, takerOf(run, leg));
+    const written = this.#writeTask(run).then(
+      () => {
+        run.held = { by: 'task' };
+      },
+      (error: unknown) => {
+        run.held = held;
+        this.#runs.room.leave(run);
+        throw error;
+      },
+    );
+    run.held = { by: held.by, becomesTask: written };
+    return written;
+  }
+
+  async #writeTask(run: Run): Promise<void> {
+    const { self } = this.#checkpoints;
+    const by = self === undefined ? {} : { by: self };
+    await run.journal.append({ type: 'detached', when: this.#parts.clock.now(), ...by });
+    if (run.state.at === 'over') return;
+    run.journal.count(run.frame.fold());
+    this.#runs.goesOn(run);
+    this.#ownership.beat(run);
+    await this.#parts.began?.(run.call);
+  }
+
+  // --- what a turn comes to ---
+
+  async #ended(entered: Entered, ending: Ending): Promise<Outcome> {
+    const { run, request } = entered;
+    switch (ending.kind) {
+      case 'finished':
+        return this.#finished(entered, ending.response);
+      case 'suspended':
+        return this.#orInterrupted(run, request, async () => {
+          const outcome = ending.isShed
+            ? await this.#shed(run, ending.checkpoint)
+            : await this.#suspend(run, ending.checkpoint);
+          if (request !== undefined) this.#runs.remember(request);
+          return outcome;
+        });
+      case 'refused':
+        this.#runs.end(run, true);
+        return refused(ending.required, ending.method);
+      case 'lost':
+        return this.#runAgain(entered, ending);
+      case 'broken':
+        return this.#broken(run, ending.error);
+    }
+  }
+
+  /** @throws AwaitError the one that ended the turn */
+  async #broken(run: Run, error: AwaitError): Promise<Outcome> {
+    this.#runs.end(run, true);
+    // What a store failed to keep may be tried again from what it kept; all else is the end of the call.
+    if (error.code !== 'store' && error.code !== 'fenced') await this.#endFailed(run, error);
+    if (error.code === 'fenced' && (await this.#ownership.wasCancelled(run))) return GONE;
+    throw error;
+  }
+
+  /** The server that ran the tool is gone: a new frame is led through what is recorded, where that may be. */
+  #runAgain(
+    { run, leg, request }: Entered,
+    { error, isMeant }: Extract<Ending, { kind: 'lost' }>,
+  ): Promise<Outcome> {
+    if (run.state.at === 'over') return Promise.resolve(GONE);
+    const { replay, limits, frame: options, log } = this.#parts;
+    const before = after(run.frame);
+    const recorded = before.completions.length;
+    const times = run.lost?.recorded === recorded ? run.lost.times : 0;
+    if (replay(run.call, before.completions) === 'never') return this.#broken(run, replayRefused(before));
+    if (!isMeant && times >= limits.reruns) return this.#broken(run, error);
+    const { id } = run.call;
+    log('debug', 'a call is run again, since its server is gone', { call: id, reason: error.message });
+    run.lost = { times: isMeant ? times : times + 1, recorded };
+    this.#parts.count('replayed');
+    run.frame = new Frame(run.call, run.journal, options, before);
+    return this.enter(run, leg, { begin: true, request });
+  }
+
+  async #finished({ run, leg, request }: Entered, given: Response): Promise<Outcome> {
+    // Its client may be told of a task already.
+    await becomingTask(run)?.catch(() => {});
+    if (run.state.at === 'over') return GONE;
+    if (isTask(run)) return this.#finishTask(run, given, leg);
+    if (wishOf(run, leg)?.always) return this.#finishAsTask({ run, leg, request }, given);
+    if (request !== undefined && !isWritable(given)) {
+      this.#runs.end(run, false);
+      return this.#checkpoints.endWith(run.journal, { error: INTERNAL });
+    }
+    const urls = leg.live ? undefined : urlsNeeded(given);
+    if (urls !== undefined) return this.#suspendForUrls(run, urls, leg);
+    const response = leg.live ? given : withoutUrls(given);
+    if (request === undefined) {
+      this.#runs.end(run, false);
+      // Nobody holds a token for this call yet, so nobody can ask for its outcome but who follows it.
+      return isUnattached(run)
+        ? this.#checkpoints.endWith(run.journal, response)
+        : { kind: 'responded', response };
+    }
+    const write = async (): Promise<Outcome> => {
+      const outcome = await this.#checkpoints.endWith(run.journal, response);
+      this.#runs.end(run, false);
+      this.#runs.remember(request);
+      this.#runs.retire(run);
+      return outcome;
+    };
+    return this.#orInterrupted(run, request, write, response);
+  }
+
+  /** The call ends with an error, if others can know of it. */
+  async #endFailed(run: Run, error: AwaitError): Promise<void> {
+    if (run.journal.position >= 0) await this.#checkpoints.endWith(run.journal, { error: wireError(error) });
+  }
+
+  /** Its client is to have a task, although the call is over. */
+  async #finishAsTask({ run, leg, request }: Entered, response: Response): Promise<Outcome> {
+    const become = async (): Promise<Outcome> => {
+      await this.#becomeTask(run, leg);
+      return { kind: 'task', taskId: run.call.id };
+    };
+    const outcome = await this.#orInterrupted(run, request, become, response);
+    // If its end cannot be written it is taken up, as any task is.
+    await this.#finishTask(run, response, leg).catch((error: unknown) =>
+      reported(this.#parts, run.call.id, AwaitError.from(error)),
+    );
+    return outcome;
+  }
+
+  async #finishTask(run: Run, response: Response, leg: Leg): Promise<Outcome> {
+    const next = afterTask(this.#parts, run, response, leg);
+    this.#runs.end(run, false);
+    if ('frame' in next) {
+      const outcome = this.enter(next, leg, { begin: true });
+      if (this.#runs.isClosed) this.#ownership.abandon(next);
+      return outcome;
+    }
+    const outcome = await this.#checkpoints.endWith(
+      run.journal,
+      isWritable(next) ? next : { error: INTERNAL },
+    );
+    this.#runs.retire(run);
+    return outcome;
+  }
+
+  /** When the end of a turn cannot be written, the run waits here for the same request to come again. */
+  async #orInterrupted(
+    run: Run,
+    request: Resume | undefined,
+    write: () => Promise<Outcome>,
+    response?: Response,
+  ): Promise<Outcome> {
+    try {
+      return await write();
+    } catch (error) {
+      const failure = AwaitError.from(error, 'store');
+      if (failure.code === 'store' && request !== undefined) {
+        if (response !== undefined) run.frame.hold(response);
+        this.#runs.park(keyOf(request.state), run, interrupted(run, request));
+      } else {
+        this.#runs.end(run, response === undefined);
+        // A call that has become too large is over: its tool would only be run again, and come to the same.
+        if (failure.code === 'limit') await this.#endFailed(run, failure);
+      }
+      throw failure;
+    }
+  }
+
+  /** The answers that came were of no use: the asks go out again, with what the frame did meanwhile. */
+  askAgain(run: Run, request: Resume): Promise<Outcome> {
+    return this.#orInterrupted(run, request, async () => {
+      await run.frame.written();
+      return this.#suspend(run, run.frame.refold());
+    });
+  }
+
+  async #suspend(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
+    const { outcome, key, waiting } = await this.#checkpoints.suspend(run, checkpoint, !this.#runs.isClosed);
+    // Its turn is over, and a step of it may run on for longer than a lease.
+    if (run.frame.busy) this.#ownership.beat(run);
+    if (!this.#runs.isClosed && run.state.at !== 'over') this.#runs.park(key, run, waiting);
+    return outcome;
+  }
+
+  /** Gives the call up to whichever process its client comes to next. */
+  async #shed(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
+    const outcome = await this.#checkpoints.suspendWithout(run.journal, checkpoint, run.binding);
+    this.#runs.end(run, true);
+    this.#parts.count('shed');
+    return outcome;
+  }
+
+  /** A thrown -32042 becomes the URL asks that it names; the tool is run again when they are answered. */
+  async #suspendForUrls(run: Run, urls: readonly JsonObject[], leg: Leg): Promise<Outcome> {
+    this.#runs.end(run, false);
+    const before = run.frame.fold();
+    if (rerunsOf(before) >= this.#parts.limits.reruns * urls.length) {
+      return this.#checkpoints.endWith(run.journal, stillNeeded(run.call, urls));
+    }
+    const required = missingCapability(leg.capabilities, 'elicitation/create', { mode: 'url' });
+    if (required !== undefined) return refused(required, 'elicitation/create');
+    return this.#checkpoints.suspendWithout(run.journal, askUrls(before, urls), run.binding);
+  }
+}
+
+function handlerClosed(): AwaitError {
+  return new AwaitError('closed', 'this handler was closed');
+}
