@@ -21,6 +21,8 @@ export class Stage {
 
   /** What a client could not do, with the reason that the server's process logged for it. */
   refused(revision: string, error: unknown): AwaitError {
+    // A package that is not installed: its client was never made.
+    if (error instanceof AwaitError && error.code === 'bad-option') return error;
     const logged = this.lines.findLast(({ level }) => level === 'error');
     const why =
       logged === undefined ? String(error) : `${logged.message} ${String(logged.detail.cause ?? '')}`.trim();

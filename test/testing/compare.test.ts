@@ -3,12 +3,16 @@ import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import type { Comparison, Difference } from '../../src/testing/index.ts';
+import { readScenario } from '../../compat/side-by-side/read-scenario.ts';
+import { type Comparison, type Difference, everyRevision } from '../../src/testing/index.ts';
 import { scratch } from '../e2e/harness.ts';
+import late from '../fixtures/side-by-side/late-server.ts';
+import restless from '../fixtures/side-by-side/restless-server.ts';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
 const FIXTURES = 'test/fixtures/side-by-side';
-const FEW = ['--revision', '2025-11-25', '--revision', '2026-07-28'];
+/** Where a claim depends neither on the revision nor on the number of processes. */
+const ONE = ['--revision', '2026-07-28', '--no-callers', '--processes', '1'];
 
 interface Ran {
   readonly code: number | null;
@@ -40,61 +44,110 @@ async function reported(...args: readonly string[]): Promise<Report> {
   return JSON.parse(stdout) as Report;
 }
 
-function ofKind({ differences }: Report, kind: Difference['kind']): Difference[] {
+function ofKind({ differences }: Pick<Report, 'differences'>, kind: Difference['kind']): Difference[] {
   return differences.filter((one) => one.kind === kind);
 }
 
-function scenarioFile(text: string): string {
-  const path = join(scratch(), 'scenario.yaml');
+/** The processes that messages went to, by the page. */
+function processesIn(page: string): string[] {
+  const data = /id="comparison">(.*)<\/script>/.exec(readFileSync(page, 'utf8'))?.[1] ?? '';
+  const { columns } = JSON.parse(data) as Comparison;
+  const messages = columns.flatMap((column) => column.messages).filter(({ from }) => from === 'client');
+  return [...new Set(messages.map((message) => message.process))].sort();
+}
+
+function scenarioFile(text: string, name = 'scenario.yaml'): string {
+  const path = join(scratch(), name);
   writeFileSync(path, text);
   return path;
 }
 
 describe('mcp-await compare', { timeout: 120_000 }, () => {
-  it('agrees on every revision about a server that does the same on each', async () => {
-    const { code, stdout } = await compare('examples/booking/with-steps.ts');
+  it('agrees on every revision about a server that does the same on each, and writes the scenario it made', async () => {
+    const written = join(scratch(), 'made.yaml');
+    const { code, stdout } = await compare('examples/booking/with-steps.ts', '--write', written);
     expect(stdout).toContain('All 9 columns agree');
     expect(stdout).toMatch(/2 book_flight .*\n.*3 trips/);
     expect(code).toBe(0);
+    expect(readFileSync(written, 'utf8')).toContain(
+      '- to: When do you want to fly to a to?\n        accept:\n          day: a day',
+    );
+    const again = await compare('examples/booking/with-steps.ts', '--scenario', written, ...ONE);
+    expect(again.stdout).toContain('All 1 columns agree');
+    expect(again.code).toBe(0);
   });
 
-  it('names a leak between callers', async () => {
-    const report = await reported(`${FIXTURES}/leaking-server.ts`, ...FEW);
-    expect(report.exitCode).toBe(1);
-    expect(ofKind(report, 'leak')[0]?.text).toMatch(
-      /^leaks between callers: what one caller answered is told to another/,
+  it('names a leak between callers, in its table and in the XML for JUnit', async () => {
+    const junit = join(scratch(), 'junit.xml');
+    const few = ['--revision', '2025-11-25', '--revision', '2026-07-28'];
+    const { code, stdout } = await compare(`${FIXTURES}/leaking-server.ts`, ...few, '--junit', junit);
+    expect(stdout).toMatch(/^step +2025-11-25 +2026-07-28\n/);
+    expect(stdout).toContain(
+      '≠ step 2 (greet), on two callers: leaks between callers: what one caller answered is told to another',
     );
+    expect(code).toBe(1);
+    const xml = readFileSync(junit, 'utf8');
+    expect(xml).toContain('<testsuite name="2026-07-28" tests="3" failures="0" errors="0">');
+    expect(xml).toMatch(/<testcase classname="between" name="2\. two callers"><failure type="leak"/);
   });
 
   it('names a tool that asks in another order on replay', async () => {
-    const report = await reported(`${FIXTURES}/restless-server.ts`, ...FEW);
-    expect(ofKind(report, 'replay').map(({ text }) => text)).toEqual([
+    const revisions = ['2026-07-28'] as const;
+    const found = await everyRevision(
+      restless,
+      { steps: [{ call: 'register' }] },
+      { revisions, callers: false },
+    );
+    expect(ofKind(found, 'replay').map(({ text }) => text)).toEqual([
       expect.stringContaining('in another order on replay'),
     ]);
   });
 
   it('names a step that a new version renames, and what becomes of calls that wait', async () => {
-    const report = await reported(`${FIXTURES}/shop-old.ts`, `${FIXTURES}/shop-new.ts`, ...FEW);
+    const report = await reported(`${FIXTURES}/shop-old.ts`, `${FIXTURES}/shop-new.ts`, ...ONE);
     expect(report.columns.map(({ name }) => name)).toContain('2026-07-28 shop-old.ts → shop-new.ts');
     expect(ofKind(report, 'steps')[0]?.text).toContain("shop-new.ts renames the step 'reserve' to 'hold'");
-    expect(ofKind(report, 'upgrade')[0]).toMatchObject({ columns: ['2025-11-25', '2026-07-28'] });
+    expect(ofKind(report, 'upgrade')[0]).toMatchObject({ columns: ['2026-07-28'] });
     expect(ofKind(report, 'upgrade')[0]?.text).toContain("renames the step 'reserve' to 'hold'");
   });
 
   it('finds a tool that is registered late, which nobody told it of', async () => {
-    const scenario = scenarioFile('steps: [{ call: log_in }, { list: tools }, { call: order }]');
-    const report = await reported(`${FIXTURES}/late-server.ts`, '--scenario', scenario);
-    expect(ofKind(report, 'listed')).toEqual([
+    const steps = [{ call: 'log_in' }, { list: 'tools' as const }, { call: 'order' }];
+    const found = await everyRevision(late, { steps }, { callers: false });
+    expect(ofKind(found, 'listed')).toEqual([
       expect.objectContaining({ step: 1, text: expect.stringContaining('does not list tools[order]') }),
     ]);
-    expect(report.differences.every(({ columns }) => columns.includes('2026-07-28'))).toBe(true);
+    expect(found.differences.every(({ columns }) => columns.includes('2026-07-28'))).toBe(true);
   });
 
-  it('shows a table with a row a step and a column a revision', async () => {
-    const { stdout, code } = await compare(`${FIXTURES}/leaking-server.ts`, ...FEW);
-    expect(stdout).toMatch(/^step +2025-11-25 +2026-07-28\n/);
-    expect(stdout).toMatch(/≠ step 2 \(greet\), on two callers: leaks between callers/);
-    expect(code).toBe(1);
+  it('plays a scenario in TypeScript, whose user is a function', async () => {
+    const scenario = scenarioFile(
+      `import type { Scenario } from 'mcp-await/testing';
+const answers: Scenario['steps'][number] = {
+  call: 'greet',
+  answers: ({ question }) => ({ accept: question === 'Your name?' ? { name: 'Ann' } : { city: 'Rome' } }),
+  expect: { text: 'Hello Ann of Rome', asks: ['Your name?', 'Your city?'] },
+};
+export default { steps: [answers] } satisfies Scenario;
+`,
+      'scenario.ts',
+    );
+    const page = join(scratch(), 'compare.html');
+    const args = ['--scenario', scenario, ...ONE, '--html', page];
+    const { code, stdout } = await compare(`${FIXTURES}/leaking-server.ts`, ...args);
+    expect(stdout).toContain('All 1 columns agree');
+    expect(code).toBe(0);
+    expect(processesIn(page)).toEqual(['A']);
+  });
+
+  it('sends POSTs to as many processes as --processes says', async () => {
+    const [page, scenario] = [join(scratch(), 'compare.html'), scenarioFile('steps: [{ call: greet }]')];
+    const args = ['--scenario', scenario, ...ONE, '--processes', '3', '--html', page];
+    expect((await compare(`${FIXTURES}/leaking-server.ts`, ...args)).code).toBe(0);
+    expect(processesIn(page)).toEqual(['A', 'B', 'C']);
+    const { code, stderr } = await compare(`${FIXTURES}/leaking-server.ts`, '--processes', 'none');
+    expect(stderr).toBe('mcp-await: --processes none must be a whole number from 1 to 26\n');
+    expect(code).toBe(2);
   });
 
   describe('a scenario with a mistake', () => {
@@ -118,12 +171,15 @@ describe('mcp-await compare', { timeout: 120_000 }, () => {
       ],
     ];
     it.each(cases)('%s', async (_name, text, message) => {
-      const { code, stderr } = await compare(
-        `${FIXTURES}/leaking-server.ts`,
-        '--scenario',
-        scenarioFile(text),
+      await expect(readScenario(scenarioFile(text))).rejects.toThrow(message);
+    });
+
+    it('is told by the command, with exit code 2', async () => {
+      const scenario = scenarioFile('steps: []');
+      const { code, stderr } = await compare(`${FIXTURES}/leaking-server.ts`, '--scenario', scenario);
+      expect(stderr).toMatch(
+        /^mcp-await: .*scenario\.yaml, line 1: steps: a scenario needs at least one step\n$/,
       );
-      expect(stderr).toMatch(message);
       expect(code).toBe(2);
     });
 
@@ -131,7 +187,7 @@ describe('mcp-await compare', { timeout: 120_000 }, () => {
       const scenario = scenarioFile(
         'steps:\n  - list: tools\n  - call: greet\n    answers: [{ accept: { name: Ann } }]\n    expect: { text: Goodbye }\n',
       );
-      const { code, stdout } = await compare(`${FIXTURES}/leaking-server.ts`, '--scenario', scenario, ...FEW);
+      const { code, stdout } = await compare(`${FIXTURES}/leaking-server.ts`, '--scenario', scenario, ...ONE);
       expect(stdout).toContain('✗ step 2, line 3 (greet): was asked "Your city?" and has no answer for it');
       expect(stdout).toContain('- accept: {"city":"a city"}');
       expect(stdout).toContain('expected a result with "Goodbye" in it, and got "Hello Ann of undefined"');
@@ -147,37 +203,18 @@ describe('mcp-await compare', { timeout: 120_000 }, () => {
     expect(code).toBe(2);
   });
 
-  it('writes down the scenario that it made, with its answers, and plays it again', async () => {
-    const path = join(scratch(), 'made.yaml');
-    await compare('examples/booking/with-steps.ts', '--write', path, ...FEW);
-    expect(readFileSync(path, 'utf8')).toContain(
-      '- to: When do you want to fly to a to?\n        accept:\n          day: a day',
-    );
-    const { code, stdout } = await compare('examples/booking/with-steps.ts', '--scenario', path, ...FEW);
-    expect(stdout).toContain('All 2 columns agree');
-    expect(code).toBe(0);
-  });
-
   it('records a transcript, and names what a later version does otherwise', async () => {
     const path = join(scratch(), 'transcript.json');
-    expect((await compare(`${FIXTURES}/shop-old.ts`, '--record', path, ...FEW)).code).toBe(0);
-    expect((await compare(`${FIXTURES}/shop-old.ts`, '--against', path)).stdout).toContain(
-      'All 2 columns agree',
-    );
-    const report = await reported(`${FIXTURES}/shop-new.ts`, '--against', path);
+    const args = ['--scenario', scenarioFile('steps: [{ call: order }]'), '--record', path, ...ONE];
+    expect((await compare(`${FIXTURES}/shop-old.ts`, ...args)).code).toBe(0);
+    const against = ['--against', path, '--no-callers', '--processes', '1'];
+    expect((await compare(`${FIXTURES}/shop-old.ts`, ...against)).stdout).toContain('All 1 columns agree');
+    const report = await reported(`${FIXTURES}/shop-new.ts`, ...against);
     expect(report.exitCode).toBe(1);
     expect(ofKind(report, 'steps')).toEqual([
       expect.objectContaining({
         text: expect.stringContaining("shop-new.ts renames the step 'reserve' to 'hold'"),
       }),
     ]);
-  });
-
-  it('writes XML for JUnit, a suite for each column', async () => {
-    const path = join(scratch(), 'junit.xml');
-    await compare(`${FIXTURES}/leaking-server.ts`, '--junit', path, ...FEW);
-    const xml = readFileSync(path, 'utf8');
-    expect(xml).toContain('<testsuite name="2026-07-28" tests="3" failures="0" errors="0">');
-    expect(xml).toMatch(/<testcase classname="between" name="2\. two callers"><failure type="leak"/);
   });
 });

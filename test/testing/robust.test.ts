@@ -66,6 +66,23 @@ describe('crashAt', () => {
     expect(runs.filter((run) => run === 'charge')).toHaveLength(6);
   }, 120_000);
 
+  it('dies before the answer it is told, whose call goes on elsewhere and asks nothing twice', async () => {
+    const { runs, factory } = counting();
+    const revisions = ['2025-11-25', '2026-07-28'] as const;
+    const scenario: Scenario = { steps: [{ call: 'order', expect: { text: 'shipped: true' } }] };
+    const { differences, columns } = await crashAt(factory, { ask: 1 }, scenario, { revisions });
+    expect(differences).toEqual([]);
+    expect(runs.filter((run) => run === 'charge')).toHaveLength(6);
+    const crashed = columns.filter(({ name }) => name.endsWith('crash at ask 1'));
+    expect(crashed.map(({ steps }) => steps[0]?.asks.map(({ question }) => question))).toEqual([
+      ['Sure?'],
+      ['Sure?'],
+    ]);
+    await expect(crashAt(factory, { ask: 2 }, scenario, { revisions })).rejects.toThrow(
+      'crashAt: no call comes to ask 2 on 2025-11-25',
+    );
+  }, 120_000);
+
   it('dies after each entry in turn, and comes to the same', async () => {
     const { factory } = counting();
     const { differences, columns } = await crashAt(
