@@ -1,6 +1,6 @@
 /**
- * What a stream costs: appending an event in memory (time), on Redis (commands, as the server counts them), and
- * the heap of streams that are open and idle.
+ * Measures the cost of a stream: appending an event in memory (time) and on Redis (commands, as the server counts
+ * them), and the heap of open, idle streams.
  */
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';

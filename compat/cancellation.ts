@@ -10,7 +10,7 @@ import type { Services } from './services.ts';
 
 /** How long a call is in work before it is noted, in milliseconds. */
 const LASTS = 100;
-/** When a cancel looks whose it is, in milliseconds after it came: the call may not be noted yet. */
+/** When a cancellation looks its call up, in milliseconds after it came: the call may not be recorded yet. */
 const LOOKS = [0, 150, 500];
 
 /**

@@ -1,4 +1,7 @@
-/** What a request comes to that cannot be served: nobody awaits the reason who could tell it. */
+/**
+ * The outcome of a request that fails before its call began. The reason goes to the logger, since no caller awaits the
+ * error itself.
+ */
 
 import { AwaitError } from '../src/base/error.ts';
 import type { Outcome } from '../src/call/ports.ts';
@@ -25,20 +28,20 @@ export function noRoom(id: string | number | null): Reply {
   return { ...reply, headers: { ...reply.headers, 'retry-after': '5' } };
 }
 
-/** An answer that reaches nobody: to be told so, its client must not read a 202. */
+/** Refuses an answer that no open ask can take: its client must not read a 202. */
 export function undelivered(): Reply {
   return rpcError(400, -32602, 'Invalid params: no request with this id waits for an answer of this client');
 }
 
-/** A `Last-Event-ID` that is none of this client's: one sentence, whatever is wrong with it. */
+/** Refuses a `Last-Event-ID` of an unknown or foreign stream: one fixed sentence for every reason. */
 export async function unknownEventId({ rates }: Services, inbound: Inbound): Promise<Reply> {
   await rates?.badToken(inbound);
   return rpcError(400, -32602, 'Invalid or expired Last-Event-ID');
 }
 
 /**
- * The same, for a `catch`: why goes to the logger.
- * @throws what was thrown, where it is about something else
+ * The same, from a `catch`: the reason goes to the logger.
+ * @throws the error itself, if it is about something else
  */
 export async function refusedEventId(services: Services, inbound: Inbound, thrown: unknown): Promise<Reply> {
   const { code, message, cause } = AwaitError.from(thrown);

@@ -25,7 +25,9 @@ import type { Services } from './services.ts';
 /** Names of tools that are remembered to mirror no argument in a header. */
 const NAMES = 5_000;
 
-/** What was seen of the servers here: a request that nothing is checked of is spared an instance. */
+/**
+ * The guards seen on the servers of this process: if they have none, a request is spared the instance that checks it.
+ */
 export class KnownGuards {
   #wasOpened = false;
   #hasScopes = false;
@@ -63,7 +65,7 @@ export class KnownGuards {
   }
 }
 
-/** Of stdio there is no caller whose scopes could be asked for. */
+/** A client on stdio has no credentials whose scopes could be checked. */
 function isLocalPipe({ piped, authInfo }: Inbound): boolean {
   return piped === true && authInfo === undefined;
 }
@@ -114,7 +116,7 @@ export async function refuseScopes(
 
 async function challengeReply({ scopes, errorDescription }: Challenge, authInfo: JsonObject): Promise<Reply> {
   const [first, ...more] = scopes;
-  // Throws for a list that names no scope, or what is none.
+  // Throws if the list is empty, or holds an invalid scope.
   requireScopes(first ?? '', ...more);
   const resourceMetadataUrl = metadataOf(authInfo);
   const error = new OAuthError(OAuthErrorCode.InsufficientScope, errorDescription ?? 'Insufficient scope');

@@ -32,8 +32,8 @@ export interface AwaitHandler {
   /** One HTTP request of any revision: for Hono, Workers, Bun, Deno, and everything fetch-shaped. */
   readonly fetch: (request: Request, options?: FetchOptions) => Promise<Response>;
   /**
-   * For shutting down: new requests get 503; turns that are being run have `limits.drain` to end, and are then
-   * put down for other processes to take up; open streams end. Suspended calls stay good.
+   * For shutting down: new requests get 503; running turns have `limits.drain` to end, and are then given up to other
+   * processes; open streams end. Suspended calls stay valid.
    */
   readonly close: () => Promise<void>;
   /**
@@ -53,12 +53,11 @@ export interface AwaitHandler {
    */
   readonly suspended: (caller?: string) => Promise<number>;
   /**
-   * Erases what a known caller's calls wrote, and ends those that go on, in whichever process they do. Tokens that
-   * were handed out cannot be recalled; they find nothing any more, but where `state: 'sealed'` has no store.
-   *
-   * @param caller a name that `principal` gives
-   * @returns how many calls there were
-   * @throws AwaitError `store`: once more erases the rest
+   * Erases the records of a known caller's calls, and ends those that still run, in any process. Tokens that clients
+   * hold cannot be recalled; they find nothing any more, except where `state: 'sealed'` has no store.
+   * @param caller a name that `principal` returns
+   * @returns the number of calls
+   * @throws AwaitError `store`: call it again to erase the rest
    */
   readonly forget: (caller: string) => Promise<number>;
   /** What happened since it was made. */
@@ -69,10 +68,9 @@ export interface AwaitHandler {
 
 /**
  * Serves an await-style MCP server to clients of every revision.
- *
- * @param factory makes a server: an SDK v1 or v2 `McpServer` or `Server`, or `{ server, cleanup }`. It is
- *   called for each session, or each call where there are no sessions, and must return a fresh one.
- * @throws AwaitError `bad-option` for an option that makes no sense, with what to write instead
+ * @param factory makes a server: an SDK v1 or v2 `McpServer` or `Server`, or `{ server, cleanup }`. It is called for
+ * each session, or each call where there are no sessions, and must return a fresh one.
+ * @throws AwaitError `bad-option` for an invalid option; the message says what to write instead
  */
 export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
   if (typeof factory !== 'function') {
@@ -146,7 +144,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     return own.length > 0 ? own : at('mcp');
   };
 
-  /** While turns come to their end, answers to what they asked are still taken. */
+  /** Accepts answers to open asks while running turns end. */
   const lastWords = async (inbound: Inbound): Promise<Reply | undefined> => {
     if (inbound.method !== 'POST') return undefined;
     const place = settings.paths.find(inbound.path, inbound.base);
@@ -251,7 +249,7 @@ function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {
   return owner === undefined ? edges : [owner];
 }
 
-/** Refusals that are told, each once: whoever sends them could fill a log. */
+/** Most refusals that are logged, each once: a client could fill a log with them. */
 const TOLD = 100;
 
 function onceEach(tell: (refusal: Refusal) => void): (refusal: Refusal) => void {

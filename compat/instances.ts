@@ -74,7 +74,10 @@ function ownerOf(scope: Settings['instance'], principal: string | undefined): re
   return scope === 'caller' && principal !== undefined ? ['caller', principal] : undefined;
 }
 
-/** What belongs to one request or session is not said to a server that serves others; of the process, nobody is. */
+/**
+ * The facts about the client that a shared server's factory gets: none of one request or session, and for `process`
+ * none of the caller.
+ */
 function keptParts(
   scope: Settings['instance'],
   { sessionId: _session, request: _request, ...parts }: ContextParts,

@@ -1,7 +1,7 @@
 /**
- * A handler for Cloudflare Workers: each request has a handler of its own, closed when its response is complete.
- * So no frame is kept, and every call goes on by replay, from its token or from the store. What is shared is plain
- * data: the settings and the counters.
+ * A handler for Cloudflare Workers: each request has a handler of its own, closed when its response is complete. So no
+ * frame is kept, and every call is resumed by replay, from its token or from the store. Only plain data is shared: the
+ * settings and the counters.
  */
 import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';

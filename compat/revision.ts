@@ -1,4 +1,4 @@
-/** What a revision of MCP is to the handler: a row of the table, and the edge that serves it. */
+/** A revision of MCP as the handler sees it: a row of the table, and the edge that serves it. */
 import type { Inbound, Reply } from '../src/http/exchange.ts';
 import type { Place } from '../src/http/paths.ts';
 import type { Services } from './services.ts';

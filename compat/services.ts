@@ -55,9 +55,9 @@ export interface Services {
   /** Events that are being written: a handler that closes waits for them. */
   readonly writing: Set<Promise<unknown>>;
   readonly counters: Counters;
-  /** What waits for clients that do not read. */
+  /** Bytes that wait for clients that do not read. */
   readonly backlog: Backlog;
-  /** What is being received. */
+  /** Request bodies that are being received. */
   readonly bodies: Bodies;
   readonly rates: RateLimits | undefined;
   readonly marks: ToolMarks;
@@ -67,7 +67,7 @@ export interface Services {
   readonly taskIndex: TaskIndex | undefined;
   /** Whether servers run elsewhere, so that they outlive their instances here. */
   readonly isElsewhere: boolean;
-  /** Called with what a server says that belongs to no call, on revisions without sessions. */
+  /** Called with a server's notifications outside of calls, on revisions without sessions. */
   readonly outside: Set<(notification: JsonObject) => void>;
   /** The server's name and version, once an instance said it. */
   serverInfo?: unknown;
@@ -243,7 +243,7 @@ export function createServices(
   const instances = createInstances(factory, settings, (instance) => guards.saw(instance));
   const sweeping = store === undefined ? undefined : startSweeping(store, logger);
   const { tasks } = engine;
-  // A task that nobody asks about goes on all the same.
+  // Tasks continue after their process died, even if no client asks about them.
   if (tasks !== undefined && taskIndex !== undefined && store?.isShared === true) {
     sweeper = sweepTasks({
       clock: systemClock,
@@ -329,7 +329,7 @@ function newTasks(index: TaskIndex): () => Promise<string[]> {
 /** How long a message of the relay is good for, in milliseconds; clocks may differ by as much. */
 const MESSAGE_LIFE = 300_000;
 
-/** What goes over a relay is sealed: it holds answers and credentials, and nobody else may speak in it. */
+/** Messages over a relay are sealed: they hold answers and credentials, and no stranger may forge one. */
 function handoffOver(relay: Relay, sealer: Sealer, now: () => number): HandoffParts {
   return {
     relay,
@@ -338,7 +338,7 @@ function handoffOver(relay: Relay, sealer: Sealer, now: () => number): HandoffPa
   };
 }
 
-/** Where there is no session nobody can be asked outside of a call: such an ask stays pending. */
+/** The parts for asks outside of calls where there is no session: they have no client, and stay pending. */
 export function noSession(
   settings: Settings,
   outside: ReadonlySet<(notification: JsonObject) => void>,

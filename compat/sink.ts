@@ -18,7 +18,7 @@ export function sinkOf({ settings, counters, backlog }: Services, writer: Writer
   });
 }
 
-/** Events without ids, which nobody can come back for. */
+/** Events without ids, which cannot be resumed. */
 export const WITHOUT_IDS: Framing = {
   event: (event) => sseEvent(event),
   alive: () => SSE_KEEP_ALIVE,

@@ -1,6 +1,6 @@
-// Compiles src/ and compat/ to dist/ with tsc, marks the command line as executable, and adds what is no module:
-// the page of `mcp-await compare`, one file with its script and style in it, and the schema of its scenarios. Does
-// nothing where dist is of these very sources already.
+// Compiles src/ and compat/ to dist/ with tsc, marks the command line as executable, and adds the other files: the page
+// of `mcp-await compare`, one file with its script and style in it, and the schema of its scenarios. Does nothing if
+// dist was built from the same sources.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,8 +1,8 @@
-// Runs the official MCP conformance suite, once per revision, against examples/conformance-server.ts as served by
-// the built command line. There is no list of expected failures: a scenario, scored by the suite or not, passes only
-// if the suite ran it and none of its checks is a FAILURE or a WARNING. What the suite itself skips is shown.
+// Runs the official MCP conformance suite, once per revision, against examples/conformance-server.ts as served by the
+// built command line. There is no list of expected failures: a scenario, scored by the suite or not, passes only if the
+// suite ran it and none of its checks is a FAILURE or a WARNING. Scenarios that the suite itself skips are listed.
 //
-//   node scripts/conformance.mjs [--revision 2026-07-28] [--only <scenario>]
+// node scripts/conformance.mjs [--revision 2026-07-28] [--only <scenario>]
 //
 // Afterwards the 2025 scenarios run again through a balancer that sends each request to one of three processes, at
 // random; they share a SQLite file.
@@ -27,7 +27,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 const REVISIONS = ['2026-07-28', '2025-11-25'];
-/** The revision that is run through several processes, and what it is called then. */
+/** The revision that runs through several processes, and its name in the report. */
 const SESSIONS = '2025-11-25';
 const PROCESSES = 3;
 const SUITE = '@modelcontextprotocol/conformance';
@@ -85,7 +85,7 @@ function freePort() {
   });
 }
 
-/** Starts the server under test. `log()` is the end of what it printed. */
+/** Starts the server under test. `log()` returns the end of its output. */
 async function startServer(options = [], env = {}) {
   const port = await freePort();
   const args = [
@@ -182,7 +182,7 @@ async function listScenarios(suite, revision) {
   return scenarios;
 }
 
-/** Reads what a run wrote: `server-<scenario>-<time>/checks.json` for each scenario that came to an end. */
+/** Reads a run's results: `server-<scenario>-<time>/checks.json` for each scenario that ended. */
 function readChecks(directory, scenario) {
   const folder = readdirSync(directory).find(
     (name) => name.replace(/-\d{4}-\d\d-\d\dT.*$/, '') === `server-${scenario}`,
@@ -191,7 +191,7 @@ function readChecks(directory, scenario) {
   return file && existsSync(file) ? JSON.parse(readFileSync(file)) : undefined;
 }
 
-/** What is wrong with a scenario, a line each; empty if it passed. */
+/** The failed checks of a scenario, a line each; empty if it passed. */
 function problems(checks) {
   if (!checks) return ['the suite reported no result'];
   const bad = checks.filter(({ status }) => status === 'FAILURE' || status === 'WARNING');

@@ -1,6 +1,6 @@
-// `npm run inspector`: the Inspector's command line, at a pinned version, against serve, proxy and both on stdio, in both
-// eras. It is installed without install scripts into a folder of its own. It answers no elicitation on the command
-// line, so a tool that asks must say what its SDK says of such a client, and nothing else.
+// `npm run inspector`: the Inspector's command line, at a pinned version, against serve, proxy and both on stdio, in
+// both eras. It is installed without install scripts into a folder of its own. It answers no elicitation on the command
+// line, so a tool that asks must return its SDK's own error for such a client.
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,7 +16,7 @@ const fixture = (name) => new URL(`../test/fixtures/${name}`, import.meta.url).p
 const SERVE = ['serve', fixture('asking-server.ts')];
 const PROXY = ['proxy'];
 const PYTHON = ['--', 'python3', fixture('asking_server.py')];
-/** What is run, and what its output must contain. */
+/** The commands, and the texts that their output must contain. */
 const RUNS = {
   serve: [
     [['--method', 'tools/list'], /"name": "one"/],

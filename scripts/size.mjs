@@ -1,4 +1,4 @@
-// The size of what users install and of what it takes to read: printed, and bounded against surprises.
+// Prints the size of the installed package and of its sources, and fails above a limit.
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 

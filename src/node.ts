@@ -12,7 +12,7 @@ export interface ServesExchanges {
   readonly serve: (inbound: Inbound) => Promise<Reply>;
 }
 
-/** A request that middleware may have added credentials, a parsed body, or what it was mounted under to. */
+/** A request to which middleware may have added credentials, a parsed body, or the path it is mounted under. */
 export type NodeRequest = IncomingMessage & {
   auth?: unknown;
   body?: unknown;
@@ -62,7 +62,7 @@ export function toNodeHandler(
     try {
       await answer(req, res);
     } catch {
-      // Nobody else hears of it: a listener's rejection would end the process.
+      // Caught here: an unhandled rejection of a listener would end the process.
       if (!res.headersSent) res.writeHead(500);
       res.end();
     }
@@ -72,7 +72,7 @@ export function toNodeHandler(
 function inboundOf(req: NodeRequest, signal: Departure): Inbound {
   const { headers, method = 'GET', url = '/', auth, body, baseUrl, socket } = req;
   const [path = '/', query = ''] = url.split('?', 2);
-  // Express has what proxies say of it, where it was told to trust them.
+  // Express computes `req.ip` from a proxy's headers if it is set to trust that proxy.
   const address = typeof req.ip === 'string' ? req.ip : socket.remoteAddress;
   let made: Request | undefined;
   return {
@@ -97,7 +97,7 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
   };
 }
 
-/** A `Host` that is no host must not keep a request from its answer. */
+/** An invalid `Host` must not keep a request from getting a reply. */
 function urlOf({ url = '/', headers }: IncomingMessage): string {
   const base = `http://${headers.host ?? 'localhost'}`;
   if (!URL.canParse(url, base)) return 'http://localhost/';
@@ -122,7 +122,7 @@ function readText(req: IncomingMessage, maxBytes: number, bodies: Bodies): Promi
     const fail = (error: unknown): void => {
       body.over();
       req.off('data', onData);
-      // What still comes is read by nobody: the reply closes the connection.
+      // The rest of the body is discarded; the reply closes the connection.
       req.resume();
       reject(error);
     };

@@ -1,4 +1,4 @@
-/** The options of `createAwaitHandler`: their defaults, and what is said of the ones that make no sense. */
+/** The options of `createAwaitHandler`, their defaults, and the errors of invalid ones. */
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
 import Keyv from 'keyv';
@@ -68,12 +68,16 @@ export interface AwaitOptions<Name extends string = string> {
   /** Lifetime of a call, in milliseconds. Default one hour. */
   readonly ttl?: number;
   /**
-   * What a server instance serves: what it keeps in memory lives as long. Default: a session where there are
-   * sessions, else a call. `caller`: one for each known caller in a process, kept while it is used; `process`: one
-   * for all callers of a process. Of these, clients that differ in revision, capabilities or name have their own.
+   * Which requests share one server instance; its memory lives as long. Default: a session where there are sessions,
+   * else a call. `caller`: one for each known caller in a process, kept while it is used; `process`: one for all
+   * callers of a process. With these two, clients that differ in revision, capabilities or name still get separate
+   * instances.
    */
   readonly instance?: 'call' | 'session' | 'caller' | 'process';
-  /** Whether a call whose frame is not here may be run again from its start. Default `allow`; for `stdioHost` and `remoteHost`, what they say. */
+  /**
+   * Whether a call whose frame is not in this process may be run again from its start. Default `allow`; for `stdioHost`
+   * and `remoteHost`, their own rule.
+   */
   readonly replay?: (call: CallRecord) => 'allow' | 'never';
   /** What to do when only a question's text changed on replay. Default `ask`: once more. */
   readonly drift?: 'ask' | 'reuse' | 'fail';
@@ -123,26 +127,26 @@ export interface AwaitOptions<Name extends string = string> {
   readonly shedAbove?: number;
   /** Where the wires with paths of their own are served. Default: `/sse`, `/messages` and `/mcp/:workspace`. */
   readonly paths?: PathOptions;
-  /** What holds for clients of `workspace-sse`, which may never say it. */
+  /** Settings for clients of `workspace-sse`, whose wire does not carry them. */
   readonly workspace?: WorkspaceOptions;
   /** Names this service in its tokens; services that share a secret refuse one another's. */
   readonly audience?: string;
   /** `false`: calls get no async context, and `step` is not journaled. */
   readonly steps?: boolean;
   /**
-   * Whether the logger is told of tools that used the network, the file system or a child process outside of
-   * a step before they asked. Default: unless `NODE_ENV` is `production`.
+   * Whether the logger warns about tools that used the network, the file system or a child process outside of a step
+   * before they asked. Default: unless `NODE_ENV` is `production`.
    */
   readonly warnUnjournaled?: boolean;
   readonly logger?: Logger;
-  /** Told who did what to which call, without what was said: for an audit log. It must not throw. */
+  /** Receives each act on a call with its caller, without content: for an audit log. It must not throw. */
   readonly audit?: Audit;
 }
 
 export interface WorkspaceOptions {
   /**
-   * What a client can do that sent no `initialize`, in MCP's own shape: `{ elicitation: {} }`. Default: nothing,
-   * so tools that ask get their SDK's error.
+   * The capabilities of a client that sent no `initialize`, in MCP's own shape: `{ elicitation: {} }`. Default: none,
+   * so a tool that asks gets its SDK's error.
    */
   readonly capabilities?: JsonObject;
 }
@@ -211,7 +215,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'audit',
 ]);
 
-/** Options to come: refused by name, so that nobody relies on them; turning one off is what happens anyway. */
+/** Options of later versions: refused by name until they exist; `false` is accepted. */
 const COMING: ReadonlySet<string> = new Set(['onEvent']);
 
 /** @throws AwaitError `bad-option`, with what to write instead */
@@ -327,7 +331,7 @@ function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest)
       throw new AwaitError('bad-option', `tasks threw for ${name}: ${String(error)}`, { cause: error });
     }
     if (CHOICES.has(chosen)) return chosen as TaskChoice;
-    // Nobody will await it.
+    // Its rejection must not end the process.
     void Promise.resolve(chosen).catch(() => {});
     const got = chosen instanceof Promise ? 'a promise' : JSON.stringify(chosen);
     throw wrong('tasks', `returned ${got} for ${name}: return 'never', 'now' or 'after-asks', at once`);

@@ -1,4 +1,4 @@
-/** The load: as little as a client can do over sockets of its own, so that what is measured is the server. */
+/** The load: a client over raw sockets that does as little as it can, so that the server is measured. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { answered, asking, REVISION, resultText, TOOL } from './tool.mjs';
@@ -32,7 +32,7 @@ async function work(port, index, until) {
   return calls;
 }
 
-/** One call: the request, what it asks, and the request again with the answer. */
+/** One call: the request, its ask, and the request again with the answer. */
 async function call(connection, branch, id) {
   const first = await connection.post(asking(id, branch));
   if (first.result?.resultType !== 'input_required') throw unexpected(first);

@@ -12,7 +12,7 @@ import { eventIdOf } from './identity.ts';
 
 /**
  * @param found the session's stream, from after the event `from`
- * @param onSink told of the connection before anything of the stream is given to it
+ * @param onSink called with the connection before it gets any event
  */
 export function connected(
   services: Services,

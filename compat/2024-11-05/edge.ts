@@ -1,10 +1,9 @@
 /**
- * HTTP+SSE of 2024-11-05: one stream for each session, opened first; whatever its client has to say is posted
- * beside it, and whatever the server has to say comes on it.
+ * HTTP+SSE of 2024-11-05: one stream for each session, opened first; the client's messages are POSTs beside it, and the
+ * server's messages come on it.
  * https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
- *
- * A POST is refused by its status where it cannot be said whose it is, or what. What is wrong with a request
- * that is understood is said on the stream, as its response: clients of this wire read no other.
+ * A POST is refused by its status where its session or its message cannot be read. An error of a readable request goes
+ * out on the stream, as its response: clients of this wire read no other.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
@@ -183,7 +182,7 @@ async function begin(
   }
 }
 
-/** Resolves once other processes know of what was started: its client may be told that it is accepted. */
+/** Resolves once other processes can find the started call, so that its client may get its 202. */
 async function start(
   { services }: Parts,
   session: Session,
@@ -208,7 +207,7 @@ async function start(
   await Promise.all(kept);
 }
 
-/** What a request of a session brings, and the session's instance here. */
+/** The leg of a request in a session, with the session's instance in this process. */
 function served(
   services: Services,
   session: Session,

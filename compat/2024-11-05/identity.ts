@@ -1,6 +1,6 @@
 /**
- * Who is who: the stream is opened before its client says anything of itself, so a session's id is a name that
- * nobody can guess, and what it stands for (whose it is, later its client) are records in the store.
+ * Identity: the stream opens before its client has named itself, so a session is a random id, and its facts (the
+ * caller, later the client) are records in the store.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
@@ -79,7 +79,7 @@ export function eventIdOf({ id }: Session, sequence: number | string): string {
 
 /**
  * @param longest in characters
- * @returns undefined when it is none of ours; 0 is before the first event
+ * @returns undefined if it is not an event id of ours; 0 is before the first event
  */
 export function parseEventId(
   id: string,

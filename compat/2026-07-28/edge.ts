@@ -388,7 +388,7 @@ async function messageOf(
   return { message: { ...head, error }, status: error.code === -32021 ? 400 : 200 };
 }
 
-/** The stream of one reply; what is sent before its head is out waits. */
+/** The stream of one reply; events wait until its head is sent. */
 class LeanStream {
   readonly #services: Services;
   readonly #onGone: () => void;

@@ -44,7 +44,7 @@ interface Exchange {
 
 export interface SdkEdge {
   serve(inbound: Inbound, body: unknown): Promise<Reply>;
-  /** What the SDK refuses of a request that it finds nothing wrong with but what its server declares: scopes, headers. */
+  /** The SDK's refusal of a valid request by its server's own declarations: scopes, mirrored headers. */
   refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined>;
   close(): Promise<void>;
 }
@@ -62,7 +62,7 @@ export function createSdkEdge(
       try {
         return await lightServer(services, exchange, validator, run);
       } catch (error) {
-        // `onerror` is told of every request that is refused; that no server could be made is more than those.
+        // `onerror` reports every refused request; a server that cannot be made is worse than those.
         const { message, code, cause } = AwaitError.from(error);
         services.settings.logger.error(message, { code, cause: String(cause ?? '') });
         throw error;
@@ -197,7 +197,7 @@ async function subscribe(instance: HostInstance, { id, params }: ModernRequest):
   }
 }
 
-/** An instance for what is no call. */
+/** Opens an instance for a request that is not a call. */
 function openInstance(services: Services, client: Client, inbound: Inbound): Promise<HostInstance> {
   const { settings, outside, instances } = services;
   return instances.open({
@@ -214,7 +214,7 @@ function openInstance(services: Services, client: Client, inbound: Inbound): Pro
   });
 }
 
-/** The extension takes the place of what a server declares for itself to clients of 2025. */
+/** The Tasks extension replaces the tasks capability that a server declares to clients of 2025. */
 function withTasks({ tasks: _own, extensions, ...declared }: JsonObject): JsonObject {
   return { ...declared, extensions: { ...asObject(extensions), [EXTENSION]: {} } };
 }
@@ -243,7 +243,7 @@ interface Notify {
   resourceUpdated(uri: string): void;
 }
 
-/** What a server says outside of any call goes to the streams that listen. */
+/** Sends a server's notifications outside of calls to the streams that listen. */
 function publish(notify: Notify, { method, params }: JsonObject): void {
   if (method === 'notifications/tools/list_changed') notify.toolsChanged();
   else if (method === 'notifications/prompts/list_changed') notify.promptsChanged();

@@ -1,6 +1,6 @@
 /**
- * `notifications/tasks` on a `subscriptions/listen` stream: the SDK serves the stream and all it knows of, and the
- * tasks that a client listens to are told beside, each time one changes.
+ * `notifications/tasks` on a `subscriptions/listen` stream: the SDK serves the stream and its own kinds of
+ * notifications; this file adds one for each change of a task that the client listens to.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
@@ -23,7 +23,7 @@ export function listensToTasks({ method, params }: JsonObject): boolean {
   return isListening && (params.notifications as JsonObject).taskIds !== undefined;
 }
 
-/** The tasks that one names, each once; undefined where that is no list of names. */
+/** The tasks that a request names, each once; undefined if that is not a list of ids. */
 export function tasksListenedTo({ params }: JsonObject): readonly string[] | undefined {
   const { taskIds } = (params as JsonObject).notifications as JsonObject;
   if (!Array.isArray(taskIds) || !taskIds.every((id) => typeof id === 'string')) return undefined;
@@ -37,7 +37,7 @@ export function withoutTaskIds(body: JsonObject): JsonObject {
   return { ...body, params: { ...params, notifications } };
 }
 
-/** Tells of tasks on the stream of a reply; those that this caller does not have are left out of what is agreed to. */
+/** Adds changes of tasks to the stream of a reply; tasks of other callers are left out of the acknowledgement. */
 export async function alsoTelling(
   services: Services,
   reply: Reply,
@@ -109,8 +109,8 @@ function shape({ status, asks }: TaskView): string {
 }
 
 /**
- * The SDK's side of the stream: its first event says what was agreed to, and the tasks are put into it; its last one,
- * with which it ends a subscription that it sees nothing in, waits until no task can go on any more.
+ * The SDK's side of the stream: the tasks are added to its first event, the acknowledgement; its last event, which ends
+ * a subscription that is empty in the SDK's view, waits until all tasks have ended.
  */
 function sdkSide(
   writer: Writer,

@@ -18,7 +18,7 @@ const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/update', 'task
 
 type RpcError = Extract<Response, { error: unknown }>['error'];
 
-/** What a client that cannot take tasks is told where it would need to. */
+/** The error of a request that needs the Tasks extension, from a client that did not declare it. */
 export const MISSING: RpcError = {
   code: -32021,
   message: `Missing required client capability: ${EXTENSION}`,
@@ -53,7 +53,7 @@ export async function serveTask(
       return { result: detailed(services, await tasks.get(taskId, principal)) };
     }
     if (request.method === 'tasks/cancel') {
-      // One that is over stays as it is, and its client is told nothing else.
+      // Has no effect on a task that has ended; its client gets the same reply.
       await tasks.cancel(taskId, principal);
       return { result: {} };
     }
@@ -67,7 +67,7 @@ export async function serveTask(
   }
 }
 
-/** What a request gets whose call goes on as a task. */
+/** The result of a request whose call continues as a task. */
 export async function taskResult(
   services: Services,
   taskId: string,
@@ -78,7 +78,7 @@ export async function taskResult(
   return { resultType: 'task', ...created(services, view) };
 }
 
-/** A task without what it waits for and what it came to. */
+/** A task as its creation shows it: without asks and outcome. */
 function created(services: Services, view: TaskView): JsonObject {
   const { id, status, created: at, updated, expires, response } = view;
   const message = response !== undefined && 'error' in response ? response.error.message : undefined;

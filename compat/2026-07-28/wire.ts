@@ -1,5 +1,5 @@
 /**
- * The released revision's words: what a request brings, and what a call comes to, as its wire has them.
+ * The released revision's wire form: reads a request, and writes the outcome of a call.
  * https://modelcontextprotocol.io/specification/2026-07-28
  */
 import {
@@ -42,7 +42,7 @@ export interface Read {
 }
 
 export function readRequest(request: ModernRequest, principal: string | undefined): Read {
-  // What clients of 2025 wish for is no longer theirs to say.
+  // `task`, a parameter of 2025's clients, has no meaning on this revision.
   const { _meta, inputResponses, requestState, task: _task, ...rest } = request.params;
   const envelope = isObject(_meta) ? _meta : {};
   const meta = Object.fromEntries(Object.entries(envelope).filter(([key]) => !ENVELOPE.has(key)));
@@ -70,7 +70,7 @@ const ENVELOPE: ReadonlySet<string> = new Set([
   'io.modelcontextprotocol/protocolVersion',
 ]);
 
-/** What goes out as the result of a request whose call is suspended. */
+/** The result of a request whose call is suspended. */
 export function inputRequired(asks: readonly OpenAsk[], requestState: string): JsonObject {
   // A call that was given up asks nothing, and its client comes back at once.
   const inputRequests = Object.fromEntries(asks.map((ask) => [ask.name ?? ask.key, askOnWire(ask)]));
@@ -100,7 +100,7 @@ export function stamp(result: JsonObject, serverInfo: unknown): JsonObject {
   return { ...result, _meta: { [SERVER_INFO_META_KEY]: serverInfo, ...objectOf(result._meta) } };
 }
 
-/** Errors as this revision has them: a resource that is not there is -32602, and its URI is told (SEP-2164). */
+/** Converts errors to this revision's form: an unknown resource is -32602, with its URI (SEP-2164). */
 export function errorOnWire(error: WireError, request: ModernRequest): WireError {
   if (error.code === -32042) return URLS_NEEDED;
   const missing = request.method === 'resources/read' && (error.code === -32002 || error.code === -32602);

@@ -54,7 +54,7 @@ export const MRTR_DRAFT: Dialect = {
   acknowledges: false,
 };
 
-/** @throws AwaitError `bad-answer` when it is no object, or one of its values is neither a result nor an error */
+/** @throws AwaitError `bad-answer` when it is not an object, or one of its values is neither a result nor an error */
 function unwrapped(responses: unknown): Answers {
   if (!isObject(responses)) {
     throw new AwaitError('bad-answer', 'input_responses must be an object of responses by key');

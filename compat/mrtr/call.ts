@@ -112,8 +112,8 @@ async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<To
 }
 
 /**
- * An error in the words of both drafts. They took -32042 out: what it names is asked for, and what remains of it is a
- * failure. -32021 came with 2026-07-28.
+ * An error as both drafts spell it. They removed -32042: its URLs are asked for, and if none can be, it is a failure.
+ * -32021 came with 2026-07-28.
  */
 export function inDraftWords({ code, message, data }: RpcError): RpcError {
   const isLater = code === -32021 && isObject(data) && data.requiredCapabilities !== undefined;

@@ -9,7 +9,7 @@ import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { RpcRequest } from '../session/start.ts';
 
-/** What a client answers, by the keys of asks. */
+/** A client's answers, by the keys of asks. */
 export interface Answers {
   /** As they came: the engine looks at those that were asked for. */
   readonly results: unknown;
@@ -26,13 +26,16 @@ export interface Incoming {
 
 export interface Dialect {
   readonly revision: string;
-  /** `stream`: what a call says goes out at once. `hold`: with its outcome, since an incomplete one is no stream. */
+  /**
+   * `stream`: a call's notifications go out at once. `hold`: with its outcome, since an incomplete result cannot be a
+   * stream.
+   */
   readonly notifications: 'stream' | 'hold';
   /** Whether a retry must have another id than the request that it retries. */
   readonly newIds: boolean;
   /** Whether a request of this method may be answered with asks. */
   mayAsk(method: string): boolean;
-  /** @throws AwaitError `bad-answer` for answers that are none */
+  /** @throws AwaitError `bad-answer` for invalid answers */
   read(message: JsonObject & RpcRequest): Incoming;
   /** What stands beside `jsonrpc` and `id`, here and below: a result. */
   complete(result: JsonObject): JsonObject;
@@ -45,7 +48,7 @@ export interface Dialect {
   taskAnswers(
     message: JsonObject,
   ): { readonly taskId: string | undefined; readonly answers: Answers } | undefined;
-  /** What is said to them; undefined where nothing is, by 202. */
+  /** The acknowledgement; undefined if a 202 is all. */
   readonly acknowledges: boolean;
 }
 

@@ -108,7 +108,7 @@ async function serve(
   const over = new Promise<void>((resolve) => {
     end = resolve;
   });
-  // By the id alone its client can cancel what it waits for.
+  // Kept by the request's id, the only name by which its client can cancel it.
   session.keep(id, {
     callId: `request ${String(id)}`,
     outcome: over.then(() => ({ kind: 'gone' })),
@@ -133,19 +133,19 @@ async function serve(
     const isOurs =
       tasks !== undefined && isTaskMethod(method) && !hasOwnTasks((await exchange.instance()).initialized);
     if (!isOurs) return serveCall(served, opened.incoming);
-    // Whoever waits for a task has a connection open, and no more.
+    // A wait for a task is one open connection, and ends with it.
     inbound.signal.addEventListener('abort', gone.tell, { once: true });
     return serveTask(tasks, served);
   };
   const progressToken = isObject(params._meta) ? params._meta.progressToken : undefined;
-  // A client that takes JSON alone hears of what is said before the response on its session's stream.
+  // A client that accepts only JSON gets earlier notifications on its session's stream.
   const takesStream = accepts(inbound.header('accept') ?? '', 'text/event-stream');
   const replying = { exchange, dialect, id, alone: !takesStream || !dialect.mayAsk(method) };
   if (dialect.notifications === 'stream') return streamed(replying, work);
   return held({ ...replying, before: rider.said ?? [], progressToken }, work);
 }
 
-/** A retry, with the engine's token for its state; an error where it is no state of this draft. */
+/** A retry with the engine's token for its state; an error if the state is not one of this draft. */
 async function openState(
   { services, session, inbound }: Exchange,
   { newIds }: Dialect,

@@ -1,4 +1,4 @@
-/** What a request of a draft is to the engine: its params, what its state is bound to, and its leg. */
+/** Converts a draft's request for the engine: its params, the binding of its state, and its leg. */
 
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { TaskWish } from '../../src/call/journal/entries.ts';

@@ -87,7 +87,7 @@ export async function held(
   return sse(services, session, await stream.found, 'postStreams');
 }
 
-/** Progress names the request that it is told to. */
+/** Progress carries the token of the request that gets it. */
 function renamed(notification: JsonObject, progressToken: string | number | undefined): JsonObject[] {
   const { method, params } = notification;
   if (method !== 'notifications/progress') return [notification];
@@ -100,7 +100,10 @@ function newStream({ services, session }: Exchange): { to: SessionStream; found:
   return { to, found: services.streams.find(to.id, 0, session.id) };
 }
 
-/** What is said of a task once its request has its response, and by a request whose response is JSON alone. */
+/**
+ * Sends notifications of a task on the session's stream: after its request has its response, or beside a response that
+ * is JSON alone.
+ */
 function tellStanding({ session }: Exchange, notification: JsonObject): void {
   session.standing.send({ jsonrpc: '2.0', ...notification });
 }
@@ -110,7 +113,7 @@ function inJson(replying: Replying, told: Told, rider: Rider): Reply {
   return json(responseOf(replying, told, rider), 200, { [SESSION]: replying.exchange.session.id });
 }
 
-/** @param rider what its state is to have with it, where the outcome is incomplete */
+/** @param rider data that goes into the state of an incomplete outcome */
 function responseOf(
   { exchange, dialect, id }: Replying,
   told: Exclude<Told, { kind: 'gone' }>,

@@ -1,6 +1,6 @@
 /**
- * What rides behind the engine's token in a state, sealed and bound to it: any process can tell it, nothing is kept
- * for it, and what was altered is no state at all.
+ * Data behind the engine's token in a state, sealed and bound to it: any process can read it, no record is stored for
+ * it, and an altered one makes the state invalid.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
@@ -18,7 +18,9 @@ export interface Rider {
   readonly id?: string | number;
   /** The session that the id is of: in another one it means nothing. */
   readonly session?: string;
-  /** What the call said and its client was not told yet, where an incomplete response is no stream (the first draft). */
+  /**
+   * Notifications that the client has not got yet, where an incomplete response cannot be a stream (the first draft).
+   */
   readonly said?: readonly JsonObject[];
 }
 
@@ -39,8 +41,8 @@ export function stateOf(
 }
 
 /**
- * @param needed whether a state without a rider is none
- * @returns the engine's token, and what rode behind it
+ * @param needed whether a state without a rider is invalid
+ * @returns the engine's token, and the rider
  * @throws AwaitError `bad-token`
  */
 export async function splitState(

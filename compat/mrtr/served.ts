@@ -1,4 +1,4 @@
-/** One POST of a session that speaks a draft of multi round-trip requests, and what comes of it. */
+/** One POST of a session that speaks a draft of multi round-trip requests, and its outcome. */
 
 import type { JsonObject } from '../../src/base/json.ts';
 import type { OpenAsk, Response } from '../../src/call/journal/entries.ts';
@@ -20,7 +20,7 @@ export interface Served {
   readonly notify: (notification: JsonObject) => void;
 }
 
-/** What a request comes to. */
+/** The outcome of a request. */
 export type Told =
   /** `refused`: nothing began, and the state that it came with stays good. */
   | { readonly kind: 'final' | 'refused'; readonly fields: JsonObject }

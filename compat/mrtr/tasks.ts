@@ -19,7 +19,7 @@ export function isTaskMethod(method: string): boolean {
   return METHODS.has(method);
 }
 
-/** A `tasks/*` request; what is wrong with it is an error in the words of every revision. */
+/** A `tasks/*` request; its failure is an error with the same sentence on every revision. */
 export async function serveTask(tasks: Tasks, served: Served): Promise<Told> {
   const { exchange, dialect, request, gone } = served;
   const { services, session } = exchange;
@@ -77,8 +77,8 @@ async function list(tasks: Tasks, { exchange, dialect }: Served, cursor: unknown
 }
 
 /**
- * Takes in the answers to a task; in the store when this resolves. What is bad, missing or unknown changes nothing.
- * @returns why they are refused, if they are
+ * Records the answers to a task; they are in the store when this resolves. Bad, missing or unknown ones change nothing.
+ * @returns the reason if they are refused
  */
 export async function answerTask(
   tasks: Tasks,
@@ -89,7 +89,7 @@ export async function answerTask(
   if (taskId === undefined) return UNKNOWN;
   const { principal } = session;
   try {
-    // The next `tasks/result` asks again for what is open, so its key may stay.
+    // The next `tasks/result` asks again for the open asks, so the key may stay.
     await tasks.update(taskId, principal, results, 'kept');
     if (Object.keys(errors).length === 0) return undefined;
     const { asks } = await tasks.get(taskId, principal);
@@ -103,7 +103,7 @@ export async function answerTask(
   }
 }
 
-/** What is said to answers that were taken in, where something is. */
+/** The response to answers that were recorded, on drafts that have one. */
 export function acknowledgement(dialect: Dialect, taskId: string): JsonObject {
   return dialect.complete(relatedTo(taskId));
 }

@@ -11,7 +11,7 @@ import { post } from './post.ts';
 export function roundTrips(dialect: Dialect): SessionWire {
   return {
     isDraft: true,
-    // Whoever takes JSON alone gets every response in it.
+    // A client that accepts only JSON gets every response in it.
     refuse: (inbound, body) =>
       accepts(inbound.header('accept') ?? '', 'application/json') ? undefined : refuseOneKind(inbound, body),
     begun({ services }, { initialized }) {
@@ -21,7 +21,7 @@ export function roundTrips(dialect: Dialect): SessionWire {
       return dialect.complete({ ...result, protocolVersion: dialect.revision });
     },
     post: (exchange, body) => post(exchange, dialect, body),
-    // Its turns go on by their state: of a broken stream only what it had is left to send.
+    // Its turns continue by their state; a broken stream only has its missed events to send.
     follow: (exchange, _stream, last, sink) => primed(exchange.session, last, sink),
   };
 }

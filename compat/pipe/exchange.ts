@@ -1,9 +1,9 @@
-/** What a message of a pipe is over Streamable HTTP: its headers, and the exchange it comes in. */
+/** A pipe's message as Streamable HTTP: its headers, and its exchange. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Departure } from '../../src/http/departure.ts';
 import { type Inbound, tooLarge } from '../../src/http/exchange.ts';
 
-/** Where a message of 2026-07-28 says what it is. */
+/** The member of a message of 2026-07-28 that names its revision. */
 export const REVISION_META = 'io.modelcontextprotocol/protocolVersion';
 
 /** Who is at the other end. */

@@ -1,15 +1,13 @@
 /**
- * One client on one pipe: stdin and stdout, or a WebSocket. Each of its messages becomes the exchange that it would
- * be over Streamable HTTP, in this process, and what comes in reply goes back on the pipe. So every revision is the
- * same on a pipe as over HTTP, and there is one implementation of each.
- *
- * It owns the pipe's session id and the exchanges that are open on it.
- *
- * 1. The era is each message's own: one with the envelope of 2026-07-28 is of that revision, all others belong to
- *    the session that `initialize` began.
- * 2. A client that is gone ends its exchanges, as closed connections do; whether its session ends too is the
- *    owner's choice (`end`): a WebSocket that broke may come back, a closed stdin may not.
- * 3. A resumable client (`resume.ts`) is told with each message where its stream stands.
+ * One client on one pipe: stdin and stdout, or a WebSocket. Each of its messages becomes, in this process, the exchange
+ * that it would be over Streamable HTTP, and the reply goes back on the pipe. So every revision behaves on a pipe as
+ * over HTTP, with one implementation of each.
+ * It owns the pipe's session id and the open exchanges.
+ * 1. Each message has its own era: one with the envelope of 2026-07-28 is of that revision, all others belong to the
+ *    session that `initialize` began.
+ * 2. A disconnect ends the open exchanges, as closed connections do; the owner chooses whether it ends the session too
+ *    (`end`): a WebSocket that broke may come back, a closed stdin may not.
+ * 3. A resumable client (`resume.ts`) gets its stream's position with each message.
  */
 import { createParser } from 'eventsource-parser';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
@@ -23,7 +21,7 @@ import { lastEventOf, sessionOf, wantsResume, withEvent, withoutResume, withSess
 
 /** Where messages go. */
 export interface PipeEnd {
-  /** @returns false when the client is behind: what is sent now waits in memory */
+  /** @returns false when the client is behind: later messages wait in memory */
   send(text: string): boolean;
   readonly unsent: number;
   /** Calls each time that nothing waits any more. */
@@ -52,7 +50,7 @@ const STANDING = Symbol('standing');
 
 export class Pipe {
   readonly #parts: PipeParts;
-  /** By the request's id, or what it is instead of a request. */
+  /** Keyed by the request's id, or by a symbol for a message without one. */
   readonly #open = new Map<string | number | symbol, Open>();
   #session: string | undefined;
   #version: string | undefined;
@@ -82,7 +80,7 @@ export class Pipe {
     });
   }
 
-  /** The client is gone, or is told to be. @param endSession it will not come back */
+  /** Closes the pipe after the client disconnected, or to disconnect it. @param endSession it will not come back */
   async end(endSession: boolean): Promise<void> {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -141,7 +139,7 @@ export class Pipe {
     return this.#session !== undefined && !isModern(body);
   }
 
-  /** Where there is no session, whoever wants a request no more ends its exchange. */
+  /** Without a session, a cancellation ends the request's exchange. */
   #cancel(params: unknown): void {
     const id = isObject(params) ? params.requestId : undefined;
     if (!isRequestId(id)) return;
@@ -202,7 +200,7 @@ export class Pipe {
     if (key !== undefined) this.#open.delete(key);
     if (open.gone.aborted || this.#isOver) return;
     const message = parsed(body);
-    // Of a notification or a response nobody waits to hear; of a batch each request has its own message.
+    // Notifications and responses get no reply; each request of a batch is replied to on its own.
     if (key === undefined && status < 400) return;
     if (message === undefined || isForHttp(message)) {
       if (typeof key === 'symbol' || key === undefined || status < 400) return;

@@ -1,7 +1,7 @@
 /**
- * How a client comes back to its session on another pipe. It asks for that in the `_meta` of its `initialize`; then
- * each message of a stream says where the stream stands, and after a break the client sends `RESUME`, what it had
- * not got the response of, and its answers again. `docs/websocket.md` has the whole of it.
+ * How a client resumes its session on another pipe. It asks for that in the `_meta` of its `initialize`; then each
+ * message of a stream carries the stream's position, and after a break the client sends `RESUME`, its requests that
+ * have no response yet, and its answers again. `docs/websocket.md` specifies it.
  */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { EVENT_META, REQUEST_META, SESSION_META, VERSION_META } from '../../src/base/resume-meta.ts';
@@ -37,7 +37,7 @@ export function lastEventOf(message: JsonObject): string | undefined {
   return typeof event === 'string' ? event : undefined;
 }
 
-/** A server does not see what is between this package's two ends. */
+/** Removes the members that are for this package's two ends alone, before a server sees the message. */
 export function withoutResume(message: JsonObject): JsonObject {
   const meta = metaOf(message);
   if (!Object.keys(meta).some((key) => OWN.has(key))) return message;
@@ -46,7 +46,7 @@ export function withoutResume(message: JsonObject): JsonObject {
   return { ...message, params: { ...params, ...(Object.keys(rest).length > 0 && { _meta: rest }) } };
 }
 
-/** A response ends its stream, so nobody comes back for what follows it. */
+/** Adds the stream's position to a message. A response gets none: it ends its stream. */
 export function withEvent(
   message: JsonObject,
   event: string,

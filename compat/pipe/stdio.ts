@@ -1,6 +1,6 @@
 /**
- * `mcp-await/stdio`: one client on this process's stdin and stdout, of any revision, by what it opens with. While it
- * is served, stdout carries the protocol alone: whatever else the process writes there goes to stderr.
+ * `mcp-await/stdio`: one client on this process's stdin and stdout; its first message decides the revision. Meanwhile
+ * stdout carries the protocol alone: other output of the process goes to stderr.
  */
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -22,7 +22,7 @@ export interface StdioOptions extends AwaitOptions {
 
 export interface StdioServer {
   readonly handler: AwaitHandler;
-  /** Resolves when the client has closed its end, and what it had in work is put down. */
+  /** Resolves when the client has closed its end, and its running calls are given up. */
   readonly closed: Promise<void>;
   close(): Promise<void>;
 }
@@ -86,14 +86,14 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
     void close();
   });
   stdin.once('end', () => void close());
-  // A client that does not read on is gone.
+  // A client that stops reading counts as disconnected.
   stdout.on('error', () => void close());
   return { handler, closed, close };
 }
 
 type Write = typeof process.stdout.write;
 
-/** Everything but what is written through the function returned goes to stderr. */
+/** Redirects all output to stderr, except what the returned `write` writes. */
 function reserveStdout(): { readonly write: (text: string) => boolean; undo(): void } {
   const { stdout, stderr } = process;
   const original: Write = stdout.write.bind(stdout);

@@ -1,10 +1,9 @@
 /**
  * SEP-1858, the server's side: a call ends its turn at its asks. They go out between `buffer_input` and
  * `input_required`, the connection ends, and the POST of an array of responses with the id of `input_required`
- * goes on with the same stream, in whichever process gets it.
- *
- * Beside `input_required`, in the same entry of the stream, stands what the next turn needs: so it is in the
- * store before the client is told, and the call's own state was before that.
+ * continues the same stream, in whichever process gets it.
+ * The state of the next turn is in the same stream entry as `input_required`, so it is in the store before the client
+ * can answer; the call's own state was stored before that.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
@@ -60,7 +59,7 @@ export const MULTI_TURN: SessionWire = {
   isDraft: true,
   refuse(inbound, body) {
     const isTurn = inbound.header(LAST) !== undefined;
-    // Whoever goes on with a turn may take either kind of reply.
+    // The POST that continues a turn may accept either kind of reply.
     const mayTakeOne = isTurn && (inbound.header('accept') ?? '') !== '';
     const isEmpty = isTurn && Array.isArray(body) && body.length === 0;
     return (
@@ -130,7 +129,7 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
   const { results, errors, missing } = sortByKey(call, note, messages);
   const accept = inbound.header('accept') ?? '';
   const takesStream = accepts(accept, EVENTS);
-  // What is missing is asked again, and that takes a stream.
+  // Missing answers are asked for again, which takes a stream.
   if (missing && !takesStream) return notAcceptable();
   const found = await services.streams.resume(last, session.id);
   const { stream: streamId } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
@@ -187,7 +186,7 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
   );
   if (outcome === undefined) return sse(services, session, found, 'postStreams', untilInput);
   if (isBadToken(outcome)) return unknownEventId(services, inbound);
-  // Its client has cancelled it, or left: there is no response.
+  // Its client has cancelled it, or disconnected: there is no response.
   if (outcome.kind === 'gone') return empty(202);
   if (goesOnElsewhere(outcome)) return shuttingDown();
   if (outcome.kind === 'responded') {
@@ -199,13 +198,13 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
   return takesStream ? sse(services, session, found, 'postStreams', untilInput) : notAcceptable();
 }
 
-/** Whether something comes before the response that a stream has after an event: then it is told as a stream. */
+/** Whether events come between the given one and the stream's response: then the reply is a stream. */
 async function saysMore({ streams }: Services, session: Session, last: string): Promise<boolean> {
   const next = await streams.next(last, session.id);
   return next !== undefined && !next.isLast;
 }
 
-/** A client that comes back for its stream: what became of its call meanwhile is told there. */
+/** A client that returns for its stream: sends what its call did meanwhile. */
 function follow(call: Exchange, stream: string, sink: Sink): void {
   const { services, session, inbound, home } = call;
   followPost({ services, session, stream, source: sourceOf(inbound), home, sink }, (takeOver, taken) => ({
@@ -232,7 +231,10 @@ async function finishIn(services: Services, takeOver: () => Promise<SessionStrea
   }
 }
 
-/** Whoever ran the turn tells its outcome; who only read of it does so when that process went silent before. */
+/**
+ * Sends a turn's outcome: by the process that ran it, or by one that read it from the journal if that process went
+ * silent before.
+ */
 async function toldBy(
   call: Exchange,
   last: string,

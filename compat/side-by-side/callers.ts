@@ -11,7 +11,10 @@ import type { Replayable } from './settings.ts';
 /** How long one caller waits for the other to come as far, in milliseconds. */
 const PATIENCE = 500;
 
-/** Ann calls alone, and then together with Bob: what is kept from call to call, and what calls share meanwhile. */
+/**
+ * Plays a caller "ann" alone, and then together with "bob", to find state that calls share, at once or one after the
+ * other.
+ */
 export async function findLeaks(stage: Replayable): Promise<Difference[]> {
   const [ann, bob] = [callerOf('ann'), callerOf('bob')];
   await stage.kept(ann.performance());
@@ -75,7 +78,7 @@ function around(text: string, mark: string): string {
   return text.slice(Math.max(0, text.indexOf(mark) - 40));
 }
 
-/** Keeps callers side by side: nobody gives its next answer before the others have been asked as much. */
+/** Keeps callers in step: each gives its next answer when the others have been asked as often. */
 class Pace {
   readonly #callers: number;
   readonly #at = new Map<string, number>();

@@ -219,7 +219,7 @@ async function modern(
   return { request: send, close: () => client.close() };
 }
 
-/** The SDK's own schema says what a handler may return. */
+/** Checks a handler's result with the SDK's own schema. */
 async function checked<T>(
   schema: { '~standard': { validate(value: unknown): unknown } },
   value: JsonObject,

@@ -17,7 +17,7 @@ export interface CompareOptions {
   readonly revisions?: readonly Revision[];
   /** Processes that POSTs go to in turn. Default 2. */
   readonly processes?: number;
-  /** Whether nobody wrote the scenario: calls that fail everywhere are then no mistake of it. */
+  /** Whether the scenario was generated: calls that fail everywhere are then not its author's mistake. */
   readonly isMade?: boolean;
   /** Whether two callers are played at once, to find what leaks between them. Default true. */
   readonly callers?: boolean;
@@ -36,9 +36,9 @@ export interface Comparison {
   readonly versions: readonly string[];
   readonly columns: readonly Column[];
   readonly differences: readonly Difference[];
-  /** What is wrong with the scenario or the server, whatever the revision. */
+  /** Mistakes in the scenario or the server that show on every revision. */
   readonly problems: readonly Problem[];
-  /** What was taken for the same. */
+  /** What counted as the same. */
   readonly same: Sameness;
 }
 

@@ -16,7 +16,7 @@ export type DifferenceKind =
   | 'expectation'
   /** run again from its start, a tool does otherwise */
   | 'replay'
-  /** one caller is told what another one said */
+  /** one caller gets another one's data */
   | 'leak'
   /** a new version runs other steps than the old one */
   | 'steps'

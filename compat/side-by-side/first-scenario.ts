@@ -1,4 +1,4 @@
-/** The first scenario of a server, made from its own tools, prompts and resources and what they take. */
+/** Generates a server's first scenario from its own tools, prompts and resources and their schemas. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { speakerOf } from './clients.ts';
 import { DEFAULT_CAPABILITIES, type Scenario, type Step } from './scenario.ts';
@@ -7,7 +7,7 @@ import { Stage } from './stage.ts';
 import { filledIn, valueFor } from './user.ts';
 import { Wire } from './wire.ts';
 
-/** A revision with sessions, on which servers show most of what they have. */
+/** A revision with sessions, since servers show most of their features there. */
 const REVISION = '2025-11-25';
 const PATIENCE = 20_000;
 
@@ -40,7 +40,7 @@ export async function firstScenario(server: ServerProcess): Promise<Scenario> {
       ...(prompts.length > 0 ? [{ list: 'prompts' } as const] : []),
       ...prompts.map(promptOf),
       ...(resource === undefined ? [] : [{ list: 'resources' } as const, { read: String(resource.uri) }]),
-      // Once more: what a call registers is listed from then on, or it is not.
+      // Listed again: shows whether tools that a call registers appear.
       { list: 'tools' },
     ];
     return { name: 'every tool once, its forms filled in from their schemas', steps };

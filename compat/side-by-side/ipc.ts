@@ -31,7 +31,7 @@ export class Ipc {
     });
   }
 
-  /** Fails what is under way: the other process is gone. */
+  /** Fails the open requests: the other process has ended. */
   end(reason: Error): void {
     for (const { reject } of this.#open.values()) reject(reason);
     this.#open.clear();

@@ -1,4 +1,4 @@
-/** Plays a scenario once, over one wire, and keeps what came of each step. */
+/** Plays a scenario once, over one wire, and records the outcome of each step. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Revision } from '../revisions.ts';
 import { type Identity, speakerOf } from './clients.ts';

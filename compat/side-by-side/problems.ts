@@ -1,4 +1,4 @@
-/** What is wrong with a scenario or its server, whatever the revision; and what a scenario expects of a few alone. */
+/** Mistakes in a scenario or its server that show on every revision, and expectations that only some revisions meet. */
 import { isObject } from '../../src/base/json.ts';
 import { type Difference, quoted, short } from './differences.ts';
 import { type Column, type PlayedStep, textOf } from './play.ts';
@@ -8,7 +8,7 @@ import { filledIn } from './user.ts';
 export interface Problem {
   /** Index of the step in the scenario. */
   readonly step: number;
-  /** What is wrong, and what to write. */
+  /** The mistake, and what to write instead. */
   readonly text: string;
 }
 
@@ -76,7 +76,7 @@ function unansweredIn(played: readonly PlayedStep[]): string | undefined {
   return `was asked "${short(question)}" and has no answer for it; add to its answers: - ${answer}`;
 }
 
-/** An error that nobody expects, and that every revision has: the call is wrong, or the server. */
+/** An unexpected error that every revision has: the call is wrong, or the server. */
 function failedIn(step: Step, played: readonly PlayedStep[]): string | undefined {
   const errors = played.flatMap(({ outcome }) => ('error' in outcome ? [outcome.error] : []));
   const [first] = errors;

@@ -13,7 +13,7 @@ const sites = new Map<string, Site>();
 /** By the site's id and the name that is listened to. */
 const listeners = new Map<string, (message: string) => void>();
 const server = serverOf(process.argv.slice(2));
-// Told by `ready`; until then nobody waits for it.
+// `ready` reports the failure; it must not be an unhandled rejection before.
 server.catch(() => {});
 
 const parent = new Ipc(process, {

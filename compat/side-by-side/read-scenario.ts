@@ -11,7 +11,7 @@ export interface ReadScenario {
   readonly lineOf: (step: number) => number | undefined;
 }
 
-/** @throws AwaitError `bad-option` that says what is wrong, and in which line */
+/** @throws AwaitError `bad-option` with the mistake and its line */
 export async function readScenario(path: string): Promise<ReadScenario> {
   if (/\.[cm]?[jt]sx?$/.test(path))
     return { scenario: await checked(await importModule(path), path), lineOf: () => undefined };

@@ -1,4 +1,4 @@
-/** What a tool does otherwise when it is run again from its start than when its frame is kept. */
+/** Differences between a tool that is run again from its start and one whose frame is kept. */
 import { askDifferences, type Difference, outcomeDifference, quoted, short } from './differences.ts';
 import type { Column, PlayedStep } from './play.ts';
 import { leavesOf, questionsOf, type Sameness } from './same.ts';
@@ -55,7 +55,7 @@ function equal(asks: readonly string[], others: readonly string[]): boolean {
   return asks.join('\0') === others.join('\0');
 }
 
-/** The reason that the engine gave to the log, where a call could not be gone on with. */
+/** The logged reason why a call could not be resumed. */
 export function brokenBy(log: readonly LogLine[]): string | undefined {
   const line = log.find(({ detail }) => detail.code === 'divergence' || detail.code === 'question-drift');
   return line && short(line.message.replace(/of call \S+ \(format \d+\) /, ''), 400);

@@ -22,7 +22,7 @@ export function jsonReport(comparison: Comparison): string {
   return `${JSON.stringify(report, null, 2)}\n`;
 }
 
-/** A suite for each column, a case for each step; and one for what is in no column, such as a leak. */
+/** A suite for each column, a case for each step; and one suite for findings outside of columns, such as a leak. */
 export function junitReport({ columns, differences, problems }: Comparison): string {
   const names = new Set(columns.map(({ name }) => name));
   const suites = columns.map(({ name, steps }) => {

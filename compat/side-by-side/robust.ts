@@ -1,4 +1,6 @@
-/** A scenario whose processes come and go under its calls: it must come to what it comes to undisturbed. */
+/**
+ * Plays a scenario whose processes end and start during its calls: its outcomes must be those of an undisturbed one.
+ */
 import { AwaitError } from '../../src/base/error.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import type { HostFactory } from '../../src/host/host.ts';
@@ -22,10 +24,9 @@ export interface RobustOptions {
 export type CrashPoint = { readonly step: string } | { readonly ask: number } | 'every';
 
 /**
- * Drops the frame of a call at each of its asks: every answer goes to a new instance in another handler, which has
- * nothing but the journal.
- *
- * @returns what came out otherwise than in one handler that keeps its frames
+ * Drops the frame of a call at each of its asks: every answer goes to a new instance in another handler, which has only
+ * the journal.
+ * @returns the differences from one handler that keeps its frames
  */
 export function alwaysReplay(
   factory: HostFactory,
@@ -154,7 +155,7 @@ function crashDifferences(column: Column, measure: Column, same: Sameness): Diff
   });
 }
 
-/** A client that comes back is told again what is open, and no user is asked for it twice. */
+/** Removes repeated asks: a client that reconnects gets open asks again, without asking its user twice. */
 function toldOnce(column: Column): Column {
   const once = ({ asks, ...step }: PlayedStep): PlayedStep => ({
     ...step,

@@ -1,6 +1,6 @@
 /**
- * What of two plays is the same: ids, times and tokens aside, and aside from what varies from one play to the next
- * by itself. Nothing here knows a revision; what a revision adds to every result is left out.
+ * Compares two plays, without ids, times, tokens and parts that vary from play to play by themselves. It knows no
+ * revision; members that a revision adds to every result are left out.
  */
 import { isObject } from '../../src/base/json.ts';
 import type { Outcome, PlayedStep } from './play.ts';
@@ -13,7 +13,7 @@ const ENVELOPE: ReadonlySet<string> = new Set([
   'cacheScope',
   'nextCursor',
   '$schema',
-  // What a tool's list says of tasks: each revision has its own way to have them, and most have none.
+  // A tool's declaration about tasks: each revision has its own form, and most have none.
   'execution',
 ]);
 
@@ -30,7 +30,7 @@ function isToken(run: string): boolean {
   return /\d/.test(run) && /[a-z]/.test(run) && /[A-Z]/.test(run);
 }
 
-/** The leaves of a step, by their paths: what is compared. */
+/** The leaves of a step, by their paths: the values that are compared. */
 export type Leaves = ReadonlyMap<string, string>;
 
 /** Paths, with the words of each that vary: `all` where its number of words does. */
@@ -98,7 +98,7 @@ function withoutWords(value: string, varying: ReadonlySet<number>): string {
     .join('');
 }
 
-/** Words and what is between them, so that joining them gives the text back. */
+/** Splits a text into words and separators; joining them gives the text back. */
 function wordsOf(text: string): string[] {
   return text.split(/(\s+|[()[\]{},;:"'])/);
 }

@@ -1,4 +1,4 @@
-/** What a scenario file may say: one schema, from which the published JSON Schema is made as well. */
+/** The format of scenario files: one schema, from which the published JSON Schema is generated too. */
 import { z } from 'zod';
 import type { Answering, Scenario } from './scenario.ts';
 
@@ -47,7 +47,7 @@ const steps = {
   list: z.strictObject({ list: z.enum(['tools', 'prompts', 'resources']) }),
 };
 
-/** By its first word, so that a mistake is told of the step that was meant. */
+/** Chosen by its first member, so that an error names the kind of step that was meant. */
 const step = z.unknown().transform((value, context) => {
   const words = typeof value === 'object' && value !== null ? Object.keys(value) : [];
   const kind = (['call', 'prompt', 'read', 'list'] as const).find((name) => words.includes(name));

@@ -1,4 +1,4 @@
-/** A scenario: what a client calls, in order, and what its user answers. The same under every revision. */
+/** A scenario: a client's requests, in order, and its user's answers. The same under every revision. */
 import type { JsonObject } from '../../src/base/json.ts';
 
 export interface Scenario {
@@ -6,7 +6,7 @@ export interface Scenario {
   readonly client?: ScenarioClient | undefined;
   /** Milliseconds that one step may take. Default 20,000. */
   readonly timeout?: number | undefined;
-  /** Regular expressions; what they match in a text is not compared. Ids, times and tokens never are. */
+  /** Regular expressions; texts that they match are not compared. Ids, times and tokens never are. */
   readonly ignore?: readonly string[] | undefined;
   readonly steps: readonly Step[];
 }
@@ -66,7 +66,7 @@ export interface Answer {
 /** A user in code, for scenarios in TypeScript. `undefined` is a question that the scenario has no answer for. */
 export type Answering = (ask: Ask) => Answer | undefined;
 
-/** What a server asks in the middle of a request. */
+/** An ask, which a server makes in the middle of a request. */
 export interface Ask {
   readonly method: string;
   /** The message of a form or URL, the prompt of a sampling, or `roots`. */

@@ -20,7 +20,7 @@ export interface Setting {
 /** A process whose calls others take up is waited for this long, in milliseconds. */
 const LEASE = 600;
 
-/** Two plays share a stage: what a server keeps in its module is the same for both. */
+/** Two plays share a stage, and with it the state in the server's module. */
 export interface Replayable {
   /** The scenario, each POST sent to the next process; every call that waits is run again from its journal. */
   again(more?: Partial<Performance>): Promise<Column>;
@@ -100,7 +100,7 @@ export async function moving(setting: Setting, path: readonly Running[], moves: 
   };
   const leave = async (how: Move): Promise<void> => {
     const left = site;
-    // Killed first: what is dead must not write on while the next one starts.
+    // Killed first, so that a dead process does not write while the next one starts.
     if (how === 'crash') await left?.crash();
     await enter(Math.min(at + 1, path.length - 1));
     if (how === 'close') await left?.close();

@@ -4,7 +4,7 @@ import { isObject } from '../../src/base/json.ts';
 import type { Completion, Entry, OpenAsk } from '../../src/call/journal/entries.ts';
 import { plainRecords } from '../../src/checkpoint/records.ts';
 
-/** What a process reaches its store by: an adapter of Keyv's with the one primitive that the journal needs. */
+/** A process's access to its store: a Keyv adapter with the primitive that the journal needs. */
 export interface StoreAccess {
   get(key: string): Promise<unknown>;
   set(key: string, value: unknown): Promise<unknown>;
@@ -30,7 +30,7 @@ export class SharedStore implements StoreAccess {
   readonly #map = new Map<string, unknown>();
   readonly #completed = new Map<string, string>();
   #reworded: string[] = [];
-  /** Told of each journal entry as it is written. */
+  /** Called with each journal entry as it is written. */
   onEntry: ((entry: Entry) => void) | undefined;
 
   async get(key: string): Promise<unknown> {

@@ -11,7 +11,7 @@ import { createAwaitHandler } from '../handler.ts';
 import type { Revision } from '../revisions.ts';
 import { keyvOver, type StoreAccess } from './shared-store.ts';
 
-/** What a site is told when it is opened: JSON, since it may be in another process. */
+/** A site's settings: JSON, since it may be in another process. */
 export interface SiteConfig {
   readonly revision: Revision;
   /** `dropped`: every call that waits is run again from its journal; `kept`: its frame stays. */
@@ -29,7 +29,7 @@ export interface LogLine {
 
 export interface Site {
   readonly url: string;
-  /** As at a shutdown: what runs is put down for others. */
+  /** Ends as at a shutdown: running calls are given up to other processes. */
   close(): Promise<void>;
   /** As by SIGKILL: connections break, and nothing is written any more. */
   crash(): Promise<void>;
@@ -101,7 +101,7 @@ function loggerTo(log: (line: LogLine) => void): Logger {
   return { debug: () => {}, info: () => {}, warn: at('warn'), error: at('error') };
 }
 
-/** What a dead process wrote last is the last that it wrote. */
+/** After a simulated death nothing more is written. */
 function mortal(store: StoreAccess, isDead: () => boolean): StoreAccess {
   const alive = <T>(operation: () => Promise<T>): Promise<T> =>
     isDead() ? Promise.reject(new Error('this process is dead')) : operation();

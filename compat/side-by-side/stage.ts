@@ -9,7 +9,7 @@ export class Stage {
   readonly store = new SharedStore();
   readonly relay = memoryRelay();
   readonly secret = randomBytes(32).toString('base64url');
-  /** What its sites logged, in order. */
+  /** The log lines of its sites, in order. */
   readonly lines: LogLine[] = [];
   readonly #sites: Site[] = [];
 
@@ -19,7 +19,7 @@ export class Stage {
     return site;
   }
 
-  /** What a client could not do, with the reason that the server's process logged for it. */
+  /** The error of a failed client, with the reason that the server's process logged. */
   refused(revision: string, error: unknown): AwaitError {
     // A package that is not installed: its client was never made.
     if (error instanceof AwaitError && error.code === 'bad-option') return error;

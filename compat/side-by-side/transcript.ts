@@ -1,4 +1,4 @@
-/** A transcript: a scenario and what came of it, as JSON, to be compared with a later version of the server. */
+/** A transcript: a scenario and its outcomes, as JSON, to compare with a later version of the server. */
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject } from '../../src/base/json.ts';
 import type { Comparison } from './compare.ts';
@@ -45,7 +45,7 @@ export function transcriptOf({ scenario, columns, versions }: Comparison): Trans
   };
 }
 
-/** @throws AwaitError `bad-option` for what is no transcript of this format */
+/** @throws AwaitError `bad-option` for a file that is not a transcript of this format */
 export function readTranscript(text: string, path: string): Transcript {
   let value: unknown;
   try {
@@ -83,7 +83,7 @@ export function differencesFrom(recorded: Transcript, now: Comparison): Differen
   return gathered(versionDifferences(before, now.columns, names, now.same));
 }
 
-/** What a transcript does not hold. */
+/** The parts of a played step that a transcript does not hold. */
 const UNKNOWN: Omit<PlayedStep, keyof KeptStep> = {
   unanswered: [],
   reworded: [],

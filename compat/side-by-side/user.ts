@@ -1,4 +1,4 @@
-/** The user of one step: answers what is asked by the scenario, or fills forms in from their schemas. */
+/** The user of one step: answers asks from the scenario, or fills forms in from their schemas. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Answer, Answering, Ask, Scenario } from './scenario.ts';
 

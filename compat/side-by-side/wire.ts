@@ -40,7 +40,7 @@ export interface Target {
   readonly url: string;
 }
 
-/** How often a request is sent again whose process is gone before it said anything. */
+/** How often a request is sent again after its process ended without a reply. */
 const TRIES = 20;
 const PAUSE = 50;
 
@@ -152,7 +152,7 @@ function parse(text: string): unknown {
   }
 }
 
-/** What a message is, whatever the revision calls it. */
+/** Names a message in the same words for every revision. */
 function described(
   message: unknown,
   from: WireMessage['from'],
@@ -181,7 +181,7 @@ function described(
   return { kind: 'result', label: isObject(result) ? resultLabel(result) : 'result' };
 }
 
-/** What a result with round trips asks; `undefined` where it is complete. */
+/** The asks in a result with round trips; `undefined` if it is complete. */
 function asksIn(message: JsonObject): string[] | undefined {
   const result = isObject(message.result) ? message.result : {};
   const requests = result.inputRequests ?? message.input_requests;

@@ -3,7 +3,7 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { headersOf, type Identity, type OnAsk, type Player } from './clients.ts';
 
-/** How often a body that broke is gone on with, and the pause before it in milliseconds. */
+/** How often a broken body is resumed, and the pause before it in milliseconds. */
 const RETRIES = 100;
 const PAUSE = 100;
 

@@ -15,7 +15,7 @@ import { taskRequest } from './wish.ts';
 /** The `_meta` entry that says whose task a message is about. */
 const RELATED_TASK = 'io.modelcontextprotocol/related-task';
 
-/** What a server declares whose tool calls may become tasks. */
+/** The capability of a server whose tool calls may become tasks. */
 export const TASKS_CAPABILITY: JsonObject = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
 
 const MESSAGES: Readonly<Record<TaskStatus, string>> = {
@@ -55,7 +55,7 @@ export function legacyTask(view: TaskView, pollInterval: number): LegacyTask {
   };
 }
 
-/** What a task's request came to, or what is said of it, with the task's name in its `_meta`. */
+/** A task's response or notification, with the task's id in its `_meta`. */
 export function relatedTo(taskId: string, message: JsonObject = {}): JsonObject {
   const meta = isObject(message._meta) ? message._meta : {};
   return { ...message, _meta: { ...meta, [RELATED_TASK]: { taskId } } };

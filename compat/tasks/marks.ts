@@ -1,14 +1,13 @@
 /**
- * What a server's list says of its tools: which mirror arguments in headers, and what they say about tasks: `execution.taskSupport`, and `_meta['mcp-await/tasks']` where an SDK
- * keeps that field to itself.
- *
- * 1. Each caller's tools are their own: a factory may give one more than another. They are asked for once for each
- *    caller, and again when the server says that its tools changed.
- * 2. Only what was listed is known. A name that was not is asked for with each call, since nobody says when a caller
- *    is given the tool.
- * 3. No call waits for them: what a list does not say within a turn of the event loop is known to later calls alone,
- *    and a server that asks its user inside of its list is told that it cannot.
- * 4. Callers with the same tools share what is known of them, so that many callers cost little.
+ * Facts from a server's list of tools: which tools mirror arguments in headers, and which may run as tasks:
+ * `execution.taskSupport`, and `_meta['mcp-await/tasks']` where an SDK does not pass that field on.
+ * 1. Each caller has its own list: a factory may give one more tools than another. It is read once for each caller, and
+ *    again when the server reports that its tools changed.
+ * 2. Only listed tools are cached. An unlisted name is looked up with each call, since no notification says when a
+ *    caller gets the tool.
+ * 3. No call waits for a list: facts that do not arrive within a turn of the event loop serve later calls only, and a
+ *    server that asks its user inside of its list gets an error.
+ * 4. Callers with the same tools share one entry, so that many callers cost little.
  */
 import { keepNewest } from '../../src/base/bounded.ts';
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
@@ -49,7 +48,7 @@ export class ToolMarks {
   /** Lists that are being read. */
   readonly #reading = new Map<string | undefined, Promise<Marks>>();
 
-  /** What a tool said of itself when this caller's were asked for last. */
+  /** The facts of a tool, by this caller's last list. */
   known(principal: string | undefined, name: string): Mark | undefined {
     return this.#of(principal)?.get(name);
   }
@@ -63,7 +62,7 @@ export class ToolMarks {
     return listed?.get(name) ?? NONE;
   }
 
-  /** A client read its list: what it says need not be asked for. */
+  /** Reads the facts from a list that a client requested, which saves a request. */
   learn(principal: string | undefined, list: JsonObject, instance: Pick<HostInstance, 'forbids'>): void {
     this.#keep(principal, marksIn(list, instance));
   }
@@ -107,7 +106,7 @@ export class ToolMarks {
   }
 }
 
-/** What is asked for its tools. */
+/** The instance whose tools are listed. */
 type Listing = Pick<HostInstance, 'request' | 'forbids'>;
 
 async function list(instance: Listing): Promise<Marks> {
@@ -132,7 +131,7 @@ function marksIn({ tools }: JsonObject, instance: Pick<HostInstance, 'forbids'>)
   return new Map(named.map((tool) => [tool.name, markOf(tool, instance)]));
 }
 
-/** What a tool says of itself; `forbidden` only where it is its author's word (see `HostInstance.forbids`). */
+/** The facts of one tool; `forbidden` only if its author chose that (see `HostInstance.forbids`). */
 export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbids'>): Mark {
   const said = isObject(tool._meta) ? tool._meta[TASKS_META] : undefined;
   const own = isObject(said) ? said : {};

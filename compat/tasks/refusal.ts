@@ -1,4 +1,4 @@
-/** What a client gets to read whose request about a task cannot be served: one sentence for every bad id. */
+/** The error of a request about a task that cannot be served: one sentence for every bad id. */
 
 import { AwaitError } from '../../src/base/error.ts';
 import type { Response } from '../../src/call/journal/entries.ts';

@@ -34,7 +34,7 @@ export function withTaskCapability(result: JsonObject): JsonObject {
   return { ...result, capabilities: { ...capabilities, tasks: TASKS_CAPABILITY } };
 }
 
-/** What a call gets that is a task now; its client hears of each change on the session's standing stream. */
+/** The result of a call that became a task; its client gets each change on the session's standing stream. */
 export async function taskCreated(services: Services, session: Session, taskId: string): Promise<Response> {
   const tasks = tasksOf(services);
   const view = await tasks.get(taskId, session.principal);
@@ -69,9 +69,8 @@ async function tellChanges(
 
 /**
  * A `tasks/*` request of a session.
- *
- * @param send where what is asked on the way goes
- * @param gone fires when nobody wants to know any more
+ * @param send sends asks on the way
+ * @param gone fires when the client has left
  */
 export async function serveSessionTask(
   services: Services,
@@ -113,7 +112,7 @@ async function cancel(
   return { error: { code: -32602, message: `Cannot cancel a task that is ${view.status}` } };
 }
 
-/** Waits until the task is over; what it asks meanwhile goes out, each ask once. */
+/** Waits until the task has ended; sends each of its asks once. */
 async function result(
   tasks: Tasks,
   taskId: string,

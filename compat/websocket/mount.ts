@@ -2,9 +2,9 @@
  * `mcp-await/websocket`: the handler on the upgrade of a `node:http` server, subprotocol `mcp`. Each socket is a pipe
  * (`compat/pipe`).
  *
- * 1. Who may connect is decided at the upgrade: path, subprotocol, origin, host and credentials.
+ * 1. Access is decided at the upgrade: path, subprotocol, origin, host and credentials.
  * 2. A socket that breaks ends nothing but itself: its calls stay in work or suspended, and a client that is able to
- *    (`docs/websocket.md`) goes on with them on another socket, at any process.
+ *  (`docs/websocket.md`) goes on with them on another socket, at any process.
  * 3. Every refusal has a status or a close code, and a reason.
  */
 import type { IncomingMessage, Server } from 'node:http';
@@ -24,15 +24,18 @@ export interface WebSocketOptions {
   /** Where it is. Default `/mcp`. */
   readonly path?: string;
   /**
-   * Who a client is, by its upgrade request: what tools get as `extra.authInfo`. A rejection refuses it with 401.
-   * Default: nobody is known.
+   * Names the client from its upgrade request: the value that tools get as `extra.authInfo`. A rejection refuses it
+   * with 401. Default: all clients are anonymous.
    */
   readonly authenticate?: (
     request: IncomingMessage,
   ) => JsonObject | undefined | Promise<JsonObject | undefined>;
   /** Bytes of one message. Default 4 MiB. */
   readonly maxMessage?: number;
-  /** Time between two pings, in milliseconds; a client that does not answer one until the next is gone. Default 30 s. */
+  /**
+   * Time between two pings, in milliseconds; a client that has not answered one by the next is disconnected. Default 30
+   * s.
+   */
   readonly ping?: number;
   /** Open sockets at once. Default 10,000. */
   readonly maxSockets?: number;
@@ -50,7 +53,7 @@ interface Serves {
 }
 
 const SUBPROTOCOL = 'mcp';
-/** How long a socket may take to close after it was told to, in milliseconds. */
+/** How long a socket may take for its closing handshake, in milliseconds. */
 const CLOSING = 2_000;
 /** Bytes that wait before a client counts as behind. */
 const HIGH_WATER = 1_048_576;

@@ -16,19 +16,19 @@ import type { Channel, Owner } from './channels.ts';
 import type { WorkspaceRequest } from './message.ts';
 import { REVISION } from './wire.ts';
 
-/** What a request brings besides its message. */
+/** The facts of a request besides its message. */
 export interface Asker {
   readonly owner: Owner;
   readonly inbound: Inbound;
   readonly client: Client;
 }
 
-/** Where what comes before a response goes. */
+/** Sends the messages that come before a response. */
 interface Way {
   readonly say: (message: JsonObject) => void;
   /** Whether the client can come back for it, if its connection breaks. */
   readonly goesOn: boolean;
-  /** Fires when nobody can hear of it any more. */
+  /** Fires when no connection can get the response any more. */
   readonly signal?: Gone;
 }
 
@@ -68,7 +68,7 @@ export class Calls {
         services: this.#services,
         source: { ...sourceOf(inbound), workspace: owner.workspace },
         gone: goneWith(sink),
-        // It may have said what it can do after it connected.
+        // The client may have sent its capabilities after it connected.
         caller: async () => callerOf({ ...asker, client: (await channel.client()) ?? asker.client }),
         runs: (callId) => this.live.runs(callId),
         way: (callId) => liveWay(callId, (message) => channel.say(message)),
@@ -127,7 +127,7 @@ export function unknownClient(capabilities: JsonObject): Client {
   return { capabilities, info: { name: 'unknown', version: 'unknown' }, protocolVersion: LATEST };
 }
 
-/** What a client says of itself; undefined when that is no `initialize`. */
+/** The client in the params of an `initialize`; undefined if they are not such. */
 export function clientOf({ protocolVersion, capabilities, clientInfo }: JsonObject): Client | undefined {
   if (typeof protocolVersion !== 'string' || !isObject(capabilities) || !isObject(clientInfo))
     return undefined;

@@ -1,6 +1,6 @@
 /**
- * The streams of this process: those of GETs, and those of POSTs whose own body became one. A channel owns what
- * is said on its stream from here, and the calls that are told on it.
+ * The streams of this process: those of GETs, and those of POSTs whose own body became one. A channel owns the messages
+ * that this process puts on its stream, and the calls whose outcomes go there.
  */
 
 import { keepNewest } from '../../src/base/bounded.ts';
@@ -31,17 +31,17 @@ export interface Owner {
 /** A GET's stream, or a POST's own body, which ends with its response. */
 export type Kind = 'get' | 'post';
 
-/** What a stream's records are found by, besides its id: nobody else's can be. */
+/** The scope of a stream's records, which another caller's scope never equals. */
 export function scopeOf({ principal, workspace }: Owner, id: string, kind: Kind): string {
   return nameOf(kind, principal, workspace, id);
 }
 
-/** What is beside a stream stands under this: it begins with the stream's expiry, for the sweeper. */
+/** The prefix of a stream's other records; it begins with the stream's expiry, for the sweeper. */
 function recordsOf(id: string, scope: string): string {
   return `${id.slice(0, id.indexOf('.'))}.${scope}`;
 }
 
-/** The record that says that a GET's stream was opened, by whose it is. */
+/** The record that a GET's stream was opened, and by which owner. */
 export function openedName(id: string, scope: string): string {
   return `${recordsOf(id, scope)}:opened`;
 }
@@ -51,14 +51,14 @@ export class Channel {
   readonly scope: string;
   readonly owner: Owner;
   readonly kind: Kind;
-  /** Its calls, for whoever the client comes back to; undefined where processes share no store. */
+  /** Its calls, for the process to which the client returns; undefined where processes share no store. */
   readonly list: CallList | undefined;
   /** By the client's request id, for its cancellations. */
   readonly calls = new Map<string | number, Started>();
   used: number;
   readonly #services: Services;
   readonly #isNew: boolean;
-  /** What its records are named by that are no events: as the scope, it is nobody else's. */
+  /** The prefix of its records other than events; as the scope, it is this owner's alone. */
   readonly #name: string;
   readonly #ids = new Set<string>();
   #client: Client | undefined;
@@ -84,7 +84,7 @@ export class Channel {
     return this.#connections > 0;
   }
 
-  /** @returns how to tell that the connection is gone */
+  /** @returns a function to call when the connection closes */
   connect(): () => void {
     this.#connections += 1;
     let isThere = true;
@@ -96,16 +96,16 @@ export class Channel {
     };
   }
 
-  /** Before its client knows of it: an id that nobody opened is none. */
+  /** Written before its client gets the id: an id without this record is refused. */
   async opened(): Promise<void> {
     await this.#services.store?.insert(openedName(this.id, this.scope), true, this.expires);
     await this.#services.listStream(this.owner.principal, this.id, this.scope);
   }
 
-  /** A call that is told here, and that its client may cancel. */
+  /** Registers a call whose outcome goes here, and that its client may cancel. */
   keep(requestId: string | number, started: Started): void {
     this.calls.set(requestId, started);
-    // Where a POST's own body is told, nothing but its going away says which call that is.
+    // On a POST's own body, only a disconnect cancels the call, so no record is needed.
     if (this.kind === 'get') noteRequest(this.#services, this.#name, requestId, started, this.expires);
     void started.outcome.finally(() => {
       if (this.calls.get(requestId) === started) this.calls.delete(requestId);
@@ -186,10 +186,11 @@ export class Channels {
 
   make(owner: Owner, kind: Kind): Channel {
     const { settings, now } = this.#services;
-    // A POST's own body holds what its one call said, and lives no longer; a GET's is what its client listens to.
+    // A POST's own body holds the messages of its one call, and lives no longer; a GET's stream lives as long as its
+    // client may listen.
     const life = kind === 'post' ? settings.ttl : Math.max(settings.ttl, LEAST_LIFETIME);
     const id = sharedId(now() + life);
-    // Whoever reads a GET's stream says so in it, for the processes that append to it.
+    // The process that reads a GET's stream says so in it, for the processes that append to it.
     return this.#keep(new Channel(this.#services, owner, id, kind, kind === 'post'));
   }
 
@@ -197,7 +198,7 @@ export class Channels {
   of(owner: Owner, id: string, kind: Kind): Channel {
     const scope = scopeOf(owner, id, kind);
     const channel = this.#here.get(scope) ?? new Channel(this.#services, owner, id, kind, false);
-    // What is used goes to the end.
+    // Reinserted, so that the least recently used are first.
     this.#here.delete(scope);
     return this.#keep(channel);
   }
@@ -232,7 +233,7 @@ export class Channels {
     for (const channel of this.#here.values()) if (channel.used <= before) this.#letGo(channel);
   }
 
-  /** What nobody listens to here goes, unless its client may be listening in another process. */
+  /** Drops a channel without a connection here, unless its client may be connected to another process. */
   #letGo(channel: Channel): void {
     if (channel.connected) return;
     const { settings, store, now, streams } = this.#services;
@@ -240,7 +241,7 @@ export class Channels {
     if (isShared && channel.calls.size > 0 && now() - channel.used <= settings.ttl) return;
     this.#here.delete(channel.scope);
     for (const call of channel.calls.values()) call.cancel('nobody listens any more');
-    // What is in the store is everybody's, and stays.
+    // Records in a shared store stay, for other processes.
     if (isShared) streams.leave(channel.id, channel.scope);
     else {
       void streams.remove(channel.id, channel.scope).catch((error: unknown) => {

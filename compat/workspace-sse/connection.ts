@@ -1,4 +1,4 @@
-/** The GET of a workspace: a stream that is opened, or gone on with, and whose it is. */
+/** The GET of a workspace: opens a stream or resumes one, and checks its owner. */
 import { AwaitError } from '../../src/base/error.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { pageOf } from '../../src/http/origin.ts';
@@ -25,8 +25,8 @@ export interface Connections {
 const MARGIN = 300_000;
 
 /**
- * The caller in a workspace, as a digest: the principal, or for one who is not known, the address, what proxies
- * say of it, the page and the program. Clients that share all of that are told apart by the stream they name.
+ * The caller in a workspace, as a digest: the principal, or for an anonymous one, the address, the address that proxies
+ * forward, the page's origin and the user agent. Clients that agree in all of these differ by the stream they name.
  */
 export function whoIs({ principal, workspace }: Owner, inbound: Inbound): string {
   if (principal !== undefined) return nameOf('known', workspace, principal);
@@ -107,7 +107,7 @@ async function connected(
     body: (writer) => {
       writer.onClose(over);
       writer.write(lifecycle('streamOpened', timestamp()));
-      // Without data it is no event, and moves the client's last event id all the same.
+      // An id without data is not an event to parsers, but still moves the client's last event id.
       if (last === undefined) writer.write(`id: ${channel.id}_0\n\n`);
       const sink = sinkOf(services, writer, FRAMING);
       calls.follow(channel, { owner: channel.owner, inbound, client }, sink);

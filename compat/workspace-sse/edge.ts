@@ -1,7 +1,7 @@
 /**
- * `GET` and `POST /mcp/:workspace`: requests by POST, responses and what comes before them as named events, on
- * the open GET of the same caller and workspace or on the POST's own body. There is no session.
- * docs/workspace-sse.md is the wire.
+ * `GET` and `POST /mcp/:workspace`: requests by POST, responses and the messages before them as named events, on the
+ * open GET of the same caller and workspace or on the POST's own body. There is no session. docs/workspace-sse.md is
+ * the wire.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
@@ -127,7 +127,7 @@ async function serveOn(
   return empty(202);
 }
 
-/** Lists a call beside its stream, once whoever follows that finds the call in its journal. */
+/** Lists a call beside its stream, once the journal has the call. */
 async function list(channel: Channel, { callId, kept }: Begun): Promise<void> {
   await kept;
   await channel.list?.add(callId);
@@ -212,14 +212,14 @@ function anyClient({ settings }: Services): Client {
   return unknownClient(settings.workspace.capabilities);
 }
 
-/** A handler that closes waits for what is being told. */
+/** A handler that closes waits for outcomes that are being sent. */
 function written(services: Services, telling: Promise<void>): void {
   const settled = kept(services, telling);
   services.writing.add(settled);
   void settled.then(() => services.writing.delete(settled));
 }
 
-/** What cannot be told to other processes is this one's alone, and its client is served all the same. */
+/** If it cannot be shared with other processes, it stays in this one, and its client is served all the same. */
 function kept(services: Services, keeping: Promise<void>): Promise<void> {
   return keeping.catch((error: unknown) => {
     const { message } = AwaitError.from(error);

@@ -10,7 +10,7 @@ import type { Services } from '../services.ts';
 
 /** Open GETs of one caller in one workspace that other processes know of. */
 const SLOTS = 4;
-/** Leases after which a slot that was not renewed is nobody's: clocks may differ by as much. */
+/** Leases after which a slot that was not renewed is free: clocks may differ by as much. */
 const STALE = 3;
 /** A slot's name begins with the end of its time, for the sweeper; in milliseconds. */
 const DAY = 86_400_000;
@@ -59,7 +59,7 @@ export class Listeners {
     };
   }
 
-  /** Nobody listens here any more. */
+  /** The last listener here has left. */
   async close(): Promise<void> {
     this.#here.clear();
     await Promise.all([...this.#held].map((unlist) => unlist()));
@@ -144,7 +144,7 @@ export class Listeners {
     await store?.replace(slot.name, { ...listing, at: now() }, slot.expires);
   }
 
-  /** @param row what a caller in a workspace is called in the store */
+  /** @param row the store's name of a caller in a workspace */
   #slots(row: string): Slot[] {
     const expires = (Math.floor(this.#services.now() / DAY) + 2) * DAY;
     return Array.from({ length: SLOTS }, (_, nth) => ({

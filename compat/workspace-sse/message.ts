@@ -1,4 +1,4 @@
-/** What a client may post: one JSON-RPC 2.0 message, and what is said of one that is none. */
+/** Reads a client's POST: one JSON-RPC 2.0 message, or the error for an invalid one. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import { isRequestId } from '../../src/http/reply.ts';

@@ -1,6 +1,6 @@
 /**
- * A POST's own body, for a client without an open GET. A response that nothing was said before is all there is
- * in it, and is kept nowhere. What comes before a response makes it a stream, with ids to come back with.
+ * A POST's own body, for a client without an open GET. A response without earlier messages is the whole body, and is
+ * not stored. Earlier messages make it a stream, with ids for resuming.
  */
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Gone } from '../../src/call/ports.ts';
@@ -18,7 +18,7 @@ export class OwnBody {
   readonly gone = new Departure();
   readonly #services: Services;
   readonly #make: () => Channel;
-  /** What must be kept before the client is told that there is a stream. */
+  /** Writes the records that must exist before the client sees a stream. */
   readonly #onStream: (channel: Channel) => Promise<void>;
   #connection: { readonly writer: Writer; readonly sink: Sink } | undefined;
   #channel: Channel | undefined;

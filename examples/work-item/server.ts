@@ -1,6 +1,6 @@
 // Updates a work item in a tracker whose rules want more fields as its state changes: a bug that is resolved needs a
-// resolution, a duplicate needs what it is a duplicate of, and what was fixed needs a cause. Which questions come is
-// known only as the answers do, so the tool asks in a loop and remembers nothing: where it was, the journal knows.
+// resolution, a duplicate needs the original, and a fixed one needs a cause. The next question depends on the answers
+// so far, so the tool asks in a loop and keeps no state of its own: the journal has it.
 //
 //   npx mcp-await serve examples/work-item/server.ts
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -40,7 +40,7 @@ const RULES: readonly Rule[] = [
   },
 ];
 
-/** The first field that the rules want and nobody gave. */
+/** The first field that the rules require and that is still empty. */
 function missing(fields: Fields): Rule | undefined {
   const applies = ({ field, when }: Rule): boolean =>
     fields[field] === undefined && Object.entries(when).every(([name, value]) => fields[name] === value);

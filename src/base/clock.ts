@@ -58,7 +58,7 @@ export function every(clock: Clock, milliseconds: number, fn: () => void): Timer
   return handle;
 }
 
-/** Waits for a promise, but not for ever; what it comes to does not matter. */
+/** Waits until a promise settles, either way, or `wait` milliseconds have passed. */
 export async function within(clock: Clock, wait: number, promise: Promise<unknown>): Promise<void> {
   const timer = await new Promise<Timer>((resolve) => {
     const armed = clock.after(wait, () => resolve(armed));

@@ -1,6 +1,6 @@
 /**
- * The one error base of this package. `code` is literal and stable, the message says what to do next.
- * What a client sees is never built from these: the edges write frozen sentences, the logger gets the error.
+ * The error class of this package. `code` is literal and stable; the message says what to do next. A client never sees
+ * these texts: the edges write fixed sentences, and the logger gets the error.
  */
 export class AwaitError extends Error {
   readonly code: AwaitErrorCode;
@@ -23,7 +23,7 @@ export type AwaitErrorCode =
   | 'bad-option'
   /** a token failed one of its checks; which one is in the message, for the logger alone */
   | 'bad-token'
-  /** what a client sent cannot be used */
+  /** a client sent a message that cannot be used */
   | 'bad-answer'
   /** the tool took another way on replay than its journal records */
   | 'divergence'
@@ -63,7 +63,7 @@ export type AwaitErrorCode =
   | 'format'
   /** (`mcp-await/client`) a server's stream ended where the call cannot go on */
   | 'stream'
-  /** (`mcp-await/client`) a server's response is none that its revision has */
+  /** (`mcp-await/client`) a server sent a response that its revision does not have */
   | 'bad-response'
   /** a server that runs elsewhere (a child process, a remote one) could not be started, or ended */
   | 'host-gone'

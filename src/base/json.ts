@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** A JSON value: what a journal can hold. */
+/** A JSON value, which a journal can hold. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
 /** Plain JSON objects as the wire has them: properties may be absent, and are `unknown` until looked at. */
@@ -11,9 +11,8 @@ export function isObject(value: unknown): value is JsonObject {
 }
 
 /**
- * Whether `JSON.parse(JSON.stringify(value))` would give the value back. Properties that are `undefined`
- * count as absent; a Date, a Map, an instance of a class, a BigInt, NaN and cycles are no JSON.
- *
+ * Whether `JSON.parse(JSON.stringify(value))` would give the value back. Properties that are `undefined` count as
+ * absent; a Date, a Map, an instance of a class, a BigInt, NaN and cycles are not JSON.
  * @param deepest how many objects and arrays may be inside of one another
  */
 export function isJson(value: unknown, deepest = Number.POSITIVE_INFINITY): boolean {
@@ -60,7 +59,10 @@ export function digest(value: unknown): string {
   return createHash('sha256').update(canonical(value)).digest('base64url').slice(0, 16);
 }
 
-/** A tool may return what is no JSON (a BigInt, a cycle): no store and no wire takes that. */
+/**
+ * Whether a tool's result can be written as JSON at all (a BigInt or a cycle cannot): stores and wires take nothing
+ * else.
+ */
 export function isWritable(value: unknown): boolean {
   try {
     return JSON.stringify(value) !== undefined;

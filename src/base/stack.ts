@@ -15,7 +15,7 @@ export function stackBelow(below: (...args: never[]) => unknown, depth: number):
     };
     const holder: { stack?: string } = {};
     Error.captureStackTrace(holder, below);
-    // V8 may leave the formatting to whoever reads it first.
+    // V8 formats a stack when it is first read.
     void holder.stack;
   } finally {
     Error.prepareStackTrace = prepareStackTrace;

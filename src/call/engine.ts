@@ -1,9 +1,8 @@
 /**
- * The life of a call: started by a first leg, put down when it asks, picked up by whoever gets the next leg.
- *
- * It decides who may enter a turn (invariant 10: one winner, by the journal) and from what a frame goes on.
- * The runs themselves, and what is written of them, are in `run/registry.ts`; what happens inside of a turn is the
- * frame's business; what it looks like on a wire, compat's.
+ * The life of a call: begun by a first leg, suspended when it asks, resumed by the process that gets the next leg. It
+ * decides which process may enter a turn (invariant 10: one winner, by the journal) and from which state a frame
+ * continues.
+ * The runs and their records are in `run/registry.ts`, the inside of a turn in `frame/`, the wire in `compat/`.
  */
 import { randomUUID } from 'node:crypto';
 import { Allowance, type Taker } from '../base/allowance.ts';
@@ -54,8 +53,8 @@ export interface NewCall {
   /** `inputResponses` of a request without `requestState`: used where an ask's explicit key matches. */
   readonly responses?: unknown;
   /**
-   * How it may become a task, where that depends on what its instance says; asked once, before it runs. A
-   * response instead is its outcome.
+   * Decides how it may become a task, where that depends on the server's own declarations; called once, before the tool
+   * runs. If it returns a response, that is the outcome.
    */
   readonly choose?: (instance: Instance) => Promise<TaskWish | Response | undefined>;
   /** The same, where it is known. */
@@ -205,7 +204,7 @@ export class Engine {
           room.hold(record, taker);
           journal.count(call);
         }
-        // Whoever takes it up must find it, whatever happens from here on.
+        // Written now, so that a process that takes it over finds it, whatever fails from here on.
         if ((resumable || isTask) && store !== undefined) await this.#keep(call, journal, isTask);
       } catch (error) {
         if (instance === undefined) home.release(false);
@@ -234,7 +233,7 @@ export class Engine {
     try {
       await this.#parts.began?.(call);
     } catch (error) {
-      // Its client is told that it failed: nobody may find it and run it after all.
+      // Its client gets an error, so no process may find the call and run it after all.
       await journal.append({ type: 'cancelled', when: this.#parts.clock.now() }).catch(() => {});
       throw error;
     }
@@ -293,7 +292,7 @@ export class Engine {
     });
   }
 
-  /** The outcome of a turn that another process suspended; where asks are live there is none. */
+  /** The outcome of a turn that another process suspended; undefined where asks are live. */
   async #tokenAt(callId: string, at: number, binding: Binding, leg: Leg): Promise<Outcome> {
     const entry = await this.#parts.store?.read(callId, at);
     if (leg.live || entry?.type !== 'suspended')
@@ -329,9 +328,9 @@ export class Engine {
   }
 
   /**
-   * Takes a task up whose owner was seen to be silent for a lease; resolves when it is run here, or when that is
-   * not to be: it is another's after all, or there is no room for it.
-   * @param at how far it was then
+   * Takes over a task whose owner gave no sign of life for a lease. Resolves when it runs here, or cannot: another
+   * process has it after all, or there is no room for it.
+   * @param at the last position of its journal then
    */
   takeUpTask(call: CallRecord, at: number): Promise<Outcome> {
     const { client, principal } = call;
@@ -357,12 +356,12 @@ export class Engine {
     return this.#handoff?.listening ? this.#handoff.name : undefined;
   }
 
-  /** Something that is no call waits for answers that may come in at any process. */
+  /** Registers a waiter outside of calls, for answers that may arrive at any process. */
   expect(waiting: Waiting, key: string): void {
     this.#answers.inbox?.expect(waiting, key);
   }
 
-  /** Tells whoever waits for an answer that it came in. */
+  /** Wakes the waiter for an answer that arrived. */
   async wake(waiting: string, by: string | undefined): Promise<void> {
     this.#answers.wake(waiting);
     if (by !== undefined) await this.#handoff?.wake(by, waiting);
@@ -414,11 +413,10 @@ export class Engine {
   }
 
   /**
-   * Goes on with a suspended call.
-   *
-   * @param responses the client's `inputResponses` as it came
+   * Continues a suspended call.
+   * @param responses the client's `inputResponses`, unchecked
    * @param errors asks that the client answered by a JSON-RPC error, by key
-   * @throws nothing: what is wrong is an outcome, in a frozen sentence
+   * @throws nothing: an error becomes an outcome with a fixed sentence
    */
   async resume(
     token: string,
@@ -441,15 +439,15 @@ export class Engine {
   }
 
   /**
-   * Takes nothing new on; turns that are being run come to their end, or are put down after `limits.drain` for
-   * others to take up. What is parked is dropped: its calls go on elsewhere, from the journal.
+   * Refuses new calls and waits for running turns; after `limits.drain` it gives those up, so that other processes take
+   * them over. Parked frames are dropped: their calls continue elsewhere, from the journal.
    */
   async close(): Promise<void> {
     await this.#runs.close(this.#parts.limits.drain);
     await this.#handoff?.close();
   }
 
-  // --- who may enter a turn --------------------------------------------------------------------------
+  // --- entering a turn -----------------------------------------------------------------------------
 
   /** The same token with the same answers shares one turn; with others it is refused. */
   async #join(offer: Offer, leg: Leg, onAccepted?: () => void): Promise<Outcome> {
@@ -495,7 +493,7 @@ export class Engine {
     const created = this.#parts.clock.now();
     const expires = created + Math.min(ttl, this.#parts.ttl);
     return {
-      // The id tells when the call expires, so that a sweeper need not read what it deletes.
+      // The id begins with the call's expiry, so a sweeper need not read a record to delete it.
       id: `${Math.ceil(expires).toString(36)}.${randomUUID()}`,
       method,
       params,

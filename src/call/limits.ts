@@ -84,15 +84,15 @@ export interface Limits {
   readonly streamPoll: number;
   /** Time between two comments (`ping` events on `workspace-sse`) that keep an idle stream's connection open, in milliseconds. Default 15 s. */
   readonly keepAlive: number;
-  /** How long a client of a stream may read nothing of what waits for it, in milliseconds. Default 30 s. */
+  /** How long a client of a stream may read nothing while bytes wait for it, in milliseconds. Default 30 s. */
   readonly stalled: number;
   /** How long a call may run without an ask before it becomes a task, where it may, in milliseconds. Default 10 s. */
   readonly taskAfter: number;
   /** When a task's client should look again, in milliseconds. Default 500. */
   readonly taskPoll: number;
   /**
-   * Tasks that run in this process; one more is refused, or stays a call that is no task where it would have become
-   * one late, and no others' are taken up meanwhile. Default 2,000.
+   * Tasks that run in this process. Above it a new task is refused, a call that would become a task late stays a call,
+   * and no other process's tasks are taken over. Default 2,000.
    */
   readonly tasks: number;
   /** Of these, tasks of one known caller, or of anonymous ones of one address. Default 200. */

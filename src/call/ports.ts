@@ -1,6 +1,6 @@
 /**
- * The narrow interfaces that the engine is handed, and what it hands out, for those outside of `src/call`. It needs
- * neither HTTP, nor Keyv, nor an SDK.
+ * The narrow interfaces that the engine is given, and the types that it exports. It needs neither HTTP, nor Keyv, nor
+ * an SDK.
  */
 export type { CallStore, OpenJournal } from './journal/store.ts';
 export type { Binding } from './run/binding.ts';

@@ -1,10 +1,9 @@
 /**
- * Calls as their operator sees them: found by listing the store's keys, or by the index of a known caller; told as
- * what happened to them; ended and erased. It works beside servers that are running: what it writes is an entry like
- * theirs, and who runs the call meets it.
- *
- * A call goes by its label, the digest in the names of its records. Its id is not told: an anonymous caller's task
- * belongs to whoever has it.
+ * The operator's view of calls: lists them from the store's keys or from a known caller's index, reports what happened
+ * to each, ends and erases them. Safe beside running servers: it writes journal entries as they do, and the process
+ * that runs the call reads them.
+ * A call is shown by its label, the digest in its records' names. Its id stays secret, because an anonymous caller's
+ * task belongs to anyone who holds its id.
  */
 import type { Clock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
@@ -17,7 +16,7 @@ import type { Names } from './names.ts';
 
 type CallStatus = 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
 
-/** What a call has come to. */
+/** The state of a call, with its history. */
 export interface Story {
   readonly label: string;
   readonly call: CallRecord;
@@ -94,8 +93,8 @@ export class CallBook {
   }
 
   /**
-   * Ends a call, and deletes what it wrote. What stays until its `ttl` is over is an entry that says it was
-   * cancelled: whoever runs it, or comes with its token, finds that.
+   * Ends a call and deletes its records. Until its `ttl` is over one entry stays, which says that the call was
+   * cancelled: the process that runs it and a client that brings its token both read that entry.
    */
   async erase({ call }: Story): Promise<void> {
     for (;;) {
@@ -113,7 +112,7 @@ export class CallBook {
     }
   }
 
-  /** Erases all calls of a known caller, and what was said on its streams. @returns how many calls there were */
+  /** Erases all calls of a known caller, and the events of its streams. @returns the number of calls */
   async forget(caller: string, erased: (call: CallRecord) => void = () => {}): Promise<number> {
     let count = 0;
     for await (const story of this.stories(caller)) {

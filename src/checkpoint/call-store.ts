@@ -93,7 +93,7 @@ export class KeyvCallStore implements CallStore {
     return this.primitive !== 'map';
   }
 
-  /** Only where the store is this process's memory: others keep what they have until it expires. */
+  /** Frees memory where the store is this process's own map; in other stores records stay until they expire. */
   forget(call: CallRecord, upTo: number): void {
     if (this.primitive !== 'map') return;
     this.#held?.drop(call.id);
@@ -111,7 +111,7 @@ export class KeyvCallStore implements CallStore {
     const inserted = await (this.#held === undefined
       ? this.insert(`${call.id}:${at}`, entry, call.expires)
       : this.#insertHere(this.#held, call, at, entry));
-    // Before anybody is told of it: what cannot be found cannot be erased.
+    // Indexed before the call is announced to anyone: a call that cannot be found cannot be erased.
     if (inserted && at === 0 && call.principal !== undefined && this.isShared)
       await list?.(call.id, call.principal);
     if (inserted) written?.(call, entry);
@@ -123,7 +123,7 @@ export class KeyvCallStore implements CallStore {
     let bytes = 0;
     const sized = (characters: number): void => {
       bytes = characters;
-      // What goes on with a call, or ends it, is always written.
+      // Entries that continue or end a call are written even if there is no room.
       if (PUTS_DOWN.has(entry.type)) held.makeRoom(call, characters);
     };
     const value = this.#cipher.encode(key, entry);
@@ -165,7 +165,7 @@ export class KeyvCallStore implements CallStore {
     return this.#cipher.decode(key, await read(this.#keyv, key));
   }
 
-  /** Writes a record over what was there: one that is a hint to find others by, and no more. */
+  /** Overwrites a record. Only for hints that help to find other records. */
   replace(name: string, value: unknown, expires: number): Promise<void> {
     const key = this.#names.key(name);
     return overwrite(this.#keyv, key, this.#cipher.encode(key, value), this.#lifetime(expires));

@@ -29,7 +29,7 @@ export class HeldBytes {
   readonly #byCaller = new Map<string | undefined, number>();
   #all = 0;
 
-  /** @param evict deletes what is kept of a call */
+  /** @param evict deletes the records of a call */
   constructor(limits: ByteLimits, evict: (held: HeldCall) => void) {
     this.#limits = limits;
     this.#evict = evict;
@@ -39,14 +39,14 @@ export class HeldBytes {
     return this.#calls.values();
   }
 
-  /** Calls that are not over, with what is kept of them. */
+  /** Calls that have not ended, with the bytes each one holds. */
   get suspended(): HeldCall[] {
     return [...this.#calls.values()].filter(({ call }) => !this.#finished.has(call.id));
   }
 
   /**
-   * Makes room for what a call is about to keep.
-   * @throws AwaitError `limit` when finished calls are not enough of it
+   * Makes room for bytes that a call is about to write.
+   * @throws AwaitError `limit` if evicting all finished calls would not free enough
    */
   makeRoom({ principal }: CallRecord, bytes: number): void {
     const { all, caller } = this.#limits;

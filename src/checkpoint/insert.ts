@@ -10,7 +10,7 @@
 import type Keyv from 'keyv';
 import { AwaitError } from '../base/error.ts';
 
-/** What is called of an adapter: Keyv's own `Map`, or one of its packages. */
+/** The methods of a Keyv adapter that are used here: of Keyv's own `Map`, or of one of its packages. */
 interface Adapter {
   get(key: string): unknown;
   set(key: string, value: unknown, ...rest: unknown[]): unknown;
@@ -31,7 +31,7 @@ interface RedisAdapter extends Adapter {
   createKeyPrefix(key: string, namespace?: string): string;
 }
 
-/** An adapter that is no package of Keyv's, and brings the primitive itself. */
+/** An adapter from elsewhere that has the primitive as a method of its own. */
 interface InsertingAdapter extends Adapter {
   /** @returns whether it was inserted; false means that a value was there already */
   insertIfAbsent(key: string, value: unknown): Promise<boolean>;
@@ -56,11 +56,11 @@ export function primitiveOf(keyv: Keyv): Primitive {
 }
 
 /**
- * Inserts `value` unless there is one.
- *
+ * Inserts `value` if the key is absent.
  * @param lifetime milliseconds until the store may delete it by its own clock, where it can
- * @param sized told how many characters are about to be written; what it throws is thrown, and nothing is written
- * @returns whether it was inserted; false means that a value was there already
+ * @param sized called with the number of characters before they are written; if it throws, nothing is written and the
+ * error is thrown on
+ * @returns whether it was inserted; false means that the key has a value already
  * @throws AwaitError `store` when the adapter failed: the value may or may not be there
  */
 export async function insertIfAbsent(
@@ -95,7 +95,7 @@ export async function insertIfAbsent(
 }
 
 /**
- * Writes over what was there, for `lifetime` milliseconds by Keyv's own expiry: for records that may be lost.
+ * Overwrites a value, with `lifetime` (milliseconds) as Keyv's own expiry. For records that may be lost.
  * @throws AwaitError `store` when the adapter failed
  */
 export async function overwrite(keyv: Keyv, key: string, value: unknown, lifetime: number): Promise<void> {
@@ -170,7 +170,7 @@ function exclusive(adapter: Adapter): Write {
   };
 }
 
-/** A Keyv for one operation: no expiry of Keyv's own, and what its adapter throws is kept. */
+/** A Keyv for one operation, without Keyv's own expiry, which keeps the adapter's exception. */
 function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, methods: { set?: Write }) {
   let failure: unknown;
   const watch = <A extends unknown[]>(method: (...args: A) => unknown) => {
@@ -188,7 +188,7 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, method
       }
     };
   };
-  // @keyv/redis turns its own failures into `undefined` too, unless it is told not to.
+  // @keyv/redis also turns its failures into `undefined`, unless this flag is set.
   const stern: Adapter =
     adapter instanceof Map ? adapter : Object.create(adapter, { _throwOnErrors: { value: true } });
   const overrides = {

@@ -1,10 +1,9 @@
 /**
- * The secrets that tokens are sealed with: the first seals, all open. Keys are derived by HKDF (RFC 5869), one for
- * each purpose, so that a session's token is no request state even before its purpose is compared.
- *
- * A key that seals is derived anew by each process, each hour and after 2²⁸ tokens, with a random salt that stands
- * in the token's header: AES-GCM with random nonces must seal fewer than 2³² messages under one key (NIST SP
- * 800-38D, 8.3), and one secret seals for many processes and a long time.
+ * The secrets that seal tokens: the first seals, all open. Keys are derived by HKDF (RFC 5869), one for each purpose,
+ * so a session's token fails to decrypt as request state before its purpose is even compared.
+ * Each process derives a new sealing key every hour and every 2²⁸ tokens, with a random salt in the token's header:
+ * AES-GCM with random nonces must seal fewer than 2³² messages under one key (NIST SP 800-38D, 8.3), and one secret
+ * serves many processes for a long time.
  */
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
 import { keepNewest } from '../base/bounded.ts';
@@ -48,7 +47,7 @@ export class KeyRing {
   readonly #fixed = new Map<string, KeyObject>();
 
   /**
-   * @param secrets none where they are told later (`change`)
+   * @param secrets omitted where `change` sets them later
    * @param now monotonic, in milliseconds
    * @throws AwaitError `bad-option` for a secret that is too short, or can be guessed
    */
@@ -104,7 +103,7 @@ export class KeyRing {
     return current;
   }
 
-  /** @returns undefined where no secret has that name, or the salt is none */
+  /** @returns undefined if no secret has that name, or the salt is malformed */
   opening(purpose: Purpose, kid: unknown, salt: unknown): Promise<CryptoKey> | undefined {
     const secret = this.#secrets.find(({ id }) => id === kid);
     if (secret === undefined || typeof salt !== 'string' || !SALT_TEXT.test(salt)) return undefined;
@@ -114,7 +113,7 @@ export class KeyRing {
       const raw = derived(secret.secret, Buffer.from(salt, 'base64url'), purpose);
       key = crypto.subtle.importKey('raw', raw, 'AES-GCM', false, ['decrypt']);
     }
-    // What is used stays: strangers may send any salt.
+    // Used keys are kept longest, since strangers may send any salt.
     this.#opening.delete(name);
     this.#opening.set(name, key);
     keepNewest(this.#opening, OPENING_KEPT);

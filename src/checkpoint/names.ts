@@ -1,13 +1,15 @@
 /**
- * What records are called in the store. The store's reader sees every name, encrypted or not, so:
+ * What records are called in the store. Anyone who can read the store sees every name, even if records are encrypted,
+ * so:
  *
- * 1. No id stands in a name: an anonymous caller's task, an ask and a session of 2024-11-05 belong to whoever
- *    knows their id. A name holds the SHA-256 of audience and id; ids have 122 random bits or more.
+ * 1. No id stands in a name: an anonymous caller's task, an ask and a session of 2024-11-05 belong to anyone who knows
+ *    their id. A name holds the SHA-256 of audience and id; ids have 122 random bits or more.
  * 2. That digest has no key: after a rotation of secrets every record is found, and two processes that seal with
  *    different secrets contend for one position.
- * 3. What can be guessed (a caller, a workspace, "all tasks") is an HMAC first: written under the secret that
+ * 3. A value that can be guessed (a caller, a workspace, "all tasks") is an HMAC first: written under the secret that
  *    seals, read under all (`guessable`).
- * 4. Expiry and position are readable, for the sweeper and for whoever looks for the first entry of a journal.
+ * 4. Expiry and position are readable, for the sweeper and for the operator's tools, which look for a journal's first
+ * entry.
  *
  * A name inside of this package is `<expiry in base 36>.<anything>[:<position>]`; in the store it is
  * `mcp-await:<expiry>.<digest>[:<position>]`.
@@ -22,7 +24,7 @@ const LENGTH = 22;
 const INNER = /^([0-9a-z]{1,11})\.(.*?)(:\d{1,12})?$/s;
 const KEY = /mcp-await:(([0-9a-z]{1,11})\.[\w-]{22})(?::(\d{1,12}))?$/;
 
-/** What a key in the store tells. */
+/** The parts of a record's name that can be read back from it. */
 export interface ReadName {
   /** The same for all positions of a journal: what `mcp-await calls` and the log call a call by. */
   readonly label: string;

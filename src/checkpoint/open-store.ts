@@ -49,20 +49,20 @@ export async function openStore(url: string): Promise<Keyv> {
   }
 }
 
-/** A file that is made here holds what callers sent: nobody else on this machine may read it, nor its journals. */
+/** Creates the file with access for its owner only, since it and its SQLite journals hold what callers sent. */
 function keepToOwner(url: string): void {
   const path = url.replace(/^sqlite:(?:\/\/)?/, '');
   if (path === '' || path === ':memory:') return;
   try {
     closeSync(openSync(path, 'ax', 0o600));
   } catch {
-    // It is there already, and its owner has set who may read it; or it cannot be made, which its opening tells.
+    // The file exists, and its owner chose its permissions; or it cannot be made, and opening it reports why.
   }
 }
 
 /**
- * The SQL adapters make their table as they are constructed, and never again: one that could not (the file was
- * locked, the server was starting) fails for ever, or ends the process with a rejection that nobody awaits.
+ * The SQL adapters make their table as they are constructed, and never again: one that could not (the file was locked,
+ * the server was starting) fails for ever, or ends the process with an unhandled rejection.
  * @throws AwaitError `store`
  */
 async function tried(url: string, adapter: KeyvSqlite | KeyvPostgres): Promise<Keyv> {
@@ -82,21 +82,21 @@ async function tried(url: string, adapter: KeyvSqlite | KeyvPostgres): Promise<K
 }
 
 /**
- * A connection that fails while it is idle (the server is restarted) is an `error` event of the adapter's pool,
- * which nobody listens to, and that ends the process. The adapter keeps its pool to itself, but the pool calls
- * this option as a method of its own, with each connection it makes.
+ * Keeps the process alive when an idle connection fails (the server restarts). The adapter's pool emits `error` then,
+ * without a listener, and the adapter does not expose its pool; but the pool calls this option as its own method for
+ * each connection it makes.
  */
 function outlive(this: EventEmitter): void {
   if (this.listenerCount('error') === 0) this.on('error', () => {});
 }
 
-/** What may be said of a URL that is none: a password may be anywhere behind its scheme. */
+/** The part of a malformed URL that may be logged, its scheme: a password may stand anywhere behind it. */
 export function shown(url: string): string {
   const scheme = /^[a-z][a-z0-9+.-]{0,30}:/i.exec(url)?.[0];
   return scheme === undefined ? 'has no scheme' : `${scheme}…`;
 }
 
-/** An adapter's connection may fail while nobody is asking; each operation reports its own failure. */
+/** Ignores failures of an idle connection; each operation reports its own failure. */
 function guarded(keyv: Keyv): Keyv {
   keyv.on('error', () => {});
   return keyv;

@@ -61,7 +61,10 @@ export function encryptedRecords(sealer: Sealer): RecordCipher {
   };
 }
 
-/** Reads records whether they are encrypted or not, and writes as what it read last is: for tools beside the servers. */
+/**
+ * Reads plain and encrypted records, and writes in the form of the last one read: for the operator's tools, which run
+ * beside servers.
+ */
 export function eitherRecords(audience: string, ring: KeyRing, sealer: Sealer): RecordCipher {
   const [plain, encrypted] = [plainRecords(audience, ring), encryptedRecords(sealer)];
   let last = plain;

@@ -1,10 +1,8 @@
 /**
- * Tokens that a client carries: JWE (RFC 7516), `dir` with A256GCM. Everything in one is encrypted; its
- * purpose, expiry, audience and what it is bound to are checked before anything is done with it, and every
- * failure says why to the logger alone.
- *
- * What strangers send is parsed and decrypted by `jose`. Sealing is a few lines of node:crypto: `jose` goes
- * through WebCrypto, whose every operation is a job for a thread, and that was a tenth of a round trip.
+ * Tokens that a client carries: JWE (RFC 7516), `dir` with A256GCM. All content is encrypted. Opening checks purpose,
+ * expiry, audience and binding before the content is used; the reason of a failure goes to the logger alone.
+ * `jose` parses and decrypts what strangers send. Sealing is a few lines of node:crypto: `jose` uses WebCrypto, which
+ * schedules each operation on a thread, and that cost a tenth of a round trip.
  */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { compactDecrypt } from 'jose';
@@ -127,7 +125,7 @@ const MINTED_LENGTH = 4_000;
 
 /** The tokens of suspended calls. */
 export function stateTokens(sealer: Sealer): StateTokens {
-  // Whoever has the very text that was sealed here has the token: decrypting it would tell nothing new.
+  // State by token text: a client that sends back the very text sealed here needs no decryption.
   const minted = new Map<string, string>();
   return {
     async seal(state, binding, expires) {

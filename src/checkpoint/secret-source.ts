@@ -38,8 +38,8 @@ export class SecretSource {
   }
 
   /**
-   * Resolves once there are secrets to go by; those that were told long ago count while they are asked for again.
-   * @returns false when there are none yet, and asking has failed
+   * Resolves once there are secrets. Older ones serve while they are fetched again.
+   * @returns false if there are none yet and fetching failed
    */
   async ready(): Promise<boolean> {
     if (!this.#isKnown) await this.#refresh(0);

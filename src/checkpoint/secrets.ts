@@ -9,8 +9,8 @@ const LEAST_BITS = 100;
 const HOW = "Make one with: node -e \"console.log(require('crypto').randomBytes(32).toString('base64url'))\"";
 
 /**
- * Says what is wrong with a secret, before anything is built on it.
- * @throws AwaitError `bad-option`
+ * Checks secrets before anything uses them.
+ * @throws AwaitError `bad-option`, with what is wrong
  */
 export function assertSecrets(secrets: unknown): asserts secrets is readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0)
@@ -34,7 +34,10 @@ function isRepeated(secret: string): boolean {
   return again < secret.length;
 }
 
-/** Shannon's entropy of its characters: an upper bound of what it takes to guess it, and low for what is plainly weak. */
+/**
+ * Shannon's entropy of its characters, in bits: an upper bound of the work to guess it, so a low value proves that it
+ * is weak.
+ */
 function bitsIn(secret: string): number {
   const counts = new Map<string, number>();
   for (const character of secret) counts.set(character, (counts.get(character) ?? 0) + 1);

@@ -1,4 +1,4 @@
-/** `mcp-await calls`: what is in the store, for whoever operates it; beside servers that are running. */
+/** `mcp-await calls`: lists, shows and ends the calls in a store, for its operator, beside running servers. */
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../base/clock.ts';
@@ -183,7 +183,7 @@ function targetOf({ name, uri }: Readonly<Record<string, unknown>>): string {
   return String(name ?? uri ?? '');
 }
 
-/** What others named cannot move the terminal's cursor, nor begin a line. */
+/** Escapes names from elsewhere, so that they cannot move the terminal's cursor or begin a line. */
 function visible(text: string): string {
   const safe = JSON.stringify(text.slice(0, 200)).slice(1, -1);
   return safe

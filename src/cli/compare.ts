@@ -151,7 +151,7 @@ function versionsOf(modules: readonly string[], command: readonly string[]): [Ve
     throw wrong('compare takes one module, or an old and a new one, such as: mcp-await compare ./server.ts');
   }
   for (const module of modules) if (!existsSync(module)) throw wrong(`there is no file ${module}`);
-  // Two versions of one name are told apart by their folders.
+  // Two versions with one file name are shown with their folders.
   const isNamed = second === undefined || basename(first) !== basename(second);
   const nameOf = (module: string): string => (isNamed ? basename(module) : module);
   const version = (module: string): Version => ({ name: nameOf(module), server: { module } });

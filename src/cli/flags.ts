@@ -491,7 +491,7 @@ export function withEnvironment({ options }: Draft): void {
   if (options.secrets === undefined && secrets.length > 0) options.secrets = secrets;
 }
 
-/** Nobody has a name here, so clients are told apart by address. */
+/** Callers have no names here, so rates count by address. */
 function ratesIn(values: readonly string[]): RateLimitOptions {
   const rates: Record<string, Rate> = {};
   for (const given of values) {

@@ -52,12 +52,12 @@ export async function serveHost(
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
-  // Whoever started it may not read on: a broken pipe is no reason to end.
+  // The process that started this one may stop reading; a broken pipe must not end the server.
   process.stdout.on('error', () => {});
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
   let stopping = false;
   const stop = async (): Promise<void> => {
-    // Whoever asks twice does not want to wait for what is running.
+    // A second signal ends the process without waiting for running calls.
     if (stopping) process.exit(1);
     stopping = true;
     await sockets.close();

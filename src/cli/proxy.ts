@@ -22,7 +22,7 @@ export async function proxy(args: readonly string[]): Promise<void> {
   }
   const host = hostOf(peer, command, rest);
   await serveHost(draft, 'info', async () => {
-    // What is wrong with it is told here, and not to the first client.
+    // A wrong command fails here, not at the first client.
     await host.check();
     return host;
   });

@@ -1,4 +1,4 @@
-/** Values of the command line: numbers, times, sizes and names, and what is said of one that is none. */
+/** Values of the command line: numbers, times, sizes and names, and the message for an invalid one. */
 import { AwaitError } from '../base/error.ts';
 
 /** In milliseconds. */
@@ -28,7 +28,7 @@ export function amount(flag: string, value: string): number {
   return scaled(value, units) ?? fail(flag, value, 'must be a number, a time (30s) or a size (1MiB)');
 }
 
-/** @throws AwaitError `bad-option` for a value that is none of them */
+/** @throws AwaitError `bad-option` for a value that is not in the list */
 export function choice<T extends string>(flag: string, value: string, values: readonly T[]): T {
   const found = values.find((one) => one === value);
   return found ?? fail(flag, value, `must be ${values.join(' or ')}`);

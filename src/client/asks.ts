@@ -6,7 +6,7 @@
  */
 import type { Answer, RequestId } from './message.ts';
 
-/** Who waits for the answers to its asks, by their ids on the wire. */
+/** The sender of asks, which gets their answers by their ids on the wire. */
 export interface Asker {
   answer(id: RequestId, answer: Answer): Promise<void>;
   /** The server takes the ask back. */

@@ -1,4 +1,4 @@
-/** OAuth, which is the SDK's: loaded only where a provider is given, so that nobody else needs the SDK at run time. */
+/** OAuth by the SDK, loaded only where a provider is given: other users need no SDK at run time. */
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js';
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { drainBody } from './event-stream.ts';

@@ -1,6 +1,6 @@
 /**
- * The server's one URL: what goes to it carries the session, the version and the credentials, and nothing is sent
- * once it is closed. Answers are checked for their status alone; a body is the caller's, to be read to its end.
+ * The server's URL: adds session, version and credentials to each request, and sends nothing once it is closed. Only
+ * the status of a reply is checked; its body is the caller's, to be read to its end.
  */
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { Authorization, type OAuthClientProvider } from './authorization.ts';

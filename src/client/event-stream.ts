@@ -55,10 +55,9 @@ class DataLines {
 }
 
 /**
- * The events of a body, as they come. Who leaves the loop early waits until the body has ended, for a moment at
- * most, and what still comes is not read: so its connection serves the next request.
- *
- * Throws what reading throws; a block that the end of the body cuts off is no event.
+ * The events of a body, as they arrive. A caller that leaves the loop early waits briefly for the body's end, and the
+ * rest is discarded, so that the connection serves the next request.
+ * Throws any error of reading. A block that the end of the body cuts off is dropped.
  */
 export async function* readEvents(
   body: ReadableStream<Uint8Array>,

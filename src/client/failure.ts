@@ -1,4 +1,7 @@
-/** What a client hears where its request can get no response: without it, it would wait until its time is up. */
+/**
+ * The error response that a client gets if its request can have none from the server; without it the client would wait
+ * until its own timeout.
+ */
 import { EndpointError } from './endpoint.ts';
 import { parseMessages, type RequestId, type Rpc } from './message.ts';
 

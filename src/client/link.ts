@@ -1,4 +1,4 @@
-/** How the messages of a client go over one kind of wire; a transport has one, and what it says is delivered there. */
+/** One kind of wire, between a client's messages and the server; a transport has one link and receives its messages. */
 import type { TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
 import type { Answer, Rpc, RpcNotification, RpcRequest } from './message.ts';
 
@@ -6,11 +6,11 @@ export interface Link {
   /** Resolves once the server has taken it; rejects where that is how the client hears of a failure. */
   request(message: RpcRequest, options: TransportSendOptions): Promise<void>;
   notify(message: RpcNotification): Promise<void>;
-  /** An answer to what nobody of this transport asked. */
+  /** An answer to an ask that did not come over this transport. */
   answer(message: Answer): Promise<void>;
-  /** The version that the client was told. */
+  /** The version that `Client` was given. */
   setProtocolVersion(version: string): void;
-  /** Leaves what is open; the endpoint sends nothing any more. */
+  /** Abandons open requests; the endpoint sends nothing any more. */
   close(): void;
 }
 

@@ -29,7 +29,7 @@ export function isRequestId(value: unknown): value is RequestId {
 
 /**
  * The messages of a body or of an event: one, or a batch.
- * @param read makes JSON-RPC of what a draft has beside it
+ * @param read turns a draft's own message forms into JSON-RPC
  */
 export function parseMessages(text: string, read: (value: unknown) => unknown = (value) => value): Rpc[] {
   const parsed: unknown = JSON.parse(text);

@@ -79,7 +79,7 @@ function isUntaken(thrown: unknown): boolean {
 /** Thirteen seconds in all, with the default pauses; `maxRetries` may only make it longer. */
 const LEAST_REPEATS = 5;
 
-/** How often what comes to the same when it is done twice is done again. */
+/** How often an idempotent request is sent again. */
 export function repeatsOf({ maxRetries }: Reconnection): number {
   return Math.max(maxRetries, LEAST_REPEATS);
 }

@@ -1,6 +1,6 @@
 /**
- * Redirects as the SDK's own transport follows them: only within the origin of the request (or from http to https
- * on one host), and only where the method stays. Credentials and session ids reach nobody else.
+ * Follows redirects as the SDK's own transport does: only within the origin of the request (or from http to https on
+ * one host), and only where the method stays. No other server gets credentials or session ids.
  */
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { drainBody } from './event-stream.ts';

@@ -32,7 +32,7 @@ export interface AwaitClientOptions extends EndpointOptions {
   readonly revision: ClientRevision;
   /** How a stream that broke is opened again; each has the SDK's default. */
   readonly reconnectionOptions?: Partial<Reconnection> | undefined;
-  /** How often one call may be answered with what its user is asked, before it fails; 10. */
+  /** Most rounds of asks in one call before it fails; 10. */
   readonly maxRounds?: number | undefined;
   /**
    * Whether calls of tools may become tasks, which this transport then follows until their result is there.

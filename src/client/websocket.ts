@@ -91,7 +91,7 @@ export class AwaitWebSocketTransport implements Transport {
     this.#write(sent);
   }
 
-  /** Leaves the session to the server, which ends it once nobody has come back for long. */
+  /** Leaves the session open; the server ends it after it has been idle for long. */
   async close(): Promise<void> {
     if (this.#closing.signal.aborted) return;
     this.#closing.abort();
@@ -142,7 +142,7 @@ export class AwaitWebSocketTransport implements Transport {
       'stream',
       `the socket closed (${code}${reason === '' ? '' : `: ${reason}`})`,
     );
-    // Without a session that can be gone on with, nothing is known of what it had in work.
+    // Without a session to resume, the state of the open requests is lost.
     if (code === NO_SESSION || (this.#session === undefined && this.#pending.size > 0)) this.#giveUp(error);
     else void this.#reconnect(error);
   }
@@ -198,7 +198,7 @@ export class AwaitWebSocketTransport implements Transport {
     }
   }
 
-  /** Takes out of a message what is between the two ends. */
+  /** Strips the members that are only for the two ends of the connection. */
   #noted(message: Rpc): Rpc {
     if (isAnswer(message)) {
       if (isRequestId(message.id)) this.#pending.delete(message.id);

@@ -1,6 +1,6 @@
 /**
- * Looks at what a factory makes before the first client finds out: whether it is a server, a new one each
- * time, and one whose SDK can be served on every revision that is switched on.
+ * Checks a factory at start, before a client meets its fault: it must return a server, a new one each time, whose SDK
+ * can be served on every enabled revision.
  */
 import { AwaitError } from '../base/error.ts';
 import { enterEra, hasEras } from './era.ts';
@@ -9,9 +9,9 @@ import { lowLevelOf } from './protocol.ts';
 import { NOBODY } from './spoken.ts';
 
 /**
- * @param revisions with their eras, of which each is made a server for
- * @throws AwaitError `bad-option` for what would fail for every client. What the factory itself throws is not
- *   judged: there is no client yet, and it may want one
+ * @param revisions with their eras; one server is made for each era
+ * @throws AwaitError `bad-option` for a fault that every client would meet. An exception of the factory itself is
+ * ignored: there is no client yet, and the factory may need one
  */
 export async function checkFactory(
   factory: HostFactory,
@@ -29,7 +29,7 @@ export async function checkFactory(
       const server = lowLevelOf(made.server);
       if (era === 'modern' && server !== undefined && hasEras(server)) enterEra(server, revision, NOBODY);
     } finally {
-      // What it opened for this is its own to close, and its failure nobody's.
+      // The server made for this check is cleaned up; a failure of its cleanup is ignored.
       void Promise.resolve()
         .then(() => made.cleanup?.())
         .catch(() => {});

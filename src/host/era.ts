@@ -1,12 +1,10 @@
 /**
- * The era of an SDK v2 server. On a revision without sessions nobody sends `initialize`: the SDK's own edge
- * writes the revision and the client into private state of each instance, and from then on `elicitInput`,
- * `createMessage` and `listRoots` throw before they send anything. This file writes the same state, and goes
- * around those three. All that is known of that state is here; `test/published` holds it against each
- * published 2.x.
- *
- * A server whose SDK has another shape is refused. It is never served in another era instead: a server that
- * believes that it cannot ask acts without asking.
+ * The era of an SDK v2 server. A revision without sessions has no `initialize`: the SDK's own edge writes the revision
+ * and the client into private state of each instance, and from then on `elicitInput`, `createMessage` and `listRoots`
+ * throw before they send anything. This file writes the same state and bypasses those three. All knowledge of that
+ * state is here; `test/published` checks it against each published 2.x.
+ * A server whose SDK has another shape is refused, not served in another era: a server that believes that it cannot ask
+ * acts without asking.
  */
 import {
   CLIENT_CAPABILITIES_META_KEY,
@@ -65,7 +63,7 @@ const URL_ELICITATION_REQUIRED = -32042;
 /** Sent by tools that await an ask in URL mode; the era itself has no notification of that name. */
 const COMPLETED = 'notifications/elicitation/complete';
 
-/** What a server in an era without `initialize` declares. */
+/** The capabilities, name and version that a server declares in an era without `initialize`. */
 export interface Declared {
   readonly capabilities: JsonObject;
   readonly serverInfo: JsonObject;
@@ -99,8 +97,8 @@ export function enterEra(server: LowLevel, revision: string, client: Client): De
 }
 
 /**
- * A function that an SDK v2 server runs as it would where asks are live: the era's own answer would be an
- * error. What the function does at once is done so; what it awaits is not. Others run it as it is.
+ * Wraps a function so that an SDK v2 server runs its synchronous part as if asks were live; in its own era the SDK
+ * would throw. What the function awaits runs outside of the wrapper. For other servers it returns the function itself.
  */
 export function outsideOfEra<A extends unknown[], R>(
   server: LowLevel,

@@ -19,11 +19,11 @@ export interface Guards {
   readonly hasScopes: boolean;
   /** @returns the challenge as the server gave it, which may be of any shape */
   challenge(context: ChallengeContext): unknown;
-  /** The input schema of a tool, as the SDK looks for `x-mcp-header` in it; undefined where there is none to look at. */
+  /** A tool's input schema, where the SDK looks for `x-mcp-header`; undefined if the server does not expose one. */
   inputSchema(tool: string): JsonObject | undefined;
 }
 
-/** Where an SDK v2 `McpServer` keeps what is registered with it. */
+/** Private maps in which an SDK v2 `McpServer` keeps its tools, prompts and resources. */
 const REGISTRIES = [
   '_registeredTools',
   '_registeredResources',
@@ -55,13 +55,13 @@ export function guardsOf(server: HostServer, resolver: ScopeResolver | undefined
   };
 }
 
-/** What is not there to look at (a framework hides its `McpServer`) may declare scopes. */
+/** A registry that cannot be read (a framework hides its `McpServer`) may declare scopes, so it counts as declaring. */
 function declares(registry: unknown): boolean {
   if (!isObject(registry)) return true;
   return Object.values(registry).some((entry) => !isObject(entry) || entry.scopeChallenge !== undefined);
 }
 
-/** @throws AwaitError `internal` for what is no challenge */
+/** @throws AwaitError `internal` for a value that is not a challenge */
 export function readChallenge(value: unknown): Challenge | undefined {
   if (value === undefined) return undefined;
   const { scopes, errorDescription } = isObject(value) ? value : {};

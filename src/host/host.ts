@@ -1,4 +1,4 @@
-/** What a user hands in: a factory of servers. Anything with `connect(transport)` is a host. */
+/** The user's host: a factory of servers, each with `connect(transport)`. */
 
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
@@ -11,7 +11,7 @@ export interface HostServer {
   close?(): Promise<void> | void;
 }
 
-/** What the factory is told of the client that the instance is for. */
+/** The client that a server instance is made for, as the factory sees it. */
 export interface FactoryContext {
   /** `modern` for 2026-07-28 and its drafts, `legacy` for revisions with sessions. */
   readonly era: 'modern' | 'legacy';
@@ -24,13 +24,13 @@ export interface FactoryContext {
   readonly principal?: string;
   /** The session that the instance is for, where there are sessions. */
   readonly sessionId?: string;
-  /** Whether the client is on this machine, and nobody forwarded its request. */
+  /** Whether the request came from this machine directly, without a proxy. */
   readonly isLocal?: boolean;
   /** The workspace that was asked for, where the path has one (`workspace-sse`). */
   readonly workspace?: string;
 }
 
-/** What an instance is for, from which its factory is told. */
+/** The facts from which a factory's context is made. */
 export interface ContextParts {
   readonly era: FactoryContext['era'];
   readonly revision: string;
@@ -78,8 +78,7 @@ const returned = new WeakSet<HostServer>();
 
 /**
  * Calls a factory.
- *
- * @throws AwaitError `internal` for what it throws, `bad-option` for a product that is no new server
+ * @throws AwaitError `internal` if it throws, `bad-option` if it returns anything but a new server
  */
 export async function make(factory: HostFactory, context: FactoryContext): Promise<Made> {
   let product: unknown;

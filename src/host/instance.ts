@@ -21,7 +21,7 @@ import { HostTransport, type Message } from './transport.ts';
 /** What every SDK server answers of itself, and only sessions have. */
 const SESSION_METHODS: ReadonlySet<string> = new Set(['initialize', 'ping', 'logging/setLevel']);
 
-/** What a request gets that is in a server as that goes. */
+/** The response to requests that are open in a server when it closes. */
 const CLOSED: Response = { error: { code: -32000, message: 'Connection closed' } };
 
 export interface InstanceOptions {
@@ -32,7 +32,7 @@ export interface InstanceOptions {
   readonly sessionId: string;
   /** Whether the instance serves one call alone. */
   readonly single: boolean;
-  /** Whether it joins what its client began before: a call, or a session of another process. */
+  /** Whether it joins a call or session that its client began earlier, here or in another process. */
   readonly joins: boolean;
   /** Whether calls get an async context of their own. */
   readonly contexts: boolean;
@@ -46,22 +46,22 @@ export interface Sent {
   readonly params: JsonObject;
 }
 
-/** An instance as whoever opened it sees it. */
+/** An instance as its opener sees it. */
 export interface HostInstance extends Instance {
-  /** The result of `initialize`, or as much of it as a server says of itself where nobody sends that. */
+  /** The result of `initialize`; in an era without it, the server's capabilities, name and version. */
   readonly initialized: JsonObject;
   /** Whether a call in it is unfinished: running, or suspended with its frame here. */
   readonly unfinished: boolean;
   /**
-   * Whether a tool that it lists as one that is no task is one by its author's word: the high-level server of SDK
-   * v1 lists every tool so that it does not run as a task itself.
+   * Whether a tool is listed as "not a task" by its author's choice: the high-level server of SDK v1 lists every tool
+   * that way.
    */
   readonly forbids: boolean;
-  /** What its SDK checks before a request reaches the server; undefined where it checks nothing. */
+  /** Checks that its SDK makes before a request reaches the server; undefined if it makes none. */
   readonly guards: Guards | undefined;
   /** Whether the server has a handler for a method that no capability tells of. */
   handles(method: string): boolean;
-  /** A request that cannot ask: `tools/list` and the like, where there is no session to ask in. */
+  /** Sends a request that cannot ask, such as `tools/list` where there are no sessions. */
   request(request: Sent, leg: InstanceLeg): Promise<Response>;
   /** A notification of the client's. */
   notify(message: Message): void;
@@ -98,7 +98,7 @@ export class LiveInstance implements HostInstance {
     this.guards = guardsOf(made.server, transport.scopeResolver);
   }
 
-  /** Makes a server, connects and begins it; what it registers meanwhile is there when this resolves. */
+  /** Makes a server, connects it and initializes it. Resolves once the tools that it registers meanwhile are there. */
   static open(options: InstanceOptions): Promise<LiveInstance> {
     return runOutsideContext(() => LiveInstance.#open(options));
   }
@@ -137,14 +137,14 @@ export class LiveInstance implements HostInstance {
     // Frames whose server was lost are over without a response.
     for (const other of this.#calls.keys()) if (other.over) this.#calls.delete(other);
     this.#calls.set(frame, leg);
-    // A call that is only led through again asks nobody: what the server asked as it started waits for a real one.
+    // A rehearsed call asks its client nothing: asks of the server's start-up wait for a call that is run.
     const held = leg.isRehearsal ? undefined : this.#router.adopt(frame);
     const round = this.#begun.isModern ? recordedRound(frame) : undefined;
     if (held === undefined && round === undefined) this.#attempt(frame, request);
     else void Promise.all([round, held]).then(([params]) => this.#attempt(frame, request, params));
   }
 
-  /** Runs the call's tool, from its start or with what its last round needed. */
+  /** Runs the call's tool, from its start or with the answers that its last round needed. */
   #attempt(frame: Frame, request: Sent, round?: JsonObject): void {
     const { method, id } = request;
     const isOwn = frame.call.task?.isOwn === true && this.#options.single && this.#runsTasks;
@@ -177,7 +177,7 @@ export class LiveInstance implements HostInstance {
       return;
     }
     runInContext(frame.context, send);
-    // Its handler, which begins in a later microtask, may hand on what it is given: `step(name, fn, { call: extra })`.
+    // Its handler starts in a later microtask, and may pass its `extra` on: `step(name, fn, { call: extra })`.
     const signal = this.#begun.lowLevel?._requestHandlerAbortControllers?.get(entry.id)?.signal;
     if (signal !== undefined) nameCall(signal, frame.context);
   }
@@ -299,7 +299,10 @@ export class LiveInstance implements HostInstance {
   }
 }
 
-/** A frame that waits in an instance that is gone would wait for ever: whoever goes on with its call replays it. */
+/**
+ * Drops the parked frames of a closed instance: they would wait for ever. The process that resumes such a call replays
+ * it.
+ */
 function dropParked(frame: Frame): void {
   const drop = (): void => {
     if (!frame.entered && !frame.over) frame.drop();
@@ -314,7 +317,7 @@ function createdTask(response: Response): string | undefined {
   return isObject(task) && typeof task.taskId === 'string' ? task.taskId : undefined;
 }
 
-/** Always runs once, whatever becomes of the server; a cleanup that fails is told, and stops nothing. */
+/** Runs the factory's `cleanup` once, whatever the state of the server; a failure is logged and stops nothing. */
 function cleanUp({ cleanup }: Made, options: InstanceOptions): void {
   const cleaned = Promise.resolve().then(() => cleanup?.(options.sessionId));
   cleaned.catch((error: unknown) => options.outside.error(error));

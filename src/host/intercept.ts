@@ -1,11 +1,9 @@
 /**
- * Takes a server's asks before its SDK sends them, so that no SDK timer runs while a call is parked. The
- * SDK's own `request` is called once the answer is at hand: parsing, validation and errors stay the SDK's.
- *
- * What is replaced, on one instance of the low-level server only (seen with @modelcontextprotocol/sdk 1.32
- * and @modelcontextprotocol/server 2.4): `request`; on version 2 also `buildContext`, since
- * `ctx.mcpReq.send` goes around `request`, and the loop that serves `inputRequired` tools to old clients, so
- * that its asks keep the keys their author gave them.
+ * Catches a server's asks before its SDK sends them, so no SDK timer runs while a call is parked. The SDK's own
+ * `request` is called once the answer is at hand: parsing, validation and errors stay the SDK's.
+ * Replaced on one instance of the low-level server only (checked with @modelcontextprotocol/sdk 1.32 and
+ * @modelcontextprotocol/server 2.4): `request`; on version 2 also `buildContext`, since `ctx.mcpReq.send` bypasses
+ * `request`, and the loop that serves `inputRequired` tools to old clients, so that its asks keep their author's keys.
  */
 
 import { isObject, type JsonObject } from '../base/json.ts';
@@ -26,7 +24,7 @@ export interface AskRequest {
   readonly context: CallContext | undefined;
 }
 
-/** Resolves with the answer, and never when the call is put down for good. */
+/** Resolves with the answer; never settles if the call is dropped. */
 export type Ask = (request: AskRequest) => Promise<Response>;
 
 interface OptionsLike {
@@ -40,7 +38,7 @@ interface OptionsLike {
 /** Marks asks whose time limit is the SDK's loop's, not the author's. */
 const FROM_LOOP = 'mcp-await/loop';
 
-/** @param isSingle the instance serves one call: what a task of its own asks is that call's ask */
+/** @param isSingle the instance serves one call, to which asks of the server's own tasks belong too */
 export function intercept(server: LowLevel, transport: HostTransport, ask: Ask, isSingle: boolean): void {
   const native = server.request.bind(server);
   const original = outsideOfEra(server, native);

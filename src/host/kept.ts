@@ -1,10 +1,9 @@
 /**
- * Instances that outlive what they were made for: one for each known caller, or one for the process
- * (`instance: 'caller' | 'process'`). Whoever uses one holds a lease of it; when the last lease is over it is kept
- * for a while, or for as long as the process lives.
- *
- * What `initialize` sets is the instance's, so clients that differ in it share none: a server that believes that
- * it cannot ask acts without asking. The key of an instance says all that they have to agree in.
+ * Instances that outlive the call or session that they were made for: one for each known caller, or one for the process
+ * (`instance: 'caller' | 'process'`). Each user of an instance holds a lease; after the last lease it is kept for a
+ * while, or for the life of the process.
+ * `initialize` sets the instance's client, so clients that differ in it share no instance: a server that believes that
+ * it cannot ask acts without asking. An instance's key holds all facts in which its clients must agree.
  */
 import type { JsonObject } from '../base/json.ts';
 import type { Frame } from '../call/frame/frame.ts';
@@ -16,9 +15,9 @@ import type { Outside } from './router.ts';
 import type { Message } from './transport.ts';
 
 export interface KeptOptions {
-  /** How long one is kept that nobody uses, in milliseconds; undefined for as long as the process lives. */
+  /** How long an unused instance is kept, in milliseconds; undefined: for the life of the process. */
   readonly idle: number | undefined;
-  /** How many are kept that nobody uses; the least recently used are closed. */
+  /** Most unused instances that are kept; the least recently used are closed first. */
   readonly most: number;
 }
 
@@ -91,7 +90,7 @@ export class KeptInstances {
   }
 }
 
-/** What a server says outside of calls is for all who use it; what it asks is for the one who came last. */
+/** Notifications outside of calls go to all users of the instance; asks go to the latest one. */
 function outsideOf(leases: ReadonlySet<Lease>): Outside {
   return {
     notification: (message, frame) => {

@@ -1,14 +1,15 @@
 /**
  * Patterns of JSON schemas in linear time: a tool author's `^(a+)+$` blocked a process for six seconds on 28 characters
- * of an answer. `re2js` does not backtrack. What it has no words for (lookaround, back references) is not checked, and
- * Node's warning says so; the validators of the SDKs, which check an answer again, are made to do the same.
+ * of an answer. `re2js` does not backtrack. Patterns that it cannot express (lookaround, back references) are not
+ * checked, and a Node warning names them; the SDKs' validators, which check an answer again, are patched to do the
+ * same.
  */
 import process from 'node:process';
 import { RE2JS } from 're2js';
 import { keepNewest } from '../base/bounded.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 
-/** Patterns that are remembered to have been told of. */
+/** Most patterns that are remembered as warned about. */
 const TOLD = 1_000;
 const told = new Set<string>();
 /** Keywords whose values are data, and no schemas. */
@@ -21,8 +22,8 @@ interface Matcher {
 }
 
 /**
- * What Ajv compiles a pattern with (its option `code.regExp`).
- * @throws SyntaxError for what is no pattern at all
+ * Ajv's option `code.regExp`: compiles a pattern with re2js.
+ * @throws SyntaxError for an invalid pattern
  */
 const linearRegExp = Object.assign(
   (pattern: string): Matcher => {
@@ -49,8 +50,8 @@ export function makeLinear(validator: object): void {
 }
 
 /**
- * A schema without its patterns, for a validator that knows no engine but its own.
- * @throws SyntaxError for what is no pattern at all
+ * A schema without its patterns, for a validator whose regular expressions cannot be replaced.
+ * @throws SyntaxError for an invalid pattern
  */
 export function withoutPatterns(schema: JsonObject): JsonObject {
   const kept = Object.entries(schema).filter(([keyword, value]) => {

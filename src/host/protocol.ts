@@ -1,6 +1,6 @@
 /**
- * The SDK's `Protocol` behind a host, found by what it is: a high-level server keeps it at `.server`, other
- * frameworks deeper (mongodb-mcp-server has it at `.mcpServer.server`).
+ * Finds the SDK's `Protocol` behind a host by its shape: a high-level server keeps it at `.server`, other frameworks
+ * deeper (mongodb-mcp-server at `.mcpServer.server`).
  */
 import type { JsonObject } from '../base/json.ts';
 import type { HostServer } from './host.ts';
@@ -46,10 +46,9 @@ const DEPTH = 3;
 const LOOKED_AT = 300;
 
 /**
- * The low-level server of a host; undefined for a host that is no SDK server, or hides it (in a closure or a
- * private field).
- *
- * @param connectedTo takes the server that is connected to this transport
+ * The low-level server of a host; undefined if the host is not an SDK server, or hides it (in a closure or a private
+ * field).
+ * @param connectedTo choose the server that is connected to this transport
  */
 export function lowLevelOf(host: HostServer, connectedTo?: unknown): LowLevel | undefined {
   const seen = new Set<object>([host]);
@@ -65,7 +64,7 @@ export function lowLevelOf(host: HostServer, connectedTo?: unknown): LowLevel | 
   return undefined;
 }
 
-/** The objects that an object owns, and what it shows as its server; other getters are not run. */
+/** The objects that an object owns, and its getter `server`; other getters are not called. */
 function membersOf(owner: object, seen: Set<object>): object[] {
   const owned = Object.values(Object.getOwnPropertyDescriptors(owner)).map(({ value }): unknown => value);
   const members: object[] = [];

@@ -1,7 +1,7 @@
 /**
- * Tools that return what they need (`inputRequired`, SDK v2) instead of awaiting it. What they ask goes out as
- * they wrote it, under their own keys; what they keep in `requestState` stays in the call's journal, inside of
- * this package's own state; and each of their rounds is one attempt in the same frame as any `await` beside it.
+ * Tools that return their asks (`inputRequired`, SDK v2) instead of awaiting them. The asks go out as written, under
+ * the tool's own keys; the tool's `requestState` stays in the call's journal, inside of this package's own state; and
+ * each round is one attempt in the same frame as any `await` beside it.
  */
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { Frame } from '../call/frame/frame.ts';
@@ -11,19 +11,19 @@ import type { Response } from '../call/journal/entries.ts';
 /** Before a tool that asked nothing is run again in the same process, in milliseconds, as the SDKs' clients wait. */
 const PAUSE = 250;
 
-/** What a round returned. */
+/** The result of a round that asks. */
 interface Needs extends JsonObject {
   readonly inputRequests: JsonObject;
   readonly requestState?: string;
 }
 
-/** What a round is run with: params of its request. */
+/** The params with which a round is run. */
 export interface RoundParams extends JsonObject {
   readonly inputResponses?: JsonObject;
   readonly requestState?: string;
 }
 
-/** What a response says that its tool needs; undefined for one that is the outcome. */
+/** The asks of a response; undefined if it is the outcome. */
 export function needsOf(response: Response): Needs | undefined {
   if (!('result' in response) || response.result.resultType !== 'input_required') return undefined;
   return readNeeds(response.result);

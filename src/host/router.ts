@@ -1,9 +1,8 @@
 /**
- * Sends what a server says to whom it belongs: to the call that it names, else to the call in whose async
- * context it was said, else, where an instance serves one call alone, to that call. An ask never reaches another
- * caller than the one whose code made it: where that cannot be told, it is an error at once (invariant 13).
- *
- * It owns the table of the requests that are in the server, and what was asked before a call was there.
+ * Routes a server's messages: to the call that a message names, else to the call in whose async context it was sent,
+ * else, where an instance serves one call alone, to that call. An ask never reaches another caller than the one whose
+ * code made it: where that cannot be decided, it is an error at once (invariant 13).
+ * It owns the table of the requests that are open in the server, and the asks made before there was a call.
  */
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
@@ -13,7 +12,7 @@ import type { Client, Response } from '../call/journal/entries.ts';
 import type { AskRequest } from './intercept.ts';
 import type { Message, SendOptions } from './transport.ts';
 
-/** How long an ask may wait for a call before the logger is told, in milliseconds. */
+/** How long an ask may wait for a call before the logger warns, in milliseconds. */
 const SOON = 1_000;
 
 /** Where what belongs to no call goes. */
@@ -44,7 +43,7 @@ export interface RouterOptions {
   /** Whether calls get an async context of their own. */
   readonly contexts: boolean;
   readonly outside: Outside;
-  /** Whether its client was there before it, so that what it asks as it starts is asked with its first call. */
+  /** Whether its client joined earlier elsewhere, so that start-up asks go out with its first call. */
   readonly joins: boolean;
   readonly client: Client;
 }
@@ -59,7 +58,7 @@ const ROOTS = 'roots/list';
 
 export class Router {
   readonly inFlight = new Map<string | number, InFlight>();
-  /** Resolves with the first ask that belongs to no call, once what its code did before it is done. */
+  /** Resolves with the first ask that belongs to no call, once the code before that ask has run. */
   readonly asked: Promise<void>;
   /** Until the instance is ready. */
   isStarting = true;
@@ -91,7 +90,7 @@ export class Router {
       this.#progress(message, this.#ownerOf(options.relatedRequestId));
       return;
     }
-    // What a server registers as it starts is no change to anybody.
+    // Tools that a server registers as it starts are not a change for any client.
     if (isAboutServer(message.method) && this.isStarting) return;
     const owner = this.#ownerOf(options.relatedRequestId);
     if (owner?.frame === undefined || isAboutServer(message.method)) {
@@ -103,7 +102,7 @@ export class Router {
       });
   }
 
-  /** Asks that reach the transport: those of a host that is no SDK server, and requests that are no asks. */
+  /** Requests that reach the transport: asks of a host that is not an SDK server, and requests other than asks. */
   request(message: Message, options: SendOptions): Promise<Response> {
     const { method = '', params } = message;
     if (method === 'ping') return Promise.resolve({ result: {} });
@@ -137,7 +136,7 @@ export class Router {
     if (owner.kind === 'none') {
       this.#onAsked();
       if (method === ROOTS && this.isStarting && this.#options.joins) return this.#askRoots(params);
-      // Where nobody can be asked outside of a call, it rides with the call that the instance is for.
+      // Without a client to ask outside of calls, it goes out with the instance's one call.
       if (this.#options.single) return this.#wait(method, params);
       return this.#options.outside.request({ method, params });
     }
@@ -211,9 +210,8 @@ export class Router {
   }
 
   /**
-   * A call is there: what was asked before rides with it.
-   *
-   * @returns what a tool has to wait for; undefined where it can start
+   * Binds the instance's call: earlier asks go out with it.
+   * @returns a promise that the tool's start waits for; undefined if it can start now
    */
   adopt(frame: Frame): Promise<void> | undefined {
     this.#adopted = frame;
@@ -274,7 +272,7 @@ function refused(message: string): Owner {
   return { kind: 'refused', error: new AwaitError('wrong-call', message) };
 }
 
-/** What an ask gets at once that was made where nobody can be asked: it would wait for ever. */
+/** Rejects an ask made where no client can be asked, which would wait for ever. */
 function cannotAsk(method: string, inside: string): Owner {
   return refused(
     `${method} cannot be asked inside of ${inside}: on this revision tools/call, prompts/get and resources/read alone can wait for an answer`,

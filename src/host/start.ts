@@ -16,7 +16,7 @@ import type { HostTransport, Message } from './transport.ts';
 import { shareValidator } from './validator.ts';
 
 const INITIALIZE = 'mcp-await-initialize';
-/** How long `connect` and `oninitialized` may take for what they register, in milliseconds. */
+/** How long `connect` and `oninitialized` may take to register tools, in milliseconds. */
 const START_WAIT = 5_000;
 
 export interface Starting {
@@ -37,7 +37,7 @@ export interface Begun {
   readonly isModern: boolean;
 }
 
-/** Connects a server; what it registers on `initialized` is there when this resolves. */
+/** Connects a server; resolves once the tools that it registers on `initialized` are there. */
 export async function start(starting: Starting): Promise<Begun> {
   const { server, transport, router } = starting;
   const found = lowLevelOf(server);
@@ -52,7 +52,7 @@ export async function start(starting: Starting): Promise<Begun> {
   return { declared: { ...declared }, lowLevel, isModern: era !== undefined };
 }
 
-/** @returns what it declares, where its revision has no `initialize` to tell */
+/** @returns its declaration, if its revision has no `initialize` to carry it */
 function take(lowLevel: LowLevel, starting: Starting): Declared | undefined {
   const { transport, router, single, context, client } = starting;
   shareValidator(lowLevel);
@@ -102,8 +102,8 @@ async function initialize({ client, router, transport }: Starting): Promise<Json
 }
 
 /**
- * Sends `initialized` and waits for the server's own handler, which may register tools; not for what it asks
- * its client, since that is answered later if ever.
+ * Sends `initialized` and waits for the server's own handler, which may register tools; does not wait for its asks,
+ * which may be answered late or never.
  */
 async function announceInitialized(
   transport: HostTransport,

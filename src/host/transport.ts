@@ -27,7 +27,7 @@ export interface TransportSink {
   /** A request of the server that was not intercepted; resolves with its answer. */
   request(message: Message, options: SendOptions): Promise<Response>;
   error(error: unknown): void;
-  /** The server is gone with this request of its client's. */
+  /** The server ended while this request of its client was open. */
   lost(id: string | number, error: AwaitError, isMeant: boolean): void;
 }
 
@@ -44,7 +44,7 @@ export class HostTransport {
   onmessage?: (message: Message, extra?: JsonObject) => void;
   onclose?: () => void;
   onerror?: (error: Error) => void;
-  /** Given by a server of SDK v2 as it connects: what it has checked before a request reaches it. */
+  /** Set by a server of SDK v2 as it connects: its check of scopes before a request reaches it. */
   scopeResolver?: ScopeResolver;
   readonly #sink: TransportSink;
   /** Resolves once the server hears, also while it is still in its `connect`. */
@@ -77,7 +77,7 @@ export class HostTransport {
     this.onclose?.();
   }
 
-  /** Cuts the server off without closing it: closing would reject what its tools await (invariant 1). */
+  /** Cuts the server off without closing it: closing would reject its tools' open asks (invariant 1). */
   sever(): void {
     this.#severed = true;
   }
@@ -99,15 +99,15 @@ export class HostTransport {
     if (!this.#severed) this.onmessage?.(message, extra);
   }
 
-  /** For a server that is no SDK's: a request of it; resolves with its answer, if ever. */
+  /** A request of a server that is not an SDK's; resolves with its answer, if ever. */
   ask(message: Message, options: SendOptions): Promise<Response> {
     if (this.#severed) return new Promise(() => {});
     return this.#sink.request(message, options);
   }
 
   /**
-   * For a server that runs elsewhere: it is gone, with this request of its client's.
-   * @param isMeant this process ended it, so that the call goes on in another
+   * For a server that runs elsewhere: it ended while this request of its client was open.
+   * @param isMeant this process ended it, so the call goes on in another
    */
   lose(id: string | number, error: AwaitError, isMeant: boolean): void {
     if (!this.#severed) this.#sink.lost(id, error, isMeant);
@@ -138,7 +138,7 @@ export class HostTransport {
   }
 }
 
-/** What is kept must not change with what the tool does to its copy. (It is JSON; `structuredClone` is slower.) */
+/** A copy, so that a tool cannot change the record. (It is JSON; `structuredClone` is slower.) */
 function reply(id: string | number, response: Response): Message {
   return JSON.parse(JSON.stringify({ jsonrpc: '2.0', id, ...response })) as Message;
 }

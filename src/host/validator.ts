@@ -25,8 +25,8 @@ const KEPT = 500;
 /**
  * Compiles each schema once, and keeps the most recently used; patterns are compiled in linear time.
  *
- * An Ajv keeps all that it ever compiled, 5 KB each, by the schema's identity. So after `KEPT` schemas it is made anew,
- * and what was compiled by the one before goes with it.
+ * An Ajv keeps all that it ever compiled, 5 KB each, by the schema's identity. So after `KEPT` schemas it is replaced,
+ * and the old one is collected with all that it compiled.
  */
 export class CachingValidator implements Validator {
   readonly #make: () => Validator;

@@ -8,7 +8,7 @@ import type { Reply, Writer } from './exchange.ts';
 
 export interface BacklogOptions {
   readonly clock: Clock;
-  /** How long a client may take nothing of what waits for it, in milliseconds. */
+  /** How long a client may read nothing while bytes wait for it, in milliseconds. */
   readonly stalled: number;
   /** Bytes that may wait for all clients together. */
   readonly most: number;
@@ -24,12 +24,12 @@ export interface GuardedWriter extends Writer {
   breakOff(): void;
 }
 
-/** Shorter bodies are written at once, and what waits of them is a socket's own. In characters. */
+/** Shorter bodies are written at once, and their rest waits in the socket. In characters. */
 const SHORT = 65_536;
 
 export class Backlog {
   readonly #options: BacklogOptions;
-  /** What waits for whom, the longest wait first; in bytes. */
+  /** Bytes that wait for each client, the longest wait first. */
   readonly #waiting = new Map<Guard, number>();
   #bytes = 0;
 
@@ -111,7 +111,7 @@ class Guard implements GuardedWriter {
   }
 
   end(): void {
-    // What waits to be read still is somebody's who may never read it.
+    // The rest still waits for a client that may never read it.
     if (this.#writer.unsent > 0) this.#wait();
     this.#writer.end();
   }

@@ -1,7 +1,7 @@
 /**
- * Bodies that are being received. A client may begin any number of them and end none: what they hold together is
- * bounded, and where that is passed the one that has taken longest is broken off, which is never an honest client's
- * on a network that works.
+ * Request bodies that are being received. A client may begin any number of them and end none, so their bytes are
+ * bounded together; above the bound the oldest one is broken off, which on a network that works is never an honest
+ * client's.
  */
 import { AwaitError } from '../base/error.ts';
 import { tooLarge } from './exchange.ts';
@@ -11,7 +11,7 @@ const FIRST_ROOM = 4_096;
 
 export class Bodies {
   readonly #most: number;
-  /** How to break each off, the oldest first, and what it holds. */
+  /** For each body, the oldest first, the function that breaks it off. */
   readonly #open = new Map<Body, (error: AwaitError) => void>();
   #bytes = 0;
 

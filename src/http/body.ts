@@ -1,4 +1,4 @@
-/** Reads and parses a body, bounded, before anything is made of it. */
+/** Reads and parses a body, bounded, before it is used. */
 import { AwaitError } from '../base/error.ts';
 import type { Bodies } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
@@ -9,7 +9,7 @@ function isJsonType(contentType: string | undefined): boolean {
   return /^application\/json\s*(;|$)/i.test(contentType ?? '');
 }
 
-/** The parsed body of a POST, or the reply that says what is wrong with it. */
+/** The parsed body of a POST, or the reply that refuses it. */
 export async function readBody(
   inbound: Inbound,
   maxBytes: number,
@@ -19,7 +19,7 @@ export async function readBody(
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
   }
   if (inbound.parsedBody !== undefined) {
-    // Whoever parsed it has bounded its bytes, and not how deep it is.
+    // The middleware that parsed it has bounded its bytes, but not its depth.
     if (isDeep(inbound.parsedBody)) return { reply: tooDeep() };
     return { body: inbound.parsedBody };
   }

@@ -1,8 +1,8 @@
 import type { Gone } from '../call/ports.ts';
 
 /**
- * Tells that a client went away. It has the part of an AbortSignal that is used here: a real one for each
- * request costs more than most of what is done for it.
+ * Reports that a client disconnected. It has the part of AbortSignal that is used here: a real one for each request
+ * costs more than most of the other work for it.
  */
 export class Departure implements Gone {
   readonly #listeners = new Set<() => void>();
@@ -16,7 +16,7 @@ export class Departure implements Gone {
     this.#listeners.delete(listener);
   }
 
-  /** The client is gone; each listener hears of it once. */
+  /** The client disconnected; each listener is called once. */
   readonly tell = (): void => {
     if (this.aborted) return;
     this.aborted = true;

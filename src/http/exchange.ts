@@ -11,9 +11,9 @@ import type { Bodies } from './bodies.ts';
 export interface Inbound {
   /** In capitals. */
   readonly method: string;
-  /** The path as the handler sees it, without what it is mounted under and without the query. */
+  /** The path without mount prefix and query. */
   readonly path: string;
-  /** What it is mounted under: `''`, or as `/api`. */
+  /** The mount prefix: `''`, or such as `/api`. */
   readonly base: string;
   /** A parameter of the query. */
   query(name: string): string | undefined;
@@ -51,7 +51,7 @@ export interface Reply {
 type StreamBody = (writer: Writer) => void;
 
 export interface Writer {
-  /** @returns false when the client is behind: what is written now waits in memory */
+  /** @returns false when the client is behind: later writes wait in memory */
   write(text: string): boolean;
   /** Bytes that wait for the client. */
   readonly unsent: number;
@@ -65,8 +65,8 @@ export interface Writer {
 }
 
 /**
- * Bytes that may wait for a client that does not read; whoever writes on regardless is broken off. One message
- * that is longer by itself is not.
+ * Most bytes that may wait for a client that does not read, before its connection is broken off. A single message may
+ * be longer.
  */
 export const MAX_UNSENT = 4_194_304;
 

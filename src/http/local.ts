@@ -1,4 +1,4 @@
-/** Whether a request was made on this machine: one person's, who may share what callers that are not known share. */
+/** Whether a request came from this machine: then callers without a name count as one person. */
 import { isLoopback } from './address.ts';
 import type { Inbound } from './exchange.ts';
 

@@ -1,9 +1,8 @@
 /**
- * Who may talk to this endpoint from a browser, and by which names it may be called.
- *
- * A page elsewhere is told by what it cannot write: `Origin`, and `Sec-Fetch-Site`, which browsers also send with a
- * GET that carries no `Origin` (https://www.w3.org/TR/fetch-metadata/). A name that was rebound to this machine is
- * told by `Host`, which is therefore checked wherever a connection came in on a loopback address.
+ * Checks which pages may use this endpoint from a browser, and which host names it answers to.
+ * A foreign page shows by headers that it cannot forge: `Origin`, and `Sec-Fetch-Site`, which browsers also send with a
+ * GET that carries no `Origin` (https://www.w3.org/TR/fetch-metadata/). A rebound name shows in `Host`, which is
+ * therefore checked wherever a connection came in on a loopback address.
  */
 import type { Inbound, Reply } from './exchange.ts';
 import { empty, rpcError } from './reply.ts';
@@ -15,19 +14,19 @@ export interface OriginRules {
   readonly hosts: readonly string[] | undefined;
 }
 
-/** Why a request is refused, for the logger, and what its client gets. */
+/** A refused request: the reply for its client, and the reason for the logger. */
 export interface Refusal {
   readonly reply: Reply;
   readonly message: string;
-  /** What came, as it came: whoever logs it escapes it. */
+  /** Raw values from the request; the logger escapes them. */
   readonly detail: Readonly<Record<string, string>>;
 }
 
-/** What a page that may read replies reads of their heads. */
+/** Response headers that a page on an allowed origin may read. */
 const EXPOSED = 'Mcp-Session-Id, MCP-Protocol-Version, Mcp-Stream-Id, Retry-After, WWW-Authenticate';
 /** How long a browser may remember a preflight, in seconds. */
 const PREFLIGHT_AGE = 600;
-/** Longest list of headers that a preflight is told to be allowed. */
+/** Longest list of headers that the reply to a preflight allows, in characters. */
 const HEADERS_LENGTH = 2_000;
 
 /** The refusal of a foreign page or a foreign name of this host; undefined when the request may go on. */

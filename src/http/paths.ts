@@ -44,9 +44,9 @@ export class Paths {
   }
 
   /**
-   * @param path as the handler sees it, without a query
-   * @param base what it is mounted under: a path counts with it and without
-   * @returns undefined where no workspace can be called that
+   * @param path without mount prefix and query
+   * @param base the mount prefix: a configured path matches with it and without it
+   * @returns undefined if the path names no endpoint, or no valid workspace
    */
   find(path: string, base = ''): Place | undefined {
     const place = this.#find(path);

@@ -1,10 +1,9 @@
 /**
- * Who a caller is, by default: a name that stays the same over the life of a call, while bearer tokens are renewed.
- * Issuer and subject are read from `authInfo.extra`, else from the token where that is a JWT: whoever put it into
- * `authInfo` has verified it. An opaque token says nothing of its user, so its keyed digest is the name, and the
- * logger is told once what that costs.
- *
- * Two users of one OAuth client must never be one caller: the client alone is a name only where there is no token.
+ * The default name of a caller: it stays the same over the life of a call, while bearer tokens are renewed. Issuer and
+ * subject are read from `authInfo.extra`, else from the token if it is a JWT, which the middleware that set `authInfo`
+ * has verified. An opaque token does not name its user, so its keyed digest is the name, and the logger warns once what
+ * that costs. Two users of one OAuth client must never be one caller: the client's id is a name only where there is no
+ * token.
  */
 import { createHmac, type KeyObject } from 'node:crypto';
 import { isObject, type JsonObject } from '../base/json.ts';
@@ -43,7 +42,7 @@ export function defaultPrincipal(key: () => KeyObject, warn: (message: string) =
   };
 }
 
-/** The claims of a JWT (RFC 7519); none for what is no JWT, or one of nobody. */
+/** The claims of a JWT (RFC 7519); empty for other tokens and for a JWT without a subject. */
 function claimsOf(token: unknown): JsonObject {
   if (typeof token !== 'string' || token.length > LONGEST) return {};
   const [, payload, signature, more] = token.split('.', 4);

@@ -1,6 +1,6 @@
 /**
- * Limits per caller: on new calls, on requests that go on with one, and on bad tokens. The counting is
- * `rate-limiter-flexible`'s; here is what counts as what, and what a caller is told.
+ * Limits per caller: new calls, requests that continue a call, and bad tokens. `rate-limiter-flexible` counts; this
+ * file decides what counts as which, and what a caller gets when it has too many.
  */
 import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
 import { isObject, type JsonObject } from '../base/json.ts';
@@ -31,8 +31,8 @@ export interface RateLimitOptions {
   /** Tokens and session ids that are refused, before no more of them are looked at. Default 600,000 a minute. */
   readonly badTokens?: Rate | Limiter;
   /**
-   * Who it is: by default the caller's stable name, and where there is none nobody, who is not limited.
-   * Behind a proxy that can be trusted, return what it says of the address.
+   * The name that is counted under. Default: the caller's stable name; a caller without one is not limited. Behind a
+   * trusted proxy, return the address that it forwards.
    */
   readonly caller?: (request: {
     readonly principal: string | undefined;
@@ -90,7 +90,7 @@ export class RateLimits {
     return caller({ principal, address, authInfo, header: (name) => inbound.header(name) });
   }
 
-  /** The refusal of what is too much; undefined when it is not. */
+  /** The refusal of a request above a limit; undefined if the request may go on. */
   async refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined> {
     const caller = this.#callerOf(inbound);
     if (caller === undefined) return undefined;

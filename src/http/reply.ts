@@ -12,7 +12,7 @@ export const SSE_HEADERS = {
   'x-accel-buffering': 'no',
 };
 
-/** A message as text. A tool may return what is no JSON; its client gets an internal error instead. */
+/** A message as text. Where a tool's result cannot be written as JSON, its client gets an internal error instead. */
 export function messageText(message: JsonObject): string {
   try {
     return JSON.stringify(message);
@@ -47,7 +47,10 @@ export function idOf(body: unknown): string | number | null {
   return typeof method === 'string' && (typeof id === 'string' || typeof id === 'number') ? id : null;
 }
 
-/** What the SDKs' own schemas take for a request's id or a progress token: what they do not take nobody answers. */
+/**
+ * Whether the SDKs' schemas accept a value as a request id or progress token. They drop other messages without an
+ * answer.
+ */
 export function isRequestId(value: unknown): value is string | number {
   return typeof value === 'string' || Number.isSafeInteger(value);
 }

@@ -1,4 +1,4 @@
-/** The option `audit`: who did what to which call, and nothing of what was said. */
+/** The option `audit`: reports each act on a call with its caller, without any content. */
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 
 export interface AuditEvent {

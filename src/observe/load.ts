@@ -1,9 +1,9 @@
 /** How late the event loop of this process is, for calls that may go on elsewhere. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 
-/** How often the loop is looked at, in milliseconds: what is measured is later than that. */
+/** How often the event loop's delay is sampled, in milliseconds; a sample is the delay beyond that. */
 const RESOLUTION = 20;
-/** What counts is what was measured in this time, in milliseconds. */
+/** Samples older than this, in milliseconds, do not count. */
 const WINDOW = 1_000;
 
 export interface LoadWatch {

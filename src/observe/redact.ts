@@ -1,9 +1,8 @@
 /**
- * What is logged, made safe in one place: what a stranger sent may stand in any of it (a token's `kid`, the id of an
- * answer), and errors of other packages may hold a store's URL with its password. Control characters are written as
- * escapes, so nobody forges a line; what is long is cut, so nobody fills a disk. Ids of
- * calls and sessions become the labels that `mcp-await calls` knows them by: an anonymous caller's task, ask or session
- * of 2024-11-05 belongs to whoever has its id.
+ * Makes log lines safe in one place: any of them may hold a stranger's text (a token's `kid`, the id of an answer), and
+ * errors of other packages may hold a store's URL with its password. Control characters are escaped, so a line cannot
+ * be forged; long texts are cut, so a disk cannot be filled. Ids of calls and sessions become the labels of `mcp-await
+ * calls`: an anonymous caller's task, ask or session of 2024-11-05 belongs to anyone who holds its id.
  */
 import type { JsonObject } from '../base/json.ts';
 import type { Logger } from '../options.ts';

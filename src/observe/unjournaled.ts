@@ -1,10 +1,9 @@
 /**
- * Tells authors, in development, what of a tool would run again: what it used of the network, the file
- * system and child processes outside of `step` before it asked.
- *
- * Node tells of each such resource as it is made, or taken out of an agent's pool (`async_hooks`), and its
- * `fetch` of each request (`diagnostics_channel`); whose it is, is told by the async context. Unseen is what
- * is done synchronously, and what a database's driver sends over a connection that it had before.
+ * Warns tool authors, in development, about code that a replay would run again: uses of the network, the file system
+ * and child processes outside of `step` before an ask.
+ * Node reports each such resource when it is made, or taken out of an agent's pool (`async_hooks`), and each request of
+ * its `fetch` (`diagnostics_channel`); the async context names the call. Synchronous work is not seen, nor queries that
+ * a database driver sends over a connection that was already open.
  */
 import { createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
@@ -31,7 +30,7 @@ const REQUESTS = 'undici:request:create';
 
 /** Frames looked at for who it was. */
 const DEPTH = 30;
-/** Tools that are told of: resources may have any number of names. */
+/** Most tools that are warned about: resources may have any number of names. */
 const MOST_TOOLS = 1_000;
 
 interface Use {
@@ -45,7 +44,7 @@ interface Use {
 const uses = new WeakMap<object, Map<Kind, Use>>();
 
 export interface Watch {
-  /** The call asks: what it did before is told, once for each tool. */
+  /** The call asks: warns about its uses so far, once for each tool. */
   asked(frame: object, call: CallRecord): void;
   stop(): void;
 }
@@ -116,7 +115,7 @@ function onRequest(message: unknown): void {
   const call = owner();
   if (call === undefined || !isObject(message) || !isObject(message.request)) return;
   const { origin, method } = message.request;
-  // Never the path: it may hold what is no business of a log.
+  // Without the path, which may hold secrets.
   note(call, 'the network', { what: `${String(method)} ${String(origin)}` });
 }
 
@@ -125,7 +124,7 @@ function owner(): object | undefined {
   return context?.stepPath === undefined ? context?.call : undefined;
 }
 
-/** A use that says what it was stands for those of its kind. */
+/** Keeps the most specific use of each kind. */
 function note(call: object, kind: Kind, use: Use): void {
   const known = uses.get(call) ?? new Map<Kind, Use>();
   uses.set(call, known);

@@ -19,12 +19,12 @@ export function patchClock(): void {
   // A function, since a class cannot be called, and a Proxy would make each Date.now() a slow one.
   function RecordedDate(this: unknown, ...parts: unknown[]): unknown {
     if (new.target === undefined) return new Real(read(RecordedDate)).toString();
-    // V8 takes a slow way to make what is an instance of another constructor: needed only by subclasses.
+    // V8 is slow to make an instance for another constructor; only subclasses need that.
     const target = new.target === RecordedDate ? Real : new.target;
     return Reflect.construct(Real, parts.length === 0 ? [read(RecordedDate)] : parts, target);
   }
 
-  // Statics, `length`, `name` and the very same prototype: what was made before is an instance still.
+  // Copies statics, `length`, `name` and the prototype itself, so that earlier dates are instances still.
   Object.defineProperties(RecordedDate, {
     ...Object.getOwnPropertyDescriptors(Real),
     now: { value: now, writable: true, configurable: true, enumerable: false },

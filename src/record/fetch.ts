@@ -1,7 +1,7 @@
 /**
- * `fetch` inside of a call, done as a step is: its response is in the journal before the tool goes on, and a
- * replay gets it from there. What it came to goes through the journal's form live too, so that a tool sees
- * the same live and replayed.
+ * `fetch` inside of a call, recorded as a step is: its response is in the journal before the tool continues, and a
+ * replay reads it there. The live response passes through the journal's form too, so a tool sees the same bytes live
+ * and replayed.
  */
 
 import { AwaitError } from '../base/error.ts';
@@ -51,7 +51,7 @@ async function recorded(
   );
 }
 
-/** What a request is told by: all of it that can be read without using it up, as a digest, for its secrets. */
+/** The identity of a request: a digest, for its secrets, of all parts that can be read without consuming them. */
 function siteOf(method: string, url: string, body: unknown): string {
   const text = typeof body === 'string' || body instanceof URLSearchParams ? String(body) : bytesOf(body);
   const host = URL.canParse(url) ? new URL(url).host : '';

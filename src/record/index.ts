@@ -1,10 +1,9 @@
 /**
- * `import 'mcp-await/record'`: from then on what the code of a call draws from `Date`, `Math.random`,
- * `crypto.randomUUID` and `fetch` goes into the call's journal, so that a replay draws the same and sends
- * nothing twice. Outside of calls, and inside of steps, whose result is recorded anyway, all is as before.
- *
- * What was drawn is told by the place it was drawn at (`place.ts`); what is not covered is in
- * `docs/guarantees.md`.
+ * `import 'mcp-await/record'`: from then on the values that a call's code gets from `Date`, `Math.random`,
+ * `crypto.randomUUID` and `fetch` go into the call's journal, so that a replay gets the same values and sends nothing
+ * twice. Nothing changes outside of calls, or inside of steps, whose result is recorded anyway.
+ * Values are found by the place in the code that asked for them (`place.ts`); `docs/record.md` says what is not
+ * covered.
  */
 import { patchClock } from './clock.ts';
 import { patchFetch } from './fetch.ts';

@@ -1,10 +1,10 @@
 /**
- * Where something is drawn: the call site, and which of the branches that run at once it is in.
+ * The place in the code that draws a value: the call site, and its branch among those that run at once.
  *
- * V8's stacks go on across `await`, and name the index of a branch inside of `Promise.all`, `allSettled` and
- * `any` (V8's "zero-cost async stack traces"; seen on Node 20, 22 and 24). Unlike a count of what was drawn
- * so far, or of promises made, a stack does not depend on which branch came first, nor on what is cached.
- * One takes about ten microseconds, and is taken inside of calls only.
+ * V8's stacks go on across `await`, and name the index of a branch inside of `Promise.all`, `allSettled` and `any`
+ * (V8's "zero-cost async stack traces"; seen on Node 20, 22 and 24). Unlike a count of what was drawn so far, or of
+ * promises made, a stack does not depend on which branch came first, nor on caches. One takes about ten microseconds,
+ * and is taken inside of calls only.
  */
 import { createHash } from 'node:crypto';
 import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';
@@ -12,7 +12,7 @@ import type { DrawPlace } from '../call/frame/drawn.ts';
 
 /** Frames that are looked at. */
 const DEPTH = 64;
-/** Where a call is entered: what is below differs between a first run and a replay. */
+/** The frame in a stack at which a call is entered: below it, a first run and a replay differ. */
 const ENTRY = /^node:(async_hooks$|internal\/async_(local_storage|context_frame))/;
 
 type AnyFunction = (...args: never[]) => unknown;

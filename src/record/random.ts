@@ -19,7 +19,7 @@ export function patchRandom(): void {
     const fresh = (): Uuid => realUuid(options);
     return draw === undefined ? fresh() : asUuid(draw(placeOf('uuid', randomUUID), fresh), fresh);
   };
-  // `import { randomUUID } from 'node:crypto'` is a live binding, but only of what is synced into it.
+  // Updates `import { randomUUID } from 'node:crypto'`, a live binding that changes only by this call.
   syncBuiltinESMExports();
 
   const { crypto } = globalThis;
@@ -40,7 +40,7 @@ function isUuid(value: unknown): value is Uuid {
   return typeof value === 'string' && value.split('-').length === 5;
 }
 
-/** A journal is data: what is no UUID in it is not handed on as one. */
+/** Checks a UUID read from a journal, whose content may be anything. */
 function asUuid(value: unknown, fresh: () => Uuid): Uuid {
   return isUuid(value) ? value : fresh();
 }

@@ -1,4 +1,7 @@
-/** What the journal keeps of a `fetch`, and what a tool gets of it: the same bytes live and replayed. */
+/**
+ * The part of a `fetch` response that the journal keeps, and the response made from it: the same bytes live and
+ * replayed.
+ */
 
 /** Bytes of a body that are kept; a longer one is handed on as it comes. */
 const MOST_BYTES = 262_144;
@@ -26,7 +29,7 @@ export interface KeptFailure {
 
 export type Kept = KeptResponse | { readonly error: KeptFailure };
 
-/** @returns what is kept, and where the body is not, the response to hand on now */
+/** @returns the kept part; if the body is not kept, also the response to pass on now */
 export async function keepResponse(response: Response): Promise<{ kept: Kept; response?: Response }> {
   const { status, statusText, url, redirected } = response;
   const head = { status, statusText, url, redirected, headers: [...response.headers] };
@@ -53,7 +56,7 @@ function keepBytes(bytes: Buffer): KeptBody {
   return Buffer.from(text, 'utf8').equals(bytes) ? { text } : { base64: bytes.toString('base64') };
 }
 
-/** What was read already, and then the rest. */
+/** A body made of the chunks read already and the rest. */
 function continued(
   chunks: readonly Uint8Array[],
   reader: ReadableStreamDefaultReader<Uint8Array>,

@@ -1,7 +1,6 @@
 /**
- * `mcp-await/nats`: processes reach one another by NATS request and reply; the server says at once when
- * nobody listens under a name.
- * https://docs.nats.io/nats-concepts/core-nats/reqreply
+ * `mcp-await/nats`: processes reach one another by NATS request and reply; the server reports at once when no process
+ * listens under a name. https://docs.nats.io/nats-concepts/core-nats/reqreply
  */
 
 import { systemClock, within } from '../base/clock.ts';
@@ -65,7 +64,8 @@ export function natsRelay(nats: string | NatsLike): Relay {
       await (await open()).flush();
       return async () => {
         subscription.unsubscribe();
-        // Until the server knows, it sends what nobody will acknowledge; one that cannot be reached learns it later.
+        // Waits until the server has the subscription: before that, senders get no acknowledgement. If the server
+        // cannot be reached, it gets the subscription later.
         const flushed = open().then((client) => client.flush());
         const known = flushed.catch(() => {});
         await within(systemClock, RECEIPT, known);

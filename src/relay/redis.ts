@@ -51,7 +51,7 @@ export function redisRelay(redis: string | RedisLike): Relay {
       };
     },
     async send(name, message) {
-      // How many heard it: none is a process that is gone, and nobody need wait for it.
+      // The number of receivers; with none, that process has ended and its acknowledgement is not waited for.
       return (await (await open(publisher)).publish(PREFIX + name, message)) > 0;
     },
     async close() {
@@ -62,7 +62,7 @@ export function redisRelay(redis: string | RedisLike): Relay {
   };
 }
 
-/** A connection may fail while nobody is asking; each operation reports its own failure. */
+/** Ignores failures of an idle connection; each operation reports its own failure. */
 function quiet(client: RedisLike): RedisLike {
   client.on('error', () => {});
   return client;

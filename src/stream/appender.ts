@@ -81,13 +81,12 @@ export class Appender {
   }
 
   /**
-   * Appends after everything that was appended before. When it fails with `store`, the event may be there all
-   * the same; appending the same one next finds that out.
-   *
+   * Appends after all earlier appends. After a `store` failure the event may still be in the store; appending the same
+   * one again detects that.
    * @param last nothing follows: its connection is closed after this event
-   * @returns the event's id, once it is in the store and whoever follows here was given it
-   * @throws AwaitError `fenced` when another appender has taken the stream over, `closed` after its end or its
-   *   expiry, `limit` when more waits for the store than would be kept, `store`
+   * @returns the event's id, once it is in the store and followers in this process have it
+   * @throws AwaitError `fenced` when another appender has taken the stream over, `closed` after its end or its expiry,
+   * `limit` when too many events wait for the store, `store`
    */
   async append(event: StreamEvent, last = false): Promise<string> {
     return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }));
@@ -119,7 +118,7 @@ export class Appender {
 
   #put(body: EntryBody): Promise<number> {
     const { most } = this.#options;
-    // What ends a stream, or takes it over, is what its client waits for.
+    // Entries that end a stream or take it over are exempt: its client waits for them.
     const isBounded = body.kind === 'event' && body.last !== true;
     if (isBounded && this.#waiting >= most) {
       throw new AwaitError('limit', `${most} events of ${this.#name()} wait for the store already`);

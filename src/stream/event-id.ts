@@ -1,9 +1,8 @@
 /**
- * Names of streams and of their events. A stream's id says when it expires and is otherwise 128 random bits;
- * an event's is `{streamId}_{sequence}`.
- *
- * Records do not stand under the id but under a digest of id and scope. So who asks with another session's or
- * caller's id looks at records that are not there: a foreign stream is an unknown one, by the same way.
+ * Ids of streams and of their events. A stream's id holds its expiry and 128 random bits; an event's is
+ * `{streamId}_{sequence}`.
+ * Records are stored under a digest of id and scope, so an id that is used with another session or caller leads to
+ * records that do not exist: a foreign stream and an unknown one take the same path.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { AwaitError } from '../base/error.ts';
@@ -37,20 +36,20 @@ export function eventId(stream: string, sequence: number): string {
   return `${stream}_${sequence}`;
 }
 
-/** @returns undefined when it is none of ours, or longer than `longest` characters */
+/** @returns undefined if it is not an event id of ours, or longer than `longest` characters */
 export function parseEventId(id: string, longest: number): EventPlace | undefined {
   if (id.length > longest) return undefined;
   const match = /^([0-9a-z]{1,11}\.~?[\w-]{22})_([1-9]\d{0,11})$/.exec(id);
   return match?.[1] === undefined ? undefined : { stream: match[1], sequence: Number(match[2]) };
 }
 
-/** When a stream expires, in milliseconds since the epoch; NaN when it is no stream's id. */
+/** A stream's expiry, in milliseconds since the epoch; NaN if the id is malformed. */
 export function expiryOf(id: string): number {
   const match = /^([0-9a-z]{1,11})\.~?[\w-]{22}$/.exec(id);
   return match?.[1] === undefined ? Number.NaN : Number.parseInt(match[1], 36);
 }
 
-/** What a stream's records are found by; it begins with the expiry, for the sweeper. */
+/** The name of a stream's records; it begins with the expiry, for the sweeper. */
 export function recordsName(id: string, scope: string): string {
   return `${id.slice(0, id.indexOf('.'))}.${digest(id, scope)}`;
 }

@@ -1,12 +1,11 @@
 /**
- * The event streams of one process: who appends here, which connections follow here, and how they hear of one
- * another and of other processes.
- *
- * 1. An event is in the store before a connection is given it.
- * 2. What is appended to a stream after a connection's claim goes to that connection alone: claims and events
- *    are entries of one log. In one process the newer connection simply ends the older.
- * 3. An id is looked up under its scope, so nothing of another session or caller can be found.
- * 4. The relay only wakes; a message that is lost costs the time until the next look.
+ * The event streams of one process: its appenders, the connections that follow here, and how they wake one another and
+ * other processes.
+ * 1. An event is in the store before a connection gets it.
+ * 2. Events appended after a connection's claim go to that connection alone: claims and events are entries of one log.
+ *    Within one process the newer connection simply ends the older.
+ * 3. An id is looked up under its scope, so no event of another session or caller can be found.
+ * 4. The relay only wakes; a lost message costs the time until the next poll.
  */
 import { randomBytes } from 'node:crypto';
 import { type Clock, every, type Timer } from '../base/clock.ts';
@@ -30,7 +29,7 @@ import { memoryRecords, type StreamRecords } from './records.ts';
 import { type Sink, Tail, type TailEnd } from './tail.ts';
 
 const SWEEP_EVERY = 60_000;
-/** How much longer pauses are where the relay, or this very process, tells of what is appended. */
+/** Factor on polling pauses where the relay, or this process itself, reports new entries. */
 const TOLD = 5;
 
 export interface StreamParts {
@@ -117,7 +116,7 @@ export class EventStreams {
   }
 
   /**
-   * Goes on with a stream whose appender is gone; if it is not, it is fenced.
+   * Takes over a stream from an appender that stopped; one that still runs is fenced.
    * @throws AwaitError `closed` when the stream has ended or expired, `store`
    */
   async takeOver(id: string, scope: string): Promise<Appender> {
@@ -147,7 +146,7 @@ export class EventStreams {
   }
 
   /**
-   * The event of an id, with what is noted beside it.
+   * The event of an id, with the note stored beside it.
    * @throws AwaitError as `resume` does
    */
   async event(id: string, scope: string): Promise<StreamEvent> {
@@ -216,7 +215,7 @@ export class EventStreams {
     this.#locals.get(this.#log(id, scope).name)?.tail?.disconnect();
   }
 
-  /** Forgets a shared stream here, unless it is followed here; it stays what it is for other processes. */
+  /** Drops this process's state of a shared stream unless a connection follows it here; other processes keep theirs. */
   leave(id: string, scope: string): void {
     const local = this.#locals.get(recordsName(id, scope));
     if (local === undefined || local.tail !== undefined) return;
@@ -224,13 +223,13 @@ export class EventStreams {
     this.#locals.release(local);
   }
 
-  /** Nothing is appended to a stream for now, and whoever goes on with it takes it over; it stays until it expires. */
+  /** Marks that nothing is appended for now: the next appender takes the stream over. It stays until it expires. */
   rest(id: string, scope: string): void {
     const local = this.#locals.get(recordsName(id, scope));
     if (local !== undefined) this.#locals.rest(local);
   }
 
-  /** Ends what a scope has here, and deletes it. */
+  /** Ends and deletes the streams of a scope in this process. */
   drop(scope: string): void {
     this.#locals.drop(scope);
   }
@@ -333,7 +332,7 @@ export class EventStreams {
     }
   }
 
-  /** @returns the position up to which claims are history; what comes after it goes to this process */
+  /** @returns the position up to which older claims count; later entries go to this process */
   async #claim(local: Local, known: number): Promise<End> {
     const { log } = local;
     const self = this.#self;

@@ -13,7 +13,7 @@ export interface Local {
   isFresh?: true;
   /** The last position, once it has ended here, and when that was. */
   ended?: { readonly at: number; readonly when: number };
-  /** What is done with it one after the other. */
+  /** The operation that runs last on it; operations run one after the other. */
   last: Promise<unknown>;
   /** Operations that are under way. */
   uses: number;

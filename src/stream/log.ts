@@ -1,10 +1,9 @@
 /**
- * One stream as it stands in the store: entry n under `<name>:<n>`, from 1, inserted if absent and never
- * changed. Everything that happens to a stream is an entry of it (an event, its end, another appender, another
- * connection), so all processes see it in one order, and who loses a position learns why by reading it.
- *
- * Every entry says whose turn it is to append (`writer`) and who has the connection (`reader`), so that the
- * last one alone tells whom to wake.
+ * One stream in the store: entry n under `<name>:<n>`, from 1, inserted if absent and never changed. Everything that
+ * happens to a stream is an entry (an event, its end, another appender, another connection), so all processes see one
+ * order, and a process that loses a position reads there why.
+ * Every entry names the appender (`writer`) and the connection (`reader`), so the last entry alone says which process
+ * to wake.
  */
 
 import { AwaitError } from '../base/error.ts';
@@ -15,7 +14,7 @@ import type { SseEvent } from './sse.ts';
 
 /** Its data must hold no line ends: JSON has none. */
 export interface StreamEvent extends Omit<SseEvent, 'id'> {
-  /** Kept with the event, and never sent: what a process needs that goes on from here. */
+  /** Stored with the event and never sent: data for a process that continues from here. */
   readonly note?: JsonObject;
 }
 
@@ -35,7 +34,7 @@ export type StreamEntry = EntryBody & {
   readonly reader: string;
 };
 
-/** What was pruned. It is written before anything is deleted. */
+/** How far a stream is pruned. Written before anything is deleted. */
 export interface Mark {
   /** The position of the oldest entry that is kept for sure. */
   readonly oldest: number;
@@ -91,7 +90,7 @@ export class StreamLog {
     return this.#records.replace(`${this.name}:mark`, mark, this.expires);
   }
 
-  /** What connections have had, for the next one that does not say what it had. */
+  /** How far connections have read, for the next one that does not say it. */
   async had(): Promise<{ readonly at: number; readonly live: boolean } | undefined> {
     const found = await this.#records.get(`${this.name}:had`);
     return isObject(found) ? { at: Number(found.at), live: found.live === true } : undefined;
@@ -110,8 +109,8 @@ export class StreamLog {
   }
 
   /**
-   * Where to read on for somebody who has had everything up to `sequence`.
-   * @returns the position before the first to read; undefined when an event between is gone, or was never there
+   * Where to read on after `sequence`.
+   * @returns the position before the first to read; undefined when an event between was deleted, or never existed
    */
   async after(sequence: number): Promise<number | undefined> {
     const next = await this.read(sequence + 1);
@@ -142,7 +141,7 @@ export class StreamLog {
       at = oldest;
       entry = await this.read(at);
     }
-    // Who comes back soon finds the end with the first of these.
+    // A client that returns soon finds the end with the first of these reads.
     let step = 1;
     for (let next = await this.read(at + step); next !== undefined; next = await this.read(at + step)) {
       entry = next;

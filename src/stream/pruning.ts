@@ -1,13 +1,12 @@
 /**
- * What is deleted of a stream: its oldest entries, a few at once, behind the appender's back. The mark that
- * says so is written first, so whoever misses an entry can tell "deleted" from "not there yet". Keys are known
- * by counting; nothing is listed.
+ * Deletes a stream's oldest entries, in batches, without delaying its appender. A mark is written first, so a reader
+ * that misses an entry can tell "deleted" from "not there yet". Keys are computed by counting; nothing is listed.
  */
 import type { StreamLog } from './log.ts';
 
-/** Part of what is kept that is deleted at once: a mark for each event would double what the store is told. */
+/** Share of the kept entries that one batch deletes: a mark for each event would double the writes. */
 const BATCH = 1 / 16;
-/** How many times what is kept there may be for a connection that has not had it: a burst is soon read. */
+/** Factor on the limit of kept entries while a connection is still reading them: it soon catches up with a burst. */
 const BURST = 8;
 
 export class Pruning {
@@ -42,7 +41,7 @@ export class Pruning {
     return this.#oldest;
   }
 
-  /** Reads what others have pruned. */
+  /** Reads how far other processes have pruned. */
   async load(): Promise<void> {
     const { oldest, kept } = await this.#log.mark();
     this.#oldest = Math.max(oldest, this.#oldest);

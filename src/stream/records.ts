@@ -1,11 +1,11 @@
-/** What streams need of a store, and the same in this process's memory, where there is no store. */
+/** What streams need of a store, and an implementation in this process's memory. */
 import type { Clock } from '../base/clock.ts';
 
 export interface StreamRecords {
   /** False when there is one already. @throws AwaitError `store`: it may or may not be there */
   insert(name: string, value: unknown, expires: number): Promise<boolean>;
   get(name: string): Promise<unknown>;
-  /** Writes over what was there. */
+  /** Overwrites a record. */
   replace(name: string, value: unknown, expires: number): Promise<void>;
   remove(name: string): Promise<void>;
 }

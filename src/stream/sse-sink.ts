@@ -1,7 +1,7 @@
 /**
- * A connection as a sink of events: server-sent events, and something that keeps it open while nothing happens (a
- * comment, unless the wire has its own). What waits for it is bounded by what the socket takes and one event; for how
- * long, and for how many bytes of all connections, is the guard's business (`src/http/backlog.ts`).
+ * A connection as a sink of events: server-sent events, and a keep-alive while nothing happens (a comment, unless the
+ * wire has its own). At most one event waits beyond what the socket takes; the guard (`src/http/backlog.ts`) limits for
+ * how long, and the bytes of all connections together.
  */
 import { type Clock, every } from '../base/clock.ts';
 import type { GuardedWriter } from '../http/backlog.ts';
@@ -17,11 +17,11 @@ export interface SseOptions {
   readonly broken?: () => void;
   /** When a client whose connection ends should come back, in milliseconds. */
   readonly retry?: number;
-  /** Default: comments for what is no event of the stream. */
+  /** Default: server-sent events, with comments for keep-alive and closing. */
   readonly framing?: Framing;
 }
 
-/** How a wire writes what goes over a connection. */
+/** The bytes that a wire writes for events, keep-alive and closing. */
 export interface Framing {
   event(event: StreamEvent, id: string): string;
   /** A sign of life. */
@@ -60,7 +60,7 @@ export function sseSink(
     end: (why) => {
       alive.cancel();
       if (why === 'finished') writer.end();
-      // Nothing is said to somebody who does not listen; what waits for the end of a stream is still watched.
+      // A client that does not read gets no closing comment; the bytes it has still to read stay guarded.
       else if (writer.behind) writer.breakOff();
       else {
         if (why === 'behind' || why === 'expired' || why === 'failed') broken?.();

@@ -26,7 +26,7 @@ export function sseMessage(message: unknown, id?: string): string {
 /** A comment, which keeps proxies from closing an idle connection. */
 export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
 
-/** Why a stream ends, for whoever reads what is on the wire. */
+/** A comment that says why a stream ends, for people who read the wire. */
 export function sseClosing(reason: string): string {
   return `: closing, ${reason}\n\n`;
 }

@@ -1,8 +1,8 @@
 /**
- * One connection that follows one stream: what is kept after where it begins, then what comes, until the
- * stream ends, another connection has it, or its peer is gone. An event appended in this process is handed on
- * at once; everything else is read from the store. Nothing is queued here: while the peer is behind, nothing
- * is read, so a connection costs one event at most.
+ * One connection that follows one stream: first the kept events after its starting point, then new ones, until the
+ * stream ends, another connection claims it, or the client disconnects. Events of this process are passed on at once;
+ * others are read from the store. Nothing is queued: while the client is behind, nothing is read, so a connection costs
+ * one event at most.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import { eventId } from './event-id.ts';
@@ -27,7 +27,7 @@ export interface Sink {
   send(event: StreamEvent, id: string): boolean;
   /** Calls when the peer has caught up. */
   onReady(fn: () => void): void;
-  /** Calls when the peer is gone. */
+  /** Calls `fn` when the client disconnects. */
   onClose(fn: () => void): void;
   /** Called once. */
   end(why: TailEnd): void;
@@ -46,12 +46,12 @@ export interface TailOptions {
   readonly pace: () => { readonly most: number; readonly growing: boolean } | undefined;
   /** The oldest position kept, where this process knows it. */
   readonly oldest: () => number | undefined;
-  /** Without a reason its peer is gone. */
+  /** `why` is absent if the client disconnected. */
   readonly stopped: (tail: Tail, why?: TailEnd) => void;
 }
 
 const FIRST_PAUSE = 20;
-/** Looks in vain after which it is asked whether the next entry was deleted. */
+/** Empty polls before it checks whether the next entry was deleted. */
 const LOOKS = 8;
 /** Reads that may fail one after the other. */
 const FAILURES = 5;
@@ -139,7 +139,7 @@ export class Tail {
     this.#arm();
   }
 
-  /** Gives what is there; comes back when there is no more, or no more is wanted. */
+  /** Sends what is there; returns when there is no more, or the connection stops. */
   async #readOn(): Promise<void> {
     const { log } = this.#options;
     while (this.#state === 'reading') {
@@ -206,7 +206,7 @@ export class Tail {
     const { most, growing } = pace() ?? { most: Number.POSITIVE_INFINITY, growing: false };
     const pause = growing ? Math.min(this.#pause, most) : most;
     this.#pause *= 2;
-    // Where nobody else can append there is nothing to look for but the end of its time.
+    // Where no other process can append, only the stream's expiry is left to wait for.
     this.#timer = clock
       .after(Math.min(pause, left + 1), () => (most === Number.POSITIVE_INFINITY ? this.#arm() : this.look()))
       .unref();

@@ -1,6 +1,6 @@
 /**
- * A page in a real browser: it calls a tool with `fetch`, reads the stream of its POST, asks its user, is reloaded
- * in the middle of the call, and goes on by GET. The browser's own record says what it took the streams for.
+ * A page in a real browser: it calls a tool with `fetch`, reads the stream of its POST, asks its user, is reloaded in
+ * the middle of the call, and continues by GET. The browser's own network record shows how it treated the streams.
  */
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';

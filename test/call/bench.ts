@@ -95,7 +95,7 @@ export class MemoryStore implements CallStore {
     return text === undefined ? undefined : (JSON.parse(text) as Response);
   }
 
-  /** The same store, as a process sees it that nobody hears of any more. */
+  /** The same store for a process whose signs of life do not arrive. */
   muted(): MemoryStore {
     return Object.create(this, { beat: { value: async () => {} } });
   }
@@ -174,7 +174,7 @@ function plainHandoff(relay: Relay): HandoffParts {
   };
 }
 
-/** Tokens in plain text: what is sealed is no business of the engine's. */
+/** Tokens in plain text: the engine does not seal. */
 const plainTokens = {
   seal: async (state: State, binding: Binding) => JSON.stringify({ state, binding }),
   open: async (token: string, binding: Binding): Promise<State> => {
@@ -199,7 +199,7 @@ function instanceOf(tool: Tool, counts: { released: number }): Instance {
           frame.finish({ result: { value: await tool(apiOf(frame, abort.signal)) } });
         } catch (error) {
           const { code, data } = error as { code?: unknown; data?: unknown };
-          // As the SDKs do: an error with a code of its own is told as it is.
+          // As the SDKs do: an error with its own code is passed on unchanged.
           const own = typeof code === 'number' ? { code, data } : { code: -32603 };
           frame.finish({ error: { message: String(error), ...own } });
         }
@@ -291,7 +291,7 @@ export function errorOf(outcome: Outcome): Extract<Response, { error: unknown }>
   return outcome.response.error;
 }
 
-/** The answer that says what it was asked. */
+/** An answer that repeats its question. */
 export function accept(
   ask: OpenAsk,
   content: JsonObject = { a: `re: ${String(ask.params.message)}` },
@@ -319,7 +319,7 @@ export async function complete(
   return outcome;
 }
 
-/** A live leg, which keeps what it is asked and told. */
+/** A live leg that records asks and notifications. */
 export function listening(): { leg: Leg; asked: OpenAsk[]; heard: string[] } {
   const asked: OpenAsk[] = [];
   const heard: string[] = [];

@@ -1,4 +1,4 @@
-/** Who waits for a turn and is stopped itself: the time it slept through says nothing about the owner. */
+/** A process that waits for a turn and is stopped itself: the time that it was stopped is not the owner's silence. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
@@ -9,7 +9,7 @@ import type { CallStore } from '../../src/call/ports.ts';
 const LEASE = 200;
 const claim: Entry = { type: 'claimed', answers: [], sent: 'same', by: 'the owner' };
 
-/** A call whose owner beats; the observer hears what was said when it asked, but only after `slept(nth look)`. */
+/** A call whose owner beats; the observer reads the sign of life it asked for, but only after `slept(nth look)`. */
 function watching(slept: (look: number) => number, beats = true): Promise<unknown> {
   const started = performance.now();
   let look = 0;

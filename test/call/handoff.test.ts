@@ -16,7 +16,7 @@ import {
   workbench,
 } from './bench.ts';
 
-/** A relay that loses messages of the kinds it is told to. */
+/** A relay that loses messages of the given kinds. */
 function lossy(relay: Relay, lost: ReadonlySet<unknown>): Relay {
   return {
     ...relay,

@@ -79,7 +79,7 @@ describe('an answer that comes in elsewhere', () => {
 
   it('is there for whoever takes the call up', async () => {
     const store = new MemoryStore(LIMITS.lease);
-    // As if it had died: nobody hears of it, and it fetches nothing.
+    // As if it had died: it sends no sign of life and fetches nothing.
     const dead: MemoryStore = Object.create(store.muted(), { delivered: { value: async () => undefined } });
     const owner = workbench(both, { store: dead, limits: LIMITS });
     const other = workbench(both, { store, limits: LIMITS });

@@ -14,7 +14,7 @@ interface Kept {
   readonly result: unknown;
 }
 
-/** What a journal is of that `mcp-await/record` was imported for: taken up in the middle of its second turn. */
+/** The journal's tool with `mcp-await/record`, resumed in the middle of its second turn. */
 const recorded: Tool = createRequire(import.meta.url)('../fixtures/recorded-tool.cjs');
 
 /** What every other kept journal is of: never changed, or the journals are worth nothing. */

@@ -12,7 +12,7 @@ import {
   workbench,
 } from './bench.ts';
 
-/** A random tool: what it does in sequence, and in parallel. */
+/** A random tool: asks and steps, in sequence and in parallel. */
 type Plan =
   | { readonly kind: 'ask'; readonly text: number }
   | { readonly kind: 'step'; readonly fails: boolean }

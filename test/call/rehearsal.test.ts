@@ -1,4 +1,4 @@
-/** A call that is over, led through another instance: what is not recorded does not happen. */
+/** A call that has ended is replayed through another instance: nothing runs that is not recorded. */
 import { describe, expect, it } from 'vitest';
 import { runInContext } from '../../src/call/frame/context.ts';
 import { type Checkpoint, FORMAT } from '../../src/call/journal/entries.ts';

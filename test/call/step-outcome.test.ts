@@ -7,7 +7,7 @@ import { complete, MemoryStore, resultOf, start, workbench } from './bench.ts';
 
 type Given = { readonly value: unknown } | { readonly thrown: Error & { code?: unknown; data?: unknown } };
 
-/** Runs a step once, and leads its tool through the journal once more: what it gave each time. */
+/** Runs a step once and replays its tool once: the step's outcomes in both. */
 async function given(work: () => unknown): Promise<[live: Given, replayed: Given]> {
   let runs = 0;
   const seen: Given[] = [];
@@ -131,7 +131,7 @@ describe('a step', () => {
     withTypedArray: true,
     withUnicodeString: true,
   });
-  /** As above, and objects that look like errors, with anything for what is kept of them. */
+  /** As above, and objects that look like errors, with any value in the members that are recorded. */
   const errors = fc
     .record({
       isError: fc.boolean(),

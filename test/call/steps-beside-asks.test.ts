@@ -18,7 +18,7 @@ import {
   workbench,
 } from './bench.ts';
 
-/** A step's work that ends when it is told to, and counts how often it began. */
+/** A step's work that ends on command and counts its starts. */
 function slow() {
   let finish = (): void => {};
   const done = new Promise<void>((resolve) => {
@@ -52,7 +52,7 @@ describe('a step beside an ask whose answer breaks its schema', () => {
     };
   }
   const bad = () => ({ action: 'accept', content: {} });
-  // A lease nobody waits for in a test: whoever waits for it is told to come again.
+  // A lease longer than any test: a request that waits for it gets `busy`.
   const options = { frame: { askDelay: 5 }, limits: { lease: 60_000, turnWait: 300 } };
 
   it('is not run again by the process that gets the good answer', async () => {

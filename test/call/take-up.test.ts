@@ -139,7 +139,7 @@ describe('a call that goes on without its request', () => {
     expect(errorOf(await stranger.outcome).message).toBe('Invalid or expired requestState');
     started.cancel();
     const ann = other.engine.takeUp(callIn(store), { ...BINDING, principal: 'ann' }, listening().leg);
-    // Nobody is told anything of it any more.
+    // Its client gets nothing any more.
     expect(await ann.outcome).toEqual({ kind: 'gone', elsewhere: true });
     expect(other.counts.opened).toBe(0);
   });

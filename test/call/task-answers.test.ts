@@ -1,4 +1,7 @@
-/** Answers to a task that break their ask's schema: asked again under a new key, whoever runs the task (invariant 5). */
+/**
+ * Answers to a task that break their ask's schema: asked again under a new key, whichever process runs the task
+ * (invariant 5).
+ */
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Entry, OpenAsk } from '../../src/call/journal/entries.ts';
@@ -48,7 +51,7 @@ function askedKeys(store: MemoryStore): string[] {
   });
 }
 
-/** What a task asks once none of these keys is open any more. */
+/** The task's open asks, once none of these keys is open. */
 const askedAnew = async (
   process: Process,
   id: string,

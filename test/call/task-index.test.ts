@@ -181,7 +181,7 @@ describe('the sweeper', () => {
       await pause(1);
       now -= 1;
     });
-    // It first sees them after half a lease, and what it sees has to be silent for one.
+    // It first sees them after half a lease, and they must be silent for a lease.
     await pause(lease * 2 + 60);
     sweeper.stop();
     expect([taken.size, most]).toEqual([100, 12]);

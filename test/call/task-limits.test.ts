@@ -27,7 +27,7 @@ const asks: Tool = async ({ elicit, step }) => {
   await step('work', () => 1);
   return [one.content, (await elicit('two')).content];
 };
-/** As `begin`, for a caller who has a name. */
+/** As `begin`, for a caller with a name. */
 const beginFor = ({ engine }: Process, principal: string, task: TaskWish = wish()): Promise<Outcome> =>
   engine.start(
     {

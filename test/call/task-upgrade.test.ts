@@ -1,4 +1,4 @@
-/** Tasks and other live calls that are taken up by another version of their tool. */
+/** Tasks and other live calls that are taken over by another version of their tool. */
 import { describe, expect, it } from 'vitest';
 import { BINDING, beginResumable, listening, MemoryStore, pause, type Tool, until } from './bench.ts';
 import {

@@ -1,4 +1,6 @@
-/** Tasks whose tool throws -32042: the URLs are asked for, and the tool is run again, whoever runs the task. */
+/**
+ * Tasks whose tool throws -32042: the URLs are asked for, and the tool runs again, in whichever process runs the task.
+ */
 import { describe, expect, it } from 'vitest';
 import type { Json, JsonObject } from '../../src/base/json.ts';
 import type { Entry, OpenAsk, TaskWish } from '../../src/call/journal/entries.ts';
@@ -136,7 +138,7 @@ describe('a task that throws -32042', () => {
     await pause(LEASE);
     await sweep(third, id);
     await pause(100);
-    // What was answered before is not asked for once more.
+    // Answered URLs are not asked for again.
     expect((await asksFor(third, id, 1)).map(({ key }) => key)).toEqual([asks[1]?.key]);
     opened.add('a').add('b');
     await update(third, id, accepted(asks.slice(1)));

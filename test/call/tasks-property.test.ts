@@ -78,7 +78,7 @@ function toolOf(root: Plan, effects: string[]): Tool {
   return (api) => run(root, 'root', api);
 }
 
-/** What a tool comes to that nothing happens to. */
+/** The outcome of a tool that is not disturbed. */
 function wanted(part: Plan, path = 'root'): unknown {
   if (part.kind === 'ask') return { a: `re: question ${path}` };
   if (part.kind === 'tick') return 'tick';

@@ -1,4 +1,4 @@
-/** Calls that go on as tasks: their way there, their crashes, and who may say what of them. */
+/** Calls that continue as tasks: how they become tasks, crashes, and access by other callers. */
 import { describe, expect, it } from 'vitest';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import {
@@ -62,7 +62,7 @@ describe('a task', () => {
           const outcome = begin(owner, wish({ when })).outcome;
           await pause(5);
           const id = [...store.entries.keys()][0]?.split(':')[0];
-          // Nobody was told of it, and nothing was done.
+          // Its client never got the task, and no step ran.
           if (id === undefined || !(await other.engine.tasks?.progress(id))) {
             expect(effects.length).toBeLessThan(2);
             continue;
@@ -414,7 +414,7 @@ describe('a call on its way to be a task', () => {
         }
         const id = taskOf(outcome);
         const served = serve(other, id);
-        // Whoever looks after tasks looks after this one.
+        // The sweeper takes this task over.
         const isDone = served.then(() => true);
         for (let tries = 0; tries < 20; tries += 1) {
           if (await Promise.race([isDone, pause(LEASE / 2).then(() => false)])) break;

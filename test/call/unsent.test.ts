@@ -1,4 +1,4 @@
-/** A tool never waits without a line: an ask that has not gone out is told to the logger within a second. */
+/** An ask that has not gone out within a second is a line in the log. */
 import { describe, expect, it } from 'vitest';
 import type { Clock, Timer } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
@@ -6,7 +6,7 @@ import type { JsonObject } from '../../src/base/json.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { legOf, MemoryStore, start, suspended, type Tool, until, workbench } from './bench.ts';
 
-/** A clock whose timers of a second fire when they are told to. */
+/** A clock whose one-second timers fire on command. */
 function stoppedClock(): Clock & { second(): void } {
   const waiting = new Set<() => void>();
   return {

@@ -12,7 +12,7 @@ import type { DoneStep } from './verdict.ts';
 const STUBBORN_FOR = 90_000;
 /** After about this long without a reply the same request is sent beside, in milliseconds. */
 const IMPATIENT = [200, 900] as const;
-/** A checkpoint is larger than a page of SQLite: there is no room for it on a disk that is full. */
+/** A checkpoint is larger than a page of SQLite, so that a full disk has no room for it. */
 const PADDING = 'x'.repeat(4_500);
 const STEPS = ['a0', 'b0', 'c0', 'a1', 'b1', 'c1', 'a2', 'b2', 'c2'];
 

@@ -1,6 +1,6 @@
 /**
- * What the ledger is told. Every time is of the machine's monotonic clock, in milliseconds: one clock for all
- * processes, whatever their `Date` says.
+ * The events that the ledger records. Every time is of the machine's monotonic clock, in milliseconds: one clock for
+ * all processes, whatever their `Date` shows.
  */
 import process from 'node:process';
 
@@ -60,7 +60,7 @@ export type Event = Effect | Append | Appending | Stall;
 
 type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full';
 
-/** What was done to a process, or to the store (no `pid`). */
+/** A fault of a process, or of the store (no `pid`). */
 export interface Fault {
   readonly kind: FaultKind;
   readonly pid?: number;

@@ -1,4 +1,4 @@
-/** What is done to the processes and to the store, in an order that the seed decides: each kind in every round. */
+/** Faults of the processes and the store, in an order that the seed decides: each kind in every round. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Random, randomOf } from '../fixtures/random.ts';
 import { clock, type Fault, LEASE } from './events.ts';

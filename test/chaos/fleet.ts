@@ -1,4 +1,4 @@
-/** The three processes that serve, each with a clock of its own; one that is gone is replaced. */
+/** The three processes that serve, each with a clock of its own; one that ended is replaced. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import process from 'node:process';
@@ -27,7 +27,7 @@ export class Fleet {
   readonly #expected = new WeakSet<ChildProcess>();
   #full = false;
   #over = false;
-  /** Deaths that nobody ordered, with what the process said last. */
+  /** Deaths that are not faults of the plan, with the end of the process's output. */
   readonly crashes: string[] = [];
   readonly skews: number[] = [];
   /** When starts failed: a process gives up where its store cannot be opened. */
@@ -122,7 +122,7 @@ export class Fleet {
     return { child, url: `http://127.0.0.1:${String(port[0])}/mcp` };
   }
 
-  /** Resolves once it is so, or the process is gone. */
+  /** Resolves once the process has applied it, or has ended. */
   async #tell(child: ChildProcess, full: boolean): Promise<void> {
     if (!child.connected) return;
     // One that loses leaves its listeners behind, and there are many faults in the life of a process.

@@ -1,4 +1,4 @@
-/** The ledger outside of the system: it takes down what it is told, and nothing else. */
+/** The ledger outside of the system: records the events that processes send, and nothing else. */
 import { createServer } from 'node:http';
 import { listen } from '../e2e/harness.ts';
 import type { Event } from './events.ts';
@@ -16,7 +16,7 @@ export async function openLedger(): Promise<Ledger> {
     try {
       for await (const chunk of req) text += chunk;
     } catch {
-      // Its sender was killed as it spoke: what is not complete was not said.
+      // Its sender was killed while it wrote; an incomplete event does not count.
       return;
     }
     events.push(JSON.parse(text) as Event);

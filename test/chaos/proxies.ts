@@ -5,8 +5,8 @@
  *
  *   npm run chaos:proxies -- --seconds 60 [--seed 7]
  *
- * No call may end with another call's answer, or with an answer that nobody gave; a call that may not run again may
- * end with an error. When the proxies are gone, so is every child.
+ * No call may end with another call's answer, or with an answer that no user gave; a call that may not run again may
+ * end with an error. When the proxies have ended, every child has ended.
  */
 import { randomInt } from 'node:crypto';
 import process from 'node:process';

@@ -1,17 +1,17 @@
 /**
- * Chaos on real parts: three processes with clocks that differ, on a store of the run's own, while clients
- * with stubborn retries call a tool of asks and steps. Processes are killed and stopped past their lease; the
- * store is crashed and restarted, stops answering for less and for more than its operations wait, and is full.
- * A ledger outside of the system records every effect.
+ * Chaos on real parts: three processes with clocks that differ, on a store of the run's own, while clients with
+ * stubborn retries call a tool of asks and steps. Processes are killed and stopped past their lease; the store is
+ * crashed and restarted, stops answering for less and for more than its operations wait, and is full. A ledger outside
+ * of the system records every effect.
  *
  *   npm run chaos -- --minutes 5 --store redis|postgres|sqlite [--seed 7]
  *
  * With `--clients v1` or `v2` the official clients of a session do the calling, behind a balancer; with `tasks` there
- * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process every second and
- * does nothing else.
+ * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process every second and does
+ * nothing else.
  *
- * The seed decides which faults come, in which order and for how long; what they hit depends on the machine.
- * What is checked is told in `verdict.ts`; `--events <file>` keeps what it was checked on.
+ * The seed decides which faults come, in which order and for how long; which call they hit depends on the machine. The
+ * checks are in `verdict.ts`; `--events <file>` keeps the events that were checked.
  */
 import { randomBytes, randomInt } from 'node:crypto';
 import { writeFileSync } from 'node:fs';

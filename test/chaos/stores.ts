@@ -13,12 +13,12 @@ export type StoreName = 'redis' | 'postgres' | 'sqlite';
 
 export interface OwnStore {
   readonly url: string;
-  /** Crashes it and brings it back; absent where there is no process to restart. */
+  /** Crashes it and starts it again; absent if this run did not start its process. */
   readonly restart?: () => Promise<void>;
-  /** Makes it answer nobody until `resume`. */
+  /** Stops it from replying until `resume`. */
   pause(): Promise<void>;
   resume(): Promise<void>;
-  /** Ends it and deletes what it wrote, at once, also on the way out of this process. */
+  /** Ends it and deletes its files, at once, also when this process exits. */
   remove(): void;
 }
 
@@ -36,7 +36,7 @@ export async function ownStore(name: StoreName): Promise<OwnStore> {
 
 async function redis(folder: string, clear: () => void): Promise<OwnStore> {
   const port = await freePort();
-  // What was acknowledged is on the disk, so a crash may lose nothing that anybody was told.
+  // Acknowledged writes are on the disk, so a crash may lose none of them.
   const durable = ['--save', '', '--appendonly', 'yes', '--appendfsync', 'always', '--dir', folder];
   const args = ['--port', String(port), '--bind', '127.0.0.1', '--loglevel', 'warning', ...durable];
   let child: ChildProcess;

@@ -1,4 +1,4 @@
-/** The judge of the chaos run, on ledgers made by hand: what it lets pass, and what it does not. */
+/** The judge of the chaos run, on ledgers made by hand: which it accepts, and which it does not. */
 import { describe, expect, it } from 'vitest';
 import { type Append, type Event, type Fault, LEASE } from './events.ts';
 import { judge } from './verdict.ts';

@@ -1,11 +1,11 @@
 /**
- * Whether what the ledger holds is what was promised. An execution of a step counts if its result is the one
- * its call ended with; every other one must be excused by what happened to it, in its own process:
+ * Whether the ledger keeps the promises. An execution of a step counts if its result is the one its call ended with;
+ * every other one needs an excuse, in its own process:
  *
  * 1. Its process was killed before its record could be written.
  * 2. Its record was fenced: another process had the turn. That is a lost lease, and there must be a pause of
- *    this process, or a fault of the store, of half a lease or more, since it last wrote into this journal; or
- *    writing this very record took so long.
+ *  this process, or a fault of the store, of half a lease or more, since it last wrote into this journal; or
+ *  writing this very record took so long.
  * 3. Its record failed in the store, while the store had a fault or this process a pause.
  *
  * No execution begins in a turn that was claimed after its step had been recorded, whatever the fault.
@@ -39,7 +39,7 @@ export interface Verdict {
   readonly keys: number;
   readonly completed: number;
   readonly repeated: number;
-  /** Executions that were in vain, by what excuses them. */
+  /** Repeated executions, by their excuse. */
   readonly excused: ReadonlyMap<string, number>;
   readonly violations: readonly string[];
 }

@@ -1,4 +1,4 @@
-/** What a key in the store tells, and what it does not. */
+/** Which facts a record's name shows, and which it hides. */
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { KeyRing } from '../../src/checkpoint/key-ring.ts';

@@ -1,4 +1,4 @@
-/** Stores that fail at awkward moments: as they are opened, and while nobody is asking. */
+/** Stores that fail while they are opened, and while their connection is idle. */
 import { randomUUID } from 'node:crypto';
 import { chmodSync, mkdtempSync, readdirSync, statSync } from 'node:fs';
 import { Socket } from 'node:net';
@@ -57,7 +57,7 @@ describe.skipIf(POSTGRES.down)(POSTGRES.name, () => {
     const other = new KeyvPostgres(POSTGRES.url());
     const sql = 'SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1';
     expect((await other.query(sql, [name])).length).toBeGreaterThan(0);
-    // An event that nobody listens to would end this process here.
+    // An `error` event without a listener would end this process here.
     await expect.poll(() => read(keyv, name).catch(() => undefined)).toBe(1);
     await keyv.delete(name);
     // The adapter keeps one pool for all: the newest.
@@ -123,7 +123,7 @@ describe('what somebody else on this machine may see', () => {
       for (const name of readdirSync(folder))
         expect([name, statSync(join(folder, name)).mode & 0o077]).toEqual([name, 0]);
       await keyv.disconnect();
-      // Whoever made it before has said who may read it.
+      // The file exists, and its owner chose its permissions.
       chmodSync(join(folder, 'calls.db'), 0o640);
       const again = await openStore(`sqlite://${join(folder, 'calls.db')}`);
       expect(await again.get('key')).toBe('value');

@@ -1,4 +1,4 @@
-/** The table of flags: each option of a deployment has one, each sets what it says, and what makes no sense is refused. */
+/** The table of flags: each option of a deployment has one, each sets its option, and senseless values are refused. */
 import { describe, expect, it } from 'vitest';
 import { NAMES } from '../../compat/revisions.ts';
 import { helpOfFlags, readArguments } from '../../src/cli/arguments.ts';

@@ -1,4 +1,4 @@
-/** Calls side by side, what is taken back, and what ends a call that was suspended. */
+/** Calls side by side, withdrawn asks, and the ends of a suspended call. */
 import { describe, expect, it } from 'vitest';
 import {
   ask,

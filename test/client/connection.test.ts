@@ -1,4 +1,4 @@
-/** The version, the session, what is refused, redirects, credentials, and how many connections it takes. */
+/** Versions, sessions, refusals, redirects, credentials, and the number of connections. */
 import { type OAuthClientProvider, UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { LATEST_PROTOCOL_VERSION } from '@modelcontextprotocol/sdk/types.js';

@@ -109,7 +109,7 @@ describe.each(DRAFTS)('a task of %s', (revision) => {
     const { client } = await connect(server.url, { revision });
     expect(await client.callTool({ name: 'ask', arguments: {} }, undefined)).toHaveProperty('task');
     expect(server.turns()[0]?.body.params).not.toHaveProperty('task');
-    // Nobody asked for it, so nobody follows it.
+    // The client did not ask for a task, so it follows none.
     expect(methods(server)).toEqual(['tools/call']);
   });
 

@@ -1,4 +1,7 @@
-/** 2026-07-28 against a server written by hand: what stands in each request, what is answered here, tasks. */
+/**
+ * 2026-07-28 against a server written by hand: the members of each request, the methods that the client answers itself,
+ * tasks.
+ */
 import { ErrorCode, ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { describe, expect, it } from 'vitest';
 import { type AwaitClientOptions, AwaitClientTransport } from '../../src/client/index.ts';

@@ -162,7 +162,7 @@ describe.each([
     const [theirs, ours] = await Promise.all(
       TRANSPORTS.map(async (make) => scenarios(await act(make(await serve())))),
     );
-    // The SDK's transport opens a stream again that has told an error, and complains of what it then gets.
+    // The SDK's transport reopens a stream that delivered an error, and reports the reply to that.
     const isError = (one: unknown): boolean => Array.isArray(one) && one[0] === 'error';
     expect(ours).toEqual(theirs?.filter((one) => !isError(one)));
     expect(ours).toContainEqual(['version', LATEST_PROTOCOL_VERSION, 'string']);

@@ -35,7 +35,7 @@ describe('a stream that breaks before input_required', () => {
         else reply.cut();
       }),
       onResume('3', (_, reply) => {
-        // What was said may be said again.
+        // The server may repeat its messages.
         const again = message(ask('first', 'first')) + message(ask('second', 'second'), '4');
         reply.write(again, bare('input_required', '5')).end();
       }),

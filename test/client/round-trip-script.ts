@@ -1,4 +1,4 @@
-/** Servers and clients of round trips: incomplete responses as each draft spells them, and what a retry brings. */
+/** Servers and clients of round trips: incomplete responses as each draft spells them, and the contents of a retry. */
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import {
   CreateMessageRequestSchema,
@@ -48,7 +48,7 @@ export function incomplete(
   return { jsonrpc: '2.0', id, result };
 }
 
-/** What a request brings of an earlier round. */
+/** The parts of an earlier round in a request. */
 export function brought({ body }: Seen): { answers: unknown; state: unknown } {
   const { inputResponses, requestState } = body.params ?? {};
   const lifted = body.input_responses as Record<string, { result: unknown }> | undefined;

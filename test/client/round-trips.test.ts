@@ -1,4 +1,4 @@
-/** Round trips of the drafts and of what was released, against servers written by hand: what is asked, what is sent back, and what ends them. */
+/** Round trips of the drafts and of the released revision, against servers written by hand: asks, retries, and ends. */
 import { CallToolResultSchema, LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { describe, expect, it } from 'vitest';
 import { resuming, type SavedCall } from '../../src/client/index.ts';
@@ -56,7 +56,7 @@ describe.each(REVISIONS)('%s', (revision) => {
     const { client, asked } = await connect(server.url, { revision });
     const begun = performance.now();
     await client.callTool({ name: 'ask', arguments: {} });
-    // At once: nobody is asked, and nothing is waited for.
+    // At once: no user is asked, and nothing is waited for.
     expect(performance.now() - begun).toBeLessThan(1_000);
     expect(asked).toEqual([]);
     const [, ...retries] = calls(server);

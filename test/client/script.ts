@@ -32,7 +32,7 @@ export interface Seen {
   readonly body: Body;
   /** The members of a body that is an array. */
   readonly batch: readonly Body[] | undefined;
-  /** The how-many-eth connection it came on. */
+  /** The ordinal of the connection it came on. */
   readonly socket: number;
   readonly at: number;
 }
@@ -47,14 +47,14 @@ export interface Reply {
   cut(): void;
 }
 
-/** Whether it has answered; what it leaves is answered as any server would. */
+/** Whether it has replied; other requests get the default reply. */
 export type Route = (seen: Seen, reply: Reply) => boolean | undefined;
 
 export interface Scripted {
   readonly url: string;
   readonly seen: Seen[];
   readonly sockets: () => number;
-  /** Those that are no initialization, and not the standing stream's. */
+  /** The requests other than initialization and the standing stream. */
   turns(): Seen[];
   close(): Promise<void>;
 }
@@ -249,7 +249,7 @@ afterEach(async () => {
   for (const one of open.splice(0)) await one.close();
 });
 
-/** Closed after the test, and before what was opened earlier. */
+/** Closes it after the test, before everything opened earlier. */
 export function closing<T extends { close(): Promise<void> }>(one: T): T {
   open.unshift(one);
   return one;

@@ -1,4 +1,7 @@
-/** A task whose client cannot reach it for a while: what is asked of it again, and what stays when nothing helps. */
+/**
+ * A task whose client cannot reach it for a while: which requests are sent again, and which state stays if none
+ * succeeds.
+ */
 import { describe, expect, it } from 'vitest';
 import { resuming, type SavedCall } from '../../src/client/index.ts';
 import { connect, LOGIN, RESULT, REVISIONS, type Revision, serve } from './round-trip-script.ts';

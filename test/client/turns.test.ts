@@ -1,4 +1,4 @@
-/** SEP-1858's turns, against bytes written by hand: what is held back, what goes out, and what goes on. */
+/** SEP-1858's turns, against bytes written by hand: which messages wait, which go out, and how a turn continues. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {

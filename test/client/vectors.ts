@@ -1,6 +1,9 @@
-/** The example messages of both drafts, apart from white space. What is no JSON there is mended, and `mended` says how. */
+/**
+ * The example messages of both drafts, apart from white space. Examples that are not JSON are corrected, and `mended`
+ * says how.
+ */
 
-/** What the draft prints, and what is wrong with it. */
+/** The text in the draft, and its mistake. */
 interface Example {
   readonly text: string;
   /** What to replace with what, once. */

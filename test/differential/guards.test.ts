@@ -145,7 +145,7 @@ function requestOf(body: Json, headers: Readonly<Record<string, string>>): Reque
   });
 }
 
-/** What came of a request: a refusal by its whole body, the rest by whether it ran. */
+/** The outcome of a request: a refusal by its whole body, others by whether the tool ran. */
 async function cameOf(reply: Response, before: number): Promise<Json> {
   const { status, headers } = reply;
   const body = await reply.text();
@@ -317,7 +317,7 @@ it('a server whose factory gives only some callers a guarded tool checks them, w
     (request) =>
       handler.fetch(request, { authInfo: { token: 't', clientId, scopes: [] } });
   expect(await modern(as('ann'), call('drop'))).toMatchObject({ status: 200, ran: ['drop'] });
-  // What this process has not seen yet is refused as the call starts; what it has, by the SDK.
+  // A caller's first request is refused as the call starts; later ones by the SDK.
   expect(await modern(as('bob'), call('drop'))).toMatchObject({ ran: [] });
   expect(await modern(as('bob'), call('drop'))).toMatchObject({ status: 403, ran: [] });
 });

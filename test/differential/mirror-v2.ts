@@ -9,7 +9,7 @@ const form = {
 };
 const text = (value: unknown) => ({ content: [{ type: 'text' as const, text: JSON.stringify(value) }] });
 
-/** What the factory is told, natively and hosted. */
+/** The factory's view of its client, natively and hosted. */
 export interface FactoryView {
   readonly era?: string;
   readonly requestInfo?: Request;

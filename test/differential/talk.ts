@@ -1,4 +1,4 @@
-/** A client that shows what is on the wire: it posts by hand, and answers what it is asked while it waits. */
+/** A client that shows the wire: it posts by hand, and answers asks while it waits. */
 
 export type Json = Readonly<Record<string, unknown>>;
 export type Fetch = (request: Request) => Promise<Response>;

@@ -1,4 +1,4 @@
-/** The package as its users have it: packed, and laid into an empty project beside what it and they depend on. */
+/** The package as users install it: packed, and put into an empty project beside its and their dependencies. */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Every relative link and anchor of the documentation leads somewhere, and what it leads to is in the package. */
+/** Every relative link and anchor of the documentation has a target, and the target is in the package. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
@@ -10,7 +10,7 @@ interface Link {
   readonly anchor: string;
 }
 
-/** Relative links, by their path from the project's root; code is no text. */
+/** Relative links, by their path from the project's root; code blocks are skipped. */
 function linksOf(page: string): Link[] {
   const text = textOf(page).replace(/```[\s\S]*?```/g, '');
   return [...text.matchAll(/\]\(([^)\s]+)\)/g)]

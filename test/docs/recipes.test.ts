@@ -7,7 +7,7 @@ import { APART, twoCallers } from './two-callers.ts';
 const recipes = new Map(snippetsOf('docs/recipes.md').map(({ heading, code }) => [heading, code]));
 const recipe = (heading: string): string => recipes.get(heading) ?? `// no recipe ${heading}`;
 
-/** Next.js calls what a route module exports by the request's method; here a small server does. */
+/** Next.js calls the export named after the request's method; a small server does the same here. */
 const ROUTE_SERVER = `
 import { serve as listen } from '@hono/node-server';
 const route: Record<string, (request: Request) => Promise<Response>> = { serve };

@@ -14,9 +14,9 @@ export interface Running {
 }
 
 export interface Beside {
-  /** Where the file is put, from the project's root; what it imports is found from there. */
+  /** The folder for the file, from the project's root; its imports resolve from there. */
   readonly folder: string;
-  /** What it imports from beside it: the name there, and the file that is copied from `folder`. */
+  /** Local files that it imports: the name there, and the file that is copied from `folder`. */
   readonly files: Readonly<Record<string, string>>;
 }
 
@@ -27,7 +27,7 @@ const GREETER: Beside = {
 
 /**
  * @param code a whole file that listens on port 3000
- * @throws Error with what it printed, when it ends or does not listen within 30 seconds
+ * @throws Error with its output, if it ends or does not listen within 30 seconds
  */
 export async function run(name: string, code: string, beside: Beside = GREETER): Promise<Running> {
   const home = `${ROOT}${beside.folder}`;

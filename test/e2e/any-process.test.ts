@@ -118,7 +118,7 @@ for (const kind of KINDS) {
       await expect.poll(() => effectsIn(effects).slice(before), { timeout: 10_000 }).toContain('aborted');
       await expect.poll(() => stream.over).toBe(true);
       expect(stream.messages.filter(({ id }) => id === 7)).toEqual([]);
-      // Its id is nobody's cancel any more.
+      // Its id no longer cancels anything.
       const again = await session.post(0, { ...call('throws'), id: 8 });
       await again.next(({ id }) => id === 8);
     });

@@ -1,4 +1,4 @@
-/** Answers that cannot be used, requests that are none, and what a tool that throws looks like (issue, bad input). */
+/** Unusable answers, invalid requests, and the reply to a tool that throws (issue, bad input). */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import { afterEach, describe, expect, it } from 'vitest';

@@ -1,4 +1,4 @@
-/** What is in the store, for its operator: counted, listed, told, ended and erased, beside servers that are running. */
+/** The operator's view of a store: calls are counted, listed, shown, ended and erased, beside running servers. */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import process from 'node:process';

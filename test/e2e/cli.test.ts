@@ -1,4 +1,4 @@
-/** The command line itself: where it listens, what it logs, what it refuses, how it ends. */
+/** The command line itself: its address, its log, its refusals, its end. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';

@@ -28,7 +28,7 @@ export interface Script {
 }
 
 export interface TestClient {
-  /** What its user was asked, in order: messages, `sampling` and `roots`. */
+  /** The asks to its user, in order: messages, `sampling` and `roots`. */
   readonly asked: string[];
   /** What log notifications said. */
   readonly logged: unknown[];
@@ -88,7 +88,7 @@ export function modern(
   return modernOver(new ModernTransport(new URL(url), { reconnectionOptions: STUBBORN }), script, mode);
 }
 
-/** The same over another transport; `auto` finds out what its server speaks. */
+/** The same over another transport; `auto` detects the server's revision. */
 export async function modernOver(
   transport: Parameters<ModernClient['connect']>[0],
   script: Script = {},

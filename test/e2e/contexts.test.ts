@@ -11,7 +11,7 @@ import { until } from '../call/bench.ts';
 import { legacy, modern } from './clients.ts';
 import { type Served, serveHere } from './harness.ts';
 
-/** One job at a time, in the async context of whoever found it idle. */
+/** One job at a time, in the async context of the caller that found it idle. */
 class Queue {
   readonly waiting: (() => Promise<void>)[] = [];
   #isBusy = false;

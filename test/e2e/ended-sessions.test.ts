@@ -11,7 +11,7 @@ import { REDIS } from './services.ts';
 let served: Served;
 afterEach(() => served.close());
 
-/** Tools that were begun, and were neither done nor told to stop. */
+/** Tools that began, and neither returned nor were cancelled. */
 let open = 0;
 let closed = 0;
 let made = 0;

@@ -41,7 +41,7 @@ export interface Line {
   readonly detail: Readonly<Record<string, unknown>>;
 }
 
-/** A logger that keeps what it is told. */
+/** A logger that keeps its lines. */
 export class LogBook implements Logger {
   readonly lines: Line[] = [];
 
@@ -103,10 +103,10 @@ export async function serveHere(factory: HostFactory, options: AwaitOptions = {}
 export interface Spawned {
   readonly url: string;
   readonly pid: number;
-  /** What it wrote to stderr so far. */
+  /** Its stderr so far. */
   readonly stderr: () => string;
   readonly isRunning: () => boolean;
-  /** SIGKILL, and resolves once it is gone. */
+  /** Sends SIGKILL; resolves once the process has ended. */
   kill(): Promise<void>;
 }
 

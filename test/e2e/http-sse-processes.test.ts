@@ -18,7 +18,7 @@ const KINDS = [
   },
   { name: SQLITE.name, down: false, args: () => ['--store', SQLITE.url()] },
 ];
-/** A call is taken up once its process was silent for a lease, and that was noticed. */
+/** A call is taken over after a lease of silence, once another process noticed it. */
 const PATIENCE = 60_000;
 
 let servers: Spawned[] = [];
@@ -155,7 +155,7 @@ for (const kind of KINDS) {
         await post(line, 1, call('order'));
         const ask = await line.reader.next(asks('address'));
         await servers[1]?.kill();
-        // In the call's inbox, though nobody runs it.
+        // In the call's inbox, though no process runs it.
         await post(line, 2, answer(ask, 'address'));
         const name = await line.reader.next(asks('name'));
         await post(line, 2, answer(name, 'name'));
@@ -174,7 +174,7 @@ for (const kind of KINDS) {
       const { last } = line.reader;
       await servers[0]?.kill();
       await expect.poll(() => line.reader.over).toBe(true);
-      // What comes while nobody listens is kept.
+      // Events are kept while the client is not connected.
       await post(line, 1, answer(ask, 'name'));
       const again = await open(2, last);
       expect(again.endpoint).toBe(line.endpoint);
@@ -329,7 +329,7 @@ describe.skipIf(REDIS.down)(`HTTP+SSE at processes on ${REDIS.name}, in numbers 
       await expect.poll(() => told(line.reader).sort(), { timeout: 20_000 }).toEqual([...ids].sort());
       const again = await open(2, line.reader.last);
       await new Promise((resolve) => setTimeout(resolve, 1.6 * LEASE));
-      // Whoever has the stream now looked at all of them, and found nothing to tell.
+      // The process that has the stream now read all of them, and found no outcome to send.
       expect(told(again.reader)).toEqual([]);
     },
     PATIENCE,

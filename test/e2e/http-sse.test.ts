@@ -1,4 +1,4 @@
-/** HTTP+SSE of 2024-11-05 in one process: what goes over the wire, what is refused, and where it is mounted. */
+/** HTTP+SSE of 2024-11-05 in one process: the wire, the refusals, and mount points. */
 import { createServer } from 'node:http';
 import { connect } from 'node:net';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -468,7 +468,7 @@ describe('other methods, and what is not served', () => {
   });
 });
 
-/** What it is called, how the handler is mounted, where stream and messages are then, and the option. */
+/** Name, mount function, paths of stream and messages, and the option. */
 type Mount = readonly [
   string,
   (app: express.Express, listener: express.RequestHandler) => void,

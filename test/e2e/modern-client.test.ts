@@ -35,7 +35,7 @@ const open: { close(): Promise<void> }[] = [];
 afterEach(async () => {
   for (const one of open.splice(0)) await one.close();
 });
-/** Closed after the test, before what was opened earlier. */
+/** Closes it after the test, before everything opened earlier. */
 function closing<T extends { close(): Promise<void> }>(one: T): T {
   open.unshift(one);
   return one;
@@ -364,7 +364,7 @@ for (const kind of KINDS) {
   });
 }
 
-/** Nobody listens there: requests go to the handler as they are. */
+/** No server listens there: requests go directly to the handler. */
 const OFFICIAL = 'http://127.0.0.1/mcp';
 
 describe('over the official server', () => {
@@ -406,7 +406,7 @@ describe('over the official server', () => {
       return server;
     });
     const client = await connect(OFFICIAL, {}, options);
-    // It refuses what is not mirrored, and nobody can mirror what was not listed.
+    // It refuses a call without its mirrored header, and a client cannot mirror a tool that it has not listed.
     await expect(client.tool('where', { region: 'Zürich' })).rejects.toMatchObject({ code: -32020 });
     await client.toolNames();
     expect(await client.tool('where', { region: 'Zürich' })).toBe('Zürich');

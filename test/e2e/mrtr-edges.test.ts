@@ -175,7 +175,7 @@ describe.each(DRAFTS)('$revision', (words) => {
   it('tells the tool so by an error of its ask, with no code that 2026-07-28 brought', async () => {
     served = await serveRounds(CELLS[0] as (typeof CELLS)[number]);
     const session = await openSession(served.url, words.revision, { capabilities: { elicitation: {} } });
-    // SDK v1 looks at what a client can sample only where there are tools.
+    // SDK v1 checks a client's sampling capability only if the server has tools.
     const result = resultIn(await session.post(call('both')));
     expect(result).toMatchObject({ isError: true });
     expect(JSON.stringify(result.content)).toContain('does not support sampling');

@@ -165,7 +165,7 @@ describe.each(MATRIX)('tasks of $words.revision ($name)', ({ words, cell }) => {
     const session = await start({ ttl: 30_000 });
     const long = await session.post(call('echo', TASK));
     expect(resultIn(long)).toMatchObject({ task: { ttl: 30_000 } });
-    // A task that is gone before its client can have heard of it helps nobody.
+    // A task that expires before its client can have its id is useless.
     const short = await session.post(call('echo', { task: { ttl: 0.5 } }));
     expect(resultIn(short)).toMatchObject({ task: { ttl: 1_000 } });
     for (const task of [7, { ttl: 'long' }, { ttl: -1 }]) {

@@ -215,7 +215,7 @@ describe.each(MATRIX)('$words.revision ($name)', ({ words, cell }) => {
     const declined = await session.post(retry(asking, first, { [key]: { action: 'decline' } }));
     expect(resultIn(declined)).toMatchObject({ isError: true });
     expect(errorIn(await session.post(call('bad-url'))).code).toBe(-32603);
-    // Nor out of a request that nobody thinks of as one that asks.
+    // Nor from a request that does not usually ask.
     const ref = { type: 'ref/prompt', name: 'greet' };
     const completion = { ref, argument: { name: 'who', value: 'a' } };
     const reply = await session.post(request('completion/complete', completion));
@@ -338,7 +338,7 @@ describe.each(CELLS)('SEP-2322 alone ($name)', (cell) => {
     const send = (before: Said, results: unknown) =>
       session.post(APPROVED.retry(again(asking), APPROVED.state(before.message), results));
     expect(errorIn(await send(first, 'no object')).code).toBe(-32602);
-    // It cannot be parsed as an answer to what was asked.
+    // It cannot be an answer to that ask.
     expect(errorIn(await send(first, { github_login: { action: 'perhaps' } })).code).toBe(-32602);
     const some = await send(first, { github_login: accepted({ name: 'octocat' }), more: 'than was asked' });
     expect(Object.keys(APPROVED.asked(some.message))).toEqual(['google_login']);
@@ -407,7 +407,7 @@ describe.each(CELLS)('the first draft alone ($name)', (cell) => {
     expect([first.type, first.notifications]).toEqual(['application/json', []]);
     const second = await session.post(notes('q', first, { name: accepted({ name: 'Ann' }) }));
     expect([second.type, second.notifications]).toEqual(['application/json', []]);
-    // What is refused takes nothing of it away.
+    // A refused request changes nothing in it.
     const state = FIRST.state(second.message);
     await session.post(FIRST.retry(call('notes', { _meta: { progressToken: 'x' } }), state, 'nonsense'));
     const third = await session.post(notes('r', second, { city: accepted({ city: 'Ghent' }) }));

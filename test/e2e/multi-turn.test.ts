@@ -91,7 +91,7 @@ for (const kind of KINDS) {
     afterAll(() => Promise.all(servers.map((server) => server.kill())));
     const url = (nth: number): string => servers[nth % 2]?.url ?? '';
 
-    /** A session, and what it sends: each request to the other process. */
+    /** A session whose requests go to the two processes in turn. */
     const session = async (version = DRAFT) => {
       let nth = 0;
       const base = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
@@ -250,7 +250,7 @@ for (const kind of KINDS) {
       }
       const done = await post(answered(second?.id ?? '', 'name'), { 'last-event-id': second?.last ?? '' });
       expect(done.body).toContain('its name, its address, 43');
-      // What was asked then is not asked again now that it is answered: the stream goes on, and ends.
+      // Answered asks are not repeated: the stream continues to its end.
       const late = await post(one, { 'last-event-id': first.last, accept: 'text/event-stream' });
       expect([late.status, late.body]).toEqual([200, expect.stringContaining('"message":"name?"')]);
       const acted = effectsIn(effects).slice(before);

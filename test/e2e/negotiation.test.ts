@@ -1,4 +1,4 @@
-/** What a client gets whose first words are of a revision that is older, or newer, than it hopes for. */
+/** The reply to a client whose first message is of an older, or newer, revision than it expects. */
 import { afterEach, expect, it } from 'vitest';
 import type { AwaitOptions } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';

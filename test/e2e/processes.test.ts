@@ -24,7 +24,7 @@ for (const kind of KINDS) {
       return client;
     };
     const newEffects = (): string[] => effectsIn(effects).slice(done);
-    /** Without what a tool does outside of its steps. */
+    /** Without effects outside of steps. */
     const acted = (): string[] => newEffects().filter((effect) => effect !== 'timer fired');
 
     beforeAll(async () => {

@@ -50,7 +50,7 @@ export async function startProxy(
   throw new Error(`it ended with ${await ended}: ${stderr}`);
 }
 
-/** A proxy that does not come up: its exit code, and what it wrote to stderr. */
+/** A proxy that fails to start: its exit code and its stderr. */
 export async function failedProxy(
   command: readonly string[],
   options: readonly string[] = [],

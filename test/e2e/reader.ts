@@ -1,7 +1,7 @@
 import { expect } from 'vitest';
 import { messagesIn, type Rpc } from './clients.ts';
 
-/** What comes on a stream. */
+/** The messages of a stream. */
 export class Reader {
   readonly status: number;
   text = '';

@@ -1,6 +1,6 @@
 /**
- * What the reference server does on its own account for a session (log messages, updates of what its client
- * subscribed to), for a 2025 client whose every request goes to one of three processes, at random.
+ * The reference server's own messages in a session (log messages, resource updates), for a 2025 client whose requests
+ * go to one of three processes, at random.
  */
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';

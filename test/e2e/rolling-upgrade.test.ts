@@ -1,6 +1,6 @@
 /**
  * An upgrade while a call waits: the old version asks for two logins at once, the new one needs one of them and a
- * third. What was answered is not asked again, whether a store keeps it or the token.
+ * third. Answers given are not asked for again, in a store or in the token.
  */
 import Keyv from 'keyv';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';

@@ -33,7 +33,7 @@ const answer = ({ state, keys }: RawReply, value: unknown = ANSWER) => ({
   state,
   responses: accept(keys, { name: value, city: value, nights: value }),
 });
-/** What went wrong is told, and nothing of what the caller sent, nor what opens anything. */
+/** The log names the failure, and contains nothing that the caller sent, nor any credential. */
 const tellsNothing = (): void => {
   const told = open.map(({ log }) => log.text).join('\n');
   const errors = replies.map(({ message }) => JSON.stringify(message.error ?? '')).join('\n');

@@ -1,4 +1,4 @@
-/** What a server does for its session and not for a call alone, where each request may reach another process. */
+/** Messages that a server sends for its session outside of calls, where each request may reach another process. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
@@ -25,7 +25,7 @@ const asksRoots = ({ method }: Rpc): boolean => method === 'roots/list';
 const textOf = async (stream: Reader): Promise<string | undefined> =>
   (await stream.next(({ id }) => id === 7)).result?.content?.[0]?.text;
 
-/** Answers what a process asks as it starts, which its first call of a tool waits for. */
+/** Answers a process's start-up asks, for which its first tool call waits. */
 async function startIn(session: Session, to: number, stream: Reader, uri = 'file:///start'): Promise<void> {
   const { id } = await stream.next(asksRoots);
   await session.post(to, { id, result: { roots: [{ uri }] } });
@@ -82,7 +82,7 @@ for (const kind of KINDS) {
           )
           .toBe(uri);
       for (const to of [0, 1]) await knows(to, 'file:///before');
-      // The last has no instance of this session yet, and is told all the same.
+      // The last process has no instance of this session yet, and gets it all the same.
       expect((await session.post(2, { method: 'notifications/roots/list_changed' })).status).toBe(202);
       for (const to of [0, 1, 2]) await knows(to, 'file:///after');
       const before = standing.messages.filter(asksRoots).length;

@@ -1,4 +1,4 @@
-/** Streamable HTTP of the 2025 revisions, by hand: sessions at any process, streams, and what is refused. */
+/** Streamable HTTP of the 2025 revisions, by hand: sessions at any process, streams, and refusals. */
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { createAwaitHandler } from '../../src/index.ts';

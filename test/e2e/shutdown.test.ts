@@ -1,4 +1,4 @@
-/** A process that shuts down while calls are under way: what its clients are told, and who goes on. */
+/** A process that shuts down while calls run: its clients' replies, and the takeover. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';

@@ -1,4 +1,4 @@
-/** What a server does on its own account as it starts, or on a timer: (invariants 4, 6 and 13). */
+/** A server's own messages as it starts, or on a timer (invariants 4, 6 and 13). */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { legacy, modern, post, type TestClient, textOf } from './clients.ts';
@@ -32,7 +32,7 @@ function asksOnStart(): McpServer {
   return server;
 }
 
-/** Timers stand still: what waits for one never ends. */
+/** Stops all timers: a wait for one never ends. */
 function standStill(): void {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
 }

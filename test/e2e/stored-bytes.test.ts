@@ -41,7 +41,7 @@ describe('the bytes of suspended calls in memory', () => {
     // Known callers have a part of their own, each.
     expect(errorOf(await ask('ann'))).toBeUndefined();
     expect(errorOf(await ask('bob'))).toBeUndefined();
-    // What is suspended goes on, whatever it takes; a call that is over makes room.
+    // Suspended calls continue above the limit; ended calls make room.
     for (const call of held) expect(textOf(await answer(call))).toContain(`${WORD} ann`);
     expect(errorOf(await ask())).toBeUndefined();
   });

@@ -46,7 +46,7 @@ afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.kill()));
 });
 
-/** A client that posts by hand, each request to the URL it is told. */
+/** A client that posts by hand, each request to a given URL. */
 function clientOf(
   urls: readonly string[],
   capabilities: Json = { extensions: { [EXTENSION]: {} } },
@@ -199,7 +199,7 @@ describe('a task of 2026-07-28', () => {
     const keysNow = async () => open(await client.get(taskId)).map(([key]) => key);
     await expect.poll(keysNow).toEqual([city, expect.not.stringMatching(`^${name}$`)]);
     const [, again = ''] = await keysNow();
-    // What is sent under the key of a bad answer is too late.
+    // An answer under the key of a bad one is too late.
     await client.answer(taskId, { [name]: accept('name', 'too late') });
     expect(await keysNow()).toEqual([city, again]);
     await client.answer(taskId, { [again]: accept('name') });
@@ -266,7 +266,7 @@ describe('a task of 2026-07-28', () => {
       await expect.poll(async () => open(await client.get(taskId))[0]?.[1]).toBe(`name ${nth}?`);
       const [[key]] = open(await client.get(taskId)) as [[string, string]];
       used.push(key);
-      // What was answered under an earlier key answers nothing now.
+      // Earlier keys no longer accept an answer.
       for (const earlier of used.slice(0, -1))
         await client.answer(taskId, { [earlier]: accept('name', 'old') });
       expect(open(await client.get(taskId)).map(([still]) => still)).toEqual([key]);
@@ -410,7 +410,7 @@ describe('a call of 2026-07-28', () => {
     const again = { inputResponses: { [key]: accept('name') }, requestState: first.requestState };
     const { taskId, resultType } = (await client.call('ship', {}, again)).result as Task;
     expect(resultType).toBe('task');
-    // The same POST again is told of the same task.
+    // The same POST again gets the same task.
     expect((await client.call('ship', {}, again)).result).toMatchObject({ resultType: 'task', taskId });
     const asking = await client.until(taskId, 'input_required');
     const [[later, message]] = open(asking) as [[string, string]];
@@ -629,7 +629,7 @@ for (const kind of [
         await servers[0]?.kill();
         const [[later]] = open(await client.get(taskId, 1)) as [[string, string]];
         await client.answer(taskId, { [later]: accept('address') }, 2);
-        // Nobody asks for longer than anybody follows it.
+        // Longer than a sweeper waits.
         await new Promise((resolve) => setTimeout(resolve, 3.2 * LEASE));
         const task = await client.get(taskId, 1);
         expect([task.status, textOf(task)]).toEqual(['completed', 'its name gets it at its address']);

@@ -106,7 +106,7 @@ describe('a task of 2025-11-25', () => {
         .map(({ params }) => params as Json);
     await expect.poll(() => told().at(-1)?.status, { timeout: 5_000 }).toBe('completed');
     expect(told().every((params) => params.taskId === taskId)).toBe(true);
-    // Its result is there for whoever asks again.
+    // Its result can be read again.
     expect(textIn(await ask(session, 'tasks/result', { taskId }))).toBe('its name gets it at its address');
   });
 
@@ -302,7 +302,7 @@ describe('a task of 2025-11-25', () => {
     flaky.fail = 'read';
     await expect.poll(() => served?.log.lines.some(({ level }) => level === 'error')).toBe(true);
     flaky.fail = undefined;
-    // A rejection that nobody handled would have ended the process.
+    // An unhandled rejection would have ended the process.
     expect(await statusOf(session, taskId)).toBe('input_required');
   });
 

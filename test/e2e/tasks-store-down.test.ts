@@ -1,4 +1,4 @@
-/** Tasks whose store fails: each revision's client is told to send the same request again, and then it is served. */
+/** Tasks whose store fails: each revision's client is advised to send the same request again, and is then served. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { Names } from '../../src/checkpoint/names.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';

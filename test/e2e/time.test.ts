@@ -63,7 +63,7 @@ describe.each(CELLS)('an answer that takes its time ($name)', (cell) => {
     expect(second.keys).toHaveLength(1);
     await served.close();
     vi.setSystemTime(Date.now() + 90 * DAY);
-    // The old secret is gone; what was sealed since is sealed with the new one.
+    // The old secret is removed; tokens sealed since then use the new one.
     const named = { state: second.state, responses: accept(second.keys, { name: 'Ann' }) };
     expect(textOf(await post(await serve(SECRET), { tool: 'order', ...named }))).toBe('Ann, Main St, 43');
     expect(done).toEqual(['charge', 'ship', 'finally']);

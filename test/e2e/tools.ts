@@ -1,6 +1,6 @@
 /** The tools of the asking server (test/fixtures), one for each way to ask. */
 
-/** Tool, what it answers, and what its user is asked. */
+/** Each tool, its result, and its asks. */
 export const TOOLS: readonly (readonly [string, string, readonly string[]])[] = [
   ['one', 'Hello its name', ['name?']],
   ['in-turn', 'its name, its city, its street', ['name?', 'city?', 'street?']],

@@ -1,4 +1,4 @@
-/** SEP-1858 where processes die, are told to stop, and are asked for what others run. */
+/** SEP-1858 where processes die, shut down, and get requests for calls that others run. */
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';

@@ -1,4 +1,4 @@
-/** A server of SDK v2: what its tools ask, and a tool that already returns `inputRequired` beside them (issue, 5). */
+/** A server of SDK v2: asks of its tools, beside a tool that already returns `inputRequired` (issue, 5). */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { v2Server } from '../fixtures/v2-server.ts';
 import { accept, legacy, modern, post, type TestClient, textOf } from './clients.ts';

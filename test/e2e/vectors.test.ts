@@ -1,4 +1,4 @@
-/** The example messages of both drafts: the client's go into our server, and what it writes is theirs. */
+/** The example messages of both drafts: the client's are sent to our server, whose messages must be the draft's. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CELLS, type Served } from './harness.ts';
 import {

@@ -1,4 +1,4 @@
-/** WebSockets: SDK v1's own transport, ours, which goes on where a socket broke, and what is refused. */
+/** WebSockets: SDK v1's own transport; ours, which resumes after a broken socket; and refusals. */
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcp, type Socket } from 'node:net';
 import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
@@ -202,7 +202,7 @@ describe('a connection is refused', () => {
     expect(await failure(guarded.url, ['mcp'])).toBe('401');
   });
 
-  /** How a socket is closed that sends what it should not. */
+  /** The close code of a socket that sends an invalid message. */
   const closing = (
     url: string,
     send: (socket: WebSocket) => void,

@@ -1,4 +1,4 @@
-/** workspace-sse: what is refused, with which code, and that it reaches no tool. */
+/** workspace-sse: which messages are refused, with which code, and that none of them reaches a tool. */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { type Served, serveHere } from './harness.ts';

@@ -1,4 +1,4 @@
-/** Clients of workspace-sse by hand: what goes over the wire, byte for byte. */
+/** Clients of workspace-sse by hand: the wire, byte for byte. */
 import { expect } from 'vitest';
 import type { Rpc } from './clients.ts';
 
@@ -8,7 +8,7 @@ export interface WireEvent {
   readonly message: Rpc & { readonly params?: Readonly<Record<string, unknown>> };
 }
 
-/** What comes on a stream, or in a body. */
+/** The messages of a stream, or of a body. */
 export class Body {
   readonly status: number;
   readonly headers: Headers;
@@ -34,12 +34,12 @@ export class Body {
     });
   }
 
-  /** The JSON body of a reply that is no stream. */
+  /** The JSON body of a reply that is not a stream. */
   get json(): Rpc {
     return JSON.parse(this.text) as Rpc;
   }
 
-  /** What a client that comes back would name. */
+  /** The last event id, which a returning client sends. */
   get last(): string {
     return [...this.text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
   }

@@ -194,7 +194,7 @@ it('closes the older connection of a stream, and says why', async () => {
 });
 
 it('closes a stream that is over, and says why', async () => {
-  // Without a store: where there is one, an id that nobody opened is unknown at once.
+  // Without a store: with one, an id that was never opened is unknown at once.
   const { url } = await serve({ state: 'sealed', secrets: [SECRET] });
   const stream = await get(url);
   await stream.lifecycle('streamOpened');

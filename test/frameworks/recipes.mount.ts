@@ -8,7 +8,7 @@ import { APART, twoCallers } from '../docs/two-callers.ts';
 const FOLDER = 'test/frameworks';
 const snippets = snippetsOf('docs/recipes.md').map(({ code }) => code);
 
-/** Next.js calls what a route module exports by the request's method; here Node's own server does. */
+/** Next.js calls the export named after the request's method; Node's own server does the same here. */
 const ROUTE_SERVER = `
 import { createServer } from 'node:http';
 createServer(async (req, res) => {

@@ -12,10 +12,10 @@ import { type Asking, SECRETS, servicesWith, type Token, UNKNOWN_SECRET } from '
 
 export interface Damaged {
   readonly token: unknown;
-  /** What it is presented with, where that is not what it is bound to. */
+  /** The binding it is presented with, if that is not its own. */
   readonly binding?: Binding;
   readonly asking?: Asking;
-  /** A session's: who comes with it. */
+  /** The caller that presents a session's token. */
   readonly caller?: string;
 }
 
@@ -170,7 +170,7 @@ const REWRITTEN: Readonly<Record<string, Damage>> = Object.fromEntries(
   ]),
 );
 
-/** Sealers that are not ours, by what is other about them. */
+/** Sealers of other services, by their difference. */
 const own = servicesWith({});
 const abroad = servicesWith({ audience: 'another service' });
 const unknown = servicesWith({ secrets: [UNKNOWN_SECRET] });
@@ -218,7 +218,7 @@ const SEALED: Readonly<Record<string, Damage>> = {
   ),
 };
 
-/** A good token that comes with what it is not bound to. */
+/** A good token, presented with another binding. */
 const bound = (change: (binding: Binding, asking: Asking) => [Partial<Binding>, Partial<Asking>]): Damage => {
   return (good) => {
     if (good.kind === 'session') return undefined;

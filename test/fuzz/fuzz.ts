@@ -7,7 +7,7 @@ import { randomOf } from '../fixtures/random.ts';
 import { DAMAGES, type Damaged } from './damage.ts';
 import { ask, authInfoOf, gather, inSession, leg, type Material, type Token, type Wire } from './material.ts';
 
-/** What a refused request comes to, before it is put on a wire. */
+/** The outcome of a refused request, before it is written to a wire. */
 const REFUSED = JSON.stringify({
   kind: 'responded',
   response: { error: { code: -32602, message: 'Invalid or expired requestState' } },
@@ -88,7 +88,7 @@ export async function fuzz({ tokens, seed, onWire, progress }: FuzzOptions): Pro
 
 const KINDS = [...DAMAGES];
 
-/** A change may come out as what was there, or as another token that is good as it is presented. */
+/** A change may restore the token, or make another one that is valid as presented. */
 function isGood({ token, binding, caller }: Damaged, { tokens }: Material): boolean {
   return binding === undefined && caller === undefined && tokens.some((good) => good.token === token);
 }
@@ -144,7 +144,7 @@ async function wires({ good, bad }: Case, { handlers }: Material, to: References
   ];
 }
 
-/** That everything is refused means nothing unless what is whole is taken, and touches the store. */
+/** Checks that an undamaged token is accepted and reaches the store; without that, refusals would mean nothing. */
 async function undamaged(material: Material): Promise<string[]> {
   const problems: string[] = [];
   for (const good of material.tokens) {

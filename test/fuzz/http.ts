@@ -121,7 +121,7 @@ async function exchange(
     if (at < bytes.length) await breath();
   }
   for (let turn = 0; turn < TURNS && !isOver; turn += 1) await breath();
-  // Some clients say that they are done, others are gone.
+  // Some clients end their request, others break off.
   if (!isOver && random.int(2) === 0) socket.push(null);
   socket.destroy();
   return reply;

@@ -56,7 +56,7 @@ export interface Material {
 
 const silent: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
 
-/** Nobody looks at the store now and then for tasks that nobody runs: only tokens are to touch it. */
+/** No sweeper and no heartbeat reads the store: only tokens may touch it. */
 const NEVER = { lease: 3_600_000 };
 
 export function servicesWith(options: AwaitOptions): Services {
@@ -181,7 +181,7 @@ export async function inSession(
 ): Promise<Wire | undefined> {
   const headers = { 'mcp-session-id': String(token), 'mcp-protocol-version': '2025-11-25' };
   try {
-    // White space around it is no part of a header's value.
+    // White space around a header's value is not part of it.
     if (new Headers(headers).get('mcp-session-id') !== token) return undefined;
   } catch {
     return undefined;

@@ -1,6 +1,6 @@
 /**
- * Whole HTTP requests at random, on every wire: mostly what a client would send, with one thing wrong here and there,
- * and with the ids that earlier replies told. As text, to be cut into pieces.
+ * Random HTTP requests on every wire: mostly valid ones with one mistake here and there, and with the ids of earlier
+ * replies. As text, to be cut into pieces.
  */
 import { NAMES } from '../../compat/revisions.ts';
 import type { Random } from '../fixtures/random.ts';
@@ -161,7 +161,7 @@ function headersOf(random: Random, known: Known, revision: string, body: string)
     delete headers['content-length'];
     headers['transfer-encoding'] = 'chunked';
   }
-  // Node refuses what is no header value, and says so before the handler is asked.
+  // Node refuses an invalid header value before the handler is called.
   for (const name of Object.keys(headers))
     headers[name] = (headers[name] ?? '').replaceAll(/[^\t\x20-\x7e]/g, '?');
   return headers;

@@ -19,7 +19,7 @@ if (!Number.isInteger(tokens) || tokens < 1 || !Number.isInteger(seed))
   throw new Error('--tokens and --seed take whole numbers');
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
-/** Heap that a run may add to what is in use at its first look, in bytes. */
+/** How much a run may add to the heap of its first measurement, in bytes. */
 const GROWTH = 268_435_456;
 if (values.requests !== undefined) await sendRequests(Number(values.requests));
 say(`fuzz of ${tokens} tokens, --seed ${seed}`);

@@ -1,4 +1,4 @@
-/** Requests that cannot ask on 2026-07-28, and the list that is read for what a tool says of tasks. */
+/** Requests that cannot ask on 2026-07-28, and the list that is read for a tool's declaration about tasks. */
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import {
   CallToolRequestSchema,

@@ -1,4 +1,7 @@
-/** How an instance begins: hosts that wait in `connect`, that hide their SDK's server, or that are none. */
+/**
+ * How an instance begins: hosts that wait in `connect`, hosts that hide their SDK's server, and objects that are not
+ * hosts.
+ */
 import { EventEmitter, once } from 'node:events';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it, vi } from 'vitest';

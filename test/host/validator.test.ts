@@ -47,7 +47,7 @@ describe.each(KINDS)('%s', (name, make) => {
       const dialect = $schema === undefined ? {} : { $schema };
       const validate = validator.getValidator({ ...dialect, ...field({ pattern: '^(a+)+$' }) });
       expect(validate({ field: 'aaa' }).valid).toBe(true);
-      // An evaluator has no engine of ours: it takes what it cannot check.
+      // An evaluator's regular expressions cannot be replaced: it accepts a value that it cannot check.
       expect(validate({ field: `${'a'.repeat(40)}!` }).valid).toBe(name === 'an evaluator');
       const keys = validator.getValidator({
         ...dialect,

@@ -1,4 +1,4 @@
-/** Which wire a path is, mounted anywhere, and where its client is told to post. */
+/** Which wire a path leads to, at any mount point, and where its client is directed to post. */
 import { describe, expect, it } from 'vitest';
 import { Paths } from '../../src/http/paths.ts';
 

@@ -32,7 +32,7 @@ const httpGet = () =>
     get(`${origin}/secret`, { agent }, (res) => res.on('end', () => resolve()).resume());
   });
 
-/** What a tool does before it asks; and, told by the name, inside of a step or only afterwards. */
+/** Acts of a tool before it asks; as the name says, inside of a step or after the ask. */
 const ACTS: Readonly<Record<string, () => unknown>> = {
   nothing: () => Math.random(),
   promises: () => readFile(FILE),

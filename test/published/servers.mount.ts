@@ -56,7 +56,7 @@ describe('@modelcontextprotocol/server-filesystem', () => {
 
   it.each(REVISIONS)('knows its client’s roots before its first tool on %s', async (_revision, connect) => {
     const client = await open(connect);
-    // The client's root is not on this machine: the server says so, and keeps what it was started with.
+    // The client's root is not on this machine: the server reports that, and keeps its start directory.
     expect(await client.tool('list_allowed_directories')).toContain('Allowed directories');
     expect(client.asked).toContain('roots');
   });

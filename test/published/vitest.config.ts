@@ -8,7 +8,7 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 60_000,
     maxWorkers: 1,
-    // They bring their own copies of what they import.
+    // They bring their own copies of their imports.
     server: { deps: { external: [/node_modules/] } },
   },
 });

@@ -56,7 +56,9 @@ beforeEach(() => {
   requests.length = 0;
 });
 
-/** What `read` came to before an ask in one process, and in another that replays it; and what was sent. */
+/**
+ * The outcome of `read` before an ask in one process, and in another that replays it; and the requests that were sent.
+ */
 async function twice(read: () => Promise<unknown>) {
   const seen: unknown[] = [];
   const store = new MemoryStore();

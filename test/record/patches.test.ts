@@ -1,4 +1,4 @@
-/** What is patched is what it was, outside of calls and inside of steps. */
+/** Patched functions behave as before outside of calls and inside of steps. */
 import nodeCrypto, { randomUUID } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 
@@ -31,7 +31,7 @@ describe('outside of calls', () => {
     expect(new Date(2020, 1, 29).getDate()).toBe(29);
     expect(new Date('2020-02-29T00:00:00Z').toISOString()).toBe('2020-02-29T00:00:00.000Z');
     expect(new Date(new Date(7)).getTime()).toBe(7);
-    // Given, though nothing: that is no date, not the present one.
+    // Given, though undefined: that is an invalid date, not the present one.
     expect(new Date(undefined as unknown as number).getTime()).toBeNaN();
     expect([Date.UTC(1970, 0, 2), Date.parse('1970-01-02')]).toEqual([86_400_000, 86_400_000]);
     expect(RealDate.parse(String((Date as unknown as () => string)()))).toBeGreaterThan(realNow() - 5_000);

@@ -1,4 +1,4 @@
-/** Any tool that draws values in branches that race: a replay draws what its journal has, whoever is first. */
+/** Any tool that draws values in branches that race: a replay draws its journal's values, whichever branch is first. */
 import { randomInt, randomUUID } from 'node:crypto';
 import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import fc from 'fast-check';
@@ -66,7 +66,7 @@ function toolOf(root: Plan, seen: Seen): Tool {
   };
 }
 
-/** Branches are awaited where they are joined: what is returned unawaited is joined microtasks later. */
+/** Branches are awaited where they are joined: a promise returned without `await` is joined microtasks later. */
 async function run(part: Plan, path: string, api: ToolApi, drawn: Map<string, unknown>): Promise<unknown> {
   switch (part.kind) {
     case 'draw': {

@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterAll(() => shut(upstream));
 
-/** Orders through a balancer; each question is asked once, about what it then comes to. */
+/** Orders through a balancer; each question is asked once, and matches the order's outcome. */
 async function order(urls: readonly string[]): Promise<void> {
   const { url, posts, close } = await balance(urls);
   const client = await modern(url);

@@ -1,4 +1,4 @@
-/** Somebody who reads the log, at its most talkative: no id or token that opens anything, nothing that was said. */
+/** An attacker who reads the log at its most verbose: it holds no id or token that opens anything, and no content. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { SECRET } from '../e2e/harness.ts';
@@ -23,7 +23,7 @@ describe('the log of a service', () => {
       await tryAll(call, { root: service.root, token: bob ?? '' });
       held.push(call);
     }
-    // A call that nobody has any more, and one that is taken up elsewhere.
+    // A call that no client holds any more, and one that is taken over elsewhere.
     for (const call of held) await call.finish();
     await service.close();
     expect(service.log.lines.length).toBeGreaterThan(0);

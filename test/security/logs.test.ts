@@ -1,4 +1,4 @@
-/** What a stranger sends reaches the log escaped and cut: nobody forges a line, and nobody fills a disk. */
+/** A stranger's text reaches the log escaped and cut: it can neither forge a line nor fill a disk. */
 import { afterEach, describe, expect, it } from 'vitest';
 import { guardedLogger } from '../../src/observe/redact.ts';
 import { post } from '../e2e/clients.ts';

@@ -86,7 +86,7 @@ describe('a task whose service was killed', () => {
       const own = await started('shop', url, SECRET, 'shop', false);
       const other = await started('other', url, secret, audience, false);
       await begun((tasks as (typeof WIRES)[number]).begin({ root: own.root }));
-      // Put down, for whoever takes it up: no lease is waited for.
+      // Given up, so that it may be taken over without waiting for a lease.
       await own.close();
       await new Promise((resolve) => setTimeout(resolve, 3_000));
       expect(other.handler.counters.takenOver).toBe(0);

@@ -179,7 +179,7 @@ describe('CORS', () => {
       });
       const refused = await raw(`${root}${path}`, 'OPTIONS', asks(ELSEWHERE));
       expect([refused.status, refused.headers['access-control-allow-origin']]).toEqual([403, undefined]);
-      // Nobody asks to be allowed what is no header.
+      // An invalid header name is not allowed.
       const odd = await raw(`${root}${path}`, 'OPTIONS', {
         ...asks(APP),
         'access-control-request-headers': 'a(b',

@@ -1,4 +1,4 @@
-/** A service of the security tests: a tool that asks, and a server whose callers are whoever their token says. */
+/** A service of the security tests: a tool that asks, and a server that believes each token's claims. */
 import { createServer } from 'node:http';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
@@ -16,7 +16,7 @@ export interface Service {
   readonly root: string;
   readonly handler: AwaitHandler;
   readonly log: LogBook;
-  /** What its tools did, by the service's name. */
+  /** Its tools' effects, by the service's name. */
   readonly effects: string[];
   close(): Promise<void>;
 }
@@ -40,7 +40,7 @@ function serverOf(name: string, effects: string[]) {
   };
 }
 
-/** @param name of the service, in what its tools did */
+/** @param name the service's name, in its tools' effects */
 export async function serve(name: string, options: AwaitOptions = {}): Promise<Service> {
   const effects: string[] = [];
   const log = new LogBook();
@@ -72,7 +72,7 @@ export async function serve(name: string, options: AwaitOptions = {}): Promise<S
   };
 }
 
-/** A token as an identity provider signs it; nobody here checks the signature: the middleware before has. */
+/** A token as an identity provider signs it; its signature is not checked here, but by the middleware in front. */
 export function jwt(claims: object): string {
   const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
   return `${part({ alg: 'RS256', kid: 'k' })}.${part(claims)}.c2lnbmF0dXJl`;

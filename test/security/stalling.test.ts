@@ -1,6 +1,6 @@
 /**
- * A stranger that stalls: bodies that never end, results that nobody reads, connections that say nothing. What they
- * hold is bounded for all of them together. Asserted by bytes and counts.
+ * A stranger that stalls: bodies that never end, results that are never read, silent connections. All of them together
+ * are bounded. Asserted by bytes and counts.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';

@@ -1,6 +1,6 @@
 /**
- * Somebody who reads the store. With `encrypt: true` that is the names of records, how many there are and how
- * large; in no mode does a name hold an id that its caller alone should know, nor say who a caller is.
+ * An attacker who reads the store. With `encrypt: true` that shows the names of records, their number and sizes; in no
+ * mode does a name hold an id that is its caller's secret, or identify a caller.
  */
 import { createHash } from 'node:crypto';
 import type Keyv from 'keyv';
@@ -111,7 +111,7 @@ describe('the values of records, encrypted', () => {
 });
 
 describe('what a call wrote', () => {
-  // The streams of 2024-11-05 and of workspace-sse are their sessions', and so is what was said on them.
+  // The streams of 2024-11-05 and of workspace-sse belong to their sessions, and so do their messages.
   it.each(WIRES.filter(({ name }) => !['2024-11-05', 'workspace-sse'].includes(name)))(
     'is over with its ttl ($name)',
     async (wire) => {

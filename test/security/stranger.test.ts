@@ -1,6 +1,6 @@
 /**
- * A stranger: somebody without credentials who reaches the endpoint, and sends whatever and as much as they like.
- * What they may not do is end the process, or take what callers with a name have. Asserted by counts, never by time.
+ * A stranger: an attacker without credentials who reaches the endpoint and sends anything, in any amount. Must not end
+ * the process, or take from callers that have a name. Asserted by counts, never by time.
  */
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -159,7 +159,7 @@ describe('sessions of strangers', () => {
     }
     controller.abort();
     const statuses = await Promise.all(many(40, async () => (await begin(url, '2025-11-25')).status));
-    // Idle ones make room for one another; that of the suspended call is nobody's.
+    // Idle streams make room for one another; the stream of the suspended call is unowned.
     expect(new Set(statuses)).toEqual(new Set([200]));
     const ask = messagesIn(text).find(({ method }) => method === 'elicitation/create');
     const last = [...text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';

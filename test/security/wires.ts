@@ -9,7 +9,7 @@ import { QUESTION, WORD } from './service.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** Who asks whom: a service's root, and the bearer token of a caller, if any. */
+/** A caller of a service: the service's root, and the caller's bearer token, if any. */
 export interface As {
   readonly root: string;
   readonly token?: string;
@@ -17,7 +17,7 @@ export interface As {
 
 /** A call that waits. */
 export interface Held {
-  /** What its caller was given that names it: ids and tokens. */
+  /** The ids and tokens that its caller was given. */
   readonly names: readonly string[];
   /** What may be tried with them; each resolves with all that came back. */
   readonly attempts: Readonly<Record<string, (as: As) => Promise<string>>>;
@@ -101,7 +101,7 @@ class Open {
     try {
       for await (const chunk of response.body?.pipeThrough(new TextDecoderStream()) ?? []) this.text += chunk;
     } catch {
-      // Nobody wants it any more.
+      // The client has left.
     }
     this.isOver = true;
   }
@@ -213,7 +213,7 @@ const tasks: Wire = {
         'cancels it': (who) => ask(who, 'tasks/cancel', { taskId }),
         'subscribes to it': (who) =>
           ask(who, 'subscriptions/listen', { notifications: { taskIds: [taskId] } }).then((text) =>
-            // Its id comes back in no case but that of whoever has it.
+            // Its id is returned to its caller alone.
             text.replaceAll('"taskIds":[]', ''),
           ),
       },
@@ -479,14 +479,17 @@ export const WIRES: readonly Wire[] = [
   workspace,
 ];
 
-/** Tries everything, one after the other; what came back by what was tried. */
+/** Runs every attempt, one after the other; returns the replies by attempt. */
 export async function tryAll({ attempts }: Held, as: As): Promise<ReadonlyMap<string, string>> {
   const came = new Map<string, string>();
   for (const [name, attempt] of Object.entries(attempts)) came.set(name, await attempt(as));
   return came;
 }
 
-/** Nobody but its caller learned anything of a call, and it is where it was: its caller answers, and gets the outcome. */
+/**
+ * Asserts that only its caller learned anything of a call, and that its state is unchanged: its caller answers, and
+ * gets the outcome.
+ */
 export async function expectUntouched(
   held: Held,
   came: ReadonlyMap<string, string>,

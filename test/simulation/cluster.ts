@@ -23,7 +23,7 @@ const LEASE = 1_000;
 const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
 const CAPABILITIES = { elicitation: { form: {}, url: {} } };
 
-/** When a fault may strike: a step begins or a tool is told; something is asked of the store. */
+/** When a fault may strike: at a tool's event (a step begins or ends, an answer arrives), or at a store operation. */
 export type Moment = 'tool' | 'store';
 
 interface Then {
@@ -71,7 +71,7 @@ export class Cluster {
     this.#later.push(fault);
   }
 
-  /** Something happens in a process: between this and what it does next it may die or fall asleep. */
+  /** An event in a process, at which a fault may kill or pause it. */
   #moment(life: Life, of: Moment = 'tool'): void {
     this.#moments[of] += 1;
     for (const fault of this.#later) {
@@ -88,7 +88,7 @@ export class Cluster {
     this.processes.push({ ...this.#live(name, offset), skew: offset });
   }
 
-  /** All that is in its memory is lost; what it asked of the store may happen still. */
+  /** Loses all of its memory; store operations already sent may still take effect. */
   crash(nth: number, downFor: number): void {
     const process = this.processes[nth];
     if (process === undefined || process.life.dead) return;
@@ -276,7 +276,7 @@ export class Cluster {
     const turn = journal.findLast(({ entry }) =>
       ['claimed', 'suspended', 'left', 'ended'].includes(entry.type),
     );
-    // What is inside of a step that began in its turn is part of it.
+    // Steps inside of a step that began in its turn belong to that step.
     const outer = path.includes('/')
       ? this.effects.get(idempotencyKey(callId, path.split('/')[0] ?? ''))
       : [];
@@ -294,7 +294,7 @@ export class Cluster {
   }
 }
 
-/** Tokens in plain text: what is sealed is no business of the engine's. */
+/** Tokens in plain text: the engine does not seal. */
 const TOKENS = {
   seal: async (state: State, binding: Binding) => JSON.stringify({ state, binding }),
   open: async (token: string, binding: Binding): Promise<State> => {

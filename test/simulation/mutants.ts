@@ -3,7 +3,7 @@
 export interface Mutant {
   readonly name: string;
   readonly file: string;
-  /** Text that stands there once, and what is put in its place. */
+  /** A text that occurs there once, and its replacement. */
   readonly from: string;
   readonly to: string;
   /** Seen for certain in the scenario that found it, and by chance in about one of ten thousand others. */

@@ -1,4 +1,4 @@
-/** Random tools: what they do one after the other, at once, or in a race. */
+/** Random tools: asks and steps in sequence, in parallel, or in a race. */
 import fc from 'fast-check';
 import type { Json, JsonObject } from '../../src/base/json.ts';
 import { runInContext, step } from '../../src/call/frame/context.ts';
@@ -19,15 +19,15 @@ export type Plan =
   | { readonly kind: 'throw' }
   | { readonly kind: 'all' | 'sequence' | 'race'; readonly parts: readonly Plan[] };
 
-/** How a step ends: with its path, an error, or what is hard to record. */
+/** How a step ends: with its path, an error, or a value that is hard to record. */
 type Ends = 'well' | 'badly' | 'without JSON' | 'with an unreadable error' | 'with a BigInt for a message';
 
-/** What a tool may use of its world. */
+/** The parts of its world that a tool may use. */
 export interface Surroundings {
   wait(milliseconds: number): Promise<void>;
   /** A step begins. */
   begin(path: string, idempotencyKey: string): void;
-  /** The tool is told what a step came to, or an answer. */
+  /** The tool gets a step's outcome, or an answer. */
   toldStep(path: string): void;
   toldAnswer(answer: string): void;
   /** Whether the user was at a URL. */
@@ -100,7 +100,7 @@ export const answerTo = (text: string): JsonObject => ({ action: 'accept', conte
 const textOf = (text: number, path: string, root: Plan): string =>
   has(root, 'wait') ? `question ${path}` : `question ${text}`;
 
-/** What a tool comes to whose result depends on nothing but the answers. */
+/** The outcome of a tool whose result depends on its answers alone. */
 export function expected(plan: Plan, path = 'r', root = plan): Json {
   switch (plan.kind) {
     case 'ask':
@@ -155,7 +155,7 @@ function endStep(ends: Ends, path: string): unknown {
 const codeOf = (error: unknown): string =>
   error instanceof Error && 'code' in error ? String(error.code) : String(error);
 
-/** What a tool throws that needs its user at a URL. */
+/** The error of a tool that needs its user at a URL. */
 class UrlNeeded extends Error {
   readonly code = -32042;
   readonly data: JsonObject;
@@ -222,7 +222,7 @@ export function runPlan(root: Plan, frame: Frame, world: Surroundings): void {
           value: await run(part, `${path}.${nth}`),
         }));
         const { nth, value } = await Promise.race(parts);
-        // What it does next depends on who won.
+        // Its next act depends on the winner.
         const won = `${path}.won by ${nth}`;
         await act({ kind: 'step', ends: 'well', takes: 0, inside: false }, won);
         return value;

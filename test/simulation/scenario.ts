@@ -192,9 +192,9 @@ class Client {
   readonly #world: World;
   readonly #cluster: Cluster;
   readonly #scenario: Scenario;
-  /** Keys of asks whose answers led to a reply: nobody may be asked them again. */
+  /** Keys of asks whose answers led to a reply: they must not be asked again. */
   readonly #acknowledged = new Set<string>();
-  /** What a token with its answers came to. */
+  /** The outcome of a token with its answers. */
   readonly #outcomes = new Map<string, string>();
   /** The turn that ended it. */
   last: Turn | undefined;
@@ -226,7 +226,7 @@ class Client {
     this.#judge(outcome);
   }
 
-  /** Asked again when all is over, by whoever is there, the same turn has the same outcome. */
+  /** At the end, the same turn has the same outcome at any process. */
   async lookAgain(): Promise<void> {
     if (this.last === undefined) return;
     const { token, responses } = this.last;
@@ -238,7 +238,7 @@ class Client {
     if (!done) this.#world.violated('a turn that is over has no outcome');
   }
 
-  /** Without a token nobody can go on: a first POST without a reply is a call that never began. */
+  /** A client without a token cannot resume: a first POST without a reply is a call that never began. */
   async #begin(): Promise<Outcome> {
     for (;;) {
       const outcome = await this.#cluster.post(this.#somewhere(), undefined, this.#patience);
@@ -322,7 +322,7 @@ class Client {
   }
 }
 
-/** What a client gets of it. */
+/** The client's view of an outcome. */
 function told(outcome: Outcome): unknown {
   return outcome.kind === 'responded' ? outcome.response : outcome;
 }

@@ -16,7 +16,7 @@ export interface Written {
   readonly at: number;
 }
 
-/** What is wrong with the store for a while. */
+/** A fault of the store, for a while. */
 export interface Outage {
   readonly from: number;
   readonly to: number;
@@ -26,7 +26,7 @@ export interface Outage {
 
 export class SimulatedStore {
   readonly journals = new Map<string, Written[]>();
-  /** Told of each operation, as it leaves its process. */
+  /** Called for each operation, as it leaves its process. */
   onAsked: (life: Life) => void = () => {};
   readonly #beats = new Map<string, string>();
   readonly #world: World;
@@ -102,7 +102,7 @@ export class SimulatedStore {
     });
   }
 
-  /** False when the position is taken. */
+  /** Resolves to false if the position is taken. */
   #insert(life: Life, callId: string, position: number, entry: Entry): Promise<boolean> {
     const text = JSON.stringify(entry);
     return this.#operate(life, () => {

@@ -67,7 +67,7 @@ const KINDS: readonly Kind[] = [
   },
 ];
 
-/** Deleting goes on behind the appender's back: what a client is told once it is done. */
+/** Deletion is asynchronous: the error that a client gets once it is done. */
 async function gone(streams: EventStreams, id: string, scope: string): Promise<unknown> {
   for (let tries = 0; tries < 1_000; tries += 1) {
     try {

@@ -1,4 +1,4 @@
-/** What goes wrong: stores, relays, time, and appending too much. */
+/** Faults: of stores, relays and time, and too many events. */
 import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';

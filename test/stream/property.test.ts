@@ -1,7 +1,6 @@
 /**
- * Interleavings: a store whose every operation ends when the test says so, and two processes on it. Whatever
- * the order: nothing is lost, nothing comes twice to a connection, and what comes after a connection's claim
- * comes to that one alone.
+ * Interleavings: a store whose every operation ends on command, and two processes on it. In any order: no event is
+ * lost, none comes twice to a connection, and events after a connection's claim go to that connection alone.
  */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -97,7 +96,7 @@ async function play(scheduler: fc.Scheduler, acts: readonly Act[], relay: Relay 
     .catch(async () => (await here.takeOver(id, SCOPE)).append({ data: 'end' }, true));
   await run();
   await closing;
-  // Whoever was not woken looks by itself.
+  // A process that was not woken polls by itself.
   for (let looks = 0; looks < 8; looks += 1) {
     await clock.pass(1_000);
     await run();
@@ -127,8 +126,8 @@ async function play(scheduler: fc.Scheduler, acts: readonly Act[], relay: Relay 
     const finished = connections.filter(({ connection }) => connection.ended === 'finished');
     expect(finished.length, 'somebody has the end').toBeGreaterThan(0);
   }
-  // What a connection was given after another process had claimed the stream, it was given as a replay: before
-  // a later claim of its own.
+  // An event that a connection got after another process claimed the stream was a replay: it came before a later claim
+  // of its own.
   const self = log[0]?.writer;
   for (const { connection, isHere } of connections) {
     for (const at of connection.ids.map(sequenceOf)) {

@@ -1,4 +1,4 @@
-/** Streams on the wire: what is written, and clients that do not read. */
+/** Streams on the wire: their bytes, and clients that do not read. */
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';

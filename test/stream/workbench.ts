@@ -13,7 +13,7 @@ export class Connection implements Sink {
   readonly data: string[] = [];
   readonly ids: string[] = [];
   ended: TailEnd | undefined;
-  /** Events that are taken before it falls behind. */
+  /** Events that it takes before it falls behind. */
   room = Number.POSITIVE_INFINITY;
   #ready: () => void = () => {};
   /** The peer goes away. */

@@ -1,4 +1,4 @@
-/** What is known of tools: for whom, for how long, and how often their server is asked. */
+/** The cache of tools' facts: its callers, its lifetime, and how often a server is asked. */
 import { describe, expect, it } from 'vitest';
 import { TASKS_META, ToolMarks } from '../../compat/tasks/marks.ts';
 import type { JsonObject } from '../../src/base/json.ts';

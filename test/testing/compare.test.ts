@@ -1,4 +1,4 @@
-/** `mcp-await compare` from the command line: what it says of servers with known mistakes, and of one without. */
+/** `mcp-await compare` from the command line: its report on servers with known mistakes, and on one without. */
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

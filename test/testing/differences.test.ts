@@ -24,7 +24,7 @@ function serverWith(tool: (isOdd: boolean, ask: Ask) => Promise<string>) {
     server.registerTool('go', {}, async () => ({
       content: [{ type: 'text', text: await tool(revision === ODD, ask) }],
     }));
-    // What a tool throws becomes a result; a prompt's error stays one.
+    // A tool's exception becomes a result; a prompt's stays an error.
     server.registerPrompt('go', {}, async () => ({
       messages: [{ role: 'user', content: { type: 'text', text: await tool(revision === ODD, ask) } }],
     }));

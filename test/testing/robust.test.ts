@@ -1,4 +1,4 @@
-/** Processes that come and go under a call: what is told of them, and what is not. */
+/** Processes that end and start during a call: which differences are reported, and which are not. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { describe, expect, it } from 'vitest';
 import { NAMES as REVISIONS } from '../../compat/revisions.ts';

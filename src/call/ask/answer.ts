@@ -1,6 +1,6 @@
 /**
- * Checks an answer before it is fed to a tool (invariant 12). Three verdicts: good; asked again under a new
- * key (its content breaks the ask's schema); or refused as a whole, because it is no answer to such an ask.
+ * Checks an answer before a tool gets it (invariant 12). Three verdicts: good; asked again under a new key (its content
+ * breaks the ask's schema); or refused as a whole, because it cannot be a result of that kind of ask.
  */
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
@@ -36,11 +36,10 @@ export interface Answered {
 }
 
 /**
- * Sorts what a client sent by what was asked.
- *
- * @param responses the client's `inputResponses` as it came, key → result
+ * Matches a client's answers to the open asks.
+ * @param responses the client's `inputResponses`, unchecked, key → result
  * @param errors asks that were answered by a JSON-RPC error: the tool's `await` rejects
- * @throws AwaitError `bad-answer` when it is no object, or a value is no result of its ask's kind
+ * @throws AwaitError `bad-answer` when it is not an object, or a value cannot be a result of its ask's kind
  */
 export function sortAnswers(
   open: readonly OpenAsk[],
@@ -78,7 +77,7 @@ export function checkGiven(ask: OpenAsk, value: unknown, check: AnswerCheck): Re
   return result && { result };
 }
 
-/** The error of an ask whose answer nobody could check, as the SDKs have it; undefined where it can be checked. */
+/** The error of an ask whose answer could not be checked, in the SDKs' words; undefined if it can be. */
 export function uncheckable(method: string, params: JsonObject, check: AnswerCheck): Response | undefined {
   const schema = schemaOf(method, params);
   const why = schema && check.unfit(schema);
@@ -87,8 +86,8 @@ export function uncheckable(method: string, params: JsonObject, check: AnswerChe
 }
 
 /**
- * @returns undefined for accepted content that the ask's schema, or the SDK, does not take: it is asked again
- * @throws AwaitError `bad-answer` when it is no result of the ask's kind
+ * @returns undefined for accepted content that breaks the ask's schema, or that the SDK refuses: it is asked again
+ * @throws AwaitError `bad-answer` when it cannot be a result of the ask's kind
  */
 function usable(ask: OpenAsk, value: unknown, check: AnswerCheck): JsonObject | undefined {
   const { method, params } = ask;

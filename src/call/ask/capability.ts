@@ -44,7 +44,7 @@ function covers(declared: JsonObject, name: string, parts: JsonObject): boolean 
   return Object.keys(parts).every((part) => capability[part] !== undefined);
 }
 
-/** The response of a call whose client cannot be asked what its tool asks. */
+/** The response of a call whose tool asks something that its client did not declare a capability for. */
 export function refusal(required: JsonObject, method: string): Response {
   return {
     error: {

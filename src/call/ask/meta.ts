@@ -1,6 +1,6 @@
 /**
- * What both SDKs take as `_meta`, and as an error. They drop a message that is otherwise, and whoever waits for it
- * waits for ever: so it is refused before it gets there.
+ * The shapes of `_meta` and of an error that both SDKs accept. They drop other messages silently, and the other side
+ * would wait for ever; so such a message is refused before an SDK gets it.
  */
 
 import { isObject } from '../../base/json.ts';

@@ -30,13 +30,13 @@ export function isDeclined(response: Response): boolean {
   return 'result' in response && response.result.action !== 'accept';
 }
 
-/** What remains of -32042 where it names nothing that can be asked for, or where nobody can be asked. */
+/** The response in place of a -32042 that names no URL to ask for, or whose client cannot be asked. */
 export const URLS_NEEDED: RpcError = {
   code: -32603,
   message: 'This needs something to be done at a URL first, which cannot be asked for here',
 };
 
-/** Where the code -32042 is none of the revision's. */
+/** The response on revisions that do not have the code -32042. */
 export function withoutUrls(response: Response): Response {
   if (!('error' in response) || response.error.code !== -32042) return response;
   return { error: URLS_NEEDED };

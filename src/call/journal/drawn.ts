@@ -1,11 +1,11 @@
-/** What a journal keeps of the values that a tool drew (`mcp-await/record`). */
+/** The recorded values of `Date`, `Math.random` and the like (`mcp-await/record`), as a journal keeps them. */
 
 export type DrawnValue = number | string;
 
 /** Values by the place they were drawn at, in their order there. */
 export type DrawnValues = Readonly<Record<string, readonly DrawnValue[]>>;
 
-/** What a checkpoint has, and what the entries after it add. */
+/** Merges a checkpoint's values with those of the entries after it. */
 export function addDrawn(
   drawn: DrawnValues | undefined,
   more: DrawnValues | undefined,

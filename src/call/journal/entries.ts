@@ -13,15 +13,17 @@ import type { DrawnValues } from './drawn.ts';
 /** The format of everything this version writes. Another one is refused loudly, never guessed at. */
 export const FORMAT = 1;
 
-/** A JSON-RPC response without its frame: what answers an ask, and what a call comes to. */
+/** A JSON-RPC response without its envelope: the answer to an ask, or the outcome of a call. */
 export type Response =
   | { readonly result: JsonObject }
   | { readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } };
 
-/** What a cancelled call comes to, for whoever asks. */
+/** The outcome of a cancelled call. */
 export const CANCELLED: Response = { error: { code: -32000, message: 'This request was cancelled' } };
 
-/** What came in for an ask. `isBad`: it breaks the ask's schema, so that whoever runs the call asks again. */
+/**
+ * The recorded answer to an ask. `isBad`: it breaks the ask's schema, and the process that runs the call asks again.
+ */
 export type Delivered = Response & { readonly isBad?: true };
 
 /** When a call goes on without its request. */
@@ -71,7 +73,7 @@ export interface Client {
 
 /** An ask that went out, or is about to, and has no answer yet. */
 export interface OpenAsk {
-  /** Identity: class and how-many-eth of it (invariant 5). */
+  /** Identity: its class and its ordinal in that class (invariant 5). */
   readonly place: string;
   /** The key on the wire, unique for the life of the call. */
   readonly key: string;
@@ -82,11 +84,11 @@ export interface OpenAsk {
   readonly params: JsonObject;
   /** Digest of the question. */
   readonly question: string;
-  /** When the tool's own `timeout` ends, and what it was. */
+  /** The tool's own `timeout`, and the time when it ends. */
   readonly deadline?: { readonly at: number; readonly timeout: number };
   /** How often the text at this place changed under replay. */
   readonly drift?: number;
-  /** Whether the tool gave up on it; whoever runs the call again may not. */
+  /** Whether the tool gave up on it; a replay of the call may not. */
   readonly withdrawn?: true;
   /** Whether its answer goes to the tool as it came: the tool checks it. */
   readonly raw?: true;
@@ -158,7 +160,7 @@ export type Entry =
   | { readonly type: 'completed'; readonly completion: Completion; readonly when?: number }
   /** The tool gave up on an ask that is out. */
   | { readonly type: 'withdrawn'; readonly key: string; readonly when: number }
-  /** What was drawn since, before a step is run: what it acts on is known to whoever runs it again. */
+  /** Values recorded since, written before a step runs: a replay must see the values that the step acted on. */
   | { readonly type: 'drawn'; readonly drawn: DrawnValues }
   /** `by`: the process that keeps the frame, where others can reach it. */
   | { readonly type: 'suspended'; readonly checkpoint: Checkpoint; readonly by?: string }
@@ -173,15 +175,15 @@ export type Entry =
   | { readonly type: 'held' }
   /** The client of this turn went away; the turn may be claimed again with the same answers. */
   | { readonly type: 'left' }
-  /** Nobody wants to know any more: whoever runs it learns of it by its next entry, or its next sign of life. */
+  /** The client no longer wants the call; the process that runs it reads this with its next entry or heartbeat. */
   | { readonly type: 'cancelled'; readonly when: number }
   | { readonly type: 'ended'; readonly response: Response; readonly when?: number };
 
-/** Where the entries of one call go. `append` rejects with a `fenced` AwaitError when the position is taken. */
+/** The journal of one call. `append` rejects with a `fenced` AwaitError when the position is taken. */
 export interface Journal {
   /**
    * @param onWritten called once the entry has its position, before any later entry has one: what is done there
-   *   happens in the order of the journal
+   * happens in the order of the journal
    */
   append(entry: Entry, onWritten?: () => void): Promise<void>;
   /** Whether others may have taken the turn up meanwhile: an entry appended settles it. */

@@ -1,4 +1,4 @@
-/** A journal read from its first entry on: what is known of a call at a position, for whoever does not run it. */
+/** A journal read from its first entry on: the state of a call at a position, for processes that do not run it. */
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import {
   CANCELLED,
@@ -21,11 +21,11 @@ export class Folding {
   drawn: { readonly drawn?: DrawnValues } = {};
   /** Since when it goes on without its request, in milliseconds since the epoch; undefined while it does not. */
   detached: number | undefined;
-  /** Whether it suspended, and nobody went on with it since: its token does. */
+  /** Whether it suspended and waits for its token to come back. */
   suspended = false;
   /** What the claim of its present turn says was sent. */
   sent = '';
-  /** Whether its owner put it down: nobody need wait for its lease. */
+  /** Whether its owner gave it up: it may be taken over without waiting for the lease. */
   left = false;
   cancelled = false;
   response: Response | undefined;
@@ -64,7 +64,7 @@ export class Folding {
         this.drawn = addDrawn(this.drawn.drawn, entry.drawn);
         break;
       case 'claimed':
-        // Whoever claims a turn again brings the same answers.
+        // A second claim of the same turn carries the same answers.
         for (const answer of entry.answers) this.#complete(answer);
         this.suspended = false;
         this.sent = entry.sent;

@@ -1,8 +1,7 @@
 /**
- * Following what another process does, by its journal: to the outcome of a turn that it claimed, or of a call that goes
- * on without its request; or to where its owner has been silent for a lease and may be taken over (invariant 10).
- *
- * Both are one loop: read the next entry; where there is none, decide or wait, a little longer each time.
+ * Follows by its journal a call that another process runs: to the outcome of a turn, or of a call that continues
+ * without its request; or until its owner has been silent for a lease, so that it may be taken over (invariant 10).
+ * Both are one loop: read the next entry; if there is none, decide or wait, a little longer each time.
  */
 import { type Clock, sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
@@ -24,14 +23,14 @@ interface Polling {
   readonly callId: string;
   /** How long an owner may be silent before it may be taken over, in milliseconds. */
   readonly lease: number;
-  /** Whether nobody wants to know any more; what is returned then does not matter. */
+  /** Whether the waiter has left; the return value no longer matters then. */
   readonly stopped: () => boolean;
 }
 
-/** What a reader makes of a journal: something once it knows enough, and undefined to read on. */
+/** Reads entries in order; returns a result once there is one, undefined to read on. */
 interface Reader<T> {
   entry(entry: Entry, at: number): T | undefined;
-  /** There is no entry after the last; `silence` is how long its owner has been silent, in milliseconds. */
+  /** Called when there is no next entry; `silence` gives how long the owner has been silent, in milliseconds. */
   end(silence: () => Promise<number>): T | undefined | Promise<T | undefined>;
 }
 
@@ -63,8 +62,8 @@ export interface Contest extends Polling {
   /** Whether a claim of this process is one that it has given up. */
   readonly abandoned: (by: string) => boolean;
   /**
-   * Paths of the steps that the checkpoint says are running; their completions come next, in any order, and
-   * among them those of what is inside. Undefined when a claim is certain to be there.
+   * Paths of the steps that run, by the checkpoint; their completions come next, in any order, and among them those of
+   * steps inside them. Undefined when the claim is certain to be there.
    */
   readonly running: readonly string[] | undefined;
   /** How long to wait for an owner that is not, in milliseconds. */
@@ -76,7 +75,7 @@ export type Found =
   | { readonly kind: 'ended'; readonly response: Response }
   /** The call goes on as a task. */
   | { readonly kind: 'task' }
-  /** The turn may be claimed after position `at`, with what is recorded since the checkpoint. */
+  /** The turn may be claimed after position `at`, with the completions recorded since the checkpoint. */
   | {
       readonly kind: 'free';
       readonly at: number;
@@ -86,10 +85,9 @@ export type Found =
     };
 
 /**
- * Reads a turn on from its checkpoint, where the next position is taken or may be: who has it, and what came of it.
- *
- * @throws AwaitError `bad-token` when the turn was claimed with other answers, `busy` when its owner is
- *   still at it after `wait`
+ * Reads a turn on from its checkpoint, whose next position is taken or may be: finds its owner and its outcome.
+ * @throws AwaitError `bad-token` when the turn was claimed with other answers, `busy` when its owner still runs it
+ * after `wait`
  */
 export function readOn(contest: Contest): Promise<Found> {
   const { clock, callId, running, lease, wait, stopped } = contest;
@@ -158,7 +156,7 @@ class Turn {
     const { callId, sent } = this.#contest;
     if (entry.sent !== sent)
       throw new AwaitError('bad-token', `call ${callId}: this turn was taken with other answers`);
-    // Whoever claims a turn again brings the same answers.
+    // A second claim of the same turn carries the same answers.
     if (this.claim === undefined) this.#since.push(...entry.answers);
     this.claim = entry;
     this.#isLeft = false;
@@ -192,14 +190,14 @@ export type Followed =
   | { readonly kind: 'ended'; readonly response: Response }
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'stopped' }
-  /** It waits for whoever has its token. */
+  /** It waits for the client that has its token. */
   | { readonly kind: 'suspended'; readonly at: number }
-  /** The call may be taken up from what is known of it. */
+  /** Its owner is silent: the call may be taken over from its folded journal. */
   | { readonly kind: 'lapsed'; readonly call: CallRecord; readonly known: Folding };
 
 /**
  * Follows a call from its first entry.
- * @throws AwaitError `bad-token` when there is no such call
+ * @throws AwaitError `bad-token` if there is no such call
  */
 export function follow(following: Following): Promise<Followed> {
   const { callId, principal, lease, pace = PACE, stopped } = following;
@@ -243,9 +241,8 @@ class Silence {
   }
 
   /**
-   * What is heard tells of the time up to the question, not of the time until the answer is looked at: this
-   * process may have been stopped in between, and the owner not.
-   *
+   * Measures up to the moment of the question, not of the reply: this process may have been stopped in between while
+   * the owner was not.
    * @returns milliseconds
    */
   async lasts(): Promise<number> {

@@ -3,7 +3,7 @@ import { AwaitError } from '../../base/error.ts';
 import type { Entry } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
-/** What adds to what a journal is folded to; what ends a call is always written. */
+/** Entries that make the folded journal longer. Others, which end a call, are always written. */
 const GROWING: ReadonlySet<Entry['type']> = new Set(['asked', 'completed', 'drawn']);
 
 export class TaskJournal implements OpenJournal {

@@ -5,7 +5,7 @@ import type { CallRecord, Delivered, Entry, Journal } from './entries.ts';
 export interface OpenJournal extends Journal {
   /** The position of the last entry appended; -1 before the first. */
   readonly position: number;
-  /** Tells others that the owner of this call's turn is alive: overwrites what was told before. */
+  /** Overwrites the sign of life of this call's owner. */
   beat(sign: string): Promise<void>;
 }
 

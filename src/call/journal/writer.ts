@@ -1,6 +1,6 @@
 /**
- * A journal as its writer has it: how far it is, what is in doubt, and until when its turn is surely this
- * process's own. Entries are inserted if absent; who loses a position is fenced (invariant 10).
+ * A journal as its writer has it: its position, the entry that is in doubt, and until when its turn surely belongs to
+ * this process. Entries are inserted if absent; a writer that loses a position is fenced (invariant 10).
  */
 
 import type { Clock } from '../../base/clock.ts';
@@ -9,7 +9,7 @@ import { canonical } from '../../base/json.ts';
 import { type CallRecord, type Entry, FORMAT } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
-/** What a store does for one call's journal. */
+/** The store of one call's journal. */
 export interface Entries {
   /** False when there is an entry already. */
   insert(position: number, entry: Entry): Promise<boolean>;
@@ -40,7 +40,7 @@ export function openJournal(
   let last: Promise<void> = Promise.resolve();
   /** The entry whose insert failed: the store may have written it before it said so. */
   let doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
-  /** When what others saw move last was sent off. */
+  /** When the last entry that other processes could see was sent off. */
   let heard: Moment | undefined;
   const moment = (): Moment => ({ elapsed: clock.elapsed(), now: clock.now() });
   // A machine that was suspended may have a monotonic clock that stood still.
@@ -67,8 +67,8 @@ export function openJournal(
     const found = stood && (await entries.read(position + 1));
     const isOurs = stood !== undefined && canonical(found) === canonical(stood.entry);
     const isSame = isOurs && canonical(found) === canonical(entry);
-    // What begins or ends a turn and was written although the store said no stands, and others may have read
-    // it: what was tried instead comes too late.
+    // An entry that begins or ends a turn, and was written although the store reported a failure, stands, and others
+    // may have read it: a different second attempt comes too late.
     if (!isOurs || (!isSame && BOUNDS.has(stood.entry.type))) {
       throw new AwaitError(
         'fenced',
@@ -90,7 +90,7 @@ export function openJournal(
       return position;
     },
     get lapsed() {
-      // Nobody takes up a call that nobody knows of.
+      // A call without entries is unknown to other processes, so none takes it over.
       return position >= 0 && (heard === undefined || !isSure(heard));
     },
     append(entry, onWritten = () => {}) {
@@ -106,7 +106,7 @@ export function openJournal(
     async beat(sign) {
       const sent = moment();
       await entries.beat(sign);
-      // A sign that comes after a lease has run out keeps nobody from having taken the turn.
+      // A sign of life after the lease ran out is too late: the turn may have been taken over.
       if (heard !== undefined && isSure(heard)) heard = sent;
     },
   };

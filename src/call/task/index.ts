@@ -9,7 +9,7 @@ import { keepNewest } from '../../base/bounded.ts';
 export interface IndexRecords {
   /** False when there is such a record. @param expires milliseconds since the epoch */
   insert(name: string, value: unknown, expires: number): Promise<boolean>;
-  /** Undefined where there is none; no string where it is not this service's. */
+  /** Undefined if absent; not a string if another service wrote it. */
   get(name: string): Promise<unknown>;
 }
 
@@ -20,8 +20,8 @@ const GROWING = 2;
 /** Rows whose ends are remembered. */
 const ENDS = 1_000;
 /**
- * What a row is found by: nothing that tells its owner, and a name for each secret that it may have been written
- * under, the one to write under first. `null` is everybody, whose tasks the sweeper wants.
+ * The record names of a row: without a readable owner, one for each secret that it may have been written under, the one
+ * to write under first. `null` stands for all owners, for the sweeper.
  */
 export type RowNames = (owner: string | null) => readonly [string, ...string[]];
 
@@ -86,7 +86,7 @@ export class TaskIndex {
   /** Everybody's tasks that were added since the last call with the same `seen`. */
   async added(seen: Map<string, number>): Promise<string[]> {
     const ids: string[] = [];
-    // What was read before a read fails is told the next time.
+    // Rows read before a failing read are reported the next time.
     const reached = new Map<string, number>();
     for (const known of seen.keys()) if (Number(known.split(' ')[1]) < this.#oldest) seen.delete(known);
     for (let row = this.#oldest; row <= this.#newest; row += 1) {
@@ -124,7 +124,7 @@ export class TaskIndex {
     }
   }
 
-  /** The last position that is taken: in steps that double, and then halve. */
+  /** The last position in use: searched in steps that double, and then halve. */
   async #endOf(owner: string, row: number): Promise<number> {
     const isTaken = async (at: number): Promise<boolean> =>
       (await this.#records.get(this.#name(owner, row, at))) !== undefined;

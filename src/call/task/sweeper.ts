@@ -1,7 +1,7 @@
 /**
- * Takes up tasks that nobody asks about: each process reads which tasks there are, and looks now and then whether
- * those that others run still move. One look is one read, as long as its owner gives signs of life; one that has
- * not moved for a lease, by this process's own clock, is taken up.
+ * Takes over tasks whose owner died while no client asks about them: each process reads the index of tasks, and checks
+ * now and then whether those of other processes still move. A check is one read as long as the owner gives signs of
+ * life; a task that has not moved for a lease, by this process's own clock, is taken over.
  */
 import { type Clock, type Timer, within } from '../../base/clock.ts';
 import type { CallRecord } from '../journal/entries.ts';
@@ -38,8 +38,8 @@ export interface Sweeper {
 /** Tasks that are looked at in one round. */
 const MOST = 1_000;
 /**
- * Tasks that are taken up at once: each is led through its journal, and what this process runs already is to show in
- * time that it is alive.
+ * Most tasks that are taken over at once: each replays its journal, and the calls that already run here must show in
+ * time that they are alive.
  */
 const TAKEN = 12;
 
@@ -54,7 +54,7 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
   const { clock, lease, added, heard, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
   const watched = new Map<string, Watched>();
   const taking = new Set<string>();
-  /** Those of them that others wait for: one that takes longer than a lease keeps nobody from being taken up. */
+  /** Takeovers that count against the limit; one that takes longer than a lease no longer does. */
   const places = new Set<Promise<unknown>>();
   let isOver = false;
   const watch = (id: string): void => {

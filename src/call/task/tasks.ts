@@ -1,6 +1,6 @@
 /**
- * Calls that go on without their request. Whoever is asked about one reads its journal, and takes it up if its
- * owner was silent for a lease; a cancel is an entry of that journal. So any process answers for any task.
+ * Calls that continue without their request. The process that is asked about one reads its journal, and takes it over
+ * if its owner was silent for a lease; a cancel is an entry of that journal. So any process answers for any task.
  */
 
 import { keepNewest } from '../../base/bounded.ts';
@@ -27,9 +27,9 @@ export interface TaskView {
   readonly created: number;
   readonly updated: number;
   readonly expires: number;
-  /** What it waits for, while it does. */
+  /** Its open asks, while it waits for them. */
   readonly asks: readonly OpenAsk[];
-  /** What its request comes to, once it is over. */
+  /** The response to its request, once it has ended. */
   readonly response?: Response;
 }
 
@@ -88,14 +88,14 @@ export class Tasks {
   }
 
   /**
-   * Takes in what a client answers: what is in the store when this resolves counts. Unknown and answered keys
-   * change nothing; an answer that breaks its schema has its ask go out again under a new key, since a client may
-   * give no key to its user twice (invariant 5).
-   *
+   * Records a client's answers; they are in the store when this resolves. Unknown and answered keys change nothing; an
+   * answer that breaks its schema sends its ask again under a new key, since a client may show no key to its user twice
+   * (invariant 5).
    * @param responses results by the keys of asks
-   * @param bad `kept`: where the revision asks again whatever is open, under the key it has, a bad answer changes
-   *   nothing
-   * @throws AwaitError as `get` does; `bad-answer` when it is no object, or a value is no result of its ask's kind
+   * @param bad `kept`: the revision itself asks again for every open ask under its old key, so a bad answer changes
+   * nothing
+   * @throws AwaitError as `get` does; `bad-answer` when it is not an object, or a value cannot be a result of its ask's
+   * kind
    */
   async update(
     id: string,
@@ -108,7 +108,7 @@ export class Tasks {
     const sorted = sortAnswers(asks, responses, clock.now(), check);
     const delivered: { readonly key: string; readonly response: Delivered }[] = [...sorted.accepted];
     for (const { key } of bad === 'again' ? sorted.bad : []) {
-      // What was in it is of no use to anybody.
+      // The content of a bad answer is not needed.
       delivered.push({ key, response: { result: {}, isBad: true } });
     }
     for (const { key, response } of delivered) {
@@ -130,8 +130,8 @@ export class Tasks {
   }
 
   /**
-   * Cancels a call that goes on without its connection and is no task, whichever process runs it.
-   * @returns false when this caller has none of this id in work
+   * Cancels a call that continues without its connection and is not a task, whichever process runs it.
+   * @returns false when this caller has no running call of this id
    * @throws AwaitError `store`
    */
   async cancelCall(id: string, principal: string | undefined): Promise<boolean> {
@@ -158,7 +158,7 @@ export class Tasks {
   }
 
   /**
-   * Waits until a task is as wanted.
+   * Waits until a task satisfies the condition.
    * @returns undefined when `gone` fires before
    * @throws AwaitError as `get` does
    */
@@ -188,7 +188,7 @@ export class Tasks {
   }
 
   /**
-   * How far a task is, for whoever looks whether it moves; undefined once it is over.
+   * The position of a task's journal, to see whether it moves; undefined once it has ended.
    * @throws AwaitError `store`
    */
   async progress(
@@ -200,7 +200,7 @@ export class Tasks {
     return { call, at, left };
   }
 
-  /** What is kept of a task here, beside the store. */
+  /** Drops this process's cached journal of a task. */
   forget(id: string): void {
     this.#known.delete(id);
   }
@@ -225,7 +225,7 @@ export class Tasks {
     });
     known.last = read.catch(() => {});
     await read;
-    // What is none is not kept in the place of what is one.
+    // Unknown ids must not evict real tasks from this cache.
     if (folding.call === undefined) this.#known.delete(id);
     return folding;
   }

@@ -1,4 +1,4 @@
-/** The headers that say what a body says, so that proxies need not read it (SEP-2243). */
+/** Headers that repeat facts of the body, so that proxies need not parse it (SEP-2243). */
 import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
 
 /** Whose name, and where it stands: SEP-2243's table, and the Tasks extension's rows. */

@@ -1,8 +1,7 @@
 /**
  * The client's side of 2026-07-28: no initialization, no session, and an envelope in each request.
- *
- * Owns what `Client` said once and the wire wants each time: who it is, what it can do, how loud logs are to be.
- * What the revision no longer has is answered here.
+ * Owns what `Client` declared once and the wire repeats in each request: name, capabilities, log level. Methods that
+ * the revision does not have are answered here.
  */
 
 import { AwaitError } from '../../base/error.ts';
@@ -83,7 +82,7 @@ export class ModernLink implements Link {
   }
 
   setProtocolVersion(): void {
-    // `Client` was told another version than the one on the wire.
+    // Ignored: `Client` was given another version than the one on the wire.
   }
 
   async request(message: RpcRequest): Promise<void> {
@@ -202,7 +201,7 @@ export class ModernLink implements Link {
     this.#options.deliver({ jsonrpc: '2.0', id, result });
   }
 
-  /** One exchange; `hear` gets what is said before the response. */
+  /** One exchange; `hear` gets the messages before the response. */
   async #open(request: RpcRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
     const meta: JsonObject = { ...request.params?._meta, ...this.#envelope };
     const body = { ...request, params: { ...request.params, _meta: meta } };

@@ -1,8 +1,7 @@
 /**
- * What a server says of its own accord (`subscriptions/listen`): one stream for all that `Client` subscribed to.
- *
- * A stream's filter cannot be changed. So a subscription opens a new one, and the one before is left once the server
- * has acknowledged it: nothing is missed in between, and what is heard twice are notifications without content.
+ * The server's own notifications (`subscriptions/listen`): one stream for all subscriptions of `Client`.
+ * A stream's filter cannot be changed. So a subscription opens a new stream, and the old one closes once the server has
+ * acknowledged the new: nothing is missed in between, and duplicates are notifications without content.
  */
 
 import { AwaitError } from '../../base/error.ts';
@@ -22,7 +21,7 @@ export interface ListenerPorts {
 /** A stream, from its request to its end. */
 interface Stream {
   readonly stop: AbortController;
-  /** What the server lets this client hear. Rejects where there is no stream. */
+  /** The notifications that the server granted. Rejects if there is no stream. */
   readonly acknowledged: Promise<JsonObject>;
 }
 

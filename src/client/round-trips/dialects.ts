@@ -1,11 +1,11 @@
 /**
- * How the revisions with Multi Round-Trip Requests write the same things: a retry, an incomplete response, and the
- * life of a task. What is read is brought to the released revision's form first.
+ * The spellings of each revision with Multi Round-Trip Requests: a retry, an incomplete response, and the life of a
+ * task. Messages that are read are first converted to the released revision's form.
  */
 import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
 import type { Responses } from './round.ts';
 
-/** What a retry brings. */
+/** The contents of a retry. */
 export interface Retry {
   readonly responses?: Responses | undefined;
   readonly requestState?: string | undefined;
@@ -36,7 +36,7 @@ export interface Dialect {
 
 const ASKING = ['tools/call', 'prompts/get', 'resources/read'];
 
-/** SEP-2322 and what was released of it: in `params` and `result`. */
+/** A retry of SEP-2322 and the released revision: in `params` and `result`. */
 function retryInParams(request: RpcRequest, { responses, requestState }: Retry): RpcRequest {
   const params = {
     ...request.params,

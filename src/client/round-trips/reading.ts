@@ -1,4 +1,4 @@
-/** What a server's answer says: an outcome, a task, or that the call goes on with answers. */
+/** Classifies a server's response: an outcome, a task, or a round of asks. */
 
 import { AwaitError } from '../../base/error.ts';
 import { type Answer, isObject, type JsonObject } from '../message.ts';

@@ -52,7 +52,10 @@ export function served(method: string, answer: Answer): Answer {
   return answer;
 }
 
-/** What a task came to may be an internal error of its tool, and is told by `tasks/result` as such. */
+/**
+ * Whether an error is worth another attempt. An internal error of `tasks/result` is the outcome of the task's tool, so
+ * it is not.
+ */
 function isPassing({ code, message }: RpcError, method?: string): boolean {
   return SAYS_SO.test(message) || (code === INTERNAL && method !== 'tasks/result');
 }

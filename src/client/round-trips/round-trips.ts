@@ -1,12 +1,11 @@
 /**
- * A request of the client, over as many round trips as it takes (SEP-2322, its first draft, 2026-07-28).
- *
- * Owns where the call stands: what goes out next, what is asked, and the task that it may have become. Invariants:
- * 1. A retry has a new id, the same method and params, and only the last round's answers and `requestState`: that
- *    as it came, and none where none came.
- * 2. Nothing of a call is in another: all of it is here, and an ask is known to the client by a name of its own.
+ * A request of the client, over as many round trips as it takes (SEP-2322, its first draft, 2026-07-28). Owns the
+ * call's state: the next message, the open asks, and the task that it may have become. Invariants:
+ * 1. A retry has a new id, the same method and params, and only the last round's answers and `requestState`: unchanged,
+ *    and absent if it was absent.
+ * 2. Calls share no state: all of it is here, and an ask has an id of its own toward the client.
  * 3. The client gets one response, under the id of its request, or none once it has cancelled it.
- * 4. Once it is cancelled nothing is sent but what tells the server so.
+ * 4. After a cancellation nothing is sent but that cancellation.
  */
 
 import { AwaitError } from '../../base/error.ts';
@@ -20,7 +19,7 @@ import { Refused, type Responses, Round, type RoundPorts } from './round.ts';
 import { type InputRequests, isSavedCall, lasting, type SavedCall } from './saved-call.ts';
 import { TaskFollower } from './task.ts';
 
-/** Told each state of a call that could be gone on with, and nothing once it has its response. */
+/** Called with each state from which a call could be resumed; with undefined once it has its response. */
 export type OnState = (saved: SavedCall | undefined, call: string) => void | Promise<void>;
 
 export interface RoundTripPorts extends RoundPorts {
@@ -33,7 +32,7 @@ export interface RoundTripPorts extends RoundPorts {
   readonly closed: AbortSignal;
   /** Sends a request. Resolves once the server has taken it; throws an EndpointError where it does not. */
   open(request: RpcRequest, signal: AbortSignal): Promise<Opened>;
-  /** Sends what is answered with a status alone. */
+  /** Sends a message whose response is a status alone. */
   tell(message: JsonObject): Promise<void>;
   /** The client waits no longer for a request in flight, whose signal is aborted next. */
   abandon(id: RequestId, reason: unknown): void;
@@ -56,14 +55,14 @@ export class RoundTripCall {
   #round: Round | undefined;
   #task: TaskFollower | undefined;
   #leaveRound: (reason: Error) => void = () => {};
-  /** Whether there is a state that could be gone on with. */
+  /** Whether a resumable state was reported. */
   #noted = false;
 
   /** @param takesTasks whether a task in place of the result is this call's to follow, and not its caller's */
   constructor(ports: RoundTripPorts, request: RpcRequest, takesTasks: boolean) {
     this.#ports = ports;
     this.#request = request;
-    // A task in reply to anything else is no answer (SEP-2663, 2025-11-25): it has no result of the kind asked for.
+    // A task in reply to any other method is invalid (SEP-2663, 2025-11-25): it is not a result of that method.
     this.#takesTasks = takesTasks && request.method === 'tools/call';
   }
 
@@ -74,7 +73,7 @@ export class RoundTripCall {
       return { over: this.#follow(answer.then((first) => this.#run(first))) };
     } catch (thrown) {
       const isTold = this.#ports.dialect.refusesInBody && serverErrorIn(thrown) !== undefined;
-      // Who has left is told nothing.
+      // A client that has left gets no error.
       if (!isTold && !this.#stop.signal.aborted) throw thrown;
       return { over: this.#follow(Promise.reject(thrown)) };
     }
@@ -93,7 +92,7 @@ export class RoundTripCall {
     this.#cancelTask();
   }
 
-  /** The connection is closed: nothing is told to anybody. */
+  /** The connection is closed: no message is sent either way. */
   leave(): void {
     this.#stop.abort();
     this.#leaveRound(new Error('The request was given up'));
@@ -147,7 +146,7 @@ export class RoundTripCall {
     }
   }
 
-  /** Asks what is to be asked, and sends the request again; at once where nothing is. */
+  /** Puts the asks to the client, and sends the request again; at once if there are none. */
   async #nextRound({ inputRequests, requestState }: Input): Promise<Answer> {
     const state = {
       ...(requestState !== undefined && { requestState }),
@@ -246,7 +245,7 @@ export class RoundTripCall {
     return { call: this.#name, revision, method: this.#request.method, params: lasting(this.#request) };
   }
 
-  /** A state that cannot be kept is told, and does not hold up the call. */
+  /** Reports a state; an error of the callback is reported and does not delay the call. */
   async #note(saved: SavedCall | undefined): Promise<void> {
     if (saved !== undefined) this.#noted = true;
     else if (!this.#noted) return;
@@ -281,7 +280,7 @@ export class RoundTripCall {
     this.#task?.giveUp(reason);
   }
 
-  /** Whoever sends `tasks/result` follows a task of their own. */
+  /** Whether this transport follows the task; a caller of `tasks/result` follows its own. */
   get #ownsTask(): boolean {
     return this.#request.method !== 'tasks/result';
   }

@@ -17,7 +17,7 @@ export interface RoundPorts {
 /** Results by the keys of the asks. */
 export type Responses = Readonly<Record<string, JsonObject>>;
 
-/** The client will not answer: what its handler said, as it is told to whoever called. */
+/** The client's refusal to answer: its handler's error, passed on to the caller. */
 export class Refused extends Error {
   readonly code: number;
   readonly data: unknown;
@@ -95,7 +95,7 @@ export class Round implements Asker {
     this.#check();
   }
 
-  /** Takes from the user's screen what is still there. */
+  /** Withdraws the open asks from the user's screen. */
   giveUp(reason: string): void {
     for (const key of this.#open) this.#takeBack(key, reason);
     this.#open.clear();

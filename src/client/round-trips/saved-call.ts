@@ -1,4 +1,4 @@
-/** A call that can be gone on with later, by another client: as JSON, so that it can stand in a file or a table. */
+/** A call that can be resumed later, by another client: as JSON, for a file or a table. */
 import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
 
 /** The `_meta` entry by which a request is not sent anew, but goes on with the call that stands in it. */
@@ -9,9 +9,9 @@ export type InputRequests = Readonly<
   Record<string, { readonly method: string; readonly params?: JsonObject | undefined }>
 >;
 
-/** Where a call stands. What it holds of the user's is as secret as the call itself. */
+/** The state of a call. It holds the user's answers and data, and is as secret as the call itself. */
 export interface SavedCall {
-  /** The same for each state of one call: what it is kept under. */
+  /** The same in each state of one call: the key to store it under. */
   readonly call: string;
   readonly revision: string;
   readonly method: string;
@@ -24,14 +24,16 @@ export interface SavedCall {
   readonly taskId?: string;
 }
 
-/** The params to call again with: `client.callTool(resuming(saved))`. The handlers are asked what was open. */
+/**
+ * The params that resume a call: `client.callTool(resuming(saved))`. The client's handlers get the asks that were open.
+ */
 export function resuming<Params extends JsonObject = { name: string }>(saved: SavedCall): Params {
   const { params } = saved;
   const meta = isObject(params._meta) ? params._meta : {};
   return { ...params, _meta: { ...meta, [RESUME]: saved } } as unknown as Params;
 }
 
-/** A request without what is not the server's, and the call that it goes on with, whose params count. */
+/** A request without the members that are not for the server, and the saved call in it, whose params count. */
 export function takeSaved(request: RpcRequest): { request: RpcRequest; saved?: unknown } {
   const meta: JsonObject | undefined = request.params?._meta;
   if (meta === undefined || !Object.hasOwn(meta, RESUME)) return { request };

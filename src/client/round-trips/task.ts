@@ -1,8 +1,8 @@
 /**
  * A task that a call has become, from its creation to its outcome (SEP-2663; the drafts' on 2025-11-25's tasks).
  *
- * It is asked for at the server's pace. What it asks is given to the client once for each key while it stays open;
- * asking for the task goes on meanwhile, so that asks which the server takes back leave the user's screen.
+ * Polled at the server's pace. Each of its asks goes to the client once, by its key; polling continues meanwhile, so
+ * that asks which the server withdraws leave the user's screen.
  */
 import type { Answer, JsonObject } from '../message.ts';
 import { pause } from '../reconnection.ts';
@@ -19,7 +19,7 @@ const LEAST = 10;
 export interface TaskPorts extends RoundPorts {
   readonly dialect: Dialect;
   readonly taskId: string;
-  /** Aborted once nobody waits. */
+  /** Aborted once no caller waits. */
   readonly signal: AbortSignal;
   /** `tasks/get` and the like, with the task's id. */
   request(method: string): Promise<Answer>;
@@ -30,7 +30,7 @@ export interface TaskPorts extends RoundPorts {
 export class TaskFollower {
   readonly #ports: TaskPorts;
   readonly #rounds = new Set<Round>();
-  /** What was given to the client; an answered ask is not given again while the server still names it. */
+  /** Keys given to the client; an answered ask is not given again while the server still lists it. */
   #known = new Set<string>();
   #wake: (() => void) | undefined;
 
@@ -43,9 +43,9 @@ export class TaskFollower {
   }
 
   /**
-   * @param created the task as the server first told of it; its id alone where that is not known any more
-   * @param asked what it is known to ask already
-   * @throws Refused where the client's user will not answer, or the server will not have the answer
+   * @param created the task as the server first described it; its id alone where the rest is unknown
+   * @param asked the asks that are known already
+   * @throws Refused when the client's user will not answer, or the server refuses the answer
    */
   async follow(created: JsonObject, asked: InputRequests = {}): Promise<Outcome> {
     this.#ask(asked);
@@ -72,7 +72,7 @@ export class TaskFollower {
     this.#rounds.clear();
   }
 
-  /** What a state of the task comes to, if it is its last. */
+  /** The outcome in a state of the task; undefined while it runs. */
   async #look(task: JsonObject): Promise<Outcome | undefined> {
     const { detailed } = this.#ports.dialect.tasks;
     switch (String(task.status).toLowerCase()) {
@@ -95,7 +95,7 @@ export class TaskFollower {
     }
   }
 
-  /** The asks that are open now: those that are new are given to the client, those that are gone taken back. */
+  /** Puts new asks to the client, and withdraws those that the server no longer lists. */
   #keep(asked: InputRequests): void {
     for (const round of this.#rounds) {
       for (const key of round.keys) if (!Object.hasOwn(asked, key)) round.withdraw(key);
@@ -114,7 +114,7 @@ export class TaskFollower {
     round.begin();
   }
 
-  /** What a draft's task asks is told by `tasks/result`; once it asks no more, that waits for the outcome. */
+  /** Reads a draft's asks by `tasks/result`; without open asks that request waits for the outcome. */
   async #fetchAsks(): Promise<Outcome | undefined> {
     if (this.#rounds.size > 0) return undefined;
     const reading = await this.#taskResult();

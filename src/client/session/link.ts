@@ -1,9 +1,8 @@
 /**
  * The revisions with sessions: the ordinary ones, and the drafts over them.
- *
- * Owns the version: `Client` has a list of versions of its own and knows no draft, so it is told that the server
- * agreed to what it asked for, and every request says what was agreed on. A server that answers with another
- * version is served as the SDK would.
+ * Owns the version: `Client` has its own list of versions and accepts no draft, so it is shown the version that it
+ * asked for, while requests carry the negotiated one. A server that answers with another version is served as the SDK
+ * would.
  */
 import type { TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { AwaitError } from '../../base/error.ts';
@@ -36,7 +35,7 @@ export interface SessionOptions extends LinkPorts {
   readonly reconnection: Reconnection;
   readonly maxRounds: number;
   readonly onState: OnState | undefined;
-  /** What is asked of a call's task; no calls are made tasks without it. */
+  /** The params of a call's task; without them calls do not become tasks. */
   readonly task: { readonly ttl?: number | undefined } | undefined;
 }
 
@@ -67,7 +66,7 @@ export class SessionLink implements Link {
     };
   }
 
-  /** `Client` tells the version it was told; that one is not the one on the wire where the draft was agreed on. */
+  /** `Client` sets the version that it was shown, which is not the one on the wire where the draft was negotiated. */
   setProtocolVersion(version: string): void {
     const told = this.#isAgreed && version === this.#initialize?.version;
     if (!told) this.#options.endpoint.protocolVersion = version;
@@ -233,7 +232,10 @@ export class SessionLink implements Link {
   }
 }
 
-/** SDK v1's `Client` will not call tools that it was told run as tasks alone; here they are the transport's affair. */
+/**
+ * SDK v1's `Client` refuses to call tools whose list entry says that they run only as tasks; here the transport follows
+ * tasks.
+ */
 function callable(message: Rpc): Rpc {
   if (!('result' in message) || !Array.isArray(message.result.tools)) return message;
   const tools = message.result.tools.map((tool: unknown) => {

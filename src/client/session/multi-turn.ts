@@ -219,9 +219,9 @@ export class Call implements Asker {
   }
 
   #ask(message: RpcRequest): void {
-    // A stream that is opened again may say again what it said.
+    // A reopened stream may repeat an ask.
     if (this.#turn?.has(message.id)) return;
-    // Nobody is left to answer for, and no turn to hold the answer.
+    // The client cancelled the call: there is no turn to hold an answer.
     if (this.#cancelled && this.#ports.negotiated()) return;
     const name = this.#ports.asks.open(this, message.id);
     if (name === undefined) return;
@@ -240,7 +240,7 @@ export class Call implements Asker {
     }
     const answers = await (this.#turn ?? new Turn()).answers();
     if (answers === undefined) return undefined;
-    // The stream of the next turn is another one: what it has not said cannot be asked for.
+    // The next turn has another stream; missed events of this one cannot be requested there.
     this.#turn = undefined;
     this.#lastEventId = undefined;
     await this.#pauseWhileIdle(answers.length);
@@ -326,7 +326,7 @@ export class Call implements Asker {
     this.#ports.deliver(failureOf(this.#id, error));
   }
 
-  /** Asks that can no longer be answered are taken from the user's screen. */
+  /** Withdraws from the user's screen the asks that can no longer be answered. */
   #abandonTurn(reason: string): void {
     const turn = this.#turn;
     this.#turn = undefined;

@@ -1,4 +1,4 @@
-/** What is asked between `buffer_input` and `input_required`, and the answers, which wait for one another. */
+/** Collects asks between `buffer_input` and `input_required`, and their answers until all are there. */
 import type { Answer, RequestId } from '../message.ts';
 
 export class Turn {

@@ -1,9 +1,9 @@
 /**
  * A server as a child process that speaks over its stdin and stdout, one JSON-RPC message a line.
- *
- * 1. The child leads a process group, so that what it started (npx starts a shell, which starts node) ends with it.
- * 2. Whatever it writes is bounded: a line by `lineBytes`, messages by `RATE` a second, beyond which it is read
- *    no faster. Lines that are no JSON-RPC are logged and dropped.
+ * 1. The child leads a process group, so the processes that it starts (npx starts a shell, which starts node) end with
+ *    it.
+ * 2. Its output is bounded: a line by `lineBytes`, messages by `RATE` a second, beyond which it is read no faster.
+ *    Lines that are not JSON-RPC are logged and dropped.
  * 3. No child outlives this process: its groups are killed on exit, and by the watchdog where no exit handler runs.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -104,7 +104,7 @@ class ChildLink implements Link {
       });
       child.once('exit', (code, signal) => {
         this.#why ??= signal === null ? `it ended with exit code ${code}` : `it was ended by ${signal}`;
-        // What it wrote last may still be in the pipe, which what it started may keep open.
+        // Its last output may still be in the pipe, which a process that it started may keep open.
         child.once('close', () => resolve());
         setTimeout(resolve, LAST_WORDS);
       });
@@ -177,7 +177,7 @@ class ChildLink implements Link {
     });
   }
 
-  /** A child that floods is read no faster than `RATE`; what it writes beyond that waits in its own pipe. */
+  /** Reads a child that floods no faster than `RATE`; the rest waits in the child's own pipe. */
   #slowDown(): void {
     const { stdout } = this.#child;
     const now = performance.now();
@@ -193,7 +193,7 @@ class ChildLink implements Link {
   #isGone(): void {
     if (this.#ended) return;
     this.#ended = true;
-    // What it started goes as well.
+    // Ends the processes that it started too.
     this.#signal('SIGKILL');
     living.delete(this.#child);
     if (this.#child.pid !== undefined) unwatch(this.#child.pid);
@@ -218,7 +218,7 @@ function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
     if (process.platform === 'win32') child.kill(signal);
     else process.kill(-child.pid, signal);
   } catch {
-    // Nobody of the group is left.
+    // The group has ended already.
   }
 }
 

@@ -1,9 +1,8 @@
 /**
- * The servers of one client: of a session, of a known caller, or of one call. Usually one; `children` of them at
- * most, started when the ones there are have a call that may ask in work.
- *
- * It owns who has the turn in which server, who waits for one (bounded in number and time), what every new server
- * is told of the session's state, and how fast a server that ends is started again.
+ * The servers of one client: of a session, of a known caller, or of one call. Usually one; up to `children`, each
+ * started when all the others are busy with a call that may ask.
+ * It owns which call has the turn in which server, the queue for a turn (bounded in number and time), the session state
+ * that every new server is given, and the delay before a server that ended is started again.
  */
 import { keepNewest } from '../../base/bounded.ts';
 import { AwaitError } from '../../base/error.ts';
@@ -24,7 +23,7 @@ export interface GroupOptions extends PeerOptions {
 
 export interface Turn {
   readonly peer: Peer;
-  /** Gives the turn to whoever waits for it. */
+  /** Passes the turn to the next in the queue. */
   done(): void;
 }
 
@@ -38,7 +37,7 @@ interface Waiter {
 const BACKOFF = [0, 250, 1_000, 4_000, 10_000];
 /** A server that has lived so long is not one that ends at once, in milliseconds. */
 const LIVED = 10_000;
-/** Resources subscribed to that a new server is told of. */
+/** Most resource subscriptions that a new server is given. */
 const SUBSCRIPTIONS = 1_000;
 
 export class Group {
@@ -47,7 +46,7 @@ export class Group {
   readonly #peers = new Set<Peer>();
   #starting: Promise<Peer> | undefined;
   #waiters: Waiter[] = [];
-  /** Requests that set something in a session, by what they set. */
+  /** Requests that set session state, keyed by the state they set. */
   readonly #set = new Map<string, { readonly method: string; readonly params: JsonObject }>();
   #outside: Outside;
   #failures = 0;
@@ -55,7 +54,7 @@ export class Group {
   /** When it was last used, by the monotonic clock in milliseconds. */
   used = performance.now();
 
-  /** @param outside is told what belongs to no call */
+  /** @param outside receives messages that belong to no call */
   constructor(client: Client, options: GroupOptions, outside: Outside) {
     this.client = client;
     this.#options = options;
@@ -83,7 +82,7 @@ export class Group {
   }
 
   /**
-   * A server for what cannot ask.
+   * A server for a request that cannot ask.
    * @throws AwaitError `host-gone` when none can be started
    */
   async peer(): Promise<Peer> {
@@ -93,8 +92,8 @@ export class Group {
   }
 
   /**
-   * The turn in a server, for a call that may ask.
-   * @throws AwaitError `host-gone` when none can be started, `limit` when too many wait or it takes too long
+   * Waits for the turn in a server, for a call that may ask.
+   * @throws AwaitError `host-gone` when no server can be started, `limit` when the queue is full or the wait too long
    */
   turn(holder: Holder): Promise<Turn> {
     this.used = performance.now();
@@ -125,7 +124,7 @@ export class Group {
     this.#waiters = this.#waiters.filter((waiter) => waiter.holder !== holder);
   }
 
-  /** A request that sets something for the session was answered: servers that are started later are told of it. */
+  /** Remembers an answered request that set session state; servers started later are sent it. */
   remember(method: string, params: JsonObject): void {
     if (method === 'logging/setLevel') this.#set.set(method, { method, params });
     else if (method === 'resources/subscribe') this.#set.set(String(params.uri), { method, params });

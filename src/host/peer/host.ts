@@ -1,10 +1,9 @@
 /**
- * A server that runs elsewhere as a host of `createAwaitHandler`: which client gets which servers.
- *
+ * A server that runs elsewhere, as a host of `createAwaitHandler`: decides which client uses which servers.
  * 1. A session has servers of its own, which end with its instance.
- * 2. Where there are no sessions a known caller has servers, apart by the client's capabilities and its name and
- *    version, kept while they are used. Callers that are not known share theirs where the connection comes from
- *    this machine, unforwarded, or `shared` says so; otherwise each call has a server of its own.
+ * 2. Where there are no sessions a known caller has servers, separate by the client's capabilities, name and version,
+ *    kept while they are used. Unknown callers share theirs if the connection comes from this machine, unforwarded, or
+ *    `shared` says so; otherwise each call has a server of its own.
  */
 
 import { AwaitError } from '../../base/error.ts';
@@ -18,15 +17,15 @@ import type { OpenLink, PeerLogger } from './link.ts';
 import { replayRule } from './replay-rule.ts';
 
 export interface PeerHostOptions {
-  /** Servers of one client that run at once. Default 1: what a server keeps in memory is in one place. */
+  /** Servers of one client that run at once. Default 1: the server's memory is in one place. */
   readonly children?: number;
   /** Servers of all clients. Default 100; the ones that were idle longest make room. */
   readonly maxChildren?: number;
   /** Whether callers that are not known share servers wherever they come from. Default false. */
   readonly shared?: boolean;
   /**
-   * Which calls are run again from their start when their server is gone. Default `safe`: those that were not sent
-   * to it, `prompts/get`, `resources/read`, and tools with `readOnlyHint` or `idempotentHint`. `allow`: all.
+   * Which calls are run again from their start after their server ended. Default `safe`: those not yet sent to it,
+   * `prompts/get`, `resources/read`, and tools with `readOnlyHint` or `idempotentHint`. `allow`: all.
    */
   readonly replay?: 'safe' | 'allow' | 'never';
   /** Calls of one client that may wait for a server. Default 100. */
@@ -49,7 +48,9 @@ export interface PeerHost {
   readonly mayReplay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
   /** Where its servers' own log goes, and what belongs to no call. The handler calls it. */
   attach(logger: PeerLogger, outside: (notification: JsonObject) => void): void;
-  /** Starts a server and ends it: what is wrong is told before anybody calls. @throws AwaitError `host-gone` */
+  /**
+   * Starts a server and ends it, so that a wrong command fails before the first call. @throws AwaitError `host-gone`
+   */
   check(): Promise<JsonObject>;
   /** Ends every server. */
   close(): Promise<void>;

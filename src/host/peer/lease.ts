@@ -1,11 +1,11 @@
 /**
- * A server behind a link as an instance of the engine sees it: a host with `connect(transport)`, which answers
- * `initialize` from the server that is there already, and passes the rest to its client's servers.
- *
+ * A server behind a link, as an instance of the engine sees it: a host with `connect(transport)`, which answers
+ * `initialize` from the running server, and passes other messages to its client's servers.
  * 1. A call that may ask has the turn from when it is sent until it is answered, also while it is suspended.
- * 2. That it is sent, and whether it may be run again, is in its journal before it is sent: a call that was not
- *    sent is always run, wherever it is taken up.
- * 3. What a server leaves undone that cannot ask is sent to the next one; a call is lost, and the engine decides.
+ * 2. Its journal says that it is sent, and whether it may be run again, before it is sent: an unsent call is always
+ *    run, whichever process takes it over.
+ * 3. When a server ends, its open requests that cannot ask are sent to the next one; an open call is lost, and the
+ *    engine decides whether to run it again.
  */
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
@@ -171,8 +171,8 @@ export class Lease implements Owner {
   }
 
   /**
-   * The SDKs do not respond to what was cancelled, so nobody can tell when the tool is done. It keeps the turn for
-   * a while, so that it asks nobody else; other callers are not to be asked by it at all.
+   * Cancels a request. The SDKs do not respond to a cancelled request, so its end cannot be seen: it keeps the turn for
+   * a while, so that its asks reach no other caller's client.
    */
   #cancel(work: Work, reason: unknown): void {
     if (work.cancelled) return;

@@ -25,7 +25,7 @@ export class Lines {
     return this.#add(chunk.subarray(from));
   }
 
-  /** What came without a line break counts as a line. */
+  /** Counts the rest without a line break as a line. */
   flush(): void {
     const line = Buffer.concat(this.#chunks).toString('utf8').replace(/\r$/, '');
     this.#chunks = [];

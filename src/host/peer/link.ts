@@ -5,7 +5,7 @@ import { isObject, type JsonObject } from '../../base/json.ts';
 export interface Link {
   /** Sends one JSON-RPC message. A message that cannot be delivered ends the link; it never throws. */
   send(message: JsonObject): void;
-  /** Ends the server: politely first, by force after `grace`. Resolves once it is gone. */
+  /** Ends the server: first by closing its input, by force after `grace`. Resolves once it has ended. */
   close(): Promise<void>;
   /** Ends the server at once. @param reason what `ended` tells, where this process is the one that ends it */
   kill(reason?: string): void;
@@ -14,11 +14,11 @@ export interface Link {
 export interface LinkEvents {
   /** One JSON-RPC message of the server. */
   message(message: JsonObject): void;
-  /** The server is gone, for the reason given. Called once. */
+  /** The server has ended, for the reason given. Called once. */
   ended(reason: string): void;
 }
 
-/** Opens a connection to a new server; what goes wrong is told by `ended`. */
+/** Opens a connection to a new server; failures are reported by `ended`. */
 export type OpenLink = (events: LinkEvents) => Link;
 
 export interface PeerLogger {

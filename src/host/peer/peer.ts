@@ -1,13 +1,11 @@
 /**
  * One running server behind a link, initialized for one client.
- *
- * It owns the ids on the link, the open asks of the server, and the turn: on a pipe an ask names no request, so
- * one call that may ask runs at a time, and whoever holds the turn is asked. What cannot ask goes beside it.
- *
+ * It owns the ids on the link, the server's open asks, and the turn: an ask on a pipe names no request, so one call
+ * that may ask runs at a time, and asks go to the client of that call. Requests that cannot ask run beside it.
  * 1. Each request gets an id of its own on the link, and that id as its progress token.
- * 2. An ask that comes while nobody holds the turn (`roots/list` at start-up) belongs to the session, where there
- *    is one, else to the next call, which is sent once it is answered.
- * 3. Once the server is gone every request that it had is rejected with `PeerGone`.
+ * 2. An ask that comes while no call has the turn (`roots/list` at start-up) belongs to the session, if there is one,
+ *    else to the next call, which is sent once it is answered.
+ * 3. When the server ends, each of its open requests is rejected with `PeerGone`.
  */
 
 import { AwaitError } from '../../base/error.ts';
@@ -27,13 +25,13 @@ export class PeerGone extends Error {
   }
 }
 
-/** Who sent a request, and is told what the server says about it. */
+/** The sender of a request, which receives the server's messages about it. */
 export interface Owner {
   notification(message: JsonObject, requestId?: string | number): void;
   ask(ask: Ask, requestId?: string | number): Promise<Response>;
 }
 
-/** Who is told what belongs to no call; without `ask`, the next call's client is asked. */
+/** Receives messages that belong to no call; without `ask`, the next call's client is asked. */
 export interface Outside {
   notification(message: JsonObject): void;
   ask?(ask: Ask): Promise<Response>;
@@ -95,7 +93,7 @@ export class Peer {
   readonly #state: Shared;
   #next = 0;
   #holder: Holder | undefined;
-  /** Is told what belongs to no call. */
+  /** Receives messages that belong to no call. */
   outside: Outside | undefined;
   readonly #asks = new Map<string | number, AbortController>();
   #strays: Stray[] = [];
@@ -111,7 +109,7 @@ export class Peer {
 
   /**
    * Starts a server and initializes it.
-   * @throws AwaitError `host-gone` in one line, when it does not get as far as that
+   * @throws AwaitError `host-gone`, in one line, if that fails
    */
   static async open(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
     const state: Shared = { pending: new Map(), early: [], onGone: [] };
@@ -153,7 +151,7 @@ export class Peer {
     state.peer = peer;
     link.send({ jsonrpc: '2.0', method: 'notifications/initialized' });
     for (const message of state.early.splice(0)) peer.#received(message);
-    // What it asks on being told is asked before it answers this.
+    // Asks that it makes on `initialized` arrive before its response to a ping.
     if (client.capabilities.roots !== undefined) await peer.#answersPing();
     return peer;
   }
@@ -162,7 +160,7 @@ export class Peer {
     return this.#state.gone !== undefined;
   }
 
-  /** Calls once the server is gone; at once when it is already. */
+  /** Calls `listener` when the server ends; at once if it has ended. */
   onGone(listener: (gone: PeerGone) => void): void {
     if (this.#state.gone !== undefined) listener(this.#state.gone);
     else this.#state.onGone.push(listener);
@@ -209,7 +207,7 @@ export class Peer {
     });
   }
 
-  /** The request's client does not want its response any more: the server is told, and may never respond. */
+  /** Tells the server that a request's client cancelled it; the server may never respond. */
   cancel(id: number, reason?: string): void {
     if (!this.#state.pending.has(id)) return;
     const params = { requestId: id, ...(reason !== undefined && { reason }) };
@@ -226,8 +224,8 @@ export class Peer {
   }
 
   /**
-   * Asks somebody what the server asked before there was anybody to ask; resolves once all is answered. What a call
-   * is asked in vain, since it is dropped, the next one is asked.
+   * Asks a client what the server asked before it had one; resolves once all is answered. If the call is dropped before
+   * its client answers, the next call is asked.
    */
   async askStrays(ask: (ask: Ask) => Promise<Response>): Promise<void> {
     await Promise.all(
@@ -337,7 +335,7 @@ export class Peer {
     return timer;
   }
 
-  /** Resolves when it answered a ping, in any way, or is gone, or does not for a while. */
+  /** Resolves when the server answers a ping, in any way, or ends, or after a time limit. */
   async #answersPing(): Promise<void> {
     const timer = new Promise<void>((resolve) => setTimeout(resolve, PING).unref());
     await Promise.race([this.request('ping', {}).catch(() => undefined), timer]);
@@ -363,7 +361,7 @@ export class Peer {
   }
 }
 
-/** What is there before the peer is. */
+/** State that exists before the peer does. */
 interface Shared {
   readonly pending: Map<string | number, Pending>;
   /** Requests and notifications that came before the response to `initialize`. */

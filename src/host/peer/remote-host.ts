@@ -7,8 +7,8 @@ import { openRemote, type RemoteOptions } from './remote.ts';
 export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
 
 /**
- * A remote server of 2025-11-25 or before, for `createAwaitHandler`. It has a session of its own for each session
- * here, or each known caller where there are none. It needs the package `@modelcontextprotocol/sdk`.
+ * A remote server of 2025-11-25 or before, for `createAwaitHandler`. It gets a session of its own for each session
+ * here, or for each known caller where there are no sessions. It needs the package `@modelcontextprotocol/sdk`.
  *
  * @example
  * const handler = createAwaitHandler(remoteHost({ url: 'https://example.com/mcp' }), {});

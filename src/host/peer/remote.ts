@@ -15,7 +15,7 @@ export interface RemoteOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What is used of the SDK's transports. */
+/** The part of the SDK's transports that is used here. */
 interface Transport {
   onmessage?: (message: never) => void;
   onerror?: (error: Error) => void;

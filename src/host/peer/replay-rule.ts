@@ -1,7 +1,7 @@
 /**
- * Which calls of a server behind a link may be run again from their start, when it is gone: those that were not
- * sent to it yet, `prompts/get`, `resources/read`, and tools that said so of themselves (`readOnlyHint`,
- * `idempotentHint`) when the call was sent. That is recorded in the call's journal then, as a step is.
+ * Which calls of a server behind a link may be run again from their start after it ended: those not yet sent to it,
+ * `prompts/get`, `resources/read`, and tools that declared `readOnlyHint` or `idempotentHint` when the call was sent.
+ * That fact goes into the call's journal at that time, as a step does.
  */
 import { isObject } from '../../base/json.ts';
 import type { DrawPlace } from '../../call/frame/drawn.ts';

@@ -8,11 +8,12 @@ import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 export interface StdioHostOptions extends ChildOptions, PeerHostOptions {}
 
 /**
- * A server that speaks MCP over its stdin and stdout, for `createAwaitHandler`. It is started for each session,
- * or each known caller where there are no sessions, and needs no change.
+ * A server that speaks MCP over its stdin and stdout, for `createAwaitHandler`. It needs no change, and is started once
+ * for each session, or for each known caller where there are no sessions.
  *
  * @example
- * const handler = createAwaitHandler(stdioHost({ command: 'npx', args: ['-y', '@modelcontextprotocol/server-memory'] }), {});
+ * const handler = createAwaitHandler(stdioHost({ command: 'npx', args: ['-y',
+ * '@modelcontextprotocol/server-memory'] }), {});
  * @throws AwaitError `bad-option`
  */
 export function stdioHost(options: StdioHostOptions): PeerHost {

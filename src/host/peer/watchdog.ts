@@ -1,8 +1,8 @@
 /**
- * Ends the children of a process that was killed by a signal it cannot catch (SIGKILL, an out-of-memory kill).
- * A shell in a session of its own reads this process's pipe: it learns which process groups there are, and
- * kills those that are left when the pipe closes. Most children end by themselves when their input closes;
- * the shell is for those that do not. On Windows there is no shell to start, and none is.
+ * Ends the children of a process that was killed by a signal it cannot catch (SIGKILL, an out-of-memory kill). A shell
+ * in a session of its own reads this process's pipe: it is sent the ids of the process groups, and kills those that are
+ * left when the pipe closes. Most children end by themselves when their input closes; the shell is for those that do
+ * not. Not on Windows, which has no such shell.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import process from 'node:process';
@@ -31,7 +31,7 @@ export function watch(pid: number): void {
   shell.stdin?.write(`+ ${pid}\n`);
 }
 
-/** The group is gone: its number may become another one's. */
+/** The group has ended: its number may be given to another one. */
 export function unwatch(pid: number): void {
   shell?.stdin?.write(`- ${pid}\n`);
 }

@@ -1,6 +1,6 @@
 /**
- * The example messages of the two drafts of multi round-trip requests, as parsed JSON. `mended` says what was
- * changed in one that is no JSON, or contradicts its own text.
+ * The example messages of the two drafts of multi round-trip requests, as parsed JSON. `mended` describes the
+ * correction of one that is not JSON, or contradicts the draft's text.
  */
 import { readFileSync } from 'node:fs';
 
@@ -27,7 +27,7 @@ function read(name: string): Vectors {
   return JSON.parse(readFileSync(new URL(`${name}.json`, import.meta.url), 'utf8')) as Vectors;
 }
 
-/** What examples can only show one of: ids, times, tokens, intervals, and what a status says in words. */
+/** Members whose example shows one of many values: ids, times, tokens, intervals, and a status in words. */
 const ANY: ReadonlySet<string> = new Set([
   'id',
   'taskId',

@@ -1,4 +1,4 @@
-// It is published as a command that serves stdio: each import makes one server, which is taken as it is connected.
+// It is published as a command on stdio: each import makes one server, which is caught as it connects.
 import { tmpdir } from 'node:os';
 import process from 'node:process';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';

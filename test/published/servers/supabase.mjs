@@ -1,4 +1,4 @@
-// Its management API is on loopback (SUPABASE_API), where the test sees what was executed.
+// Its management API is on loopback (SUPABASE_API), where the test sees the executed statements.
 import process from 'node:process';
 import { createSupabaseMcpServer } from '@supabase/mcp-server-supabase';
 import { createSupabaseApiPlatform } from '@supabase/mcp-server-supabase/platform/api';
