@@ -25,9 +25,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a step is told before it is written',
-    file: 'src/call/frame/frame.ts',
-    from: "await this.journal.append({ type: 'completed', completion }, () => this.#onDone(step, completion));",
-    to: "[this.#onDone(step, completion), this.journal.append({ type: 'completed', completion }).catch(() => {})];",
+    file: 'src/call/frame/step-runner.ts',
+    from: "await journal.append({ type: 'completed', completion }, () => this.#onRecorded(step, completion));",
+    to: "[this.#onRecorded(step, completion), journal.append({ type: 'completed', completion }).catch(() => {})];",
   },
   {
     name: 'an outcome is told before it is written',
@@ -43,9 +43,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the lease is never checked by its owner',
-    file: 'src/call/frame/frame.ts',
-    from: 'while (this.journal.lapsed && !this.#ended)',
-    to: 'while (this.#ended && this.journal.lapsed)',
+    file: 'src/call/frame/step-runner.ts',
+    from: 'while (journal.lapsed && !gate.isEnded)',
+    to: 'while (gate.isEnded && journal.lapsed)',
   },
   {
     name: 'who waits counts the time that it slept itself',
@@ -56,9 +56,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'the gate is left open',
-    file: 'src/call/frame/frame.ts',
-    from: '  leave(): void {\n    this.#turn = undefined;\n',
-    to: '  leave(): void {\n',
+    file: 'src/call/frame/gate.ts',
+    from: "  close(): void {\n    if (this.#state.at !== 'open') return;\n",
+    to: '  close(): void {\n    if (this !== undefined) return;\n',
   },
   {
     name: 'nobody is fenced',
@@ -75,7 +75,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a checkpoint overtakes the entry of a step',
     file: 'src/call/frame/frame.ts',
-    from: 'if (this.#writing > 0) return;',
+    from: 'if (this.#runner.isWriting) return;',
     to: '',
   },
   {
@@ -88,7 +88,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'what is inside of a step waits behind the gate',
     file: 'src/call/frame/frame.ts',
-    from: 'else this.#pumpInside();',
+    from: 'else if (this.#runner.goOnInside()) this.#poke();',
     to: '',
   },
   {
@@ -105,14 +105,14 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a turn ends while a step of it runs',
-    file: 'src/call/frame/frame.ts',
-    from: 'return this.busy || this.#writing > 0;',
+    file: 'src/call/frame/step-runner.ts',
+    from: 'return this.#steps.running.length > 0 || this.isWriting;',
     to: 'return false;',
   },
   {
     name: 'a step is released before the answers that were there first',
-    file: 'src/call/frame/frame.ts',
-    from: 'const isInside = this.#isInsideRunning(step.path);',
+    file: 'src/call/frame/step-runner.ts',
+    from: 'const isInside = this.isInsideRunning(step.path);',
     to: 'const isInside = true;',
     rare: true,
   },

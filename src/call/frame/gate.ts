@@ -1,0 +1,129 @@
+/**
+ * The gate of a frame (invariant 2). It is open while a turn is entered; in between, what the tool says and returns
+ * waits behind it; and once the call is over here, nothing passes it any more.
+ */
+import { AwaitError } from '../../base/error.ts';
+import type { JsonObject } from '../../base/json.ts';
+import type { Response } from '../journal/entries.ts';
+import { runOutsideContext } from './context.ts';
+import type { Turn } from './turn.ts';
+
+interface Behind {
+  readonly notifications: JsonObject[];
+  /** What the tool returned meanwhile. */
+  readonly response?: Response;
+}
+
+/** `finished`: the tool is done; `over`: the call is; `elsewhere`: it goes on in another frame. */
+type Why = 'finished' | 'over' | 'elsewhere';
+
+type State =
+  | ({ readonly at: 'closed' } & Behind)
+  | {
+      readonly at: 'open';
+      readonly turn: Turn;
+      /** Steps that were done in this turn. */
+      steps: number;
+      /** What the tool returned, and is to be run again after: it waits until no step runs. */
+      interim?: Response;
+    }
+  | {
+      readonly at: 'ended';
+      readonly why: Why;
+      /** Whether steps of it were running, which run again elsewhere. */
+      readonly isLost: boolean;
+    };
+
+type Open = Extract<State, { at: 'open' }>;
+
+export class Gate {
+  #state: State = { at: 'closed', notifications: [] };
+  readonly #maxHeld: number;
+
+  /** @param maxHeld notifications that wait behind it; the oldest are dropped */
+  constructor(maxHeld: number) {
+    this.#maxHeld = maxHeld;
+  }
+
+  /** The turn that is entered. */
+  get turn(): Turn | undefined {
+    return this.#open?.turn;
+  }
+
+  /** What is known of the turn that is entered. */
+  get #open(): Open | undefined {
+    return this.#state.at === 'open' ? this.#state : undefined;
+  }
+
+  get isEnded(): boolean {
+    return this.#state.at === 'ended';
+  }
+
+  /** Whether the call is over, and does not go on elsewhere. */
+  get isOver(): boolean {
+    return this.#state.at === 'ended' && this.#state.why !== 'elsewhere';
+  }
+
+  /** Whether the call ended with its tool's result: what the tool left running goes on by itself. */
+  get isFinished(): boolean {
+    return this.#state.at === 'ended' && this.#state.why === 'finished';
+  }
+
+  get isLost(): boolean {
+    return this.#state.at === 'ended' && this.#state.isLost;
+  }
+
+  get stepsInTurn(): number {
+    return this.#open?.steps ?? 0;
+  }
+
+  countStep(): void {
+    if (this.#state.at === 'open') this.#state.steps += 1;
+  }
+
+  get interim(): Response | undefined {
+    return this.#open?.interim;
+  }
+
+  /** The tool is done, and is run again once no step runs. */
+  waitWith(interim: Response): void {
+    if (this.#state.at === 'open') this.#state.interim = interim;
+  }
+
+  /** @returns what waited */
+  enter(turn: Turn): Behind {
+    const before = this.#state;
+    if (before.at === 'ended')
+      throw new AwaitError('internal', 'this frame was dropped; replay the call instead');
+    this.#state = { at: 'open', turn, steps: 0 };
+    return before.at === 'closed' ? before : { notifications: [] };
+  }
+
+  /** The turn is over, or nobody waits for it. */
+  close(): void {
+    if (this.#state.at !== 'open') return;
+    const { interim: response } = this.#state;
+    this.#state = { at: 'closed', notifications: [], ...(response !== undefined && { response }) };
+  }
+
+  /** The first reason stays. @param isLost whether steps of it run again elsewhere */
+  end(why: Why, isLost: boolean): void {
+    const before = this.#state.at === 'ended' ? this.#state : { why, isLost };
+    this.#state = { at: 'ended', why: before.why, isLost: before.isLost || isLost };
+  }
+
+  /** Behind the gate, open or ended, the response is the next turn's outcome. */
+  hold(response: Response): void {
+    const notifications = this.#state.at === 'closed' ? this.#state.notifications : [];
+    this.#state = { at: 'closed', notifications, response };
+  }
+
+  notify(notification: JsonObject): void {
+    const state = this.#state;
+    if (state.at === 'open') {
+      runOutsideContext(() => state.turn.notify(notification));
+    } else if (state.at === 'closed' && state.notifications.push(notification) > this.#maxHeld) {
+      state.notifications.shift();
+    }
+  }
+}

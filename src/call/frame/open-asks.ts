@@ -1,0 +1,279 @@
+/** The asks of a frame that are out: their places and keys, where they go, and who gets their answers. */
+import { AwaitError } from '../../base/error.ts';
+import type { JsonObject } from '../../base/json.ts';
+import { type AnswerCompletion, answerTo, type Entry, type OpenAsk, timedOut } from '../journal/entries.ts';
+import { openAskOf } from './asks.ts';
+import type { FrameCore } from './core.ts';
+import { diverged, driftOf } from './drift.ts';
+import { nextKey, nthOf, wireKey } from './place.ts';
+import type { AskAttempt, Recorded } from './recording.ts';
+import type { Turn } from './turn.ts';
+import { Deadlines } from './waits.ts';
+
+/** What a fresh ask takes the place of: the same question, in other words. */
+interface Instead {
+  readonly place: string;
+  readonly drift: number;
+}
+
+export class OpenAsks {
+  readonly #core: FrameCore;
+  readonly #isBusy: () => boolean;
+  readonly #deadlines: Deadlines;
+  readonly #open = new Map<string, AskAttempt>();
+  #asked: number;
+
+  /**
+   * @param asked how many asks the call made so far
+   * @param isBusy whether a step runs, or is not in the journal yet
+   */
+  constructor(core: FrameCore, asked: number, isBusy: () => boolean) {
+    this.#core = core;
+    this.#asked = asked;
+    this.#isBusy = isBusy;
+    this.#deadlines = new Deadlines(core.options.clock);
+  }
+
+  /** How many asks the call made. */
+  get asked(): number {
+    return this.#asked;
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  get attempts(): readonly AskAttempt[] {
+    return [...this.#open.values()];
+  }
+
+  /** What goes into a checkpoint. */
+  get asks(): readonly OpenAsk[] {
+    return this.attempts.flatMap(({ open }) => (open === undefined ? [] : [open]));
+  }
+
+  get(key: string): OpenAsk | undefined {
+    return this.#open.get(key)?.open;
+  }
+
+  clear(): void {
+    this.#deadlines.clear();
+    this.#open.clear();
+  }
+
+  // --- going out ---
+
+  /** Gives a fresh ask its place and key, and sends it where the revision is live. */
+  open(attempt: AskAttempt, turn: Turn, instead?: Instead): void {
+    const { question } = attempt;
+    const { fresh, recording, options, gate } = this.#core;
+    if (this.#isBusy() && this.isRefused(attempt, turn)) return;
+    fresh.delete(attempt);
+    recording.unmute();
+    const required = turn.missing(question.method, question.params);
+    if (required !== undefined) {
+      this.#refuse(attempt, turn, required);
+      return;
+    }
+    const unfit = attempt.raw ? undefined : turn.unfit(question.method, question.params);
+    if (unfit !== undefined) {
+      attempt.settle(unfit);
+      return;
+    }
+    if (this.#endsTooMany()) return;
+    this.#asked += 1;
+    const nth = instead === undefined ? recording.nextPlace(question.class) : nthOf(instead.place);
+    const key = this.#freeKey(wireKey(question, nth, this.#asked, instead !== undefined));
+    const name = this.#nameFor(attempt, key);
+    const ask = openAskOf(attempt, nth, { key, ...name }, options.clock.now(), instead?.drift);
+    this.#add(attempt, ask);
+    const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
+    if (gate.turn !== turn) return;
+    if (given !== undefined) {
+      this.take(answerTo(ask, given));
+      this.#core.stir();
+    } else if (turn.live) this.#send(ask, turn);
+  }
+
+  /** An ask that went out before: whoever took the call up cannot know whether its last owner sent it live. */
+  openAgain(attempt: AskAttempt, known: OpenAsk, turn: Turn): void {
+    const { withdrawn, ...ask } = known;
+    this.#add(attempt, ask);
+    if (!turn.live) return;
+    if (withdrawn) {
+      this.#send(ask, turn);
+      return;
+    }
+    turn.ask(ask);
+    this.#armDeadline(ask);
+  }
+
+  /** The turn is live from now on. */
+  sendAll(turn: Turn): void {
+    for (const ask of this.asks) this.#send(ask, turn);
+  }
+
+  /** Asks that go out again under a new key, because their answer could not be used. */
+  rekey(asks: ReadonlyMap<string, OpenAsk>, asked: number): void {
+    this.#asked = asked;
+    for (const [old, ask] of asks) {
+      const attempt = this.#open.get(old);
+      this.#open.delete(old);
+      if (attempt !== undefined) this.#add(attempt, ask);
+    }
+  }
+
+  /**
+   * Where asks are live: an ask whose answer breaks its schema goes out under a new key (invariant 5). Resolves once
+   * that is written; false where it is for whoever goes on with the call.
+   */
+  async reask(key: string): Promise<boolean> {
+    const { turn } = this.#core.gate;
+    const attempt = this.#open.get(key);
+    if (turn === undefined || attempt?.open === undefined) return false;
+    if (this.#endsTooMany()) return true;
+    this.#asked += 1;
+    const ask = { ...attempt.open, key: this.#freeKey(nextKey(key, this.#asked)) };
+    this.#open.delete(key);
+    this.#deadlines.disarm(key);
+    this.#add(attempt, ask);
+    await this.#send(ask, turn);
+    return true;
+  }
+
+  #add(attempt: AskAttempt, ask: OpenAsk): void {
+    attempt.open = ask;
+    this.#open.set(ask.key, attempt);
+  }
+
+  /** Ends the turn where the call asks too often. @returns whether it did */
+  #endsTooMany(): boolean {
+    if (this.#asked < this.#core.options.maxAsks) return false;
+    const message = `this call asked ${this.#asked} times; raise limits.asks if that is meant`;
+    this.#core.end({ kind: 'broken', error: new AwaitError('limit', message) });
+    return true;
+  }
+
+  /** A tool may give a key that looks like a generated one. */
+  #freeKey(key: string): string {
+    const isTaken = this.#open.has(key) || this.#core.recording.hasKey(key);
+    return isTaken ? `${key}~${this.#asked}` : key;
+  }
+
+  /** An earlier round's key is a tool's to use again, once in a round. */
+  #nameFor({ question: { explicitKey }, raw }: AskAttempt, key: string): { readonly name?: string } {
+    const others = this.asks.map((open) => open.name ?? open.key);
+    const isFree = raw && explicitKey !== undefined && explicitKey !== key && !others.includes(explicitKey);
+    return isFree ? { name: explicitKey } : {};
+  }
+
+  /** Once its entry is written (invariant 6). */
+  #send(ask: OpenAsk, turn: Turn): Promise<void> {
+    const written = this.#write({ type: 'asked', ask, when: this.#core.options.clock.now() }, () => {
+      if (this.#open.has(ask.key)) turn.ask(ask);
+    });
+    this.#armDeadline(ask);
+    return written;
+  }
+
+  #armDeadline(ask: OpenAsk): void {
+    const { gate, stir } = this.#core;
+    this.#deadlines.arm(ask, (timeout) => {
+      if (!this.#open.has(ask.key) || gate.turn === undefined) return;
+      gate.turn.withdraw(ask);
+      const late = timedOut(ask, timeout);
+      this.#write({ type: 'completed', completion: late }, () => {
+        if (gate.isEnded) return;
+        this.take(late);
+        stir();
+      });
+    });
+  }
+
+  /** A failure ends the turn, so whoever has no use for it need not look. */
+  #write(entry: Entry, then: () => void): Promise<void> {
+    const fail = (error: unknown): void =>
+      this.#core.end({ kind: 'broken', error: AwaitError.from(error, 'store') });
+    const written = this.#core.journal.append(entry);
+    void written.then(then, fail);
+    return written;
+  }
+
+  // --- not going out ---
+
+  /** Whether an ask ends its turn, since its client cannot be asked. */
+  isRefused({ inContext, question }: AskAttempt, turn: Turn): boolean {
+    const { method, params } = question;
+    return inContext && !turn.live && turn.mustRefuse === true && turn.missing(method, params) !== undefined;
+  }
+
+  #refuse(attempt: AskAttempt, turn: Turn, required: JsonObject): void {
+    const { method } = attempt.question;
+    if (!attempt.inContext) return;
+    if (!this.isRefused(attempt, turn)) {
+      const message = `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`;
+      attempt.settle({ error: { code: -32601, message } });
+    } else {
+      this.#core.end({ kind: 'refused', required, method });
+    }
+  }
+
+  /** Its tool gives an ask up. @returns whether it was out */
+  abandon(attempt: AskAttempt): boolean {
+    if (attempt.open === undefined || !this.#open.delete(attempt.open.key)) return false;
+    const { turn } = this.#core.gate;
+    if (turn !== undefined) this.withdraw(attempt.open, turn);
+    return true;
+  }
+
+  withdraw(ask: OpenAsk, turn: Turn): void {
+    const { key } = ask;
+    turn.withdraw(ask);
+    if (turn.live) this.#write({ type: 'withdrawn', key, when: this.#core.options.clock.now() }, () => {});
+  }
+
+  // --- answered ---
+
+  /** Puts an answer where it is released from in its order. */
+  take(answer: AnswerCompletion): void {
+    const attempt = this.#open.get(answer.key);
+    this.#open.delete(answer.key);
+    this.#deadlines.disarm(answer.key);
+    this.#core.recording.addAnswer(answer, attempt);
+  }
+
+  /**
+   * Asks in other words take the place of what was asked there before (invariant 5).
+   * @returns whether one did
+   */
+  matchChanged(turn: Turn): boolean {
+    const { fresh, recording } = this.#core;
+    for (const attempt of fresh) {
+      if (attempt.kind !== 'ask') continue;
+      const { class: group } = attempt.question;
+      const answered = recording.changedAnswer(group);
+      const open = answered === undefined ? recording.takeChangedAsk(group) : undefined;
+      if (answered !== undefined) this.#drift(attempt, answered, answered.completion, turn);
+      else if (open !== undefined) this.open(attempt, turn, { place: open.place, drift: open.drift ?? 0 });
+      else continue;
+      this.#core.stir();
+      return true;
+    }
+    return false;
+  }
+
+  #drift(attempt: AskAttempt, recorded: Recorded, answer: AnswerCompletion, turn: Turn): void {
+    const { call, options, fresh, recording, end } = this.#core;
+    const verdict = driftOf(attempt.question, answer, options.drift);
+    if (verdict.kind === 'diverged')
+      end({ kind: 'broken', error: diverged(call.id, verdict.attempted, recording.describe()) });
+    else if (verdict.kind === 'drifted') end({ kind: 'broken', error: verdict.error });
+    else if (verdict.kind === 'reused') {
+      fresh.delete(attempt);
+      recorded.attempt = attempt;
+    } else {
+      recorded.state = 'released';
+      this.open(attempt, turn, { place: answer.place, drift: verdict.drift });
+    }
+  }
+}
