@@ -26,8 +26,10 @@ import { takerOf } from './taker.ts';
 /** Of all wires together. */
 const METHODS = 'GET, POST, DELETE';
 
+/** The options of `createAwaitHandler`. Every one may be left out. */
 export type AwaitOptions = Options<Revision>;
 
+/** The handler of `createAwaitHandler`: serves requests, and is closed at shutdown. */
 export interface AwaitHandler {
   /** One HTTP request of any revision: for Hono, Workers, Bun, Deno, and everything fetch-shaped. */
   readonly fetch: (request: Request, options?: FetchOptions) => Promise<Response>;
@@ -71,6 +73,18 @@ export interface AwaitHandler {
  * @param factory makes a server: an SDK v1 or v2 `McpServer` or `Server`, or `{ server, cleanup }`. It is called for
  * each session, or each call where there are no sessions, and must return a fresh one.
  * @throws AwaitError `bad-option` for an invalid option; the message says what to write instead
+ *
+ * @example
+ * import KeyvRedis from '@keyv/redis';
+ * import Keyv from 'keyv';
+ * import { createAwaitHandler } from 'mcp-await';
+ * import buildServer from './server.js';
+ *
+ * const handler = createAwaitHandler(buildServer, {
+ *   store: new Keyv(new KeyvRedis(process.env.REDIS_URL)),
+ *   secrets: [process.env.MCP_AWAIT_SECRET],
+ * });
+ * export default { fetch: handler.fetch };
  */
 export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
   if (typeof factory !== 'function') {

@@ -62,6 +62,7 @@ const REVISIONS = [
   },
 ] as const satisfies readonly Row[];
 
+/** The name of a revision, as the option `revisions` takes it. */
 export type Revision = (typeof REVISIONS)[number]['name'];
 
 /** As the option `revisions` names them, the oldest first. */

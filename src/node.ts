@@ -20,6 +20,7 @@ export type NodeRequest = IncomingMessage & {
   ip?: unknown;
 };
 
+/** The options of `toNodeHandler`. */
 export interface NodeHandlerOptions {
   /**
    * Whether event streams are compressed for clients that take gzip; each event is flushed as it is written, so none
@@ -30,7 +31,16 @@ export interface NodeHandlerOptions {
 
 /**
  * A listener for `http.createServer(…)`, `app.all('/mcp', …)` and the like. `req.auth`, as the SDKs' bearer
- * middleware sets it, reaches tools as `extra.authInfo`; `req.body` is used when a body parser was there first.
+ * middleware sets it, reaches tools as `extra.authInfo`; `req.body` is used if a body parser has read the body.
+ *
+ * @example
+ * import { createServer } from 'node:http';
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { toNodeHandler } from 'mcp-await/node';
+ * import buildServer from './server.js';
+ *
+ * const handler = createAwaitHandler(buildServer);
+ * createServer(toNodeHandler(handler)).listen(3000, '127.0.0.1');
  */
 export function toNodeHandler(
   handler: ServesExchanges,

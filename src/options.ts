@@ -16,6 +16,7 @@ import type { RateLimitOptions } from './http/rate-limit.ts';
 import type { Audit } from './observe/audit.ts';
 import { guardedLogger } from './observe/redact.ts';
 
+/** The option `logger`. Default: warnings and errors to stderr. */
 export interface Logger {
   debug(message: string, detail?: JsonObject): void;
   info(message: string, detail?: JsonObject): void;
@@ -46,12 +47,14 @@ export interface TaskRequest {
 /** Never a task; one at once; or one from its first step on, with the asks before that as rounds. */
 export type TaskChoice = 'never' | 'now' | 'after-asks';
 
-/** @typeParam Name the revisions there are */
+/**
+ * The options of `createAwaitHandler`. Every one may be left out.
+ *
+ * @typeParam Name the names of the revisions
+ */
 export interface AwaitOptions<Name extends string = string> {
   /**
-   * Where calls are kept, shared by all processes. Default: an in-memory Keyv.
-   *
-   * @example new Keyv(new KeyvRedis(process.env.REDIS_URL))
+   * Where calls are kept, shared by all processes: `new Keyv(new KeyvRedis(url))`. Default: an in-memory Keyv.
    */
   readonly store?: StoreLike;
   /** `stored` (default): tokens name a checkpoint in the store. `sealed`: they carry it. */
@@ -143,6 +146,7 @@ export interface AwaitOptions<Name extends string = string> {
   readonly audit?: Audit;
 }
 
+/** The option `workspace`. */
 export interface WorkspaceOptions {
   /**
    * The capabilities of a client that sent no `initialize`, in MCP's own shape: `{ elicitation: {} }`. Default: none,

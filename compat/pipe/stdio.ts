@@ -14,12 +14,14 @@ import { MAX_UNSENT } from '../../src/http/exchange.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../handler.ts';
 import { Pipe, type PipeEnd } from './pipe.ts';
 
+/** The options of `createStdio`. */
 export interface StdioOptions extends AwaitOptions {
   /** Default: this process's. */
   readonly stdin?: Readable;
   readonly stdout?: Writable;
 }
 
+/** A server on stdio. */
 export interface StdioServer {
   readonly handler: AwaitHandler;
   /** Resolves when the client has closed its end, and its running calls are given up. */
@@ -30,9 +32,13 @@ export interface StdioServer {
 /**
  * Serves one client over stdio: 2026-07-28 with round trips, and the revisions of 2025 and before with sessions.
  *
- * @example
- * await createStdio(() => buildServer()).closed;
  * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createStdio } from 'mcp-await/stdio';
+ * import buildServer from './server.js';
+ *
+ * await createStdio(buildServer).closed;
  */
 export function createStdio(factory: HostFactory, options: StdioOptions = {}): StdioServer {
   const { stdin = process.stdin, stdout = process.stdout, ...rest } = options;

@@ -12,6 +12,7 @@ import { type ServerProcess, startServer, type Version } from './server-process.
 import { alternating, moving, type Setting } from './settings.ts';
 import { upgradeDifferences, versionDifferences } from './versions.ts';
 
+/** The options of `everyRevision`. */
 export interface CompareOptions {
   /** Revisions to play. Default: all. */
   readonly revisions?: readonly Revision[];
@@ -30,6 +31,7 @@ export interface Progress {
   readonly step: number;
 }
 
+/** A scenario, played on several revisions, and the differences between them. */
 export interface Comparison {
   readonly scenario: Scenario;
   /** Names of the versions that were played. */

@@ -2,6 +2,7 @@
 import type { Column, PlayedStep } from './play.ts';
 import { type Leaves, leavesOf, questionsOf, type Sameness } from './same.ts';
 
+/** The kinds of differences. */
 export type DifferenceKind =
   /** it completes here and fails elsewhere, or the other way round */
   | 'outcome'
@@ -25,6 +26,7 @@ export type DifferenceKind =
   /** a call whose process died does not end as one whose process lives */
   | 'crash';
 
+/** A difference between revisions, or between versions of a server. */
 export interface Difference {
   readonly kind: DifferenceKind;
   /** Index of the step in the scenario. */

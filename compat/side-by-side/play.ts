@@ -8,10 +8,12 @@ import type { Stage } from './stage.ts';
 import { type PlayedAsk, type User, type UserOptions, userOf } from './user.ts';
 import type { Wire, WireMessage } from './wire.ts';
 
+/** The response to a step: a result or an error. */
 export type Outcome =
   | { readonly result: JsonObject }
   | { readonly error: { readonly code: number | string; readonly message: string } };
 
+/** A step that was played: its outcome, its asks, the steps that the tool ran. */
 export interface PlayedStep {
   readonly title: string;
   readonly outcome: Outcome;

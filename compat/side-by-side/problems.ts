@@ -5,6 +5,7 @@ import { type Column, type PlayedStep, textOf } from './play.ts';
 import type { Expectation, Scenario, Step } from './scenario.ts';
 import { filledIn } from './user.ts';
 
+/** A mistake in a scenario or its server, whatever the revision. */
 export interface Problem {
   /** Index of the step in the scenario. */
   readonly step: number;

@@ -15,6 +15,7 @@ import { startServer } from './server-process.ts';
 import { alternating, type Moves, moving, type Running, type Setting } from './settings.ts';
 import { isSame } from './versions.ts';
 
+/** The options of `alwaysReplay` and `crashAt`. */
 export interface RobustOptions {
   /** Revisions to play. Default: all. */
   readonly revisions?: readonly Revision[];
@@ -26,7 +27,16 @@ export type CrashPoint = { readonly step: string } | { readonly ask: number } | 
 /**
  * Drops the frame of a call at each of its asks: every answer goes to a new instance in another handler, which has only
  * the journal.
+ *
  * @returns the differences from one handler that keeps its frames
+ *
+ * @example
+ * import assert from 'node:assert/strict';
+ * import { alwaysReplay } from 'mcp-await/testing';
+ * import buildServer from './server.js';
+ *
+ * const { differences } = await alwaysReplay(buildServer, { steps: [{ call: 'greet' }] });
+ * assert.deepEqual(differences, []);
  */
 export function alwaysReplay(
   factory: HostFactory,
@@ -41,7 +51,19 @@ export function alwaysReplay(
   });
 }
 
-/** Kills the process of a call, and lets another one take it up after its lease. */
+/**
+ * Kills the process of a call; another one takes it over after its lease.
+ *
+ * @returns the differences from a process that lives
+ *
+ * @example
+ * import assert from 'node:assert/strict';
+ * import { crashAt } from 'mcp-await/testing';
+ * import buildServer from './server.js';
+ *
+ * const { differences } = await crashAt(buildServer, { ask: 1 }, { steps: [{ call: 'greet' }] });
+ * assert.deepEqual(differences, []);
+ */
 export function crashAt(
   factory: HostFactory,
   point: CrashPoint,

@@ -1,6 +1,7 @@
-/** A scenario: a client's requests, in order, and its user's answers. The same under every revision. */
+/** The shape of a scenario, in TypeScript and in files. */
 import type { JsonObject } from '../../src/base/json.ts';
 
+/** A client's requests, in order, and its user's answers: the same under every revision. */
 export interface Scenario {
   readonly name?: string | undefined;
   readonly client?: ScenarioClient | undefined;
@@ -18,6 +19,7 @@ interface ScenarioClient {
   readonly roots?: readonly string[] | undefined;
 }
 
+/** One request of a scenario. */
 export type Step = CallStep | PromptStep | ReadStep | ListStep;
 
 interface AskingStep {

@@ -31,6 +31,15 @@ const MARKS: Readonly<Record<DifferenceKind, string>> = {
   crash: '≠ crash',
 };
 
+/**
+ * A comparison as text: a row for each step, a column for each revision, and a sentence for each difference.
+ *
+ * @example
+ * import { everyRevision, tableOf } from 'mcp-await/testing';
+ * import buildServer from './server.js';
+ *
+ * console.log(tableOf(await everyRevision(buildServer, { steps: [{ call: 'greet' }] })));
+ */
 export function tableOf(comparison: Comparison, options: TableOptions = {}): string {
   const { columns } = comparison;
   const perTable = Math.max(1, Math.floor(((options.width ?? 100) - STEP_WIDTH) / (CELL_WIDTH + 1)));

@@ -11,6 +11,7 @@ const FORMAT = 1;
 
 type KeptStep = Pick<PlayedStep, 'title' | 'outcome' | 'asks' | 'ran'>;
 
+/** A played scenario as JSON: see `transcript`. */
 export interface Transcript {
   readonly format: typeof FORMAT;
   readonly server: string;
@@ -20,7 +21,19 @@ export interface Transcript {
   })[];
 }
 
-/** @throws AwaitError `bad-option` where users are functions, which no file can hold */
+/**
+ * A comparison as JSON, to compare later versions of the server with.
+ *
+ * @throws AwaitError `bad-option` if `answers` is a function, which a file cannot hold
+ *
+ * @example
+ * import { writeFileSync } from 'node:fs';
+ * import { everyRevision, transcript } from 'mcp-await/testing';
+ * import buildServer from './server.js';
+ *
+ * const comparison = await everyRevision(buildServer, { steps: [{ call: 'greet' }] });
+ * writeFileSync('greet.json', JSON.stringify(transcript(comparison)));
+ */
 export function transcriptOf({ scenario, columns, versions }: Comparison): Transcript {
   if (scenario.steps.some((step) => 'answers' in step && typeof step.answers === 'function')) {
     throw new AwaitError(
@@ -51,7 +64,7 @@ export function readTranscript(text: string, path: string): Transcript {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new AwaitError('bad-option', `${path} is no transcript: it is no JSON`, error);
+    throw new AwaitError('bad-option', `${path} is not a transcript: it is not JSON`, error);
   }
   if (
     !isObject(value) ||
@@ -61,13 +74,24 @@ export function readTranscript(text: string, path: string): Transcript {
   ) {
     throw new AwaitError(
       'bad-option',
-      `${path} is no transcript of format ${FORMAT}: record it with --record`,
+      `${path} is not a transcript of format ${FORMAT}: record it with --record`,
     );
   }
   return value as unknown as Transcript;
 }
 
-/** What the server does otherwise now than when the transcript was recorded, on the revisions that both have. */
+/**
+ * The differences between a server and a transcript of an earlier version, on the revisions that both have.
+ *
+ * @example
+ * import assert from 'node:assert/strict';
+ * import { differencesFrom, everyRevision, type Transcript } from 'mcp-await/testing';
+ * import buildServer from './server.js';
+ *
+ * export async function compareWith(recorded: Transcript) {
+ *   assert.deepEqual(differencesFrom(recorded, await everyRevision(buildServer, recorded.scenario)), []);
+ * }
+ */
 export function differencesFrom(recorded: Transcript, now: Comparison): Difference[] {
   const before = recorded.columns.map(
     (column): Column => ({

@@ -20,6 +20,7 @@ import { type Inbound, MAX_UNSENT, type Reply } from '../../src/http/exchange.ts
 import { inboundOf, type Source } from '../pipe/exchange.ts';
 import { Pipe } from '../pipe/pipe.ts';
 
+/** The options of `mountWebSocket` and `createWebSocket`. */
 export interface WebSocketOptions {
   /** Where it is. Default `/mcp`. */
   readonly path?: string;
@@ -41,6 +42,7 @@ export interface WebSocketOptions {
   readonly maxSockets?: number;
 }
 
+/** Mounted WebSockets. */
 export interface MountedWebSocket {
   /** For a server that handles other upgrades as well: returns false for a path that is not this one's. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
@@ -66,9 +68,18 @@ const NO_SESSION = 4404;
 /**
  * Serves WebSockets beside HTTP.
  *
- * @example
- * const sockets = mountWebSocket(server, handler);
  * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createServer } from 'node:http';
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { toNodeHandler } from 'mcp-await/node';
+ * import { mountWebSocket } from 'mcp-await/websocket';
+ * import buildServer from './server.js';
+ *
+ * const handler = createAwaitHandler(buildServer);
+ * const server = createServer(toNodeHandler(handler)).listen(3000, '127.0.0.1');
+ * const sockets = mountWebSocket(server, handler);
  */
 export function mountWebSocket(
   server: Server,
@@ -82,7 +93,23 @@ export function mountWebSocket(
   return mounted;
 }
 
-/** The same, for an `upgrade` event that is somebody else's. */
+/**
+ * Serves WebSockets on a server whose `upgrade` event is shared with other code: `upgrade` returns false for a request
+ * that is not for it.
+ *
+ * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createServer } from 'node:http';
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { createWebSocket } from 'mcp-await/websocket';
+ * import buildServer from './server.js';
+ *
+ * const sockets = createWebSocket(createAwaitHandler(buildServer));
+ * createServer().on('upgrade', (request, socket, head) => {
+ *   if (!sockets.upgrade(request, socket, head)) socket.destroy();
+ * });
+ */
 export function createWebSocket(handler: Serves, options: WebSocketOptions = {}): MountedWebSocket {
   const {
     path = '/mcp',

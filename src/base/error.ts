@@ -1,6 +1,18 @@
 /**
  * The error class of this package. `code` is literal and stable; the message says what to do next. A client never sees
  * these texts: the edges write fixed sentences, and the logger gets the error.
+ *
+ * @example
+ * import { AwaitError, step } from 'mcp-await';
+ *
+ * export async function once(name: string, work: () => Promise<void>) {
+ *   try {
+ *     await step(name, work);
+ *   } catch (error) {
+ *     if (error instanceof AwaitError && error.code === 'duplicate-step') return;
+ *     throw error;
+ *   }
+ * }
  */
 export class AwaitError extends Error {
   readonly code: AwaitErrorCode;
@@ -18,6 +30,7 @@ export class AwaitError extends Error {
   }
 }
 
+/** Why an `AwaitError` was thrown. */
 export type AwaitErrorCode =
   /** an option of `createAwaitHandler` or the command line makes no sense */
   | 'bad-option'

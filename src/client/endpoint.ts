@@ -20,7 +20,22 @@ export interface EndpointOptions {
   readonly sessionId?: string | undefined;
 }
 
-/** The server refused a request. `code` is the HTTP status, or -1 where the reply is of no type that can be read. */
+/**
+ * The server refused a request. `code` is the HTTP status, or -1 if the reply's content type is unknown.
+ *
+ * @example
+ * import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+ * import { AwaitClientTransport, EndpointError } from 'mcp-await/client';
+ *
+ * export async function connect(client: Client, url: string) {
+ *   try {
+ *     await client.connect(new AwaitClientTransport(url, { revision: '2026-07-28' }));
+ *   } catch (error) {
+ *     if (error instanceof EndpointError && error.code === 401) console.error('sign in first');
+ *     throw error;
+ *   }
+ * }
+ */
 export class EndpointError extends Error {
   readonly code: number;
   /** The reply's body, as far as it was text. */

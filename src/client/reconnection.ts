@@ -1,6 +1,7 @@
 /** When a stream that broke is opened again: names and defaults are those of the SDK's transport. */
 import { EndpointError } from './endpoint.ts';
 
+/** When a broken stream or socket is opened again. */
 export interface Reconnection {
   /** Milliseconds before the first attempt; 1,000. What the server says in `retry` counts for more. */
   readonly initialReconnectionDelay: number;

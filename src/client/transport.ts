@@ -24,6 +24,7 @@ export type ClientRevision = (typeof REVISIONS)[number];
 /** Ten, as the official client of 2026-07-28. */
 const MAX_ROUNDS = 10;
 
+/** The options of `AwaitClientTransport`. */
 export interface AwaitClientOptions extends EndpointOptions {
   /**
    * A draft is asked for, and a server that does not speak it answers with another version and is served as the SDK
@@ -48,6 +49,16 @@ export interface AwaitClientOptions extends EndpointOptions {
   readonly onState?: OnState | undefined;
 }
 
+/**
+ * A transport with which SDK v1's `Client` speaks 2026-07-28 and the drafts.
+ *
+ * @example
+ * import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+ * import { AwaitClientTransport } from 'mcp-await/client';
+ *
+ * const client = new Client({ name: 'desk', version: '1.0.0' }, { capabilities: { elicitation: {} } });
+ * await client.connect(new AwaitClientTransport('https://example.com/mcp', { revision: '2026-07-28' }));
+ */
 export class AwaitClientTransport implements Transport {
   onclose?: (() => void) | undefined;
   onerror?: ((error: Error) => void) | undefined;

@@ -34,6 +34,7 @@ export interface WebSocketLike {
   close(code?: number, reason?: string): void;
 }
 
+/** The options of `AwaitWebSocketTransport`. */
 export interface WebSocketTransportOptions {
   /** Opens a socket. Default: the runtime's `WebSocket`, else that of the package `ws`. */
   readonly open?: ((url: string, protocol: string) => WebSocketLike) | undefined;
@@ -54,6 +55,16 @@ const NO_SESSION = 4404;
 const ANSWERS = 200;
 const MAX_RETRIES = 5;
 
+/**
+ * A transport over WebSocket which reopens a broken socket and resumes its calls.
+ *
+ * @example
+ * import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+ * import { AwaitWebSocketTransport } from 'mcp-await/client';
+ *
+ * const client = new Client({ name: 'desk', version: '1.0.0' });
+ * await client.connect(new AwaitWebSocketTransport('wss://example.com/mcp'));
+ */
 export class AwaitWebSocketTransport implements Transport {
   onclose?: (() => void) | undefined;
   onerror?: ((error: Error) => void) | undefined;

@@ -61,10 +61,12 @@ export function contextOf({ era, revision, client, request, ...parts }: ContextP
   return Object.defineProperty(context, 'requestInfo', { get: request, enumerable: true });
 }
 
+/** A factory's product: a server, and optionally a function that is called when the server is no longer needed. */
 export type HostProduct =
   | HostServer
   | { readonly server: HostServer; readonly cleanup?: (sessionId?: string) => void };
 
+/** Makes a server for one session or call, and is called for each. */
 export type HostFactory = (context: FactoryContext) => HostProduct | Promise<HostProduct>;
 
 /** A factory's product, taken apart. */

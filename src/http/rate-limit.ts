@@ -23,6 +23,7 @@ export interface Limiter {
   get(key: string): Promise<{ readonly remainingPoints: number; readonly msBeforeNext: number } | null>;
 }
 
+/** The option `rateLimit`: how many requests of each kind a caller may make in a time. */
 export interface RateLimitOptions {
   /** New calls, and new sessions. Default 600,000 a minute. */
   readonly calls?: Rate | Limiter;

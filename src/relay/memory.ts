@@ -1,6 +1,16 @@
 /** A relay for handlers of one process: several on several ports, or a test. */
 import type { Relay } from '../call/ports.ts';
 
+/**
+ * A relay between handlers of one process.
+ *
+ * @example
+ * import { createAwaitHandler, memoryRelay } from 'mcp-await';
+ * import buildServer from './server.js';
+ *
+ * const relay = memoryRelay();
+ * const handlers = [1, 2].map(() => createAwaitHandler(buildServer, { relay }));
+ */
 export function memoryRelay(): Relay {
   const listeners = new Map<string, (message: string) => void>();
   return {

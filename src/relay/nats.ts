@@ -36,8 +36,17 @@ interface NatsClient {
 }
 
 /**
+ * A relay over NATS request and reply.
+ *
  * @param nats `nats://…`, `tls://…`, or a connection, which stays its owner's to close
  * @throws AwaitError `bad-option` for another URL
+ *
+ * @example
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { natsRelay } from 'mcp-await/nats';
+ * import buildServer from './server.js';
+ *
+ * const handler = createAwaitHandler(buildServer, { relay: natsRelay('nats://127.0.0.1:4222') });
  */
 export function natsRelay(nats: string | NatsLike): Relay {
   if (typeof nats === 'string' && !/^(nats|tls):\/\//.test(nats)) {

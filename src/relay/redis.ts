@@ -21,9 +21,18 @@ export interface RedisLike {
 }
 
 /**
+ * A relay over Redis pub/sub.
+ *
  * @param redis `redis://…`, `rediss://…`, or a client, which stays its owner's to close. A client that
  *   subscribes can do nothing else, so it is duplicated.
  * @throws AwaitError `bad-option` for another URL
+ *
+ * @example
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { redisRelay } from 'mcp-await/redis';
+ * import buildServer from './server.js';
+ *
+ * const handler = createAwaitHandler(buildServer, { relay: redisRelay('redis://127.0.0.1:6379') });
  */
 export function redisRelay(redis: string | RedisLike): Relay {
   if (typeof redis === 'string' && !/^rediss?:\/\//.test(redis)) {

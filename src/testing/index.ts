@@ -36,6 +36,10 @@ export {
  * between them, and the official clients where they speak the revision.
  *
  * @example
+ * import assert from 'node:assert/strict';
+ * import { everyRevision } from 'mcp-await/testing';
+ * import buildServer from './server.js';
+ *
  * const { differences, problems } = await everyRevision(buildServer, { steps: [{ call: 'greet' }] });
  * assert.deepEqual([differences, problems], [[], []]);
  */

@@ -1,15 +1,25 @@
-/** Every snippet of the documentation compiles in a user's project: ESM and CommonJS, TypeScript 5.9 and the newest. */
+/**
+ * Every snippet of the documentation, and every `@example` of a public export, compiles in a user's project: ESM and
+ * CommonJS, TypeScript 5.9 and the newest.
+ */
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { publicExports } from './examples.ts';
 import { installInto } from './installed.ts';
 import { PAGES, ROOT, type Snippet, snippetsOf } from './pages.ts';
 
 /** Compiled with the frameworks themselves, by `npm run mounts`. */
 const ELSEWHERE = ['mcp-handler', '@rekog/mcp-nest', 'fastmcp', '@mastra/mcp'];
 
-const snippets = PAGES.flatMap((page) => snippetsOf(page)).filter(
+const exported = publicExports(ROOT);
+
+const examples: Snippet[] = exported.flatMap(({ name, examples }) =>
+  examples.map((code) => ({ page: name, heading: 'example', line: 1, code: `${code}\n`, preamble: '' })),
+);
+
+const snippets = [...PAGES.flatMap((page) => snippetsOf(page)), ...examples].filter(
   ({ code }) => !ELSEWHERE.some((name) => code.includes(`from '${name}'`)),
 );
 
@@ -56,7 +66,7 @@ describe.each(['module', 'commonjs'] as const)('a project of type %s', (type) =>
   projects.push(project);
   const names = new Map<string, Snippet>();
   for (const snippet of snippets) {
-    const folder = `${snippet.page}-${snippet.line}`.replace(/[/.]/g, '-');
+    const folder = `${snippet.page}-${snippet.line}`.replace(/[^\w-]/g, '-');
     mkdirSync(join(project, folder));
     names.set(folder, snippet);
     for (const [to, from] of Object.entries({ 'server.ts': 'server.ts', 'verifier.ts': 'verifier.ts' }))
@@ -86,6 +96,18 @@ describe.each(['module', 'commonjs'] as const)('a project of type %s', (type) =>
     },
     120_000,
   );
+});
+
+describe('the public exports', () => {
+  it('each have a docstring', () => {
+    expect(exported.length).toBeGreaterThan(50);
+    expect(exported.filter(({ documentation }) => documentation === '').map(({ name }) => name)).toEqual([]);
+  });
+
+  it('each have an example, where they are functions or classes', () => {
+    const bare = exported.filter(({ isValue, examples }) => isValue && examples.length === 0);
+    expect(bare.map(({ name }) => name)).toEqual([]);
+  });
 });
 
 /** CommonJS has no top-level await: what stands below the imports goes into a function, unless it exports. */

@@ -15,20 +15,23 @@ const SLOT = Symbol.for('mcp-await.context.1');
 const COUNTER = Symbol.for('mcp-await.turns.1');
 const NAMED = Symbol.for('mcp-await.calls.1');
 
+/** The argument of a step's function. */
 export interface StepHandle {
   /**
-   * The same on every attempt at this step, whichever process makes it: hand it to what the step calls
-   * (a payment service, a mailer), so that an attempt that was cut off does not act twice.
+   * The same on every attempt at this step, in any process. Pass it to the service that the step calls (payments,
+   * mail), so that an attempt that was cut off does not act twice.
    */
   readonly idempotencyKey: string;
 }
 
+/** The work of a step. Its result must be JSON. */
 export type StepFunction<T> = (handle: StepHandle) => T | Promise<T>;
 
+/** The options of `step`. */
 export interface StepOptions {
   /**
-   * The call that the step belongs to, where the async context may be another's: what the tool was handed (`extra` or a
-   * spread of it; `ctx`), or what `currentCall()` gave as the tool began.
+   * The call that the step belongs to, where the async context may be another call's: the tool's own argument (`extra`
+   * or a spread of it; `ctx`), or the result of `currentCall()` at the tool's start.
    */
   readonly call?: object | undefined;
 }
@@ -97,8 +100,18 @@ function contextNamedBy(call: object): CallContext | undefined {
 }
 
 /**
- * The call that this code runs in, to be handed to `step(name, fn, { call })` where the async context is lost or
- * another's: in a job of a queue, in a pool, in a listener. Take it as the tool begins. Undefined outside of calls.
+ * The call that this code runs in; undefined outside of calls. Read it at the tool's start, and pass it to
+ * `step(name, fn, { call })` where the async context is lost or another call's: in a queue's job, a pool, a listener.
+ *
+ * @example
+ * import { currentCall, step } from 'mcp-await';
+ *
+ * declare const queue: { add<T>(job: () => Promise<T>): Promise<T> };
+ *
+ * export function chargeInQueue(charge: () => Promise<string>) {
+ *   const call = currentCall();
+ *   return queue.add(() => step('charge', charge, { call }));
+ * }
  */
 export function currentCall(): CurrentCall | undefined {
   const context = currentContext();
@@ -131,20 +144,22 @@ export function countActiveTurns(change: 1 | -1): void {
 }
 
 /**
- * Runs `fn` once for the life of the call it is in, and gives back what it returned, on whichever process
- * the call goes on. The result is kept in the journal before the tool goes on, so it must be JSON.
+ * Runs `fn` once for the life of its call and returns its result, in whichever process the call continues. The result
+ * is in the journal before the tool continues, so it must be JSON.
  *
- * Outside of a call `fn` is just run. The call is that of the async context, unless `options.call` names it; where
- * that is none that mcp-await serves, `fn` is just run.
+ * The call is that of the async context, unless `options.call` names one. Outside of a call, or where `options.call`
+ * names a request that mcp-await does not serve, `fn` runs and nothing is recorded.
+ *
+ * @throws the error that `fn` throws; on replay an `Error` with the same name, message and code
+ * @throws AwaitError `duplicate-step` while another step of this name is open, `ask-in-step` from asks inside of `fn`,
+ *   `step-not-json` if the result is not JSON (the step counts as done all the same), `call-over` if its call has ended
  *
  * @example
- * // A queue runs a job in the async context of the job before it, which may be another caller's.
- * queue.add(() => step('charge', charge, { call: extra }));
+ * import { step } from 'mcp-await';
  *
- * @throws what `fn` throws, also when it is replayed (as an `Error` with the same name, message and code)
- * @throws AwaitError `duplicate-step` while another step of this name is open, `ask-in-step` from asks made
- *   inside of `fn`, `step-not-json` when the result cannot be kept (the step counts as done all the same),
- *   `call-over` when its call has come to an end
+ * export function charge(euros: number, pay: (euros: number, key: string) => Promise<string>) {
+ *   return step('charge', ({ idempotencyKey }) => pay(euros, idempotencyKey));
+ * }
  */
 export function step<T>(name: string, fn: StepFunction<T>, options: StepOptions = {}): Promise<T> {
   const context = currentContext();
@@ -161,11 +176,21 @@ export function step<T>(name: string, fn: StepFunction<T>, options: StepOptions 
 }
 
 /**
- * Gives the call up to another process, between two steps: its client is told to come back at once, and whichever
- * process it comes to goes on after the last completed step. It resolves there. Where the client cannot bring a
- * call back (the revisions with sessions, and tasks), and outside of a call, it resolves at once.
+ * Gives the call up to another process, between two steps: its client is asked to come back at once, and the process
+ * that it reaches continues after the last completed step, where this promise resolves. It resolves at once outside
+ * of a call, in tasks, and on the revisions with sessions, whose clients cannot bring a call back.
  *
- * @throws AwaitError `shed-in-step` inside of a step, which is done in one go
+ * @throws AwaitError `shed-in-step` inside of a step, which cannot be interrupted
+ *
+ * @example
+ * import { shed, step } from 'mcp-await';
+ *
+ * export async function importAll(pages: readonly string[], load: (page: string) => Promise<number>) {
+ *   for (const page of pages) {
+ *     await step(`load ${page}`, () => load(page));
+ *     await shed();
+ *   }
+ * }
  */
 export async function shed(): Promise<void> {
   const context = currentContext();

@@ -25,7 +25,13 @@ export interface SavedCall {
 }
 
 /**
- * The params that resume a call: `client.callTool(resuming(saved))`. The client's handlers get the asks that were open.
+ * The params that resume a call. The client's handlers get the asks that were open.
+ *
+ * @example
+ * import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+ * import { resuming, type SavedCall } from 'mcp-await/client';
+ *
+ * export const resume = (client: Client, saved: SavedCall) => client.callTool(resuming(saved));
  */
 export function resuming<Params extends JsonObject = { name: string }>(saved: SavedCall): Params {
   const { params } = saved;

@@ -16,6 +16,7 @@ import { Lease } from './lease.ts';
 import type { OpenLink, PeerLogger } from './link.ts';
 import { replayRule } from './replay-rule.ts';
 
+/** Options that `stdioHost` and `remoteHost` share. */
 export interface PeerHostOptions {
   /** Servers of one client that run at once. Default 1: the server's memory is in one place. */
   readonly children?: number;
@@ -42,6 +43,7 @@ export interface PeerHostOptions {
   readonly cancelGrace?: number;
 }
 
+/** A server in another process, as a factory: the product of `stdioHost` and `remoteHost`. */
 export interface PeerHost {
   (context: FactoryContext): Promise<HostProduct>;
   /** Which calls may be run again, by what their journal says. */

@@ -4,15 +4,19 @@ import { AwaitError } from '../../base/error.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 import { openRemote, type RemoteOptions } from './remote.ts';
 
+/** The options of `remoteHost`. */
 export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
 
 /**
  * A remote server of 2025-11-25 or before, for `createAwaitHandler`. It gets a session of its own for each session
  * here, or for each known caller where there are no sessions. It needs the package `@modelcontextprotocol/sdk`.
  *
- * @example
- * const handler = createAwaitHandler(remoteHost({ url: 'https://example.com/mcp' }), {});
  * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createAwaitHandler, remoteHost } from 'mcp-await';
+ *
+ * const handler = createAwaitHandler(remoteHost({ url: 'https://example.com/mcp' }));
  */
 export function remoteHost(options: RemoteHostOptions): PeerHost {
   const { url, headers, ...host } = options;

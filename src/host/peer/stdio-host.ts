@@ -5,16 +5,20 @@ import { AwaitError } from '../../base/error.ts';
 import { type ChildOptions, openChild } from './child.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 
+/** The options of `stdioHost`. */
 export interface StdioHostOptions extends ChildOptions, PeerHostOptions {}
 
 /**
  * A server that speaks MCP over its stdin and stdout, for `createAwaitHandler`. It needs no change, and is started once
  * for each session, or for each known caller where there are no sessions.
  *
- * @example
- * const handler = createAwaitHandler(stdioHost({ command: 'npx', args: ['-y',
- * '@modelcontextprotocol/server-memory'] }), {});
  * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createAwaitHandler, stdioHost } from 'mcp-await';
+ *
+ * const memory = stdioHost({ command: 'npx', args: ['-y', '@modelcontextprotocol/server-memory'] });
+ * const handler = createAwaitHandler(memory);
  */
 export function stdioHost(options: StdioHostOptions): PeerHost {
   const { command, args = [], env, cwd, lineBytes, ...host } = options;
