@@ -37,13 +37,23 @@ export async function run(name: string, code: string, beside: Beside = GREETER):
   mkdirSync(folder, { recursive: true });
   for (const [to, from] of Object.entries(beside.files)) copyFileSync(`${home}/${from}`, `${folder}/${to}`);
   writeFileSync(`${folder}/mount.ts`, code.replace('3000', String(port)));
+  const remove = (): void => rmSync(folder, { recursive: true, force: true });
   const child = spawn(process.execPath, ['--import', TSX, `${folder}/mount.ts`], {
     cwd: home,
     stdio: 'pipe',
   });
+  return started(child, port, remove);
+}
+
+/** Waits until a process listens on a port. @param cleanUp called once it is stopped */
+export async function started(
+  child: ChildProcess,
+  port: number,
+  cleanUp: () => void = () => {},
+): Promise<Running> {
   const stop = (): void => {
     child.kill();
-    rmSync(folder, { recursive: true, force: true });
+    cleanUp();
   };
   try {
     await listening(child, port);
@@ -54,7 +64,7 @@ export async function run(name: string, code: string, beside: Beside = GREETER):
   return { url: `http://127.0.0.1:${port}/mcp`, stop };
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
