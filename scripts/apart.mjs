@@ -4,7 +4,9 @@ import { spawnSync } from 'node:child_process';
 import process from 'node:process';
 
 const INSTALL = [
-  'ci',
+  // Not `ci`, which refuses a lock file without the packages of other platforms.
+  'install',
+  '--no-save',
   '--silent',
   '--ignore-scripts',
   '--legacy-peer-deps',

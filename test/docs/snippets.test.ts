@@ -11,7 +11,7 @@ import { installInto } from './installed.ts';
 import { PAGES, ROOT, type Snippet, snippetsOf } from './pages.ts';
 
 /** Compiled with the frameworks themselves, by `npm run mounts`. */
-const ELSEWHERE = ['mcp-handler', '@rekog/mcp-nest', 'fastmcp', '@mastra/mcp'];
+const ELSEWHERE = ['mcp-handler', '@nestjs/core', 'fastmcp', '@mastra/mcp'];
 
 const exported = publicExports(ROOT);
 

@@ -27,6 +27,20 @@ createServer(async (req, res) => {
 }).listen(3000);
 `;
 
+const VERIFIER = { 'verifier.ts': '../docs/assumed/verifier.ts' };
+const OWN = { ...VERIFIER, 'server.ts': '../docs/assumed/server.ts' };
+
+/** The first recipe that imports `from`, with changes to text that occurs in it once. */
+function changed(from: string, ...changes: readonly (readonly [string, string])[]): string {
+  return changes.reduce(
+    (code, [text, by]) => {
+      expect(code.split(text)).toHaveLength(2);
+      return code.replace(text, by);
+    },
+    snippets.find((snippet) => snippet.includes(`from '${from}'`)) ?? '// no recipe',
+  );
+}
+
 const MOUNTS = [
   { from: 'mcp-handler', files: { 'tools.ts': 'assumed/handler-tools.ts' }, after: ROUTE_SERVER },
   {
@@ -53,8 +67,30 @@ afterEach(() => {
 describe('a recipe', () => {
   it.each(MOUNTS)('serves two callers of $from, each its own calls', async ({ from, files, after }) => {
     const code = snippets.find((snippet) => snippet.includes(`from '${from}'`)) ?? '// no recipe';
-    const verifier = { 'verifier.ts': '../docs/assumed/verifier.ts' };
-    running = await run(from, code + after, { folder: FOLDER, files: { ...files, ...verifier } });
+    running = await run(from, code + after, { folder: FOLDER, files: { ...files, ...VERIFIER } });
+    expect(await twoCallers(running.url)).toEqual(APART);
+  });
+
+  it('serves two callers of Express 4', async () => {
+    const code = changed('express', ["from 'express'", "from 'express4'"]);
+    running = await run('express4', code, { folder: FOLDER, files: OWN });
+    expect(await twoCallers(running.url)).toEqual(APART);
+  });
+
+  it('serves two callers of Koa behind koa-bodyparser', async () => {
+    const code = changed(
+      'koa',
+      ['const app = new Koa();', 'const app = new Koa().use(bodyParser());'],
+      ['{ auth: ctx.state.auth }', '{ auth: ctx.state.auth, body: ctx.request.body }'],
+    );
+    const imported = `import bodyParser from 'koa-bodyparser';\n${code}`;
+    running = await run('koa-bodyparser', imported, { folder: FOLDER, files: OWN });
+    expect(await twoCallers(running.url)).toEqual(APART);
+  });
+
+  it('serves two callers of NestJS with a factory of its own', async () => {
+    const files = { ...OWN, 'app.module.ts': 'assumed/app.module.ts' };
+    running = await run('nestjs', changed('@nestjs/core'), { folder: FOLDER, files });
     expect(await twoCallers(running.url)).toEqual(APART);
   });
 });
