@@ -8,7 +8,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError } from '../../src/base/error.ts';
-import type { Started } from '../../src/call/engine.ts';
+import type { Started, TakingUp } from '../../src/call/engine.ts';
 import type { CallRecord, Response } from '../../src/call/journal/entries.ts';
 import type { Instance, Outcome } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
@@ -99,7 +99,7 @@ async function followCall(followed: Followed, callId: string, pace?: number): Pr
     const { call } = first;
     const caller = await followed.caller();
     let isTaken = false;
-    const started: Started = services.engine.takeUp(
+    const started: TakingUp = services.engine.takeUp(
       callId,
       boundTo(caller, call),
       legOf(
@@ -114,13 +114,10 @@ async function followCall(followed: Followed, callId: string, pace?: number): Pr
       },
       { pace },
     );
-    const stop = (): void => {
-      if (!isTaken) started.cancel();
-    };
-    gone.addEventListener('abort', stop, { once: true });
-    if (gone.aborted) stop();
+    gone.addEventListener('abort', started.stop, { once: true });
+    if (gone.aborted) started.stop();
     const outcome = await started.outcome;
-    gone.removeEventListener('abort', stop);
+    gone.removeEventListener('abort', started.stop);
     if (isTaken || isElsewhere(outcome)) return tellOnce(followed, call, outcome, isTaken);
     if (isBadToken(outcome)) return 'expired';
     await pause(lease / 2, gone);

@@ -12,16 +12,19 @@ import type { ErrorAnswers } from './ask/answer.ts';
 import { declinedResponse, isDeclinedRerun } from './ask/url-elicitation.ts';
 import { Frame } from './frame/frame.ts';
 import {
+  type AnswerCompletion,
+  answerTo,
   type CallRecord,
   type Checkpoint,
   type Client,
   FORMAT,
+  type OpenAsk,
   type Response,
   type TaskWish,
 } from './journal/entries.ts';
 import { follow } from './journal/follow.ts';
 import { TaskJournal } from './journal/measured.ts';
-import type { OpenJournal } from './journal/store.ts';
+import type { CallStore, OpenJournal } from './journal/store.ts';
 import { isAppended, volatileJournal } from './journal/writer.ts';
 import { Active } from './run/active.ts';
 import { Answers } from './run/answers.ts';
@@ -80,6 +83,12 @@ export interface Started {
 export interface Begun extends Started {
   /** Resolves once others can find it, where it is resumable, or when it is over. */
   readonly kept: Promise<void>;
+}
+
+/** A call that is taken up, or followed until it is. */
+export interface TakingUp extends Started {
+  /** Stops following; a call that is taken up by now, or is just being claimed, goes on. */
+  stop(): void;
 }
 
 function tooMuchInWork(callId: string): AwaitError {
@@ -253,8 +262,10 @@ export class Engine {
     leg: Leg,
     take?: (call: CallRecord) => Promise<Instance | undefined>,
     { pace, silentAt }: { readonly pace?: number | undefined; readonly silentAt?: number } = {},
-  ): Started {
-    return this.#run({ id: callId }, leg, async (stopped) => {
+  ): TakingUp {
+    let isStopped = false;
+    const started = this.#run({ id: callId }, leg, async (isCancelled) => {
+      const stopped = (): boolean => isStopped || isCancelled();
       const { store, clock, limits, frame: options, replay, count } = this.#parts;
       if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken up');
       for (;;) {
@@ -281,8 +292,17 @@ export class Engine {
         if (response) return { outcome: { kind: 'responded', response } };
         count('takenOver');
         const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
+        const answers = await this.#takeDelivered(store, call, journal, [...known.open.values()]);
+        const isAnswered = new Set(answers.map(({ key }) => key));
         const { asked, turn, drawn } = known;
-        const from = { completions, open: [...known.open.values()], asked, turn, fresh: 0, ...drawn };
+        const from = {
+          completions: [...completions, ...answers],
+          open: [...known.open.values()].filter(({ key }) => !isAnswered.has(key)),
+          asked,
+          turn,
+          fresh: answers.length,
+          ...drawn,
+        };
         const frame = new Frame(call, journal, options, from);
         const isTask = known.detached !== undefined;
         if (isTask) journal.count({ ...frame.fold(), open: from.open });
@@ -290,6 +310,28 @@ export class Engine {
         return { run: newRun({ call, binding, frame, instance, journal, held }) };
       }
     });
+    const stop = (): void => {
+      isStopped = true;
+    };
+    return { ...started, stop };
+  }
+
+  /** Answers that were accepted for a call whose owner did not come to fetch them: their asks go out no more. */
+  async #takeDelivered(
+    store: CallStore,
+    { id }: CallRecord,
+    journal: OpenJournal,
+    open: readonly OpenAsk[],
+  ): Promise<readonly AnswerCompletion[]> {
+    const found = await Promise.all(
+      open.map(async (ask) => ({ ask, response: await store.delivered(id, ask.key) })),
+    );
+    const answers = found.flatMap(({ ask, response }) =>
+      response === undefined || response.isBad ? [] : [answerTo(ask, response)],
+    );
+    const when = this.#parts.clock.now();
+    for (const completion of answers) await journal.append({ type: 'completed', completion, when });
+    return answers;
   }
 
   /** The outcome of a turn that another process suspended; undefined where asks are live. */
@@ -371,7 +413,9 @@ export class Engine {
   #run(
     call: { readonly id: string },
     leg: Leg,
-    prepare: (stopped: () => boolean) => Promise<{ run: Run; responses?: unknown } | { outcome: Outcome }>,
+    prepare: (
+      isCancelled: () => boolean,
+    ) => Promise<{ run: Run; responses?: unknown } | { outcome: Outcome }>,
   ): Started {
     let run: Run | undefined;
     let cancelled = false;

@@ -19,9 +19,9 @@ export interface ClusterOptions {
   readonly relayed: boolean;
 }
 
-const LEASE = 1_000;
-const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
-const CAPABILITIES = { elicitation: { form: {}, url: {} } };
+export const LEASE = 1_000;
+export const BINDING: Binding = { revision: 'simulated', method: 'tools/call', target: 'tool', args: 'none' };
+export const CAPABILITIES = { elicitation: { form: {}, url: {} } };
 
 /** When a fault may strike: at a tool's event (a step begins or ends, an answer arrives), or at a store operation. */
 export type Moment = 'tool' | 'store';
@@ -39,9 +39,10 @@ interface Attempt {
 }
 
 /** A process that comes back after it died, under the same name, with nothing in its memory. */
-interface Process {
+export interface Process {
   life: Life;
   engine: Engine;
+  clock: Clock;
   readonly skew: { value: number };
 }
 
@@ -181,7 +182,7 @@ export class Cluster {
     }
   }
 
-  #live(name: string, skew: { value: number }): { life: Life; engine: Engine } {
+  #live(name: string, skew: { value: number }): { life: Life; engine: Engine; clock: Clock } {
     const world = this.#world;
     const life: Life = { name, dead: false, asleepUntil: 0, disturbed: false };
     const clock = world.clockOf(life, skew);
@@ -224,7 +225,7 @@ export class Cluster {
       ...(relayed && { handoff: { relay: this.#relay.for(life), seal: JSON.stringify, open: parse } }),
       openInstance: async (call) => this.#instance(call.id, life, clock),
     });
-    return { life, engine };
+    return { life, engine, clock };
   }
 
   #instance(callId: string, life: Life, clock: Clock): Instance {
@@ -254,7 +255,10 @@ export class Cluster {
             this.#moment(life);
             const isWritten = this.#store
               .of(callId)
-              .some(({ entry }) => entry.type === 'claimed' && JSON.stringify(entry).includes(answer));
+              .some(
+                ({ entry }) =>
+                  ['claimed', 'completed'].includes(entry.type) && JSON.stringify(entry).includes(answer),
+              );
             if (!isWritten) this.#world.violated(`the tool is told '${answer}' before it is written`);
           },
           wasAt: (url) => this.visited.has(url),
@@ -274,14 +278,14 @@ export class Cluster {
       if (entry.completion.path === path) this.#world.violated(`${who}, which is completed`);
     }
     const turn = journal.findLast(({ entry }) =>
-      ['claimed', 'suspended', 'left', 'ended'].includes(entry.type),
+      ['called', 'claimed', 'suspended', 'left', 'ended'].includes(entry.type),
     );
     // Steps inside of a step that began in its turn belong to that step.
     const outer = path.includes('/')
       ? this.effects.get(idempotencyKey(callId, path.split('/')[0] ?? ''))
       : [];
     const isInside = outer?.at(-1)?.life === life;
-    if (turn !== undefined && turn.entry.type !== 'claimed' && !isInside) {
+    if (turn !== undefined && !['called', 'claimed'].includes(turn.entry.type) && !isInside) {
       this.#world.violated(`${who} behind the gate: the journal says ${turn.entry.type}`);
     }
     if (turn !== undefined && turn.by !== life) this.#world.violated(`${who} in a turn of ${turn.by.name}`);

@@ -116,4 +116,25 @@ export const MUTANTS: readonly Mutant[] = [
     to: 'const isInside = true;',
     rare: true,
   },
+  {
+    name: 'a broken connection cancels a call that is being taken up',
+    file: 'src/call/engine.ts',
+    from: '      isStopped = true;',
+    to: '      started.cancel();',
+    rare: true,
+  },
+  {
+    name: 'answers that came in are not looked for when a call is taken up',
+    file: 'src/call/engine.ts',
+    from: 'response === undefined || response.isBad ? []',
+    to: 'response === undefined || response !== null ? []',
+    rare: true,
+  },
+  {
+    name: 'an event that its store refuses is not written again',
+    file: 'src/stream/appender.ts',
+    from: 'const PATIENCE = 30_000;',
+    to: 'const PATIENCE = 0;',
+    rare: true,
+  },
 ];

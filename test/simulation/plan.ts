@@ -87,7 +87,7 @@ export function racesTimers(plan: Plan): boolean {
   return has(plan, 'race') && has(plan, 'wait');
 }
 
-function has(plan: Plan, kind: Plan['kind']): boolean {
+export function has(plan: Plan, kind: Plan['kind']): boolean {
   return plan.kind === kind || ('parts' in plan && plan.parts.some((part) => has(part, kind)));
 }
 

@@ -10,7 +10,7 @@ import { readFileSync } from 'node:fs';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import fc from 'fast-check';
-import { play, type Scenario, scenarios } from './scenario.ts';
+import { type AnyScenario, anyScenarios, playAny } from './live.ts';
 
 const { values } = parseArgs({
   options: {
@@ -29,8 +29,8 @@ const workers = Number(values.workers);
 
 async function playKept(): Promise<boolean> {
   const text = readFileSync(new URL('./found.json', import.meta.url), 'utf8');
-  for (const { what, scenario } of JSON.parse(text) as { what: string; scenario: Scenario }[]) {
-    const { violations } = await play(scenario);
+  for (const { what, scenario } of JSON.parse(text) as { what: string; scenario: AnyScenario }[]) {
+    const { violations } = await playAny(scenario);
     if (violations.length === 0) continue;
     process.stdout.write(`violation where ${what}: ${violations.join('; ')}\n`);
     return false;
@@ -41,8 +41,8 @@ async function playKept(): Promise<boolean> {
 async function simulate(): Promise<boolean> {
   if (values.kept && !(await playKept())) return false;
   let repeated = 0;
-  const property = fc.asyncProperty(scenarios, async (scenario) => {
-    const report = await play(scenario);
+  const property = fc.asyncProperty(anyScenarios, async (scenario) => {
+    const report = await playAny(scenario);
     repeated += report.repeated;
     if (report.violations.length > 0) throw new Error(report.violations.join('\n'));
   });

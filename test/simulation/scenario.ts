@@ -12,7 +12,7 @@ import { SimulatedRelay, type Weather } from './relay.ts';
 import { type Outage, SimulatedStore } from './store.ts';
 import { World } from './world.ts';
 
-type Fault =
+export type Fault =
   | { readonly kind: 'crash'; readonly process: number; readonly at: number; readonly for: number }
   | { readonly kind: 'sleep'; readonly process: number; readonly at: number; readonly for: number }
   /** Strikes the process in which something happens for the nth time. */
@@ -49,8 +49,8 @@ export interface Scenario {
 }
 
 /** When nothing goes wrong any more, and by when all must be over. */
-const CALM = 12_000;
-const END = 900_000;
+export const CALM = 12_000;
+export const END = 900_000;
 const often = fc.constantFrom(0, 0, 0.1, 0.5);
 
 const trouble = {
@@ -178,7 +178,7 @@ interface Turn {
   readonly outcome: Outcome;
 }
 
-function strike(cluster: Cluster, fault: Exclude<Fault, { kind: 'then' }>): void {
+export function strike(cluster: Cluster, fault: Exclude<Fault, { kind: 'then' }>): void {
   const { process } = fault;
   if (fault.kind === 'crash') cluster.crash(process, fault.for);
   else if (fault.kind === 'sleep') cluster.sleep(process, fault.for);

@@ -7,32 +7,32 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type AnyScenario, anyScenarios, playAny } from './live.ts';
 import { MUTANTS, type Mutant } from './mutants.ts';
-import { play, type Scenario, scenarios } from './scenario.ts';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const ROOT = join(HERE, '../..');
 
 describe('a simulated cluster', () => {
   it('keeps every promise in random scenarios', async () => {
-    const property = fc.asyncProperty(scenarios, async (scenario) => {
-      expect((await play(scenario)).violations).toEqual([]);
+    const property = fc.asyncProperty(anyScenarios, async (scenario) => {
+      expect((await playAny(scenario)).violations).toEqual([]);
     });
     await fc.assert(property, { numRuns: 1_000 });
   }, 120_000);
 
   it('plays a scenario the same way each time', async () => {
-    for (const scenario of fc.sample(scenarios, { numRuns: 30, seed: 4 })) {
-      expect(await play(scenario)).toEqual(await play(scenario));
+    for (const scenario of fc.sample(anyScenarios, { numRuns: 30, seed: 4 })) {
+      expect(await playAny(scenario)).toEqual(await playAny(scenario));
     }
   });
 
   const found = JSON.parse(readFileSync(join(HERE, 'found.json'), 'utf8')) as {
     what: string;
-    scenario: Scenario;
+    scenario: AnyScenario;
   }[];
   it.each(found)('keeps them where it once did not: $what', async ({ scenario }) => {
-    expect((await play(scenario)).violations).toEqual([]);
+    expect((await playAny(scenario)).violations).toEqual([]);
   });
 });
 
@@ -64,7 +64,7 @@ describe.concurrent('the simulator sees it when', () => {
 });
 
 function copy(to: string): string {
-  for (const path of ['src/call', 'src/base', 'test/simulation', 'package.json']) {
+  for (const path of ['src/call', 'src/base', 'src/stream', 'test/simulation', 'package.json']) {
     cpSync(join(ROOT, path), join(to, path), { recursive: true });
   }
   return to;

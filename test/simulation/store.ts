@@ -5,9 +5,10 @@
  */
 import type { Clock } from '../../src/base/clock.ts';
 import { AwaitError } from '../../src/base/error.ts';
-import type { Entry } from '../../src/call/journal/entries.ts';
+import type { Delivered, Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import type { CallStore } from '../../src/call/ports.ts';
+import type { StreamRecords } from '../../src/stream/records.ts';
 import type { Life, World } from './world.ts';
 
 export interface Written {
@@ -28,6 +29,9 @@ export class SimulatedStore {
   readonly journals = new Map<string, Written[]>();
   /** Called for each operation, as it leaves its process. */
   onAsked: (life: Life) => void = () => {};
+  /** Answers that were delivered for calls of any process, by call and key. */
+  readonly answers = new Map<string, string>();
+  readonly #records = new Map<string, unknown>();
   readonly #beats = new Map<string, string>();
   readonly #world: World;
   readonly #outages: readonly Outage[];
@@ -72,9 +76,36 @@ export class SimulatedStore {
         return openJournal(entries, call, after, clock, lease);
       },
       isShared: true,
-      deliver: async () => false,
-      delivered: async () => undefined,
+      deliver: (callId, key, response) =>
+        this.#operate(life, () => {
+          const name = `${callId}/${key}`;
+          if (this.answers.has(name)) return false;
+          this.answers.set(name, JSON.stringify(response));
+          return true;
+        }),
+      delivered: (callId, key) =>
+        this.#operate(life, () => {
+          const found = this.answers.get(`${callId}/${key}`);
+          return found === undefined ? undefined : (JSON.parse(found) as Delivered);
+        }),
       heard: (callId) => this.#operate(life, () => this.#beats.get(callId)),
+    };
+  }
+
+  /** The records of streams, as one process sees them. */
+  records(life: Life): StreamRecords {
+    const records = this.#records;
+    const copied = (value: unknown): unknown => JSON.parse(JSON.stringify(value)) as unknown;
+    return {
+      insert: (name, value) =>
+        this.#operate(life, () => {
+          if (records.has(name)) return false;
+          records.set(name, copied(value));
+          return true;
+        }),
+      get: (name) => this.#operate(life, () => (records.has(name) ? copied(records.get(name)) : undefined)),
+      replace: (name, value) => this.#operate(life, () => void records.set(name, copied(value))),
+      remove: (name) => this.#operate(life, () => void records.delete(name)),
     };
   }
 
