@@ -1,6 +1,6 @@
 /** What every revision is handed: the engine, the tokens, the store and the user's server. */
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
-import { systemClock } from '../src/base/clock.ts';
+import { systemClock, within } from '../src/base/clock.ts';
 import type { JsonObject } from '../src/base/json.ts';
 import { Engine } from '../src/call/engine.ts';
 import type { CallRecord } from '../src/call/journal/entries.ts';
@@ -300,7 +300,7 @@ export function createServices(
       instances.close();
       // What the last turns came to is on its way to their streams.
       await new Promise((resolve) => setImmediate(resolve));
-      await Promise.allSettled(services.writing);
+      await within(systemClock, limits.drain, Promise.allSettled(services.writing));
       await streams.close();
       if (isPeerHost(factory)) await factory.close();
     },

@@ -28,12 +28,12 @@ export class SessionStream {
 
   /** An event without content, so that the client has an id to come back with (2025-11-25). */
   prime(): void {
-    void this.#written(this.#appender.append({ data: '', retry: RETRY }));
+    void this.#written(this.#appender.appendSurely({ data: '', retry: RETRY }));
   }
 
   /** @returns whether it is in the stream */
   send(message: JsonObject): Promise<boolean> {
-    return this.#written(this.#appender.append({ event: 'message', data: messageText(message) }));
+    return this.#written(this.#appender.appendSurely({ event: 'message', data: messageText(message) }));
   }
 
   /**
@@ -41,12 +41,12 @@ export class SessionStream {
    * @returns whether it is in the store
    */
   event(event: StreamEvent, last = false): Promise<boolean> {
-    return this.#written(this.#appender.append(event, last));
+    return this.#written(this.#appender.appendSurely(event, last));
   }
 
   /** The last message: its connection is closed after it. */
   end(message: JsonObject): void {
-    void this.#written(this.#appender.append({ event: 'message', data: messageText(message) }, true));
+    void this.#written(this.#appender.appendSurely({ event: 'message', data: messageText(message) }, true));
   }
 
   /** Nothing follows. */

@@ -4,6 +4,7 @@
  * position. Appenders of a standing stream (one in each process that has the session) go on after each other.
  */
 
+import { type Clock, sleep } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { canonical } from '../base/json.ts';
 import { eventId } from './event-id.ts';
@@ -18,6 +19,10 @@ import {
 } from './log.ts';
 import { Pruning } from './pruning.ts';
 
+/** In milliseconds: how long a store may fail, and how long until it is tried again. */
+const PATIENCE = 30_000;
+const PAUSE = { first: 50, most: 2_000 };
+
 export interface AppenderOptions {
   readonly log: StreamLog;
   /** The name of this process. */
@@ -25,7 +30,9 @@ export interface AppenderOptions {
   readonly shared: boolean;
   /** Events kept, and appends that may wait for the store. */
   readonly most: number;
-  readonly now: () => number;
+  readonly clock: Clock;
+  /** Whether this process closes: nobody waits for a store then. */
+  readonly isClosing: () => boolean;
   /** The oldest position that a connection which keeps up is still to be given, if there is one. */
   readonly needed: () => number | undefined;
   /** An entry of this appender is in the store. */
@@ -92,9 +99,17 @@ export class Appender {
     return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }));
   }
 
+  /**
+   * As `append`, for what a client waits for: a store that fails is tried again for half a minute, or until this
+   * process closes. Later appends wait meanwhile.
+   */
+  async appendSurely(event: StreamEvent, last = false): Promise<string> {
+    return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }, PATIENCE));
+  }
+
   /** Ends the stream where it is; once more does nothing. */
   async finish(): Promise<void> {
-    if (this.#state === 'open') await this.#put({ kind: 'end' });
+    if (this.#state === 'open') await this.#put({ kind: 'end' }, PATIENCE);
   }
 
   /** Nothing is appended any more, and nothing says so: the stream was deleted. */
@@ -116,7 +131,7 @@ export class Appender {
     await this.#pruning.keep((this.#end.entry?.prev ?? 0) + 1, at);
   }
 
-  #put(body: EntryBody): Promise<number> {
+  #put(body: EntryBody, patience = 0): Promise<number> {
     const { most } = this.#options;
     // Entries that end a stream or take it over are exempt: its client waits for them.
     const isBounded = body.kind === 'event' && body.last !== true;
@@ -124,7 +139,7 @@ export class Appender {
       throw new AwaitError('limit', `${most} events of ${this.#name()} wait for the store already`);
     }
     this.#waiting += 1;
-    const done = this.#last.then(() => this.#write(body));
+    const done = this.#last.then(() => this.#insist(body, patience));
     this.#last = done.then(
       () => this.#settled(),
       () => this.#settled(),
@@ -136,15 +151,30 @@ export class Appender {
     this.#waiting -= 1;
   }
 
+  /** @param patience how long a store may fail, in milliseconds */
+  async #insist(body: EntryBody, patience: number): Promise<number> {
+    const { clock, isClosing } = this.#options;
+    const until = clock.elapsed() + patience;
+    for (let pause = PAUSE.first; ; pause = Math.min(pause * 2, PAUSE.most)) {
+      try {
+        return await this.#write(body);
+      } catch (error) {
+        const isOver = clock.elapsed() + pause > until || isClosing();
+        if (isOver || AwaitError.from(error).code !== 'store') throw error;
+        await sleep(clock, pause);
+      }
+    }
+  }
+
   async #write(body: EntryBody): Promise<number> {
-    const { log, self, shared, now } = this.#options;
+    const { log, self, shared, clock } = this.#options;
     if (this.#end === undefined) {
       await this.#pruning.load();
       this.#end = await log.end();
       if (isLast(this.#end.entry)) this.#refuse('finished');
     }
     for (;;) {
-      if (this.#state !== 'open' || now() > log.expires) this.#refuse(this.#state);
+      if (this.#state !== 'open' || clock.now() > log.expires) this.#refuse(this.#state);
       const at: number = this.#end.at + 1;
       const reader: string = this.#end.entry?.reader ?? self;
       const entry: StreamEntry = { ...body, prev: prevAfter(this.#end), writer: self, reader };

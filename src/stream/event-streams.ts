@@ -264,7 +264,8 @@ export class EventStreams {
         self: this.#self,
         shared: isStandingId(local.log.id),
         most: limits.streamEvents,
-        now: () => clock.now(),
+        clock,
+        isClosing: () => this.#closed,
         needed: () => (local.isFresh ? 1 : local.tail && local.tail.position + 1),
         written: (at, entry) => {
           if (entry.reader === this.#self) local.tail?.offer(at, entry);
