@@ -179,7 +179,9 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
       logForeign(refusal);
       return refusal.reply;
     }
-    return services.backlog.bounded(withCors(inbound, await settled(inbound)));
+    const reply = withCors(inbound, await settled(inbound));
+    // A pipe carries messages, not bodies, and limits itself what waits for its client.
+    return inbound.piped === true ? reply : services.backlog.bounded(reply);
   };
 
   const settled = async (inbound: Inbound): Promise<Reply> => {

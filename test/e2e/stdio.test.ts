@@ -1,9 +1,11 @@
 /** One pipe, every revision: `serve --stdio`, `proxy --stdio` and `createStdio`, for the official clients. */
 
 import process from 'node:process';
+import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
 import { StdioClientTransport as ModernStdio } from '@modelcontextprotocol/client/stdio';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { describe, expect, it } from 'vitest';
 import { createStdio } from '../../src/stdio.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -117,6 +119,39 @@ describe('createStdio', () => {
     say({ jsonrpc: '2.0', method: 'notifications/initialized' });
     say({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'one', arguments: {} } });
     await expect.poll(() => messages().some(({ method }) => method === 'elicitation/create')).toBe(true);
+    stdin.end();
+    await server.closed;
+  });
+
+  it('carries a result longer than 64 KiB, on both eras', async () => {
+    const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+    const long = 'x'.repeat(200_000);
+    const server = createStdio(
+      () => {
+        const made = new McpServer({ name: 'long', version: '1.0.0' });
+        made.registerTool('talk', { description: long }, () => ({ content: [{ type: 'text', text: long }] }));
+        return made;
+      },
+      { stdin, stdout, logger: new LogBook() },
+    );
+    const answers = createInterface({ input: stdout })[Symbol.asyncIterator]();
+    const ask = async (id: number, method: string, params: object): Promise<unknown> => {
+      stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`);
+      return JSON.parse((await answers.next()).value ?? '');
+    };
+    const clientInfo = { name: 'x', version: '1' };
+    const _meta = {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientInfo': clientInfo,
+      'io.modelcontextprotocol/clientCapabilities': {},
+    };
+    const tools = { result: { tools: [{ name: 'talk', description: long }] } };
+    const result = { result: { content: [{ text: long }] } };
+    expect(await ask(1, 'tools/list', { _meta })).toMatchObject({ id: 1, ...tools });
+    expect(await ask(2, 'tools/call', { name: 'talk', _meta })).toMatchObject({ id: 2, ...result });
+    await ask(3, 'initialize', { protocolVersion: '2025-11-25', capabilities: {}, clientInfo });
+    expect(await ask(4, 'tools/list', {})).toMatchObject({ id: 4, ...tools });
+    expect(await ask(5, 'tools/call', { name: 'talk' })).toMatchObject({ id: 5, ...result });
     stdin.end();
     await server.closed;
   });
