@@ -179,12 +179,13 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
 
 function serve(handler: Serves, ws: WebSocket, source: Source, ping: number): void {
   const draining: (() => void)[] = [];
+  // Nothing more is sent; the client learns why if it reads on within the time that a close may take.
+  const behind = (): void => void closed(ws, TRY_AGAIN, 'this client does not read');
   const end = {
     send: (text: string): boolean => {
       if (ws.readyState !== ws.OPEN) return false;
       if (ws.bufferedAmount > MAX_UNSENT) {
-        ws.close(TRY_AGAIN, 'this client does not read');
-        ws.terminate();
+        behind();
         return false;
       }
       ws.send(text, () => {
@@ -196,10 +197,7 @@ function serve(handler: Serves, ws: WebSocket, source: Source, ping: number): vo
       return ws.bufferedAmount;
     },
     onDrain: (fn: () => void) => void draining.push(fn),
-    destroy: () => {
-      ws.close(TRY_AGAIN, 'this client does not read');
-      ws.terminate();
-    },
+    destroy: behind,
   };
   const pipe = new Pipe({
     serve: handler.serve,

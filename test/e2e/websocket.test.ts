@@ -2,12 +2,13 @@
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, createServer as createTcp, type Socket } from 'node:net';
 import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { AwaitWebSocketTransport } from '../../src/client/index.ts';
-import { type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
+import { type AwaitOptions, createAwaitHandler, type HostProduct } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
 import { type MountedWebSocket, mountWebSocket, type WebSocketOptions } from '../../src/websocket.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -34,9 +35,13 @@ afterEach(async () => {
   await Promise.all(open.splice(0).map((one) => one.close()));
 });
 
-async function serve(options: AwaitOptions = {}, sockets: WebSocketOptions = {}): Promise<Mounted> {
+async function serve(
+  options: AwaitOptions = {},
+  sockets: WebSocketOptions = {},
+  build: (effect: (name: string) => void) => HostProduct = buildServer,
+): Promise<Mounted> {
   const effects: string[] = [];
-  const handler = createAwaitHandler(() => buildServer((effect) => effects.push(effect)), {
+  const handler = createAwaitHandler(() => build((effect) => effects.push(effect)), {
     logger: new LogBook(),
     limits: { drain: 200, lease: 1_000 },
     ...options,
@@ -182,6 +187,25 @@ describe('a socket that breaks', () => {
   });
 });
 
+/** A server whose tool returns half a megabyte. */
+function talkative(effect: (name: string) => void): McpServer {
+  const server = new McpServer({ name: 'talkative', version: '1.0.0' });
+  server.registerTool('talk', {}, () => {
+    effect('talk');
+    return { content: [{ type: 'text', text: 'x'.repeat(500_000) }] };
+  });
+  return server;
+}
+
+function talk(id: number): object {
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientInfo': { name: 'x', version: '1' },
+    'io.modelcontextprotocol/clientCapabilities': {},
+  };
+  return { jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'talk', _meta } };
+}
+
 describe('a connection is refused', () => {
   const failure = (url: string, protocols: string[], headers: Record<string, string> = {}): Promise<string> =>
     new Promise((resolve) => {
@@ -205,7 +229,7 @@ describe('a connection is refused', () => {
   /** The close code of a socket that sends an invalid message. */
   const closing = (
     url: string,
-    send: (socket: WebSocket) => void,
+    send: (socket: WebSocket) => unknown,
   ): Promise<{ code: number; reason: string }> =>
     new Promise((resolve) => {
       const socket = new WebSocket(url, ['mcp']);
@@ -236,6 +260,31 @@ describe('a connection is refused', () => {
     const served = await serve();
     const closed = closing(served.url, () => void served.mounted.close());
     expect(await closed).toEqual({ code: 1001, reason: 'this server is shutting down' });
+  });
+
+  it('with 503, where as many sockets are open as there may be, however many come at once', async () => {
+    const { url } = await serve({}, { maxSockets: 2 });
+    const came = await Promise.all(Array.from({ length: 6 }, () => failure(url, ['mcp'])));
+    expect(came.filter((one) => one === 'open')).toHaveLength(2);
+    expect(came.filter((one) => one === '503')).toHaveLength(4);
+  });
+
+  it('with 1013, where its client does not read', async () => {
+    const { url, server, effects } = await serve({}, {}, talkative);
+    let wire: Socket | undefined;
+    server.on('connection', (socket) => {
+      wire = socket;
+    });
+    const closed = closing(url, async (socket) => {
+      // Node resumes a socket once its upgrade is over.
+      await new Promise((resolve) => setImmediate(resolve));
+      socket.pause();
+      for (let id = 1; id <= 40; id += 1) socket.send(JSON.stringify(talk(id)));
+      await expect.poll(() => effects.length, { timeout: 10_000 }).toBe(40);
+      await expect.poll(() => wire?.writableLength, { timeout: 10_000 }).toBeGreaterThan(4_194_304);
+      socket.resume();
+    });
+    expect(await closed).toEqual({ code: 1013, reason: 'this client does not read' });
   });
 
   it('when it answers no ping', async () => {
