@@ -50,18 +50,24 @@ export async function startProxy(
   throw new Error(`it ended with ${await ended}: ${stderr}`);
 }
 
+/** `mcp-await proxy [options] -- command`, from dist, with its pipes open. */
+export function spawnProxy(command: readonly string[], options: readonly string[]) {
+  const child = spawn(process.execPath, [CLI, 'proxy', ...options, '--', ...command]);
+  const ended = once(child, 'close').then(([code, signal]): number | string => code ?? String(signal));
+  return { child, ended };
+}
+
 /** A proxy that fails to start: its exit code and its stderr. */
 export async function failedProxy(
   command: readonly string[],
   options: readonly string[] = [],
 ): Promise<{ readonly code: number | string; readonly stderr: string }> {
-  const child = spawn(process.execPath, [CLI, 'proxy', '--port', '0', ...options, '--', ...command]);
+  const { child, ended } = spawnProxy(command, ['--port', '0', ...options]);
   let stderr = '';
   child.stderr.on('data', (chunk: Buffer) => {
     stderr += chunk.toString();
   });
-  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-  return { code: code ?? String(signal), stderr };
+  return { code: await ended, stderr };
 }
 
 /** A file that children write to, and its lines. */

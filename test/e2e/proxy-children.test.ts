@@ -8,7 +8,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { type StdioHostOptions, stdioHost } from '../../src/index.ts';
 import { legacy, modern, post, textOf } from './clients.ts';
 import { type Served, scratch, serveHere } from './harness.ts';
-import { effectsFile, failedProxy, isAlive, node, startProxy } from './proxied.ts';
+import { effectsFile, failedProxy, isAlive, node, spawnProxy, startProxy } from './proxied.ts';
 
 const open: Served[] = [];
 afterEach(async () => {
@@ -131,6 +131,25 @@ describe('no child is left', () => {
     const { proxy, pids } = await started('stays');
     expect(await proxy.stop('SIGKILL')).toBe('SIGKILL');
     await gone(pids);
+  });
+
+  it('when the pipe to the client of its proxy breaks', async () => {
+    const pids = effectsFile();
+    const { child, ended } = spawnProxy(node('misbehaving.mjs', 'stays', pids.path), ['--stdio']);
+    const params = {
+      protocolVersion: '2025-11-25',
+      capabilities: {},
+      clientInfo: { name: 'x', version: '1' },
+    };
+    const initialize = { jsonrpc: '2.0', id: 1, method: 'initialize', params };
+    child.stdin.write(`${JSON.stringify(initialize)}\n`);
+    await once(child.stdout, 'data');
+    // Nobody reads what it answers from here on; its stdin stays open.
+    child.stdout.destroy();
+    child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 2, method: 'ping' })}\n`);
+    expect(await ended).toBe(0);
+    expect(pids.lines().length).toBeGreaterThan(0);
+    await gone(() => pids.lines().map(Number));
   });
 
   it('when its proxy crashes', async () => {

@@ -14,7 +14,7 @@ import { LATEST, NOBODY, SPOKEN } from '../spoken.ts';
 import { Group } from './group.ts';
 import { Lease } from './lease.ts';
 import type { OpenLink, PeerLogger } from './link.ts';
-import { replayRule } from './replay-rule.ts';
+import { type Replay, replayRule } from './replay-rule.ts';
 
 /** Options that `stdioHost` and `remoteHost` share. */
 export interface PeerHostOptions {
@@ -28,7 +28,7 @@ export interface PeerHostOptions {
    * Which calls are run again from their start after their server ended. Default `safe`: those not yet sent to it,
    * `prompts/get`, `resources/read`, and tools with `readOnlyHint` or `idempotentHint`. `allow`: all.
    */
-  readonly replay?: 'safe' | 'allow' | 'never';
+  readonly replay?: Replay;
   /** Calls of one client that may wait for a server. Default 100. */
   readonly queue?: number;
   /** How long one may wait, in milliseconds. Default one minute. */
@@ -77,17 +77,11 @@ export function peerHost(
 ): PeerHost {
   const pool = new Pool(name, checked(options), openLink);
   return Object.assign((context: FactoryContext) => pool.lease(context), {
-    mayReplay: ruleOf(options.replay),
+    mayReplay: replayRule(options.replay ?? DEFAULTS.replay),
     attach: (logger: PeerLogger, outside: (notification: JsonObject) => void) => pool.attach(logger, outside),
     check: () => pool.check(),
     close: () => pool.close(),
   });
-}
-
-function ruleOf(replay: PeerHostOptions['replay']): PeerHost['mayReplay'] {
-  if (replay === 'allow') return () => 'allow';
-  if (replay === 'never') return () => 'never';
-  return replayRule;
 }
 
 class Pool {

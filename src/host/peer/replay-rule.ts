@@ -15,13 +15,23 @@ export interface Sent {
   readonly repeatable: boolean;
 }
 
-export function replayRule(call: CallRecord, done: readonly Completion[]): 'allow' | 'never' {
-  if (call.method !== 'tools/call') return 'allow';
-  const sent = done.flatMap((completion) =>
-    completion.kind === 'step' && completion.path.startsWith(PATH) ? [completion.outcome] : [],
-  );
-  const isRepeatable = sent.every(
-    (outcome) => 'value' in outcome && isObject(outcome.value) && outcome.value.repeatable === true,
-  );
-  return isRepeatable ? 'allow' : 'never';
+/** What the option `replay` says of calls that were sent: those that declared it, all, or none. */
+export type Replay = 'safe' | 'allow' | 'never';
+
+/** @returns whether a call may run from its start; a call that was not sent always may */
+export function replayRule(
+  replay: Replay,
+): (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never' {
+  if (replay === 'allow') return () => 'allow';
+  return (call, done) => {
+    const sent = done.flatMap((completion) =>
+      completion.kind === 'step' && completion.path.startsWith(PATH) ? [completion.outcome] : [],
+    );
+    if (sent.length === 0) return 'allow';
+    if (replay === 'never') return 'never';
+    const isRepeatable = sent.every(
+      (outcome) => 'value' in outcome && isObject(outcome.value) && outcome.value.repeatable === true,
+    );
+    return call.method !== 'tools/call' || isRepeatable ? 'allow' : 'never';
+  };
 }
