@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import process from 'node:process';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type StdioHostOptions, stdioHost } from '../../src/index.ts';
 import { legacy, modern, post, textOf } from './clients.ts';
 import { type Served, scratch, serveHere } from './harness.ts';
@@ -22,7 +22,7 @@ async function behind(way: string, options: Partial<StdioHostOptions> = {}): Pro
   return served;
 }
 
-describe('a proxy ends with 1 and one line', () => {
+describe.concurrent('a proxy ends with 1 and one line', () => {
   it.each([
     [
       'a command that does not exist',
@@ -103,7 +103,7 @@ describe('a child', () => {
   });
 });
 
-describe('no child is left', () => {
+describe.concurrent('no child is left', () => {
   const started = async (way: string) => {
     const pids = effectsFile();
     const proxy = await startProxy(node('misbehaving.mjs', way, pids.path));
@@ -113,7 +113,7 @@ describe('no child is left', () => {
     return { proxy, pids: () => pids.lines().map(Number) };
   };
   const gone = (pids: () => number[]) =>
-    expect.poll(() => pids().filter(isAlive), { timeout: 15_000 }).toEqual([]);
+    vi.waitFor(() => expect(pids().filter(isAlive)).toEqual([]), { timeout: 15_000, interval: 50 });
 
   it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('on %s', async (signal) => {
     const { proxy, pids } = await started('well');
