@@ -5,7 +5,7 @@
  */
 import { systemClock } from '../src/base/clock.ts';
 import { digest } from '../src/base/json.ts';
-import type { Started } from '../src/call/engine.ts';
+import type { Begun, Started } from '../src/call/engine.ts';
 import type { Services } from './services.ts';
 
 /** How long a call is in work before it is noted, in milliseconds. */
@@ -21,20 +21,29 @@ export function noteRequest(
   { store, settings }: Services,
   scope: string,
   requestId: string | number,
-  { callId, outcome }: Started,
+  { callId, outcome, kept }: Started & Partial<Pick<Begun, 'kept'>>,
   expires: number,
 ): void {
   if (store?.isShared !== true) return;
-  const note = (): void => {
-    store.insert(nameOf(scope, requestId), callId, expires).catch((error: unknown) => {
+  let isOver = false;
+  const note = async (): Promise<void> => {
+    // A cancel is an entry of a journal that has the call.
+    await kept;
+    if (!isOver) await store.insert(nameOf(scope, requestId), callId, expires);
+  };
+  const begin = (): void => {
+    note().catch((error: unknown) => {
       settings.logger.warn('a request could not be noted; it can be cancelled at this process alone', {
         call: callId,
         error: String(error),
       });
     });
   };
-  const timer = systemClock.after(LASTS, note).unref();
-  void outcome.finally(() => timer.cancel());
+  const timer = systemClock.after(LASTS, begin).unref();
+  void outcome.finally(() => {
+    isOver = true;
+    timer.cancel();
+  });
 }
 
 /** Cancels a request that other processes may run; nothing happens where none of this id lasts. */

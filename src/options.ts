@@ -370,6 +370,7 @@ const MAY_BE_NONE: ReadonlySet<string> = new Set([
   'callerBytes',
   'outcomes',
   'heldNotifications',
+  'heldReply',
   'reruns',
 ]);
 

@@ -72,7 +72,7 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
   } else {
     const place = parseEventId(last, settings.limits.eventIdBytes);
     if (place === undefined) return unknownEventId(services, inbound);
-    session = await sessions.find(place.session, taker);
+    session = (await sessions.find(place.session, taker))?.session;
     if (session === undefined) return notFound(parts, inbound, null);
     from = place.sequence;
   }
@@ -101,7 +101,7 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
     const message = 'Bad Request: sessionId is missing; GET the stream first, and POST to its endpoint event';
     return rpcError(400, -32000, message, idOf(body));
   }
-  const session = await sessions.find(id, takerOf(services, inbound));
+  const session = (await sessions.find(id, takerOf(services, inbound)))?.session;
   if (session === undefined) return notFound(parts, inbound, idOf(body));
   await recallClient(services, session);
   const requests = messages.filter(isRequest);

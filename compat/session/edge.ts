@@ -177,7 +177,7 @@ async function sessionOf(
     version === undefined ||
     ((SPOKEN.has(version) || wires.has(version)) && services.settings.revisions.has(version));
   if (!isKnown) return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
-  const session = await sessions.find(name, takerOf(services, inbound));
+  const { session, news } = (await sessions.find(name, takerOf(services, inbound))) ?? {};
   // A draft's session is its own to the end, and nobody else's becomes one.
   const isOther =
     [session?.revision, version].some((revision) => wires.get(revision ?? '')?.isDraft) &&
@@ -188,7 +188,7 @@ async function sessionOf(
   }
   const wire = wireOf(parts, session?.revision);
   if (session !== undefined && wire !== undefined) {
-    return { wire, exchange: exchangeOf(services, session, inbound) };
+    return { wire, exchange: exchangeOf(services, session, inbound, news) };
   }
   await services.rates?.badToken(inbound);
   return { reply: notFound(id) };

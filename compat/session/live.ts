@@ -1,13 +1,14 @@
 /** POSTs of sessions whose asks go out while their calls run: every request is run, on the POST's own stream. */
 import type { JsonObject } from '../../src/base/json.ts';
+import type { Begun } from '../../src/call/engine.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { messagesOf, NO_BATCH } from '../../src/http/batch.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { empty, idOf, rpcError } from '../../src/http/reply.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
-import { noteFirst, sse } from './connection.ts';
+import { HeldReply } from './held-reply.ts';
 import { accepts, isRequest, takesBatches } from './messages.ts';
-import { isLeft, rememberCalls } from './post-calls.ts';
+import { isLeft, rememberPost } from './post-calls.ts';
 import { inWork, reserve, run, take } from './requests.ts';
 import { forgetSent, sentBefore, sentOnce } from './sent.ts';
 import { type RpcRequest, sourceOf } from './start.ts';
@@ -58,7 +59,7 @@ export async function serveMessages(exchange: Exchange, body: unknown, start: St
   }
 }
 
-/** Runs requests; the POST's stream ends with the last response. */
+/** Runs requests; the reply ends with the last response. */
 export async function serveLive(
   { services, session, inbound, instance: ready, home }: Exchange,
   requests: readonly RpcRequest[],
@@ -66,32 +67,23 @@ export async function serveLive(
 ): Promise<Reply> {
   const shared = await ready();
   const instance = home && shared;
-  const stream = own ?? session.newStream();
-  const found = await services.streams.find(stream.id, 0, session.id);
-  if (session.can('primes')) stream.prime();
-  let onFirst = (): void => {};
-  const isHeard = new Promise<void>((resolve) => {
-    onFirst = resolve;
-  });
-  // A tool may close its stream before that is open, and a client without an id would not come back.
-  const source = sourceOf(inbound, () => {
-    void isHeard.then(() => services.streams.disconnect(stream.id, session.id));
-  });
+  const remember = (stream: string, calls: readonly Begun[]): Promise<void> =>
+    rememberPost(services, session, stream, calls);
+  const stream = new HeldReply({ services, session, inbound, count: requests.length, own, remember });
+  const source = sourceOf(inbound, () => stream.disconnect());
   const work = await Promise.all(
     requests.map((request) => run(services, session, request, { instance, shared, source, stream })),
-  );
-  let left = work.length;
+  ).catch((error: unknown) => {
+    stream.abandon();
+    throw error;
+  });
   for (const { request, ended } of work) {
     void ended.then((outcome) => {
       if (isLeft(services, request, stream, outcome)) return;
-      left -= 1;
-      if (outcome.kind === 'responded') {
-        const message = { jsonrpc: '2.0', id: request.id, ...outcome.response };
-        if (left === 0) stream.end(message);
-        else stream.send(message);
-      } else if (left === 0) stream.finish();
+      const isResponse = outcome.kind === 'responded';
+      stream.respond(isResponse ? { jsonrpc: '2.0', id: request.id, ...outcome.response } : undefined);
     });
   }
-  await rememberCalls(services, session, stream.id, work);
-  return sse(services, session, found, 'postStreams', noteFirst(onFirst));
+  stream.started();
+  return stream.reply;
 }

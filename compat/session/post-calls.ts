@@ -3,11 +3,11 @@
  * stream, and who follows it follows them, and takes up those whose process is gone.
  */
 
-import type { Started } from '../../src/call/engine.ts';
+import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import { expiryOf } from '../../src/stream/event-id.ts';
+import { callIdOf, expiryOf } from '../../src/stream/event-id.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { cannotFollow, type Followed, followAll, goneWith } from './follow.ts';
@@ -37,11 +37,27 @@ export async function rememberCalls(
   ]);
 }
 
+/** The same of a POST that was held back: the id of a stream's only call follows from its own, without a record. */
+export async function rememberPost(
+  services: Services,
+  { id: scope, principal }: Pick<Session, 'id' | 'principal'>,
+  stream: string,
+  calls: readonly Begun[],
+): Promise<void> {
+  const { store } = services;
+  if (store?.isShared !== true || calls.length === 0) return;
+  const ids = calls.map(({ callId }) => callId);
+  await Promise.all([
+    ids[0] === callIdOf(stream) ? undefined : store.insert(`${stream}:calls`, ids, expiryOf(stream)),
+    services.listStream(principal, stream, scope),
+  ]);
+}
+
 /** Whether a call was put down here: its client comes back for its stream, and whoever it comes to goes on. */
 export function isLeft(
   services: Services,
   request: RpcRequest,
-  stream: SessionStream,
+  stream: Pick<SessionStream, 'begun'>,
   outcome: Outcome,
 ): boolean {
   return isResumable(services, request) && stream.begun && goesOnElsewhere(outcome);
@@ -91,9 +107,11 @@ export function followPost({ services, session, stream, source, home, sink }: Re
     ...own,
   };
   const follow = async (): Promise<void> => {
-    const calls = await store.get(`${stream}:calls`);
-    if (!Array.isArray(calls)) return;
-    const { isOver } = await followAll(followed, calls.map(String));
+    const listed = await store.get(`${stream}:calls`);
+    const only = callIdOf(stream);
+    const calls = Array.isArray(listed) ? listed.map(String) : [only];
+    if (!Array.isArray(listed) && (await store.read(only, 0)) === undefined) return;
+    const { isOver } = await followAll(followed, calls);
     if (isOver) await over?.();
   };
   follow().catch((error: unknown) => cannotFollow(services, error));

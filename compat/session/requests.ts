@@ -16,7 +16,7 @@ import { wantedTask } from '../tasks/wanted.ts';
 import { isRequest } from './messages.ts';
 import type { Session } from './session.ts';
 import type { RpcRequest } from './start.ts';
-import type { SessionStream } from './stream.ts';
+import type { CallStream } from './stream.ts';
 
 /**
  * Takes the ids of requests, all of them or none.
@@ -62,7 +62,7 @@ export interface Running {
   readonly shared: HostInstance;
   readonly source: Pick<Leg, 'authInfo' | 'request' | 'closeStream' | 'address'>;
   /** Where what it says on the way goes. */
-  readonly stream: SessionStream;
+  readonly stream: CallStream;
 }
 
 export interface Work {

@@ -12,6 +12,7 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import type { Outside } from '../../src/host/router.ts';
 import type { Message } from '../../src/host/transport.ts';
 import { isRequestId } from '../../src/http/reply.ts';
+import { expiryOf as expiryOfStream, newStreamId } from '../../src/stream/event-id.ts';
 import type { Sink, TailEnd } from '../../src/stream/tail.ts';
 import { cancelElsewhere, noteRequest } from '../cancellation.ts';
 import type { Ability } from '../revision.ts';
@@ -32,8 +33,8 @@ import {
   type Source,
   startCall,
 } from './start.ts';
-import { SessionState } from './state.ts';
-import { SessionStream } from './stream.ts';
+import { type News, SessionState } from './state.ts';
+import { type CallStream, SessionStream } from './stream.ts';
 
 /** How long a client whose connection broke is waited for when others need the place, in milliseconds. */
 const RETURN = 60_000;
@@ -191,10 +192,16 @@ export class Session {
    * A stream of its own for a POST: it holds what its calls said, so it lives no longer than they may.
    * @throws AwaitError `closed` where the session ended meanwhile: nobody would end the stream
    */
-  newStream(): SessionStream {
+  newStream(id = this.newStreamId()): SessionStream {
     if (this.#over.signal.aborted) throw overBefore();
-    const { streams, settings, now } = this.#services;
-    return new SessionStream(streams.open(this.id, now() + settings.ttl), this.#services);
+    const { streams } = this.#services;
+    return new SessionStream(streams.open(this.id, expiryOfStream(id), id), this.#services);
+  }
+
+  /** An id for such a stream. */
+  newStreamId(): string {
+    const { settings, now } = this.#services;
+    return newStreamId(now() + settings.ttl);
   }
 
   /** The session's server instance, made when it is first needed. */
@@ -217,9 +224,9 @@ export class Session {
   }
 
   /** The same, knowing what the client set at other processes. */
-  async ready(open: (outside: Outside) => Promise<HostInstance>): Promise<HostInstance> {
+  async ready(open: (outside: Outside) => Promise<HostInstance>, news?: News): Promise<HostInstance> {
     const instance = await this.instance(open);
-    await this.state.catchUp(instance);
+    await this.state.catchUp(instance, news);
     return instance;
   }
 
@@ -240,20 +247,17 @@ export class Session {
   }
 
   /** Starts a request; what it says on the way goes to its stream. */
-  start(
-    request: RpcRequest,
-    instance: HostInstance | undefined,
-    source: Source,
-    stream: SessionStream,
-  ): Begun {
+  start(request: RpcRequest, instance: HostInstance | undefined, source: Source, stream: CallStream): Begun {
     const { caller } = this;
     const resumable = isResumable(this.#services, request);
+    const { held } = stream;
     const started = startCall(
       this.#services,
-      { request, caller, source, resumable },
+      { request, caller, source, resumable, ...held?.how },
       (callId) => liveWay(callId, (message) => stream.send(message)),
       instance,
     );
+    if (resumable) held?.add(started);
     if (CALLS.has(request.method)) this.keepCall(request.id, started);
     else this.keep(request.id, started);
     return started;
@@ -355,7 +359,7 @@ export class Session {
   }
 
   /** A call that the client may cancel at any process. */
-  keepCall(requestId: string | number, started: Started): void {
+  keepCall(requestId: string | number, started: Started & Partial<Pick<Begun, 'kept'>>): void {
     this.keep(requestId, started);
     noteRequest(this.#services, this.name, requestId, started, this.expires);
   }

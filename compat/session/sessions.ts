@@ -11,6 +11,7 @@ import type { Client } from '../../src/call/journal/entries.ts';
 import type { Services } from '../services.ts';
 import { LEAST_LIFETIME } from './identity.ts';
 import { Session } from './session.ts';
+import type { News } from './state.ts';
 
 /** How often sessions are looked at that nobody asks for: whether they are idle, or over; milliseconds. */
 const LOOK_EVERY = 10_000;
@@ -26,6 +27,13 @@ export interface Identity {
   readonly revision: string;
   /** Undefined as long as its client has not said who it is. */
   readonly client: Client | undefined;
+}
+
+/** A session that a request is for. */
+interface Found {
+  readonly session: Session;
+  /** What was read beside whether it is over. */
+  readonly news?: News;
 }
 
 /** Reads an id; undefined when it is none, expired, unknown or another caller's. */
@@ -52,7 +60,7 @@ export class Sessions {
       anonymousSessions,
     } = services.settings.limits;
     this.#room = new Allowance({ all, caller, anonymous: anonymousSessions });
-    this.#timer = setInterval(() => void this.#look(), Math.min(sessionIdle, LOOK_EVERY));
+    this.#timer = setInterval(() => void this.#lookAround(), Math.min(sessionIdle, LOOK_EVERY));
     this.#timer.unref();
   }
 
@@ -91,38 +99,46 @@ export class Sessions {
    * The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's.
    * @throws AwaitError `no-room` where it is not in this process yet, and cannot be
    */
-  async find(id: string, { principal, address }: Taker): Promise<Session | undefined> {
+  async find(id: string, { principal, address }: Taker): Promise<Found | undefined> {
     const here = this.#here.get(id);
     if (here !== undefined) {
-      if (here.principal !== principal || (await this.#isOver(here))) return undefined;
+      const looked = here.principal === principal ? await this.#look(here) : undefined;
+      if (looked === undefined) return undefined;
       here.used = this.#services.now();
       this.#here.delete(id);
       this.#here.set(id, here);
-      return here;
+      return looked;
     }
     if (this.#ended.has(id)) return undefined;
     const identity = await this.#identify(id, principal);
     if (identity === undefined || (await this.#isEnded(identity.name))) return undefined;
     if (this.#ended.has(id)) return undefined;
-    return this.#here.get(id) ?? this.add(id, identity, address);
+    return { session: this.#here.get(id) ?? this.add(id, identity, address) };
   }
 
   /** Ends a session here and, where there is a store, everywhere. */
   async end(session: Session): Promise<void> {
     this.#close(session);
     const { store, now } = this.#services;
-    await store?.insert(`${session.name}:ended`, true, now() + LEAST_LIFETIME);
+    await store?.insert(ended(session.name), true, now() + LEAST_LIFETIME);
   }
 
-  /** What another process ended, this one learns of with the next request. */
-  async #isOver(session: Session): Promise<boolean> {
-    if (session.expires > this.#services.now() && !(await this.#isEnded(session.name))) return false;
+  /**
+   * What other processes did to a session, this one learns of with the next request, in one read.
+   * @returns undefined once it is over
+   */
+  async #look(session: Session): Promise<Found | undefined> {
+    const { store, now } = this.#services;
+    const { at, name } = session.state.next;
+    const read = session.expires > now() ? await store?.getAll([ended(session.name), name]) : ['over'];
+    const [end, entry] = read ?? [];
+    if (end === undefined) return { session, ...(read !== undefined && { news: { at, entry } }) };
     this.#close(session);
-    return true;
+    return undefined;
   }
 
   async #isEnded(name: string): Promise<boolean> {
-    return (await this.#services.store?.get(`${name}:ended`)) !== undefined;
+    return (await this.#services.store?.get(ended(name))) !== undefined;
   }
 
   close(): void {
@@ -131,7 +147,7 @@ export class Sessions {
     this.#here.clear();
   }
 
-  async #look(): Promise<void> {
+  async #lookAround(): Promise<void> {
     if (this.#looking) return;
     this.#looking = true;
     try {
@@ -139,7 +155,7 @@ export class Sessions {
       for (const session of [...this.#here.values()]) {
         if (session.used <= before) this.#letGoIdle(session);
         // Ended in another process, it has connections or calls here that nobody wants any more.
-        else if (session.connected || session.busy) await this.#isOver(session);
+        else if (session.connected || session.busy) await this.#look(session);
       }
     } catch (error) {
       this.#services.settings.logger.warn('the store cannot say whether a session was ended', {
@@ -194,4 +210,9 @@ export class Sessions {
     if (this.#services.store?.isShared === true && !session.busy) session.leave();
     else session.close();
   }
+}
+
+/** The record of a session's end. */
+function ended(name: string): string {
+  return `${name}:ended`;
 }

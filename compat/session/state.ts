@@ -25,6 +25,12 @@ const MOST = 10_000;
 /** Calls in work that changed a list, beyond which the oldest one's news are not told. */
 const CHANGING = 200;
 
+/** What a store has, or not, of what comes next in a session. */
+export interface News {
+  readonly at: number;
+  readonly entry: unknown;
+}
+
 export class SessionState {
   readonly #services: Services;
   readonly #name: string;
@@ -47,9 +53,18 @@ export class SessionState {
     return this.#services.store?.isShared === true;
   }
 
-  /** Brings this process's instance up to what other processes were told. */
-  catchUp(instance: HostInstance): Promise<void> {
-    return this.#isShared ? this.#inOrder(() => this.#catchUp(instance)) : Promise.resolve();
+  /** The record that this process's instance has not seen yet. */
+  get next(): { readonly at: number; readonly name: string } {
+    const at = this.#at + 1;
+    return { at, name: this.#key(at) };
+  }
+
+  /**
+   * Brings this process's instance up to what other processes were told.
+   * @param news what was read as the request came
+   */
+  catchUp(instance: HostInstance, news?: News): Promise<void> {
+    return this.#isShared ? this.#inOrder(() => this.#catchUp(instance, news)) : Promise.resolve();
   }
 
   /** A request that this process's instance answered, for the others. */
@@ -112,11 +127,12 @@ export class SessionState {
     });
   }
 
-  async #catchUp(instance: HostInstance): Promise<void> {
+  async #catchUp(instance: HostInstance, news?: News): Promise<void> {
     // Of several notifications of a kind the last says as much as all.
     const told = new Set<string>();
     for (;;) {
-      const found = await this.#services.store?.get(this.#key(this.#at + 1));
+      const { at, name } = this.next;
+      const found = news?.at === at ? news.entry : await this.#services.store?.get(name);
       if (!isObject(found)) break;
       this.#at += 1;
       if (TELLS_STATE.has(String(found.method))) {

@@ -2,6 +2,7 @@
 
 import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
+import type { Begun, NewCall } from '../../src/call/engine.ts';
 import { messageText } from '../../src/http/reply.ts';
 import type { Appender } from '../../src/stream/appender.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
@@ -10,7 +11,18 @@ import type { Services } from '../services.ts';
 /** When a client whose stream was closed should come back, in milliseconds. */
 export const RETRY = 1_000;
 
-export class SessionStream {
+/** Where what a call says goes. */
+export interface CallStream {
+  /** Its call writes nothing before it has something to lose. */
+  readonly held?: {
+    readonly how: Pick<NewCall, 'id' | 'onDurable'>;
+    /** Such a call, where other processes may take it up; before anything of it is said. */
+    add(started: Begun): void;
+  };
+  send(message: JsonObject): unknown;
+}
+
+export class SessionStream implements CallStream {
   readonly id: string;
   readonly #appender: Appender;
   readonly #services: Services;
@@ -26,9 +38,12 @@ export class SessionStream {
     return !this.#appender.isNew;
   }
 
-  /** An event without content, so that the client has an id to come back with (2025-11-25). */
-  prime(): void {
-    void this.#written(this.#appender.appendSurely({ data: '', retry: RETRY }));
+  /**
+   * An event without content, so that the client has an id to come back with (2025-11-25).
+   * @returns whether it is in the stream
+   */
+  prime(): Promise<boolean> {
+    return this.#written(this.#appender.appendSurely({ data: '', retry: RETRY }));
   }
 
   /** @returns whether it is in the stream */
@@ -61,7 +76,7 @@ export class SessionStream {
       const { code, message } = AwaitError.from(error);
       if (code === 'fenced' || code === 'closed') return false;
       settings.logger.warn('an event could not be appended to its stream', {
-        stream: this.id,
+        stream: this.#appender.name,
         error: message,
       });
       return false;

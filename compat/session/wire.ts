@@ -4,11 +4,13 @@
  */
 import type { JsonObject } from '../../src/base/json.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
+import type { Outside } from '../../src/host/router.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { openInstance } from './initialize.ts';
 import type { Session } from './session.ts';
+import type { News } from './state.ts';
 
 /** A request of a session. */
 export interface Exchange {
@@ -41,9 +43,14 @@ export interface SessionWire {
   follow(exchange: Exchange, stream: string, last: string, sink: Sink): Sink;
 }
 
-export function exchangeOf(services: Services, session: Session, inbound: Inbound): Exchange {
-  const instance = (): Promise<HostInstance> =>
-    session.ready((outside) => openInstance(services, session, inbound, outside));
-  const home = services.settings.instance === 'call' ? undefined : instance;
+/** @param news of the session, as the request came: one look serves the whole request, but what runs on after it */
+export function exchangeOf(services: Services, session: Session, inbound: Inbound, news?: News): Exchange {
+  const open = (outside: Outside): Promise<HostInstance> => openInstance(services, session, inbound, outside);
+  let ready: Promise<HostInstance> | undefined;
+  const instance = (): Promise<HostInstance> => {
+    ready ??= session.ready(open, news);
+    return ready;
+  };
+  const home = services.settings.instance === 'call' ? undefined : () => session.ready(open);
   return { services, session, inbound, instance, home };
 }

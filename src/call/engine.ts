@@ -17,12 +17,14 @@ import {
   type CallRecord,
   type Checkpoint,
   type Client,
+  type Entry,
   FORMAT,
   type OpenAsk,
   type Response,
   type TaskWish,
 } from './journal/entries.ts';
 import { follow } from './journal/follow.ts';
+import { LateJournal } from './journal/late.ts';
 import { TaskJournal } from './journal/measured.ts';
 import type { CallStore, OpenJournal } from './journal/store.ts';
 import { isAppended, volatileJournal } from './journal/writer.ts';
@@ -66,6 +68,14 @@ export interface NewCall {
   readonly ttl?: number;
   /** Whether it goes on without its request: others may follow it, and take it up (`takeUp`). */
   readonly resumable?: boolean;
+  /** Its id, where its client's way back to it is known before: no other call may have it. */
+  readonly id?: string;
+  /**
+   * Where given, nothing is written of it until it has something to lose: at its first ask or step, or when `keep` is
+   * called. Then this is called, once or, where it fails, again: it gives the client its way back, and no step runs
+   * before it resolves.
+   */
+  readonly onDurable?: () => Promise<void>;
 }
 
 /** A call that is being run for a client that may still talk to it. */
@@ -83,6 +93,11 @@ export interface Started {
 export interface Begun extends Started {
   /** Resolves once others can find it, where it is resumable, or when it is over. */
   readonly kept: Promise<void>;
+  /**
+   * Writes down now that it begins, where that waits; resolves as `kept` does.
+   * @throws AwaitError `store`: it is not written, and runs on
+   */
+  keep(): Promise<void>;
 }
 
 /** A call that is taken up, or followed until it is. */
@@ -183,6 +198,9 @@ export class Engine {
     const record = this.#record(request);
     const { binding, responses, resumable = false } = request;
     const { room } = this.#runs;
+    const { onDurable } = request;
+    let onLate = (_late?: LateJournal): void => {};
+    const late = onDurable && new Promise<LateJournal | undefined>((resolve) => (onLate = resolve));
     const taker = takerOf({ call: record }, leg);
     this.#parts.count('calls');
     this.#parts.called?.(record);
@@ -204,8 +222,10 @@ export class Engine {
       const mark = leg.live ? {} : ({ asksUrls: true } as const);
       const call = task === undefined ? record : { ...record, task: { ...task, ...mark } };
       const opened = store?.open(call, -1) ?? volatileJournal(-1);
-      const journal = new TaskJournal(opened, call.id, this.#parts.limits.journalBytes);
       const isTask = task?.when === 'now' && leg.takesTasks === true;
+      const called = resumable && store !== undefined ? this.#calledEntry(call) : undefined;
+      const waits = onDurable && !isTask ? new LateJournal(opened, called, onDurable) : undefined;
+      const journal = new TaskJournal(waits ?? opened, call.id, this.#parts.limits.journalBytes);
       try {
         if (isTask) {
           if (!room.has(taker)) throw noRoom(call.id);
@@ -214,12 +234,14 @@ export class Engine {
           journal.count(call);
         }
         // Written now, so that a process that takes it over finds it, whatever fails from here on.
-        if ((resumable || isTask) && store !== undefined) await this.#keep(call, journal, isTask);
+        if ((resumable || isTask) && store !== undefined && waits === undefined)
+          await this.#keep(call, journal, isTask);
       } catch (error) {
         if (instance === undefined) home.release(false);
         throw error;
       }
-      onKept();
+      if (waits === undefined) onKept();
+      onLate(waits);
       const frame = new Frame(call, journal, this.#parts.frame);
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
       return { run: newRun({ call, binding, frame, instance: home, journal, held: { by } }), responses };
@@ -228,16 +250,20 @@ export class Engine {
       this.#inWork.leave(record);
       room.leave(record);
       onKept();
+      onLate();
     });
-    return { ...started, kept };
+    if (late === undefined) return { ...started, kept, keep: () => kept };
+    void started.outcome.then(async () => (await late)?.end());
+    const keep = async (): Promise<void> => {
+      await (await late)?.keep();
+      onKept();
+    };
+    return { ...started, kept, keep };
   }
 
   /** Writes down that a call begins which goes on without its request. */
   async #keep(call: CallRecord, journal: OpenJournal, isTask: boolean): Promise<void> {
-    const { self } = this.#checkpoints;
-    const by = self === undefined ? {} : { by: self };
-    const mark = isTask ? ({ isTask: true } as const) : {};
-    await journal.append({ type: 'called', format: FORMAT, call, ...by, ...mark });
+    await journal.append({ ...this.#calledEntry(call), ...(isTask && { isTask }) });
     if (!isTask) return;
     try {
       await this.#parts.began?.(call);
@@ -246,6 +272,11 @@ export class Engine {
       await journal.append({ type: 'cancelled', when: this.#parts.clock.now() }).catch(() => {});
       throw error;
     }
+  }
+
+  #calledEntry(call: CallRecord): Extract<Entry, { type: 'called' }> {
+    const { self } = this.#checkpoints;
+    return { type: 'called', format: FORMAT, call, ...(self !== undefined && { by: self }) };
   }
 
   /**
@@ -533,12 +564,12 @@ export class Engine {
   }
 
   #record(request: NewCall): CallRecord {
-    const { method, params, requestId, client, binding, ttl = this.#parts.ttl } = request;
+    const { method, params, requestId, client, binding, id, ttl = this.#parts.ttl } = request;
     const created = this.#parts.clock.now();
     const expires = created + Math.min(ttl, this.#parts.ttl);
     return {
       // The id begins with the call's expiry, so a sweeper need not read a record to delete it.
-      id: `${Math.ceil(expires).toString(36)}.${randomUUID()}`,
+      id: id ?? `${Math.ceil(expires).toString(36)}.${randomUUID()}`,
       method,
       params,
       requestId,

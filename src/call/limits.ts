@@ -84,6 +84,11 @@ export interface Limits {
   readonly streamPoll: number;
   /** Time between two comments (`ping` events on `workspace-sse`) that keep an idle stream's connection open, in milliseconds. Default 15 s. */
   readonly keepAlive: number;
+  /**
+   * How long the reply to a request of a session is held back, in milliseconds, while the request has made no ask, no
+   * step and no event: one that is over by then is one response, and nothing of it is stored. Default 50.
+   */
+  readonly heldReply: number;
   /** How long a client of a stream may read nothing while bytes wait for it, in milliseconds. Default 30 s. */
   readonly stalled: number;
   /** How long a call may run without an ask before it becomes a task, where it may, in milliseconds. Default 10 s. */
@@ -137,6 +142,7 @@ export const DEFAULT_LIMITS: Limits = {
   eventIdBytes: 256,
   streamPoll: 1_000,
   keepAlive: 15_000,
+  heldReply: 50,
   stalled: 30_000,
   taskAfter: 10_000,
   taskPoll: 500,

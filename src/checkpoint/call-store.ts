@@ -13,7 +13,7 @@ import { type CallRecord, type Delivered, type Entry, readCheckpoint } from '../
 import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { type ByteLimits, HeldBytes } from './held-bytes.ts';
-import { insertIfAbsent, overwrite, primitiveOf, read, remove } from './insert.ts';
+import { insertIfAbsent, overwrite, primitiveOf, read, readAll, remove } from './insert.ts';
 import { keyAt, Names, readName } from './names.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
@@ -163,6 +163,13 @@ export class KeyvCallStore implements CallStore {
   async get(name: string): Promise<unknown> {
     const key = this.#names.key(name);
     return this.#cipher.decode(key, await read(this.#keyv, key));
+  }
+
+  /** Several records, in one read where the store can. */
+  async getAll(names: readonly string[]): Promise<unknown[]> {
+    const keys = names.map((name) => this.#names.key(name));
+    const found = await readAll(this.#keyv, keys);
+    return Promise.all(keys.map((key, nth) => this.#cipher.decode(key, found[nth])));
   }
 
   /** Overwrites a record. Only for hints that help to find other records. */

@@ -15,6 +15,7 @@ interface Adapter {
   get(key: string): unknown;
   set(key: string, value: unknown, ...rest: unknown[]): unknown;
   delete(key: string): unknown;
+  getMany?(keys: string[]): unknown;
   readonly opts?: { dialect?: string; table?: string; schema?: string };
   readonly _store?: unknown;
 }
@@ -105,6 +106,18 @@ export async function overwrite(keyv: Keyv, key: string, value: unknown, lifetim
 /** @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss */
 export function read(keyv: Keyv, key: string): Promise<unknown> {
   return watched(keyv, innermost(keyv), 'read', key, {}).run((derived) => derived.get(key));
+}
+
+/**
+ * Several reads, as one where the adapter can.
+ * @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss
+ */
+export function readAll(keyv: Keyv, keys: readonly string[]): Promise<unknown[]> {
+  const adapter = innermost(keyv);
+  // Keyv itself takes a failure for a miss where the adapter reads one key at a time.
+  if (typeof adapter.getMany !== 'function') return Promise.all(keys.map((key) => read(keyv, key)));
+  const [first = ''] = keys;
+  return watched(keyv, adapter, 'read', first, {}).run((derived) => derived.getMany([...keys]));
 }
 
 /** Deletes a record; whether there was one is not told, since the SQL adapters do not know for sure. */
@@ -198,6 +211,7 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, method
         methods.set?.(fullKey, value) ?? stern.set(fullKey, value, ...rest),
     ),
     delete: watch((fullKey: string) => stern.delete(fullKey)),
+    ...(stern.getMany !== undefined && { getMany: watch((fullKeys: string[]) => stern.getMany?.(fullKeys)) }),
   };
   const stand: Adapter = Object.create(adapter instanceof Map ? Object.prototype : adapter);
   for (const [name, value] of Object.entries(overrides)) Object.defineProperty(stand, name, { value });

@@ -68,6 +68,11 @@ export class Appender {
     return this.#options.log.id;
   }
 
+  /** What its records stand under; unlike its id, which a call's follows from, it opens nothing. */
+  get name(): string {
+    return this.#options.log.name;
+  }
+
   /** The position of the last entry known here. */
   get position(): number {
     return this.#end?.at ?? 0;

@@ -18,6 +18,13 @@ export function newStreamId(expires: number): string {
   return `${Math.ceil(expires).toString(36)}.${randomBytes(16).toString('base64url')}`;
 }
 
+/** The id of the one call whose stream this is, where it has one: the same bits, written as calls' ids are. */
+export function callIdOf(stream: string): string {
+  const dot = stream.indexOf('.') + 1;
+  const hex = Buffer.from(stream.slice(dot), 'base64url').toString('hex');
+  return `${stream.slice(0, dot)}${hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')}`;
+}
+
 /** A new stream that each process may append to. */
 export function sharedId(expires: number): string {
   return `${Math.ceil(expires).toString(36)}.~${randomBytes(16).toString('base64url')}`;

@@ -83,10 +83,15 @@ export class EventStreams {
    *
    * @param scope the session or caller that it belongs to
    * @param expires milliseconds since the epoch; nothing of it is kept longer
+   * @param id one of `newStreamId`'s that no stream has
    * @throws AwaitError `limit` when the scope has `limits.streams` that are not finished
    */
-  open(scope: string, expires = this.#parts.clock.now() + this.#parts.limits.streamLife): Appender {
-    const log = new StreamLog(this.#records, newStreamId(expires), scope);
+  open(
+    scope: string,
+    expires = this.#parts.clock.now() + this.#parts.limits.streamLife,
+    id = newStreamId(expires),
+  ): Appender {
+    const log = new StreamLog(this.#records, id, scope);
     const local = this.#locals.of(log, scope);
     try {
       this.#locals.count(local);
@@ -97,6 +102,15 @@ export class EventStreams {
     local.isFresh = true;
     local.appender = this.#appender(local, { at: 0 });
     return local.appender;
+  }
+
+  /**
+   * Room for a stream of a scope that may be opened later.
+   * @returns how to give it back
+   * @throws AwaitError `limit` as `open`
+   */
+  reserve(scope: string): () => void {
+    return this.#locals.reserve(scope);
   }
 
   /** The stream of a scope that every process finds by itself, and that each may append to. */

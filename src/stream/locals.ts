@@ -25,6 +25,8 @@ export class Locals {
   readonly #byName = new Map<string, Local>();
   /** Those that were opened or taken over here, the oldest first: they count. */
   readonly #counted = new Map<string, Set<Local>>();
+  /** How many may be opened yet, by their scope. */
+  readonly #reserved = new Map<string, number>();
 
   /** @param most streams of one scope */
   constructor(most: number, failed: (error: unknown) => void) {
@@ -55,14 +57,34 @@ export class Locals {
       const oldest = ended.find(({ tail }) => tail === undefined) ?? ended[0];
       if (oldest !== undefined) this.#delete(oldest);
       else if (must) break;
-      else {
-        throw new AwaitError(
-          'limit',
-          `${this.#most} streams of one session are unfinished; raise limits.streams if that is meant`,
-        );
-      }
+      else throw this.#tooMany();
     }
     counted.add(local);
+  }
+
+  /**
+   * Counts a stream that may be opened later.
+   * @returns how to give its place back
+   * @throws AwaitError `limit`
+   */
+  reserve(scope: string): () => void {
+    const reserved = this.#reserved.get(scope) ?? 0;
+    const counted = this.#counted.get(scope) ?? new Set();
+    if (reserved + counted.size >= this.#most) {
+      const unfinished = [...counted].filter(({ ended }) => ended === undefined).length;
+      if (reserved + unfinished >= this.#most) throw this.#tooMany();
+    }
+    this.#reserved.set(scope, reserved + 1);
+    return () => {
+      const left = (this.#reserved.get(scope) ?? 1) - 1;
+      if (left > 0) this.#reserved.set(scope, left);
+      else this.#reserved.delete(scope);
+    };
+  }
+
+  #tooMany(): AwaitError {
+    const message = `${this.#most} streams of one session are unfinished; raise limits.streams if that is meant`;
+    return new AwaitError('limit', message);
   }
 
   /** Its appender here is done. */

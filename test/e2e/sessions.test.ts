@@ -130,7 +130,7 @@ describe('a request', () => {
   });
 
   it('is answered on its own stream, each event with an id, primed on 2025-11-25', async () => {
-    const { url } = await serve();
+    const { url } = await serve({ limits: { heldReply: 0 } });
     const session = await startSession(url);
     const replies = await Promise.all(
       [5, 6, 7].map((id) => request(url, 'POST', { ...LIST, id }, { 'mcp-session-id': session })),
@@ -167,7 +167,7 @@ describe('a request', () => {
 
 describe('a stream', () => {
   it('goes on under a GET with Last-Event-ID, from where it was, and within its session alone', async () => {
-    const { url } = await serve();
+    const { url } = await serve({ limits: { heldReply: 0 } });
     const session = await startSession(url);
     const headers = { 'mcp-session-id': session };
     const { text } = await request(url, 'POST', LIST, headers);

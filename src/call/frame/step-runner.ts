@@ -78,6 +78,8 @@ export class StepRunner {
 
   async #run(step: StepAttempt): Promise<void> {
     const { journal, gate, options } = this.#core;
+    const begun = journal.begin?.();
+    if (begun !== undefined) await begun;
     // What a step acts on is in the journal before it acts, once anybody else could run it again.
     const { drawn } = this.#core.turns > 0 && !gate.isEnded ? this.#drawn.takeUnwritten() : {};
     if (drawn !== undefined) await journal.append({ type: 'drawn', drawn });

@@ -186,6 +186,11 @@ export interface Journal {
    * happens in the order of the journal
    */
   append(entry: Entry, onWritten?: () => void): Promise<void>;
+  /**
+   * Before the call acts: resolves once others can find it and its client has a way back to it; undefined where that
+   * is so.
+   */
+  begin?(): Promise<void> | undefined;
   /** Whether others may have taken the turn up meanwhile: an entry appended settles it. */
   readonly lapsed: boolean;
 }

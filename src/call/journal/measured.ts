@@ -27,6 +27,10 @@ export class TaskJournal implements OpenJournal {
     return this.#journal.lapsed;
   }
 
+  begin(): Promise<void> | undefined {
+    return this.#journal.begin?.();
+  }
+
   /** @param folded what the journal comes to so far */
   count(folded: unknown): void {
     this.#bytes = JSON.stringify(folded).length;

@@ -1,0 +1,95 @@
+/**
+ * The journal of a live call that writes nothing until it has something to lose: an ask, a step, an event that its
+ * client could come back for, or a moment's work. A call that is over before that leaves no entry.
+ *
+ * 1. `called` is its first entry, whatever made it durable.
+ * 2. Once its end was left out, nothing of it is written: nobody may find a call and run it that is over.
+ */
+import type { Entry } from './entries.ts';
+import type { OpenJournal } from './store.ts';
+
+/** What only those need who found the call. */
+const LAST: ReadonlySet<Entry['type']> = new Set(['ended', 'cancelled', 'left']);
+
+export class LateJournal implements OpenJournal {
+  readonly #journal: OpenJournal;
+  readonly #called: Entry | undefined;
+  readonly #onBegin: () => Promise<void>;
+  /** Whether anything but the first entry was to be written. */
+  #hasMore = false;
+  #isOver = false;
+  #isBegun = false;
+  #kept: Promise<void> | undefined;
+  #begun: Promise<void> | undefined;
+
+  /**
+   * @param called the first entry; undefined where nobody else can find the call
+   * @param onBegin gives the client of the call a way back to it; runs beside the first entry
+   */
+  constructor(journal: OpenJournal, called: Entry | undefined, onBegin: () => Promise<void>) {
+    this.#journal = journal;
+    this.#called = called;
+    this.#onBegin = onBegin;
+  }
+
+  get position(): number {
+    return this.#journal.position;
+  }
+
+  get lapsed(): boolean {
+    return this.#journal.lapsed;
+  }
+
+  /**
+   * Resolves once others can find the call, or it is over.
+   * @throws AwaitError `store`: it is tried again with the next call of this
+   */
+  keep(): Promise<void> {
+    if (this.#isOver || this.#called === undefined) return Promise.resolve();
+    this.#kept ??= this.#journal.append(this.#called).catch((error: unknown) => {
+      this.#kept = undefined;
+      throw error;
+    });
+    return this.#kept;
+  }
+
+  /** As `keep`, and its client has a way back; undefined where that is so already, or the call is over. */
+  begin(): Promise<void> | undefined {
+    if (this.#isBegun || this.#isOver) return undefined;
+    this.#begun ??= Promise.all([this.keep(), this.#onBegin()]).then(
+      () => {
+        this.#isBegun = true;
+      },
+      (error: unknown) => {
+        this.#begun = undefined;
+        throw error;
+      },
+    );
+    return this.#begun;
+  }
+
+  get #isEmpty(): boolean {
+    return !this.#hasMore && this.#kept === undefined;
+  }
+
+  /** Nothing of a call that is over is written any more, unless something was. */
+  end(): void {
+    this.#isOver ||= this.#isEmpty;
+  }
+
+  append(entry: Entry, onWritten?: () => void): Promise<void> {
+    if (LAST.has(entry.type)) this.end();
+    if (this.#isOver) {
+      onWritten?.();
+      return Promise.resolve();
+    }
+    this.#hasMore = true;
+    // Where its client gets no way back, the next attempt says so.
+    if (!LAST.has(entry.type)) this.begin()?.catch(() => {});
+    return this.#journal.append(entry, onWritten);
+  }
+
+  async beat(sign: string): Promise<void> {
+    if (!this.#isEmpty) await this.#journal.beat(sign);
+  }
+}
