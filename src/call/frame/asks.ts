@@ -8,6 +8,7 @@ import type { AskOptions } from './turn.ts';
 /** @param abandoned told when the tool gives it up, unless it is settled before */
 export function askAttempt(
   question: Question,
+  nth: number,
   { inContext, timeout, signal, raw }: AskOptions,
   settle: (response: Response) => void,
   abandoned: () => void,
@@ -16,6 +17,7 @@ export function askAttempt(
   return {
     kind: 'ask',
     question,
+    nth,
     inContext,
     ...(timeout !== undefined && { timeout }),
     ...(raw && { raw }),
@@ -27,24 +29,25 @@ export function askAttempt(
 }
 
 /**
- * @param nth the how-many-eth of its class
+ * @param ordinal the how-many-eth of its class
  * @param wire its key, and the name its author wants it to have on the wire where that is another
  * @param now milliseconds since the epoch
  * @param drift how often the text at its place changed
  */
 export function openAskOf(
-  { question, timeout, raw }: AskAttempt,
-  nth: number,
+  { question, nth, timeout, raw }: AskAttempt,
+  ordinal: number,
   wire: { readonly key: string; readonly name?: string },
   now: number,
   drift: number | undefined,
 ): OpenAsk {
   return {
-    place: `${question.class}#${nth}`,
+    place: `${question.class}#${ordinal}`,
     ...wire,
     method: question.method,
     params: question.params,
     question: question.digest,
+    nth,
     ...(timeout !== undefined && { deadline: { at: now + timeout, timeout } }),
     ...(drift !== undefined && { drift }),
     ...(raw && { raw }),

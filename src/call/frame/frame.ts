@@ -258,7 +258,9 @@ export class Frame {
   /** As `ask`, for who asks under a place of its own. */
   askAs(question: Question, options: AskOptions): Promise<Response> {
     return new Promise((settle) => {
-      const attempt = askAttempt(question, options, settle, () => this.#abandon(attempt));
+      const attempt = askAttempt(question, this.#recording.made(question), options, settle, () =>
+        this.#abandon(attempt),
+      );
       this.#attempt(attempt);
     });
   }

@@ -82,10 +82,10 @@ export class OpenAsks {
     }
     if (this.#endsTooMany()) return;
     this.#asked += 1;
-    const nth = instead === undefined ? recording.nextPlace(question.class) : nthOf(instead.place);
-    const key = this.#freeKey(wireKey(question, nth, this.#asked, instead !== undefined));
+    const ordinal = instead === undefined ? recording.nextPlace(question.class) : nthOf(instead.place);
+    const key = this.#freeKey(wireKey(question, ordinal, this.#asked, instead !== undefined));
     const name = this.#nameFor(attempt, key);
-    const ask = openAskOf(attempt, nth, { key, ...name }, options.clock.now(), instead?.drift);
+    const ask = openAskOf(attempt, ordinal, { key, ...name }, options.clock.now(), instead?.drift);
     this.#add(attempt, ask);
     const given = question.explicitKey === ask.key ? turn.given(ask) : undefined;
     if (gate.turn !== turn) return;
@@ -250,9 +250,9 @@ export class OpenAsks {
     const { fresh, recording } = this.#core;
     for (const attempt of fresh) {
       if (attempt.kind !== 'ask') continue;
-      const { class: group } = attempt.question;
-      const answered = recording.changedAnswer(group);
-      const open = answered === undefined ? recording.takeChangedAsk(group) : undefined;
+      const { question } = attempt;
+      const answered = recording.changedAnswer(question);
+      const open = answered === undefined ? recording.takeChangedAsk(question) : undefined;
       if (answered !== undefined) this.#drift(attempt, answered, answered.completion, turn);
       else if (open !== undefined) this.open(attempt, turn, { place: open.place, drift: open.drift ?? 0 });
       else continue;

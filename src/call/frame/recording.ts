@@ -14,6 +14,8 @@ export const RERUN = 'rerun:';
 export interface AskAttempt {
   readonly kind: 'ask';
   readonly question: Question;
+  /** How many asks in these very words the tool has made, with this one. */
+  readonly nth: number;
   /** Whether it was made in the call's own flow, not by a timer or a listener of the server. */
   readonly inContext: boolean;
   readonly timeout?: number;
@@ -54,6 +56,8 @@ export class Recording {
   #unclaimed: OpenAsk[];
   /** The highest how-many-eth of each class. */
   readonly #places = new Map<string, number>();
+  /** Asks that the tool has made, by class and words. */
+  readonly #made = new Map<string, number>();
 
   /** @param fresh how many of the last completions came with the turn that is entered now */
   constructor(completions: readonly Completion[], open: readonly OpenAsk[], fresh: number) {
@@ -144,7 +148,22 @@ export class Recording {
 
   /** Nobody is led through the first `count` completions. */
   pass(count: number): void {
-    for (const recorded of this.#all.slice(0, count)) recorded.state = 'released';
+    for (const recorded of this.#all.slice(0, count)) {
+      recorded.state = 'released';
+      const { completion } = recorded;
+      if (completion.kind !== 'answer') continue;
+      const { question, nth = 0 } = completion;
+      const words = wordsOf(classOf(completion.place), question);
+      this.#made.set(words, Math.max(this.#made.get(words) ?? 0, nth));
+    }
+  }
+
+  /** Counts an ask that the tool makes. @returns how many it has made in these very words */
+  made({ class: group, digest }: Question): number {
+    const words = wordsOf(group, digest);
+    const nth = (this.#made.get(words) ?? 0) + 1;
+    this.#made.set(words, nth);
+    return nth;
   }
 
   /**
@@ -183,50 +202,48 @@ export class Recording {
     return 'recorded';
   }
 
-  /** Of the same question that was asked several times, the answered and the open ones stand in one order: their places'. */
+  /** Asks in the same words are told apart by their order: also where the tool gave up on an earlier one. */
   #claimAsk(attempt: AskAttempt): 'recorded' | OpenAsk | undefined {
-    const { question } = attempt;
-    const isIts = (ask: { readonly place: string; readonly question: string }): boolean =>
-      classOf(ask.place) === question.class && ask.question === question.digest;
-    const answered = this.#all.filter(
-      (candidate): candidate is RecordedAnswer =>
+    const { question, nth } = attempt;
+    const isIts = (ask: Pick<OpenAsk, 'place' | 'question' | 'nth'>): boolean =>
+      classOf(ask.place) === question.class &&
+      ask.question === question.digest &&
+      (ask.nth === undefined || ask.nth === nth);
+    const recorded = this.#all.find(
+      (candidate) =>
         isFree(candidate) && candidate.completion.kind === 'answer' && isIts(candidate.completion),
     );
-    const recorded = first(answered, ({ completion }) => completion.place);
-    const open = first(this.#unclaimed.filter(isIts), ({ place }) => place);
-    if (
-      recorded !== undefined &&
-      (open === undefined || nthOf(recorded.completion.place) <= nthOf(open.place))
-    ) {
+    if (recorded !== undefined) {
       recorded.attempt = attempt;
       return 'recorded';
     }
+    const open = this.#unclaimed.find(isIts);
     if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
     return open;
   }
 
   /** Whether something recorded may be the same question in other words. */
   mayStandFor(attempt: AskAttempt): boolean {
-    const { class: group } = attempt.question;
+    const { question } = attempt;
     return (
-      this.changedAnswer(group) !== undefined || this.#unclaimed.some(({ place }) => classOf(place) === group)
+      this.changedAnswer(question) !== undefined || this.#unclaimed.some((ask) => isReworded(ask, question))
     );
   }
 
   /** The answer whose question, of this class, nobody makes in its words any more. */
-  changedAnswer(group: string): RecordedAnswer | undefined {
+  changedAnswer(question: Question): RecordedAnswer | undefined {
     return this.#all.find(
       (candidate): candidate is RecordedAnswer =>
         isFree(candidate) &&
         candidate.completion.kind === 'answer' &&
-        classOf(candidate.completion.place) === group &&
+        isReworded(candidate.completion, question) &&
         this.#isAwaited(candidate),
     );
   }
 
   /** Takes the open ask of this class that nobody makes in its words any more. */
-  takeChangedAsk(group: string): OpenAsk | undefined {
-    const open = this.#unclaimed.find(({ place }) => classOf(place) === group);
+  takeChangedAsk(question: Question): OpenAsk | undefined {
+    const open = this.#unclaimed.find((ask) => isReworded(ask, question));
     if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
     return open;
   }
@@ -293,9 +310,16 @@ function isFree(recorded: Recorded): boolean {
   return recorded.state !== 'released' && recorded.attempt === undefined;
 }
 
-/** The first by place. */
-function first<T>(items: readonly T[], placeOf: (item: T) => string): T | undefined {
-  return [...items].sort((one, other) => nthOf(placeOf(one)) - nthOf(placeOf(other)))[0];
+/** Whether something recorded is of a question's class, in other words. */
+function isReworded(
+  recorded: Pick<OpenAsk, 'place' | 'question'>,
+  { class: group, digest }: Question,
+): boolean {
+  return classOf(recorded.place) === group && recorded.question !== digest;
+}
+
+function wordsOf(group: string, digest: string): string {
+  return `${group} ${digest}`;
 }
 
 function nameOf(completion: Completion): string {

@@ -84,6 +84,8 @@ export interface OpenAsk {
   readonly params: JsonObject;
   /** Digest of the question. */
   readonly question: string;
+  /** How many asks of this class in these very words the tool had made, with this one; absent where no tool asked. */
+  readonly nth?: number;
   /** The tool's own `timeout`, and the time when it ends. */
   readonly deadline?: { readonly at: number; readonly timeout: number };
   /** How often the text at this place changed under replay. */
@@ -101,6 +103,8 @@ export interface AnswerCompletion {
   readonly method: string;
   /** Digest of the question that was answered. */
   readonly question: string;
+  /** As in `OpenAsk`. */
+  readonly nth?: number;
   readonly response: Response;
   readonly drift?: number;
 }
@@ -218,6 +222,7 @@ export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {
     key: ask.key,
     method: ask.method,
     question: ask.question,
+    ...(ask.nth !== undefined && { nth: ask.nth }),
     response,
     ...(ask.drift !== undefined && { drift: ask.drift }),
   };
