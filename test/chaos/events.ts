@@ -56,7 +56,15 @@ export interface Stall {
   readonly at: number;
 }
 
-export type Event = Effect | Append | Appending | Stall;
+/** A call's tool began, and nothing of the call is kept yet. */
+export interface Moment {
+  readonly type: 'moment';
+  readonly call: string;
+  readonly pid: number;
+  readonly at: number;
+}
+
+export type Event = Effect | Append | Appending | Stall | Moment;
 
 type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full';
 

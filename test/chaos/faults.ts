@@ -9,15 +9,26 @@ import type { OwnStore } from './stores.ts';
 const SHORT = [400, 4_000] as const;
 const LONG = [5_500, 7_500] as const;
 
+/** A call begins in a process, and goes on once it is over. */
+export interface Moment {
+  readonly pid: number;
+  readonly over: () => void;
+}
+
 type StoreFault = 'restart' | 'slow a little' | 'slow' | 'full';
 
-/** @param which `kills`: one process each second, or as soon as its replacement is up, and nothing else */
+/**
+ * @param which `kills`: one process each second, or as soon as its replacement is up, and nothing else; `moments`: the
+ *   same, each in the moment in which a call of it begins
+ * @param moment resolves in such a moment, or with undefined once the run is over
+ */
 export function disturb(
   fleet: Fleet,
   store: OwnStore,
   seed: number,
-  which: 'all' | 'kills',
+  which: 'all' | 'kills' | 'moments',
   isOver: () => boolean,
+  moment: () => Promise<Moment | undefined>,
 ) {
   const faults: Fault[] = [];
   const during = async (kind: Fault['kind'], pid: number | undefined, run: () => Promise<void>) => {
@@ -88,6 +99,21 @@ export function disturb(
       : ['restart', 'slow a little', 'restart', 'slow'];
   if (which === 'kills') {
     return { faults, done: loop(randomOf(seed), ['kill'] as const, [1_000, 1_000], toProcess) };
+  }
+  if (which === 'moments') {
+    const inMoment = async (): Promise<void> => {
+      const { pid, over } = (await moment()) ?? {};
+      if (pid === undefined) return;
+      const indices = Array.from({ length: fleet.size }, (_, index) => index);
+      const index = indices.find((one) => fleet.pid(one) === pid) ?? -1;
+      const replaced = fleet.replace(index, () => {
+        const now = clock();
+        faults.push({ kind: 'kill', pid, since: now, until: now });
+      });
+      over?.();
+      await replaced;
+    };
+    return { faults, done: loop(randomOf(seed), ['kill'] as const, [300, 1_000], inMoment) };
   }
   const done = Promise.all([
     loop(randomOf(seed), ['kill', 'kill', 'stop'] as const, [500, 1_400], toProcess),

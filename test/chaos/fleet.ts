@@ -21,6 +21,7 @@ interface Slot {
 
 export class Fleet {
   readonly #args: readonly string[];
+  readonly #env: Readonly<Record<string, string>>;
   readonly #random: Random;
   #slots: Slot[] = [];
   readonly #children = new Set<ChildProcess>();
@@ -33,7 +34,15 @@ export class Fleet {
   /** When starts failed: a process gives up where its store cannot be opened. */
   readonly failedStarts: number[] = [];
 
-  constructor(storeUrl: string, ledgerUrl: string, secret: string, random: Random) {
+  /** @param env of the processes, besides this one's */
+  constructor(
+    storeUrl: string,
+    ledgerUrl: string,
+    secret: string,
+    random: Random,
+    env: Readonly<Record<string, string>>,
+  ) {
+    this.#env = env;
     this.#args = [storeUrl, ledgerUrl, secret];
     this.#random = random;
   }
@@ -98,7 +107,7 @@ export class Fleet {
   async #tryToStart(skew: number): Promise<Slot | undefined> {
     const args = ['--import', preload ?? '', '--import', 'tsx', script ?? '', ...this.#args];
     const child = spawn(process.execPath, args, {
-      env: { ...process.env, CHAOS_SKEW: String(skew), CHAOS_LEASE: String(LEASE) },
+      env: { ...process.env, CHAOS_SKEW: String(skew), CHAOS_LEASE: String(LEASE), ...this.#env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });
     this.#children.add(child);

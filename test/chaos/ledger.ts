@@ -9,7 +9,8 @@ export interface Ledger {
   close(): void;
 }
 
-export async function openLedger(): Promise<Ledger> {
+/** @param before awaited before the sender of an event is told that it is recorded */
+export async function openLedger(before: (event: Event) => Promise<void>): Promise<Ledger> {
   const events: Event[] = [];
   const server = createServer(async (req, res) => {
     let text = '';
@@ -19,7 +20,9 @@ export async function openLedger(): Promise<Ledger> {
       // Its sender was killed while it wrote; an incomplete event does not count.
       return;
     }
-    events.push(JSON.parse(text) as Event);
+    const event = JSON.parse(text) as Event;
+    events.push(event);
+    await before(event);
     res.end();
   });
   // Connections of processes that are stopped for a while are kept.

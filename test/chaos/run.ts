@@ -8,7 +8,8 @@
  *
  * With `--clients v1` or `v2` the official clients of a session do the calling, behind a balancer; with `tasks` there
  * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process every second and does
- * nothing else.
+ * nothing else; `--faults moments` kills each in the moment before a call of it is durable, which loses that call's
+ * response and nothing else.
  *
  * The seed decides which faults come, in which order and for how long; which call they hit depends on the machine. The
  * checks are in `verdict.ts`; `--events <file>` keeps the events that were checked.
@@ -22,7 +23,7 @@ import { randomOf } from '../fixtures/random.ts';
 import { balanceFleet } from './balancer.ts';
 import { client, type Tally } from './clients.ts';
 import type { Event, Fault } from './events.ts';
-import { disturb } from './faults.ts';
+import { disturb, type Moment } from './faults.ts';
 import { Fleet } from './fleet.ts';
 import { openLedger } from './ledger.ts';
 import { sessionClient } from './session-clients.ts';
@@ -50,9 +51,9 @@ const minutes = Number(values.minutes ?? 1);
 const name = NAMES.find((known) => known === (values.store ?? 'sqlite'));
 const seed = Number(values.seed ?? randomInt(2 ** 31));
 const kind = (['raw', 'v1', 'v2', 'tasks'] as const).find((known) => known === (values.clients ?? 'raw'));
-const which = (['all', 'kills'] as const).find((known) => known === (values.faults ?? 'all'));
+const which = (['all', 'kills', 'moments'] as const).find((known) => known === (values.faults ?? 'all'));
 if (kind === undefined || which === undefined)
-  throw new Error('--clients takes raw, v1, v2 or tasks, --faults all or kills');
+  throw new Error('--clients takes raw, v1, v2 or tasks, --faults all, kills or moments');
 if (name === undefined || !(minutes > 0) || !Number.isInteger(seed))
   throw new Error(
     `--minutes takes a positive number, --store one of ${NAMES.join(', ')}, --seed a whole number`,
@@ -64,15 +65,35 @@ process.stdout.write(
 const store = await ownStore(name);
 process.once('exit', () => store.remove());
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
-const ledger = await openLedger();
-const fleet = new Fleet(store.url, ledger.url, randomBytes(32).toString('base64url'), randomOf(seed + 2));
+let over = false;
+/** Calls whose processes were killed before they were durable. */
+const cutOff = new Set<string>();
+let onMoment: ((moment?: Moment) => void) | undefined;
+const moment = (): Promise<Moment | undefined> =>
+  new Promise((resolve) => {
+    if (over) resolve(undefined);
+    else onMoment = resolve;
+  });
+const ledger = await openLedger(async (event) => {
+  if (event.type !== 'moment' || onMoment === undefined) return;
+  const strike = onMoment;
+  onMoment = undefined;
+  cutOff.add(event.call);
+  await new Promise<void>((over) => strike({ pid: event.pid, over }));
+});
+const fleet = new Fleet(
+  store.url,
+  ledger.url,
+  randomBytes(32).toString('base64url'),
+  randomOf(seed + 2),
+  which === 'moments' ? { CHAOS_MOMENTS: '1' } : {},
+);
 process.prependOnceListener('exit', () => fleet.killAll());
 await fleet.start();
 
-let over = false;
 const isOver = (): boolean => over;
 const tally: Tally = { completed: 0, neverBegan: 0, retries: 0, lost: [], done: [] };
-const { faults, done } = disturb(fleet, store, seed, which, isOver);
+const { faults, done } = disturb(fleet, store, seed, which, isOver, moment);
 const balancer = await balanceFleet(fleet, randomOf(seed + 3));
 const isTasks = kind === 'tasks';
 const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
@@ -82,6 +103,7 @@ const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
 });
 await Promise.race([isTasks ? Promise.all(clients) : sleep(minutes * 60_000), done]);
 over = true;
+onMoment?.();
 await done;
 await Promise.all(clients);
 tally.retries += balancer.retries();
@@ -103,7 +125,7 @@ function report(
   const say = (line: string): void => void process.stdout.write(`${line}\n`);
   const count = (of: string): number => faults.filter((fault) => fault.kind === of).length;
   const onStore = store.restart === undefined ? ['slow', 'full'] : ['restart', 'slow'];
-  const kinds = which === 'kills' ? ['kill'] : ['kill', 'stop', ...onStore];
+  const kinds = which !== 'all' ? ['kill'] : ['kill', 'stop', ...onStore];
   const counts = kinds.map((of) => `${of} ${count(of)}`).join(', ');
   say(`faults: ${counts}${store.restart === undefined ? ' (SQLite: no process to restart)' : ''}`);
   say(
@@ -126,6 +148,11 @@ function report(
     ...tally.lost.map((reply) => `lost: ${reply}`),
     ...fleet.crashes,
     ...violations,
+    ...events.flatMap((event) =>
+      'call' in event && event.type !== 'moment' && cutOff.has(event.call)
+        ? [`call ${event.call} was killed before it was durable, and has a ${event.type}`]
+        : [],
+    ),
     ...fleet.failedStarts
       .filter((at) => !hasStoreFault(at))
       .map((at) => `a start failed by itself at ${at.toFixed(0)}`),

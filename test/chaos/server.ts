@@ -43,6 +43,8 @@ function build(): McpServer {
   const server = new McpServer({ name: 'chaos', version: '1' });
   server.registerTool('work', {}, async () => {
     const { call } = (currentContext()?.call as Frame | undefined) ?? { call: { id: '' } };
+    if (process.env.CHAOS_MOMENTS === '1')
+      await tell({ type: 'moment', call: call.id, pid: process.pid, at: clock() });
     const done: Done[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       const requestedSchema = { type: 'object' as const, properties: { go: { type: 'boolean' as const } } };
