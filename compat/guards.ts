@@ -142,8 +142,10 @@ export async function admit(
   { id, method, params }: CallRecord,
   { authInfo, request, isRefused }: Leg,
 ): Promise<RpcResponse | undefined> {
-  // Its client has its reply already.
-  if (await isRefused?.(instance)) return { error: { code: -32600, message: 'Invalid Request' } };
+  // Where its edge asks this instance, its client has its reply already.
+  if (isRefused !== undefined) {
+    return (await isRefused(instance)) ? { error: { code: -32600, message: 'Invalid Request' } } : undefined;
+  }
   const { guards } = instance as HostInstance;
   if (request === undefined || guards?.hasScopes !== true) return undefined;
   const message = { jsonrpc: '2.0', id, method, params };

@@ -188,7 +188,6 @@ export function createServices(
     ),
     frame: {
       drift: settings.drift,
-      unknownStep: settings.unknownStep,
       // With nowhere to record a step that ends after the asks went out, they wait for it.
       askDelay: store === undefined ? Number.POSITIVE_INFINITY : settings.askDelay,
       replayGrace: settings.replayGrace,

@@ -86,8 +86,6 @@ export interface AwaitOptions<Name extends string = string> {
   readonly drift?: 'ask' | 'reuse' | 'fail';
   /** What becomes of a parked frame that is dropped. Default `forget`. */
   readonly onDrop?: 'forget' | 'unwind';
-  /** What to do with a new step where the journal has another. Default `fail`. */
-  readonly unknownStep?: 'fail' | 'run';
   /** How long an ask waits for a running step before it goes out beside it, in milliseconds. Default 5,000. */
   readonly askDelay?: number;
   /**
@@ -166,7 +164,6 @@ export interface Settings {
   readonly replay: ((call: CallRecord) => 'allow' | 'never') | undefined;
   readonly drift: 'ask' | 'reuse' | 'fail';
   readonly onDrop: 'forget' | 'unwind';
-  readonly unknownStep: 'fail' | 'run';
   readonly askDelay: number;
   readonly replayGrace: number;
   readonly principal: Principal | undefined;
@@ -198,7 +195,6 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
   'replay',
   'drift',
   'onDrop',
-  'unknownStep',
   'askDelay',
   'replayGrace',
   'principal',
@@ -233,7 +229,6 @@ export function settle(options: AwaitOptions, known: readonly string[]): Setting
   oneOf('instance', options.instance, ['call', 'session', 'caller', 'process']);
   oneOf('drift', options.drift, ['ask', 'reuse', 'fail']);
   oneOf('onDrop', options.onDrop, ['forget', 'unwind']);
-  oneOf('unknownStep', options.unknownStep, ['fail', 'run']);
   positive('ttl', options.ttl);
   positive('askDelay', options.askDelay);
   positive('replayGrace', options.replayGrace);
@@ -295,7 +290,6 @@ export function settle(options: AwaitOptions, known: readonly string[]): Setting
     replay: options.replay,
     drift: options.drift ?? 'ask',
     onDrop: options.onDrop ?? 'forget',
-    unknownStep: options.unknownStep ?? 'fail',
     askDelay: options.askDelay ?? 5_000,
     replayGrace: options.replayGrace ?? 300,
     principal: options.principal,

@@ -139,7 +139,6 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
     },
     frame: {
       drift: 'ask',
-      unknownStep: 'fail',
       askDelay: 5_000,
       replayGrace: 60,
       maxAsks: 100,

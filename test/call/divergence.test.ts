@@ -114,17 +114,6 @@ describe('a tool that changed while its call was suspended', () => {
     expect(fresh.log.find(({ level }) => level === 'error')?.message).toMatch(/bill.*charge/);
   });
 
-  it("runs the renamed step where unknownStep is 'run'", async () => {
-    const ran: string[] = [];
-    const { next } = await upgrade(
-      async ({ step, elicit }) => [await step('charge', () => ran.push('charge')), await elicit('sure?')],
-      async ({ step, elicit }) => [await step('bill', () => ran.push('bill')), await elicit('sure?')],
-      { unknownStep: 'run' },
-    );
-    expect(resultOf(next)).toBeDefined();
-    expect(ran).toEqual(['charge', 'bill']);
-  });
-
   it('is refused when one key is asked by another method', async () => {
     const meta = { _meta: { 'mcp-await/key': 'k' } };
     const { next } = await upgrade(

@@ -50,7 +50,7 @@ describe('a flag', () => {
     const { options: set } = await readArguments(args);
     const without = options().filter((name) => !(name in set) && name !== 'relay');
     // Who a caller is, is said by code; the others have a flag as soon as they have one.
-    const code = ['principal', 'unknownStep', 'encrypt', 'audience', 'audit', 'revisions'];
+    const code = ['principal', 'encrypt', 'audience', 'audit', 'revisions'];
     expect(options().length).toBeGreaterThan(20);
     expect(without.filter((name) => !code.includes(name))).toEqual([]);
     expect(() => settle(set, NAMES)).not.toThrow();

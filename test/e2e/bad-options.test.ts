@@ -41,7 +41,6 @@ describe('createAwaitHandler refuses', () => {
     ['replay', { replay: 'never' }],
     ['drift', { drift: 'ignore' }],
     ['onDrop', { onDrop: 'throw' }],
-    ['unknownStep', { unknownStep: 'skip' }],
     ['askDelay', { askDelay: -5 }],
     ['shedAbove', { shedAbove: 0 }],
     ['tasks', { tasks: 'now' }],

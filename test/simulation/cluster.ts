@@ -198,7 +198,6 @@ export class Cluster {
       },
       frame: {
         drift: 'ask',
-        unknownStep: 'fail',
         askDelay: 600,
         replayGrace: 2_000,
         maxAsks: 1_000,

@@ -415,7 +415,7 @@ export class Frame {
     const waits = this.#fresh.size > 0 || this.#asks.size > 0 || this.#recording.awaited;
     if (!waits || !this.#patience.gaveUp() || this.#asks.matchChanged(turn)) return;
     const step = steps.find(({ path }) => !isOnce(path));
-    if (isStep(head) && step !== undefined && this.#options.unknownStep === 'fail') {
+    if (isStep(head) && step !== undefined) {
       if (this.#patience.gaveUpForGood()) this.#diverge(`the tool attempts step '${step.path}'`);
       return;
     }
@@ -435,7 +435,7 @@ export class Frame {
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
     const left = this.#recording.unconsumedSteps().filter((recorded) => !this.#isRunningAround(recorded));
     const named = steps.find(({ path }) => !isOnce(path));
-    if (named !== undefined && left.length > 0 && this.#options.unknownStep === 'fail') {
+    if (named !== undefined && left.length > 0) {
       if (this.#patience.gaveUpForGood()) this.#diverge(`the tool attempts step '${named.path}'`);
       return;
     }

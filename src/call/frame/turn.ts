@@ -13,7 +13,6 @@ export const CLIENT_ROUNDS = 9;
 
 export interface FrameOptions {
   readonly drift: 'ask' | 'reuse' | 'fail';
-  readonly unknownStep: 'fail' | 'run';
   /** How long an ask waits for a running step before it goes out beside it, in milliseconds. */
   readonly askDelay: number;
   /**
