@@ -22,7 +22,12 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'sqlite': {
       const { default: Sqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
       keepToOwner(url);
-      return tried(url, new Sqlite({ uri: url, busyTimeout: 5_000 }));
+      const adapter = new Sqlite({ uri: url, busyTimeout: 5_000 });
+      const keyv = await tried(url, adapter);
+      // A write costs one sync of the disk instead of three. What is written is on the disk all the same (`synchronous`
+      // stays FULL). The mode is the file's: where another process has it locked now, that one sets it.
+      await adapter.query('PRAGMA journal_mode = WAL').catch(() => {});
+      return keyv;
     }
     case 'redis':
     case 'rediss': {

@@ -30,6 +30,18 @@ describe('SQLite', () => {
     await holder.disconnect();
   });
 
+  it('writes ahead, syncs what it wrote, and keeps that to its owner', async () => {
+    const url = SQLITE.url();
+    const keyv = await openStore(url);
+    expect(await insertIfAbsent(keyv, 'x', 1, 60_000)).toBe(true);
+    const adapter = keyv.opts.store as KeyvSqlite;
+    expect(await adapter.query('PRAGMA journal_mode')).toEqual([{ journal_mode: 'wal' }]);
+    // FULL: an entry that was told outlives the machine's power.
+    expect(await adapter.query('PRAGMA synchronous')).toEqual([{ synchronous: 2 }]);
+    expect(statSync(`${url.replace('sqlite://', '')}-wal`).mode & 0o777).toBe(0o600);
+    await keyv.disconnect();
+  });
+
   it('that was locked for too long has what is written later, for everybody', async () => {
     const uri = `sqlite://${join(scratch(), 'calls.db')}`;
     const [ours, holder] = [
