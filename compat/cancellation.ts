@@ -33,7 +33,7 @@ export function noteRequest(
   };
   const begin = (): void => {
     note().catch((error: unknown) => {
-      settings.logger.warn('a request could not be noted; it can be cancelled at this process alone', {
+      settings.logger.warn('a request could not be recorded; it can be cancelled at this process alone', {
         call: callId,
         error: String(error),
       });
@@ -64,7 +64,7 @@ export function cancelElsewhere(
     }
   };
   cancel().catch((error: unknown) => {
-    settings.logger.warn('a cancellation could not be told to the process that runs its request', {
+    settings.logger.warn('a cancellation could not be sent to the process that runs its request', {
       error: String(error),
     });
   });

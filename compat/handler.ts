@@ -134,7 +134,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
         if (requests > 0 && !services.engine.takes(takerOf(services, inbound), requests)) {
           throw new AwaitError(
             'no-room',
-            'a request was refused: limits.calls, callerCalls or anonymousCalls are in work',
+            'a request was refused: limits.calls, callerCalls or anonymousCalls are running',
           );
         }
         return (

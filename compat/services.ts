@@ -125,7 +125,7 @@ export function createServices(
         });
   if (store?.primitive === 'none') {
     logger.warn(
-      'this store has no insert-if-absent that mcp-await knows: across processes a turn may be run twice (at least once). Use Redis, PostgreSQL or SQLite to have it run once',
+      'this store has no insert-if-absent, so two processes may run the same turn. Use Redis, PostgreSQL or SQLite, or add insertIfAbsent(key, value) to the adapter',
     );
   }
   const backlog = new Backlog({
@@ -200,7 +200,7 @@ export function createServices(
       doneTwice: (path) => {
         counters.stepsAtLeastOnce += 1;
         logger.warn(
-          'a step was done here after another process took its turn up: it is done there again, under the same idempotencyKey',
+          'a step was done here after another process took over its turn, and is done there again, under the same idempotencyKey',
           { step: path },
         );
       },
@@ -253,7 +253,7 @@ export function createServices(
       runsHere: (id) => tasks.runs(id),
       hasRoom: ({ principal }) => tasks.hasRoom(principal),
       takeUp: (call, at) => engine.takeUpTask(call, at),
-      failed: (error) => logger.warn('tasks could not be looked at; trying again', { error: String(error) }),
+      failed: (error) => logger.warn('tasks could not be read; trying again', { error: String(error) }),
     });
   }
   const services: Services = {

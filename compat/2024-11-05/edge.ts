@@ -130,7 +130,7 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
     if (session.inWork > most) {
       throw new AwaitError(
         'limit',
-        `${most} requests of one session are in work; raise limits.streams if that is meant`,
+        `${most} requests of one session are running; raise limits.streams if that is intended`,
       );
     }
     const refusal = await take(services, session, messages);

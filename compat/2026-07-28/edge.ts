@@ -349,7 +349,7 @@ function serveLean(
         const principal = services.principal(inbound.authInfo);
         respond(await messageOf(services, request, ended, principal));
       } catch (error) {
-        services.settings.logger.error('a result cannot be told', {
+        services.settings.logger.error('a result could not be written as JSON', {
           method: request.method,
           error: String(error),
         });

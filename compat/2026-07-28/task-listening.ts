@@ -99,7 +99,7 @@ async function follow(
   } catch (error) {
     const { code, message } = AwaitError.from(error);
     if (code !== 'bad-token')
-      settings.logger.warn('a task cannot be told of', { task: from.id, error: message });
+      settings.logger.warn('the notification of a task could not be sent', { task: from.id, error: message });
   }
 }
 

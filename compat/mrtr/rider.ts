@@ -53,11 +53,10 @@ export async function splitState(
   const [token = '', sealed, ...more] = typeof state === 'string' ? state.split(BETWEEN) : [];
   if (sealed === undefined && !needed) return { token: state };
   if (sealed === undefined || more.length > 0) {
-    throw new AwaitError('bad-token', 'it is no state of this draft');
+    throw new AwaitError('bad-token', 'it is not a state of this draft');
   }
   const { of, id, session, said } = await sealer.open('retry', sealed);
-  if (of !== digest(token))
-    throw new AwaitError('bad-token', 'what rides behind it belongs to another state');
+  if (of !== digest(token)) throw new AwaitError('bad-token', 'the data behind it belongs to another state');
   return {
     token,
     ...((typeof id === 'string' || typeof id === 'number') && { id }),

@@ -27,7 +27,7 @@ export class SessionAsks {
   ask(method: string, params: unknown, send: Send): Promise<Response> {
     const { logger, limits } = this.#services.settings;
     if (this.#open.size >= limits.asks) {
-      logger.warn('a server asks its session more than it may; the ask stays pending', { method });
+      logger.warn('a server has too many open asks in its session; the ask stays pending', { method });
       return new Promise(() => {});
     }
     const id = randomUUID();
@@ -35,7 +35,7 @@ export class SessionAsks {
     this.#noted(id).then(
       () => send({ jsonrpc: '2.0', id, method, ...(isObject(params) && { params }) }),
       (error: unknown) =>
-        logger.warn('an ask could not be noted; it stays pending', { error: String(error) }),
+        logger.warn('an ask could not be recorded; it stays pending', { error: String(error) }),
     );
     return answered;
   }

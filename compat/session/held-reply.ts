@@ -210,7 +210,7 @@ export class HeldReply implements CallStream {
   #say(message: JsonObject): boolean {
     const { settings } = this.#options.services;
     if (this.#said.length < settings.limits.streamEvents) return this.#said.push(message) > 0;
-    settings.logger.warn('more is said in a reply that is held back than is kept');
+    settings.logger.warn('a held reply has more notifications than limits.heldNotifications');
     return false;
   }
 
@@ -218,7 +218,7 @@ export class HeldReply implements CallStream {
     const { logger } = this.#options.services.settings;
     this.#timer = systemClock.after(wait, () => {
       this.begin().catch((error: unknown) => {
-        logger.warn('a call cannot be kept yet; its reply is held back', {
+        logger.warn('a call could not be stored yet; its reply is held back', {
           error: AwaitError.from(error).message,
         });
         if (this.#state === 'held') this.#arm(AGAIN);

@@ -180,6 +180,6 @@ function untilCancelled(
 /** What cannot be told to other processes is this one's alone, and its client is served all the same. */
 export async function remembered(services: Services, recorded: Promise<void> | undefined): Promise<void> {
   await recorded?.catch((error: unknown) => {
-    services.settings.logger.warn('a change of a session could not be kept', { error: String(error) });
+    services.settings.logger.warn('a change of a session could not be stored', { error: String(error) });
   });
 }

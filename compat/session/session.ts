@@ -382,7 +382,7 @@ export class Session {
     try {
       await this.state.settle(instance, (message) => this.#tell(message));
     } catch (error) {
-      this.#services.settings.logger.warn('a change of a session could not be kept', {
+      this.#services.settings.logger.warn('a change of a session could not be stored', {
         error: String(error),
       });
     }
@@ -409,7 +409,7 @@ export class Session {
 
 /** A request was on its way here when its session ended, or was let go. */
 function overBefore(): AwaitError {
-  return new AwaitError('closed', 'this session is over');
+  return new AwaitError('closed', 'this session has ended');
 }
 
 /** A message of a task, on the session's stream. */

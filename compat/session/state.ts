@@ -156,18 +156,15 @@ export class SessionState {
     const { call, ...rest } = readCheckpoint(checkpoint);
     const rehearsal = engine.rehearse({ call, ...rest }, instance);
     if (rehearsal === undefined) {
-      settings.logger.warn(
-        'a call that changed a list may not be replayed: this process knows nothing of it',
-        {
-          call: call.id,
-        },
-      );
+      settings.logger.warn('a call that changed a list may not be replayed; this process lacks the change', {
+        call: call.id,
+      });
       return;
     }
     this.#rehearsed.add(rehearsal.frame);
     const error = await rehearsal.done;
     if (error === undefined) return;
-    settings.logger.warn('a call that changed a list could not be led through again', {
+    settings.logger.warn('a call that changed a list could not be replayed for its session', {
       call: call.id,
       error: error.message,
     });

@@ -226,7 +226,7 @@ async function checked<T>(
 ): Promise<T> {
   const verdict = await schema['~standard'].validate(value);
   if (isObject(verdict) && 'value' in verdict) return verdict.value as T;
-  throw new AwaitError('bad-option', `the scenario answers with what is no result: ${JSON.stringify(value)}`);
+  throw new AwaitError('bad-option', `the scenario's answer is not a result: ${JSON.stringify(value)}`);
 }
 
 export function headersOf({ token }: Identity): Record<string, string> {

@@ -81,7 +81,7 @@ export function crashAt(
         });
         const column = await moving(named(setting, `crash at ${where}`), path, moves);
         if (crashes > 0) return [column];
-        throw new AwaitError('bad-option', `crashAt: no call comes to ${where} on ${setting.revision}`);
+        throw new AwaitError('bad-option', `crashAt: no call reaches ${where} on ${setting.revision}`);
       }
       let entries = 0;
       await moving(setting, path, {

@@ -41,7 +41,7 @@ export async function taskCreated(services: Services, session: Session, taskId: 
   void tellChanges(services, session, tasks, view).catch((error: unknown) => {
     const { code, message } = AwaitError.from(error);
     if (code !== 'bad-token')
-      services.settings.logger.warn('the changes of a task cannot be told', { error: message });
+      services.settings.logger.warn('the changes of a task could not be sent', { error: message });
   });
   return { result: { task: taskOnWire(services, view) } };
 }
@@ -84,7 +84,7 @@ export async function serveSessionTask(
   try {
     if (method === 'tasks/list') return await list(services, session, tasks, params.cursor);
     const { taskId } = params;
-    if (typeof taskId !== 'string') throw new AwaitError('bad-token', 'taskId is no string');
+    if (typeof taskId !== 'string') throw new AwaitError('bad-token', 'taskId is not a string');
     if (method === 'tasks/get') return { result: taskOnWire(services, await tasks.get(taskId, principal)) };
     if (method === 'tasks/cancel') return await cancel(services, tasks, taskId, principal);
     return await result(tasks, taskId, principal, send, gone);
@@ -135,7 +135,7 @@ async function result(
     gone,
   );
   const response = view?.response;
-  if (response === undefined) throw new AwaitError('bad-token', `nobody waits for task ${taskId} any more`);
+  if (response === undefined) throw new AwaitError('bad-token', `the wait for task ${taskId} has ended`);
   if (!('result' in response)) return response;
   return { result: relatedTo(taskId, response.result) };
 }

@@ -223,6 +223,6 @@ function written(services: Services, telling: Promise<void>): void {
 function kept(services: Services, keeping: Promise<void>): Promise<void> {
   return keeping.catch((error: unknown) => {
     const { message } = AwaitError.from(error);
-    services.settings.logger.warn('what belongs to a stream could not be kept', { error: message });
+    services.settings.logger.warn('a record of a stream could not be stored', { error: message });
   });
 }

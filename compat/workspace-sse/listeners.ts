@@ -160,9 +160,12 @@ export class Listeners {
   }
 
   #failed(error: unknown): void {
-    this.#services.settings.logger.warn('who listens in a workspace cannot be told to other processes', {
-      error: String(error),
-    });
+    this.#services.settings.logger.warn(
+      'the listeners of a workspace could not be stored for other processes',
+      {
+        error: String(error),
+      },
+    );
   }
 }
 

@@ -109,7 +109,7 @@ export interface TakingUp extends Started {
 function tooMuchInWork(callId: string): AwaitError {
   return new AwaitError(
     'limit',
-    `call ${callId} would be one too many in work: of all in this process (limits.calls), of its caller's (limits.callerCalls), or of all anonymous callers' (limits.anonymousCalls)`,
+    `call ${callId} would be one running call too many: in this process (limits.calls), of its caller (limits.callerCalls), or of all anonymous callers (limits.anonymousCalls)`,
   );
 }
 
@@ -298,7 +298,7 @@ export class Engine {
     const started = this.#run({ id: callId }, leg, async (isCancelled) => {
       const stopped = (): boolean => isStopped || isCancelled();
       const { store, clock, limits, frame: options, replay, count } = this.#parts;
-      if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken up');
+      if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken over');
       for (;;) {
         const { principal } = binding;
         const lease = silentAt === undefined ? limits.lease : 0;
@@ -369,7 +369,7 @@ export class Engine {
   async #tokenAt(callId: string, at: number, binding: Binding, leg: Leg): Promise<Outcome> {
     const entry = await this.#parts.store?.read(callId, at);
     if (leg.live || entry?.type !== 'suspended')
-      throw new AwaitError('bad-token', `call ${callId} is one that suspends: its token goes on with it`);
+      throw new AwaitError('bad-token', `call ${callId} suspends at its asks: its token continues it`);
     return {
       ...(await this.#checkpoints.tokenFor(entry.checkpoint, at, binding, entry.by)),
       elsewhere: true,
@@ -388,7 +388,7 @@ export class Engine {
     key: string,
     response: Response,
   ): Promise<void> {
-    const foreign = new AwaitError('bad-token', `call ${callId} has no record of this caller's to answer`);
+    const foreign = new AwaitError('bad-token', `call ${callId} has no ask that this caller can answer`);
     const here = this.#runs.unattached(callId);
     if (here !== undefined && here.call.principal !== principal) throw foreign;
     if (here !== undefined && (await this.#answers.taken(here, key, response))) return;
@@ -532,7 +532,7 @@ export class Engine {
     const sent = digest(errors === undefined ? responses : [responses, errors]);
     const known = this.#runs.known(key, sent);
     if (known !== undefined && known.sent !== sent) {
-      throw new AwaitError('bad-token', `call ${state.callId}: this turn was taken with other answers`);
+      throw new AwaitError('bad-token', `call ${state.callId}: this turn was claimed with other answers`);
     }
     if (known !== undefined) {
       onAccepted?.();

@@ -230,7 +230,7 @@ function answerName(callId: string, key: string): string {
 /** @throws AwaitError `format` */
 function readEntry(value: unknown, which: string): Entry {
   if (!isObject(value) || typeof value.type !== 'string')
-    throw new AwaitError('format', `entry ${which} is no entry of a journal`);
+    throw new AwaitError('format', `entry ${which} is not an entry of a journal`);
   if (value.type === 'suspended') readCheckpoint(value.checkpoint);
   return value as unknown as Entry;
 }

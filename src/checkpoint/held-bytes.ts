@@ -64,7 +64,10 @@ export class HeldBytes {
       );
     }
     if (this.#all + bytes > all)
-      throw new AwaitError('limit', `suspended calls take ${all} bytes (limits.storedBytes); give a store`);
+      throw new AwaitError(
+        'limit',
+        `suspended calls take ${all} bytes (limits.storedBytes); set the option store`,
+      );
   }
 
   /** An entry is kept. */

@@ -91,7 +91,7 @@ export async function insertIfAbsent(
   };
   await watched(keyv, adapter, 'write', key, { set }).run((derived) => derived.set(key, value));
   if (refused !== undefined) throw refused.error;
-  if (inserted === undefined) throw new AwaitError('store', `the store wrote nothing for ${key}`);
+  if (inserted === undefined) throw new AwaitError('store', `the store did not write ${key}`);
   return inserted;
 }
 

@@ -34,7 +34,7 @@ export function plainRecords(audience: string, ring?: KeyRing, unknown?: () => P
         );
       }
       if (!isObject(stored) || typeof stored.audience !== 'string')
-        throw new AwaitError('format', `${key} is no record of mcp-await`);
+        throw new AwaitError('format', `${key} is not a record of mcp-await`);
       if (stored.audience !== audience) throw foreign(key, `audience ${stored.audience}`);
       if (ring !== undefined && !ring.has(stored.kid)) await unknown?.();
       if (ring !== undefined && !ring.has(stored.kid)) throw foreign(key, 'another secret');
@@ -52,10 +52,10 @@ export function encryptedRecords(sealer: Sealer): RecordCipher {
     decode: async (key, stored) => {
       if (stored === undefined || stored === null) return undefined;
       if (!isObject(stored) || typeof stored.sealed !== 'string') {
-        throw new AwaitError('format', `${key} is not encrypted, and encrypt: true takes no plain records`);
+        throw new AwaitError('format', `${key} is not encrypted, and encrypt: true refuses plain records`);
       }
       const body = await open(sealer, key, stored.sealed);
-      if (body.key !== key) throw new AwaitError('format', `${key} holds what was written for another key`);
+      if (body.key !== key) throw new AwaitError('format', `${key} holds a record of another key`);
       return body.value;
     },
   };

@@ -195,7 +195,7 @@ export class Router {
         this.#options.outside.error(
           new AwaitError(
             'wrong-call',
-            `${method} was asked outside of any call; it goes out with an ask of the call that this instance is for`,
+            `${method} was asked outside of any call; it goes out with the next ask of this instance's call`,
           ),
         );
       }, SOON).unref();

@@ -45,7 +45,7 @@ export class Bodies {
       breakOff(
         new AwaitError(
           'no-room',
-          'a body that took long was broken off: bodies that are being received hold limits.receivedBytes',
+          'a slow body was broken off: all bodies being received reached limits.receivedBytes',
         ),
       );
     }

@@ -73,6 +73,6 @@ export const MAX_UNSENT = 4_194_304;
 export function tooLarge(maxBytes: number): AwaitError {
   return new AwaitError(
     'limit',
-    `the body is longer than ${maxBytes} bytes; raise limits.bodyBytes if that is meant`,
+    `the body is longer than ${maxBytes} bytes; raise limits.bodyBytes if that is intended`,
   );
 }

@@ -86,7 +86,7 @@ export function natsRelay(nats: string | NatsLike): Relay {
       if (Buffer.byteLength(message) > most) {
         throw new AwaitError(
           'limit',
-          `a message of ${Buffer.byteLength(message)} bytes is more than the NATS server takes (${most}); raise its max_payload`,
+          `a message of ${Buffer.byteLength(message)} bytes is longer than the NATS server accepts (${most}); raise its max_payload`,
         );
       }
       try {

@@ -72,7 +72,7 @@ export class StreamLog {
     const found = await this.#records.get(`${this.name}:${at}`);
     if (found === undefined || found === null) return undefined;
     if (!isObject(found) || !KINDS.has(found.kind) || typeof found.prev !== 'number') {
-      throw new AwaitError('format', `entry ${at} of stream ${this.name} is no entry of a stream`);
+      throw new AwaitError('format', `entry ${at} of stream ${this.name} is not an entry of a stream`);
     }
     return found as unknown as StreamEntry;
   }

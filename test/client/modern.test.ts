@@ -80,7 +80,7 @@ describe('a connection', () => {
       REVISION,
       on('server/discover', () => ({ ...discovered, supportedVersions: ['2027-01-01'] })),
     );
-    await expect(connect(later.url)).rejects.toThrow(/does not speak 2026-07-28, but: 2027-01-01/);
+    await expect(connect(later.url)).rejects.toThrow(/does not support 2026-07-28. It supports: 2027-01-01/);
   });
 
   it('refuses options that make no sense', () => {
@@ -456,7 +456,7 @@ describe('subscriptions', () => {
       ),
     );
     const { client } = await connect(server.url);
-    await expect(client.subscribeResource({ uri: 'diary://today' })).rejects.toThrow(/lets nobody subscribe/);
+    await expect(client.subscribeResource({ uri: 'diary://today' })).rejects.toThrow(/refuses subscriptions/);
     await sleep(50);
     expect(sent(server, 'subscriptions/listen')).toHaveLength(1);
   });

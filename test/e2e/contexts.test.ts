@@ -154,7 +154,7 @@ describe("an ask in another call's async context", () => {
 describe("a step in another call's async context", () => {
   it('throws at once where that call is over, and the queue goes on', async () => {
     const { result, done, queue } = await queued('first', 'charges');
-    expect(result).toContain('which is over');
+    expect(result).toContain('which has ended');
     expect(done).toEqual([]);
     expect(await queue.add(async () => 'next')).toBe('next');
   });

@@ -80,8 +80,8 @@ describe('in the store', () => {
         message: 'Invalid or expired requestState',
       });
     }
-    expect(log.text).toContain('written for another key');
-    expect(log.text).toContain('takes no plain records');
+    expect(log.text).toContain('a record of another key');
+    expect(log.text).toContain('refuses plain records');
   });
 
   it('cannot be read with another secret, nor by who does not expect it', async () => {

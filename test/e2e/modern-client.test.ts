@@ -327,7 +327,7 @@ describe('a call that is left, and gone on with', () => {
     };
     for (const wrong of [saved, { ...saved, revision: '2026-07-28', method: 'prompts/get' }, 'nonsense']) {
       const params = { name: 'one', _meta: { 'mcp-await/resume': wrong } };
-      await expect(client.callTool(params)).rejects.toThrow(/no saved call of tools\/call of 2026-07-28/);
+      await expect(client.callTool(params)).rejects.toThrow(/not one of tools\/call on 2026-07-28/);
     }
   });
 });

@@ -54,7 +54,7 @@ describe('a child', () => {
     const served = await behind('rubbish');
     expect(textOf(await post(served.url, { tool: 'try' }))).toBe('done');
     expect(served.log.text).toContain('Starting up...');
-    expect(served.log.text).toContain('is no JSON-RPC message');
+    expect(served.log.text).toContain('is not a JSON-RPC message');
   });
 
   it('that floods does not keep others from their answers', async () => {

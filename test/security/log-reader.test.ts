@@ -38,6 +38,6 @@ describe('the log of a service', () => {
     const tasks = WIRES.find(({ name }) => name === '2026-07-28, tasks') as (typeof WIRES)[number];
     const call = await tasks.begin({ root: service.root });
     await call.attempts['reads it']?.({ root: service.root, token: 'somebody-else' });
-    expect(service.log.text).toMatch(/task [0-9a-z]+\.[\w-]{22} is none of this caller's/);
+    expect(service.log.text).toMatch(/task [0-9a-z]+\.[\w-]{22} does not belong to this caller/);
   });
 });

@@ -79,7 +79,7 @@ describe('crashAt', () => {
       ['Sure?'],
     ]);
     await expect(crashAt(factory, { ask: 2 }, scenario, { revisions })).rejects.toThrow(
-      'crashAt: no call comes to ask 2 on 2025-11-25',
+      'crashAt: no call reaches ask 2 on 2025-11-25',
     );
   }, 120_000);
 
@@ -95,14 +95,14 @@ describe('crashAt', () => {
     expect(columns.length).toBeGreaterThan(4);
   }, 120_000);
 
-  it('refuses a step that no call comes to', async () => {
+  it('refuses a step that no call reaches', async () => {
     const { factory } = counting();
     const options = { revisions: ['2026-07-28'] as const };
     await expect(
       crashAt(factory, { step: 'refund' }, { steps: [{ call: 'order' }] }, options),
     ).rejects.toMatchObject({
       code: 'bad-option',
-      message: 'crashAt: no call comes to step refund on 2026-07-28',
+      message: 'crashAt: no call reaches step refund on 2026-07-28',
     });
   }, 60_000);
 });

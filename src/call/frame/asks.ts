@@ -57,6 +57,6 @@ export function openAskOf(
 export function askInStep(method: string, stepPath: string): AwaitError {
   return new AwaitError(
     'ask-in-step',
-    `step '${stepPath}' asks its user (${method}) inside of itself: a step is done in one go and never waits. Ask before the step, and hand it the answer.`,
+    `step '${stepPath}' asks its user (${method}) inside of itself: a step cannot wait for an answer. Ask before the step, and pass it the answer.`,
   );
 }

@@ -197,7 +197,7 @@ export async function shed(): Promise<void> {
   if (context?.stepPath !== undefined) {
     throw new AwaitError(
       'shed-in-step',
-      `step '${context.stepPath}' calls shed() inside of itself: a step is done in one go. Call it between steps.`,
+      `step '${context.stepPath}' calls shed() inside of itself: a step cannot be interrupted. Call it between steps.`,
     );
   }
   await context?.shed?.();
@@ -208,7 +208,7 @@ async function lonely<T>(name: string, fn: StepFunction<T>): Promise<T> {
   if (state.active > 0) {
     const error = new AwaitError(
       'step-without-context',
-      `step('${name}') ran outside the async context of its call, so it is not journaled. Name its call, step(name, fn, { call: extra }), where a queue, a pool or an event emitter runs it.`,
+      `step('${name}') ran outside the async context of its call, so it is not recorded. Name its call, step(name, fn, { call: extra }), if a queue, a pool or an event emitter runs it.`,
     );
     if (process.env.NODE_ENV === 'development') throw error;
     if (!state.warned) {

@@ -94,7 +94,7 @@ export class RunningSteps {
       return Promise.reject(
         new AwaitError(
           'duplicate-step',
-          `two steps named '${base}' are open at once, so a replay could not tell them apart. Give parallel steps names of their own, such as step(\`${name}-\${item.id}\`, …).`,
+          `two steps named '${base}' are open at once, and a replay could not distinguish them. Give parallel steps names of their own, such as step(\`${name}-\${item.id}\`, …).`,
         ),
       );
     }
@@ -150,6 +150,6 @@ export function stepAfterEnd(name: string, { id, method, params }: CallRecord): 
   const target = String(params.name ?? params.uri ?? '');
   return new AwaitError(
     'call-over',
-    `step('${name}') is called in the async context of call ${id} (${method} ${target}), which is over. Where a queue or a pool runs one call's job in another's context, name the call: step('${name}', fn, { call: extra }).`,
+    `step('${name}') is called in the async context of call ${id} (${method} ${target}), which has ended. If a queue or a pool runs one call's job in another's context, name the call: step('${name}', fn, { call: extra }).`,
   );
 }

@@ -155,7 +155,7 @@ class Turn {
   #claimed(entry: Extract<Entry, { type: 'claimed' }>): void {
     const { callId, sent } = this.#contest;
     if (entry.sent !== sent)
-      throw new AwaitError('bad-token', `call ${callId}: this turn was taken with other answers`);
+      throw new AwaitError('bad-token', `call ${callId}: this turn was claimed with other answers`);
     // A second claim of the same turn carries the same answers.
     if (this.claim === undefined) this.#since.push(...entry.answers);
     this.claim = entry;
@@ -213,7 +213,7 @@ export function follow(following: Following): Promise<Followed> {
       if (stopped()) return { kind: 'stopped' };
       const { call } = known;
       if (call === undefined || call.principal !== principal)
-        throw new AwaitError('bad-token', `call ${callId} has no record of this caller's to go on from`);
+        throw new AwaitError('bad-token', `call ${callId} has no record of this caller to continue from`);
       if (known.suspended) return { kind: 'suspended', at: known.at };
       return known.left || (await silence()) >= lease ? { kind: 'lapsed', call, known } : undefined;
     },

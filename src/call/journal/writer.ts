@@ -72,7 +72,7 @@ export function openJournal(
     if (!isOurs || (!isSame && BOUNDS.has(stood.entry.type))) {
       throw new AwaitError(
         'fenced',
-        `entry ${position + 1} of call ${call.id} is there already: another process goes on with it`,
+        `entry ${position + 1} of call ${call.id} exists already: another process continues it`,
       );
     }
     position += 1;

@@ -15,6 +15,6 @@ export function replayRefused(
   const answered = asked.length === 0 ? '' : ` Answered asks: ${asked.join(', ')}.`;
   return new AwaitError(
     'replay-refused',
-    `this call could not be continued: what ran it cannot be reached, and it may not be run again from its start.${answered} Completed steps: ${done.join(', ') || 'none'}`,
+    `this call could not be continued: the process that ran it cannot be reached, and it may not be run again from its start.${answered} Completed steps: ${done.join(', ') || 'none'}`,
   );
 }

@@ -62,6 +62,6 @@ export function rehearse(
 const OVER: OpenJournal = {
   position: 0,
   lapsed: true,
-  append: () => Promise.reject(new AwaitError('fenced', 'this call is over')),
+  append: () => Promise.reject(new AwaitError('fenced', 'this call has ended')),
   beat: () => Promise.resolve(),
 };

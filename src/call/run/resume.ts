@@ -184,7 +184,7 @@ export class Resumption {
         const late = sleep(clock, limits.turnWait).then(() => ({ kind: 'late' }) as const);
         const first = await Promise.race([told, late]);
         if (first.kind === 'told') return first.outcome;
-        throw new AwaitError('busy', `call ${state.callId}: the process that keeps its frame is still at it`);
+        throw new AwaitError('busy', `call ${state.callId}: the process that keeps its frame still runs it`);
       }
       // That a claim is there is certain, so what runs beside the asks does not matter.
       const read = this.#readOn(store, request, undefined, () => over);
@@ -216,7 +216,7 @@ export class Resumption {
   /** The next position is taken, or may be: what came since decides. */
   async #contend(request: Resume, prepared: Prepared): Promise<Outcome> {
     const { store } = this.#parts;
-    if (store === undefined) throw new AwaitError('internal', 'only a store can be contended for');
+    if (store === undefined) throw new AwaitError('internal', 'only a store can have a contested turn');
     const { running = [] } = prepared.checkpoint;
     return this.#goOnFrom(await this.#readOn(store, request, running, () => false), request, prepared);
   }
@@ -291,7 +291,7 @@ export class Resumption {
     }
     if (waiting.sent !== request.sent) {
       this.#runs.park(key, run, waiting);
-      throw new AwaitError('bad-token', `call ${run.call.id}: this turn was taken with other answers`);
+      throw new AwaitError('bad-token', `call ${run.call.id}: this turn was claimed with other answers`);
     }
     const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
     const settle = this.#runs.unsettle(key);

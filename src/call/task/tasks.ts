@@ -71,7 +71,7 @@ export class Tasks {
     const { call, detached, response, cancelled, updated } = folding;
     const { clock } = this.#parts;
     if (call === undefined || call.principal !== principal || detached === undefined)
-      throw new AwaitError('bad-token', `task ${id} is none of this caller's`);
+      throw new AwaitError('bad-token', `task ${id} does not belong to this caller`);
     if (call.expires < clock.now()) throw new AwaitError('bad-token', `task ${id} has expired`);
     if (response === undefined && this.#here(id) === undefined) this.#parts.watch(id);
     const asks = response === undefined ? await this.#unanswered(folding) : [];

@@ -139,7 +139,7 @@ export class ModernLink implements Link {
     if (!Array.isArray(supportedVersions) || !supportedVersions.includes(REVISION)) {
       throw new AwaitError(
         'bad-response',
-        `The server does not speak ${REVISION}, but: ${supportedVersions}.`,
+        `The server does not support ${REVISION}. It supports: ${supportedVersions}.`,
       );
     }
     this.#listener.declared = isObject(has) ? has : {};

@@ -55,7 +55,7 @@ export class Listener {
       const uris = honored?.resourceSubscriptions;
       if (Array.isArray(uris) && uris.includes(uri)) return;
       this.#uris.delete(uri);
-      throw new AwaitError('capability', `The server lets nobody subscribe to ${uri}.`);
+      throw new AwaitError('capability', `The server refuses subscriptions to ${uri}.`);
     });
   }
 

@@ -113,10 +113,7 @@ export class RoundTripCall {
     const { revision } = this.#ports.dialect;
     const { method } = this.#request;
     if (!isSavedCall(saved) || saved.revision !== revision || saved.method !== method) {
-      throw new AwaitError(
-        'bad-option',
-        `What is to be resumed is no saved call of ${method} of ${revision}.`,
-      );
+      throw new AwaitError('bad-option', `The saved call is not one of ${method} on ${revision}.`);
     }
     this.#name = saved.call;
     if (saved.taskId !== undefined) return this.#followTask({ taskId: saved.taskId });

@@ -266,7 +266,7 @@ export class Call implements Asker {
       }
       throw new AwaitError(
         'stream',
-        'The server answered 202 to the answers of a turn, and so told no result.',
+        'The server answered 202 to the answers of a turn, so there is no result.',
       );
     }
   }

@@ -170,7 +170,7 @@ class ChildLink implements Link {
     this.#firstRubbish ??= line.slice(0, QUOTED);
     if (this.#rubbish > RUBBISH) return;
     const more = this.#rubbish === RUBBISH ? { more: 'further lines are not logged' } : {};
-    this.#logger.warn('a line on the stdout of a server is no JSON-RPC message; it was dropped', {
+    this.#logger.warn('a line on the stdout of a server is not a JSON-RPC message; it was dropped', {
       from: this.#name,
       line: line.slice(0, QUOTED),
       ...more,

@@ -197,7 +197,7 @@ export class Lease implements Owner {
   }
 
   #lost({ message }: PeerGone): AwaitError {
-    return new AwaitError('host-gone', `the server that ran this call is gone: ${message}`);
+    return new AwaitError('host-gone', `the server that ran this call has ended: ${message}`);
   }
 
   #failed(error: unknown): Response {

@@ -324,7 +324,7 @@ export class Peer {
     const timer = setTimeout(
       () => {
         if (this.#holder !== holder || !holder.repeatable) return;
-        logger.debug('a server is ended before it gives up on an ask; its call goes on in another', {
+        logger.debug('a server is ended before its ask times out; its call continues in another', {
           from: name,
         });
         this.kill(true);
