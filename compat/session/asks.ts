@@ -1,7 +1,7 @@
 /**
- * What a server asks its session outside of calls, on the session's standing stream. That something is asked is
- * noted before it goes out, so that its answer may come in at any process; it is in the store before its 202,
- * and the process that asked fetches it from there. A server that is gone has nobody to give it to.
+ * A server's asks outside of calls, on its session's standing stream. An ask is recorded before it goes out, so that
+ * its answer may arrive at any process; the answer is in the store before its 202, and the asking process fetches it
+ * there. Answers to a server that has ended are dropped.
  */
 import { randomUUID } from 'node:crypto';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
@@ -51,7 +51,7 @@ export class SessionAsks {
     return true;
   }
 
-  /** Nobody waits any more. */
+  /** The asking server is closed. */
   close(): void {
     this.#open.clear();
   }

@@ -1,10 +1,9 @@
 /**
- * The calls of a stream that lasts, for whichever process has its connection: their ids are appended on the
- * store's one primitive, so that nothing of a call needs the process that began it.
- *
+ * The calls of a lasting stream, for the process that has its connection: their ids are appended with the store's
+ * insert-if-absent, so that no call depends on the process that began it.
  * 1. A call is in the list before its POST is accepted.
- * 2. A told outcome is noted once it is in the stream: whoever finds no note may tell it once more, and nobody
- *    leaves it out.
+ * 2. A delivered outcome is recorded after it is in the stream: without that record it may be sent twice, but never be
+ *    lost.
  */
 import type { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import type { Services } from '../services.ts';
@@ -14,7 +13,7 @@ export class CallList {
   readonly #store: KeyvCallStore;
   readonly #name: string;
   readonly #expires: number;
-  /** A position that is taken, with all before it. */
+  /** A position in use; all before it are in use too. */
   #known = 0;
   /** The next position to read. */
   #next = 0;
@@ -24,7 +23,7 @@ export class CallList {
   readonly #untold = new Map<number, string>();
 
   /**
-   * @param name what its records stand under
+   * @param name prefix of its records
    * @param expires milliseconds since the epoch
    * @returns undefined where processes share no store
    */
@@ -98,7 +97,7 @@ export class CallList {
     await this.#store.insert(`${callId}:told`, true, this.#expires);
   }
 
-  /** A handler that closes waits for it; an outcome that is not noted is told once more. */
+  /** Runs a write that a closing handler waits for; if it fails, the outcome may be sent once more. */
   async #noting(note: () => Promise<void>): Promise<void> {
     const { writing, settings } = this.#services;
     const done = note().catch((error: unknown) =>
@@ -120,7 +119,10 @@ export class CallList {
     return Number((await this.#store.get(this.#key('done'))) ?? 0);
   }
 
-  /** The last position: who appended before finds it at once, who comes new by steps that double, then by halves. */
+  /**
+   * The last position in use: a process that appended before finds it at once, a new one by steps that double, then
+   * halve.
+   */
   async #last(): Promise<number> {
     if (this.#known === 0) this.#known = await this.#readDone();
     const isTaken = async (position: number): Promise<boolean> => (await this.#at(position)) !== undefined;

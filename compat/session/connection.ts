@@ -9,7 +9,7 @@ import type { Session } from './session.ts';
 
 export const SESSION = 'mcp-session-id';
 
-/** What a connection is for, as it is counted. */
+/** The kind of a connection, for the counters. */
 type Purpose = 'postStreams' | 'getStreams' | 'resumedStreams';
 
 /** A stream, from where its connection begins. */

@@ -1,6 +1,6 @@
 /**
- * Streamable HTTP with sessions, for every revision of it: who a session is, and which of them a request is for.
- * What is in a body is the revision's own (`SessionWire`).
+ * Streamable HTTP with sessions, for every revision of it: reads the session, and finds the revision of a request. The
+ * revision reads the body (`SessionWire`).
  */
 import { AwaitError } from '../../src/base/error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -178,7 +178,7 @@ async function sessionOf(
     ((SPOKEN.has(version) || wires.has(version)) && services.settings.revisions.has(version));
   if (!isKnown) return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
   const { session, news } = (await sessions.find(name, takerOf(services, inbound))) ?? {};
-  // A draft's session is its own to the end, and nobody else's becomes one.
+  // A session of a draft keeps that draft, and no other session changes to it.
   const isOther =
     [session?.revision, version].some((revision) => wires.get(revision ?? '')?.isDraft) &&
     session?.revision !== version;

@@ -1,10 +1,9 @@
 /**
- * Following a stream's calls, by the process that has its connection: a call whose process was silent for a lease
- * is taken up here, and an outcome is told here unless the process that ran the call tells it.
- *
- * 1. A process that ended a call has a lease to tell the outcome. After that it is taken for dead.
- * 2. Nobody tells that a call was put down: whoever takes it up tells what comes of it.
- * 3. A call that cannot be read is looked at again. One that is gone from the store has no outcome to tell.
+ * Follows a stream's calls, in the process that has its connection: takes over a call whose process was silent for a
+ * lease, and sends an outcome unless the process that ran the call does.
+ * 1. A process that ended a call has a lease to send the outcome. After that it counts as dead.
+ * 2. A call that was given up has no outcome: the process that takes it over sends one.
+ * 3. A call that cannot be read is read again later. One that was deleted has no outcome.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError } from '../../src/base/error.ts';
@@ -17,14 +16,14 @@ import type { Services } from '../services.ts';
 import type { CallList } from './call-list.ts';
 import { boundTo, type Caller, legOf, type Source, type Way } from './start.ts';
 
-/** A stream whose calls are followed; what its revision does about them. */
+/** A stream whose calls are followed, with its revision's functions. */
 export interface Followed {
   readonly services: Services;
   readonly source: Source;
-  /** Fires when the connection is gone. */
+  /** Fires when the connection closes. */
   readonly gone: AbortSignal;
   readonly caller: () => Caller | Promise<Caller>;
-  /** Whether a call is run here; its outcome is told where it was started. */
+  /** Whether a call runs here; then the code that started it sends its outcome. */
   readonly runs: (callId: string) => boolean;
   readonly way: (callId: () => string) => Way;
   /** The call is this process's from now on. @returns the instance for it; undefined for one of its own */
@@ -34,14 +33,14 @@ export interface Followed {
   readonly tell: (call: CallRecord, outcome: Outcome) => Promise<void>;
 }
 
-/** Fires when the connection of a sink is gone. */
+/** Fires when the sink's connection closes. */
 export function goneWith(sink: Pick<Sink, 'onClose'>): AbortSignal {
   const gone = new AbortController();
   sink.onClose(() => gone.abort());
   return gone.signal;
 }
 
-/** Follows all calls that a stream has; resolves when each was told, or goes on elsewhere. */
+/** Follows all calls of a stream; resolves when the outcome of each was sent, or comes from elsewhere. */
 export async function followAll(
   followed: Followed,
   callIds: readonly string[],
@@ -51,8 +50,8 @@ export async function followAll(
 }
 
 /**
- * Follows the calls that are appended to a list, until the connection is gone. Looks at the list twice a lease;
- * calls that are told before it looks cost nothing but that.
+ * Follows the calls that are appended to a list, until the connection closes. Reads the list twice a lease; a call that
+ * ended before costs one read.
  */
 export async function followList(followed: Followed, list: CallList): Promise<void> {
   const { services, gone, runs } = followed;
@@ -86,7 +85,7 @@ export function cannotFollow({ settings }: Services, error: unknown): void {
   settings.logger.warn('the calls of a stream cannot be followed', { error: message });
 }
 
-/** `elsewhere`: its outcome is to come, or is told by another process. */
+/** `elsewhere`: another process sends its outcome. */
 type Came = 'told' | 'elsewhere' | 'expired';
 
 /** @param pace longest pause between two looks at it, in milliseconds */
@@ -139,7 +138,7 @@ async function tellOnce(
   return 'told';
 }
 
-/** Gives the process that ran a turn a lease to tell its outcome. @returns whether it did, or nobody listens any more */
+/** Gives the process that ran a turn a lease to send its outcome. @returns whether it did, or the connection closed */
 export async function isToldMeanwhile(
   { settings }: Services,
   isTold: () => Promise<boolean>,
@@ -150,10 +149,9 @@ export async function isToldMeanwhile(
 }
 
 /**
- * Writes an outcome into its stream, unless the call was put down for other processes.
- *
- * @param listed the call's id, where it is in a list that its stream does not end with
- * @param write false when the response is not in the stream
+ * Writes an outcome into its stream, unless the call was given up to other processes.
+ * @param listed the call's id, if it is in the list of a stream that does not end with it
+ * @param write returns false if the response is not in the stream
  */
 export async function tellListed(
   list: CallList | undefined,
@@ -171,7 +169,7 @@ function isElsewhere(outcome: Outcome): boolean {
   return outcome.kind !== 'task' && outcome.elsewhere === true;
 }
 
-/** Keeps no process alive; ends at once when the connection is gone. */
+/** Does not keep the process alive; ends at once when the connection closes. */
 function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
   return sleep(milliseconds, undefined, { ref: false, ...(signal !== undefined && { signal }) }).catch(
     () => {},

@@ -1,10 +1,9 @@
 /**
- * The reply to a POST, held back until its calls have something to lose: an ask, a step, or an event that the client
- * could come back for; or a moment (`limits.heldReply`). Then it is a stream: its calls are in their journals, so that
- * any process can take them up. What is over before that is one response, and nothing of it is stored.
- *
- * 1. No event is told, and no step runs, before the calls can be found by whoever the client comes back to.
- * 2. A store that fails keeps the reply back; what was said goes out with the response.
+ * The reply to a POST, held back until one of its calls becomes durable: at an ask, a step, an event that the client
+ * could resume from, or after `limits.heldReply`. Then it becomes a stream, whose calls are in their journals, so that
+ * any process can take them over. Calls that end before that are one response, and nothing of them is stored.
+ * 1. No event goes out, and no step runs, before the calls can be found by the process to which the client returns.
+ * 2. While the store fails, the reply stays held; its notifications go out with the response.
  */
 import { systemClock, type Timer } from '../../src/base/clock.ts';
 import { AwaitError } from '../../src/base/error.ts';
@@ -41,7 +40,7 @@ export class HeldReply implements CallStream {
   readonly #options: HeldOptions;
   readonly #id: string;
   readonly #calls = new Set<Begun>();
-  /** What was said before there is a stream. */
+  /** Notifications from before there is a stream. */
   #said: JsonObject[] = [];
   /** Requests without a response. */
   #left: number;
@@ -89,7 +88,7 @@ export class HeldReply implements CallStream {
     const { services, own } = this.#options;
     const { heldReply } = services.settings.limits;
     if (this.#state !== 'held') return;
-    // Whoever chose that nothing is held back, or may send a request again, is told what its store says.
+    // With `heldReply: 0`, or for a request that may be sent again, a failure of the store is the request's error.
     if (own !== undefined || heldReply === 0) this.begin().catch(this.#reject);
     else this.#arm(heldReply);
   }
@@ -108,7 +107,7 @@ export class HeldReply implements CallStream {
     if (this.#state !== 'response' && this.#say(message)) this.begin().catch(() => {});
   }
 
-  /** What came of a request; undefined where its client wants nothing of it. */
+  /** Adds the response to a request; undefined if its client cancelled it. */
   respond(message: JsonObject | undefined): void {
     this.#left -= 1;
     if (this.#stream !== undefined) this.#append(this.#stream, message, this.#left === 0);
@@ -119,9 +118,9 @@ export class HeldReply implements CallStream {
   }
 
   /**
-   * Makes it a stream. Resolves once its head is on its way and, where the revision has one, the event that tells its
-   * client an id; or when its client is gone.
-   * @throws AwaitError `store`, `closed`: it is held back still
+   * Makes the reply a stream. Resolves once its head and, on revisions that have one, the event with the first id are
+   * sent; or when its client disconnects.
+   * @throws AwaitError `store`, `closed`: the reply is still held back
    */
   begin(): Promise<void> {
     if (this.#state === 'response') return Promise.resolve();
@@ -206,7 +205,7 @@ export class HeldReply implements CallStream {
     this.#resolve({ status: 200, headers: { ...SSE_HEADERS, [SESSION]: session.id }, body });
   }
 
-  /** Bounded, as what waits for a stream's store is. */
+  /** Adds a notification, bounded like events that wait for a stream's store. */
   #say(message: JsonObject): boolean {
     const { settings } = this.#options.services;
     if (this.#said.length < settings.limits.streamEvents) return this.#said.push(message) > 0;

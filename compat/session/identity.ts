@@ -1,6 +1,5 @@
 /**
- * Who is who: a session is its id, a token that any process can open. Where what it holds is long, the id
- * only names a record in the store.
+ * A session is its id: a token that any process can open. Long content is in a record of the store, which the id names.
  */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../../src/base/error.ts';

@@ -1,4 +1,4 @@
-/** How a session begins: what its client says of itself, and the server's instance for it. */
+/** How a session begins: its client's declaration, and the server's instance for it. */
 
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';

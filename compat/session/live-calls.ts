@@ -44,8 +44,8 @@ export class LiveCalls {
   }
 
   /**
-   * The client's response to an ask, which may come again: its first POST may have got no reply.
-   * @returns false when this caller was asked nothing of the kind, or nobody waits for the answer any more
+   * Delivers a client's response to an ask. It may come again, if its first POST got no reply.
+   * @returns false if this caller has no such ask, or its answer is no longer waited for
    */
   async answer(principal: string | undefined, message: JsonObject): Promise<boolean> {
     const name = JSON.stringify([principal ?? null, message.id]);

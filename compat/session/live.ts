@@ -23,7 +23,7 @@ export function refuseOneKind(inbound: Inbound, body: unknown): Reply | undefine
   return rpcError(406, -32000, message, idOf(body));
 }
 
-/** What the server said of itself, with what is done for it here. */
+/** The server's own `initialize` result, with the capabilities that mcp-await adds. */
 export function introduced({ services, session }: Exchange, instance: HostInstance): JsonObject {
   const { initialized } = instance;
   return hasTasks(services, session, instance) ? withTaskCapability(initialized) : initialized;

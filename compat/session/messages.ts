@@ -44,7 +44,7 @@ function hasTakenParams({ params }: JsonObject): boolean {
   return params === undefined || (isObject(params) && isMeta(params._meta));
 }
 
-/** One or the other; what a result holds is checked by who asked for it. */
+/** A response has a result or an error, not both; the code that asked checks the result's content. */
 function isTakenResponse({ result, error }: JsonObject): boolean {
   if (error !== undefined) return result === undefined && isRpcError(error);
   return isObject(result) && isMeta(result._meta);

@@ -1,6 +1,6 @@
 /**
- * The calls behind a POST's stream, for whichever process the client comes back to: their ids stand beside the
- * stream, and who follows it follows them, and takes up those whose process is gone.
+ * The calls behind a POST's stream, for the process to which the client returns: their ids are stored beside the
+ * stream, and that process follows them, and takes over those whose process died.
  */
 
 import type { Begun, Started } from '../../src/call/engine.ts';
@@ -17,7 +17,7 @@ import { isResumable, liveWay, type RpcRequest, type Source, sourceOf } from './
 import { type SessionStream, takingOver } from './stream.ts';
 import type { Exchange } from './wire.ts';
 
-/** Before the client is told of its stream. */
+/** Written before the client gets its stream. */
 export async function rememberCalls(
   services: Services,
   { id: scope, principal }: Pick<Session, 'id' | 'principal'>,
@@ -32,7 +32,7 @@ export async function rememberCalls(
   await Promise.all([
     services.store?.insert(`${stream}:calls`, ids, expiryOf(stream)),
     services.listStream(principal, stream, scope),
-    // Whoever follows the stream finds the calls in their journals.
+    // A process that follows the stream finds the calls in their journals.
     ...calls.map(({ kept }) => kept),
   ]);
 }
@@ -53,7 +53,7 @@ export async function rememberPost(
   ]);
 }
 
-/** Whether a call was put down here: its client comes back for its stream, and whoever it comes to goes on. */
+/** Whether a call was given up here: the process to which its client returns continues it. */
 export function isLeft(
   services: Services,
   request: RpcRequest,
@@ -75,9 +75,9 @@ export interface Returned {
   readonly sink: Sink;
 }
 
-/** What is the revision's own: whose tokens a call takes, how it talks, and how its outcome is told. */
+/** The revision's own functions: the callers of its calls, its messages, its outcomes. */
 interface Telling extends Pick<Followed, 'caller' | 'way' | 'isTold' | 'tell'> {
-  /** Every call was told: nothing follows on the stream. */
+  /** Called when every outcome was sent; nothing follows on the stream. */
   readonly over?: () => Promise<void>;
 }
 

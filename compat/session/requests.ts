@@ -1,4 +1,4 @@
-/** What a POST of a session holds, once its session is known: its requests are run, the rest is taken in. */
+/** Handles a POST of a known session: runs its requests, and delivers its notifications and answers. */
 
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
@@ -35,8 +35,8 @@ export function inWork({ id }: RpcRequest): Reply {
 }
 
 /**
- * Takes in the notifications and the answers of a body; an answer is in the store when this resolves.
- * @returns the refusal where an answer reaches nobody: what is not delivered is not acknowledged
+ * Delivers the notifications and answers of a body; an answer is in the store when this resolves.
+ * @returns a refusal if an answer matches no open ask: it must not be acknowledged
  */
 export async function take(
   services: Services,
@@ -56,12 +56,12 @@ export async function take(
 }
 
 export interface Running {
-  /** What it runs in; undefined for an instance of its own. */
+  /** The instance to run in; undefined for a new one. */
   readonly instance: HostInstance | undefined;
   /** The session's. */
   readonly shared: HostInstance;
   readonly source: Pick<Leg, 'authInfo' | 'request' | 'closeStream' | 'address'>;
-  /** Where what it says on the way goes. */
+  /** The stream for its notifications and asks. */
   readonly stream: CallStream;
 }
 
@@ -69,7 +69,7 @@ export interface Work {
   readonly request: RpcRequest;
   /** The call, where it is one that its stream follows. */
   readonly started?: Begun;
-  /** Its outcome, once what it set in the session is known to all, and its id is free. */
+  /** Its outcome, once its changes to the session are stored for all processes, and its id is free. */
   readonly ended: Promise<Outcome>;
 }
 
@@ -108,7 +108,7 @@ interface Starting {
 
 const startCall = (started: Begun): Starting => ({ started, outcome: started.outcome });
 
-/** Where calls may be tasks: what is about one, what becomes one, and what is neither. */
+/** Runs a request on a revision with tasks: a request about a task, a call that becomes one, or neither. */
 async function runAmongTasks(
   services: Services,
   session: Session,
@@ -144,7 +144,7 @@ async function runAmongTasks(
   const wanted = wantedTask(services, session, { revision: session.revision, params: own, task, mark });
   if ('error' in wanted) return responded(Promise.resolve({ error: wanted.error }));
   if (wanted.wish === undefined) return startCall(session.start(request, instance, source, stream));
-  // Its client waits for a task, and is asked by it: there are no rounds to ask in before.
+  // The client follows a task and gets its asks there, since this revision has no rounds before it.
   const wish = { ...wanted.wish, when: 'now' as const };
   const { outcome } = session.startTask({ ...request, params: own }, instance, source, wish, wanted.ttl);
   const created = outcome.then(async (came): Promise<Outcome> => {
@@ -177,7 +177,7 @@ function untilCancelled(
   return { outcome };
 }
 
-/** What cannot be told to other processes is this one's alone, and its client is served all the same. */
+/** If it cannot be shared with other processes, it stays in this one, and its client is served all the same. */
 export async function remembered(services: Services, recorded: Promise<void> | undefined): Promise<void> {
   await recorded?.catch((error: unknown) => {
     services.settings.logger.warn('a change of a session could not be stored', { error: String(error) });

@@ -43,18 +43,18 @@ const TASKS_LOOK = 1_000;
 
 export class Session {
   readonly id: string;
-  /** What its records stand under. */
+  /** The prefix of its records. */
   readonly name: string;
   readonly principal: string | undefined;
   /** Where it was begun from, as far as that is counted. */
   readonly address: string | undefined;
-  /** What it negotiated; its server's instance may speak another. */
+  /** The negotiated revision; its server's instance may speak another. */
   readonly revision: string;
   /** When it is over, in milliseconds since the epoch. */
   readonly expires: number;
-  /** The calls that are told on its standing stream, where processes share a store. */
+  /** The calls whose outcomes go to its standing stream, where processes share a store. */
   readonly calls: CallList | undefined;
-  /** What its client set since it began. */
+  /** State that its client set since it began. */
   readonly state: SessionState;
   used: number;
   #client: Client | undefined;
@@ -66,7 +66,7 @@ export class Session {
   /** Tasks that run in its instance. */
   readonly #tasks = new Set<string>();
   readonly #turns = new Map<string, Promise<unknown>>();
-  /** What is asked outside of calls. */
+  /** Asks outside of calls. */
   readonly #asks: SessionAsks;
   readonly #standing: SessionStream;
   readonly #over = new AbortController();
@@ -137,7 +137,7 @@ export class Session {
     return this.#over.signal;
   }
 
-  /** Whether somebody listens; a session that nobody listens to for long is let go, with what it has in work. */
+  /** Whether it has a connection; a session without one for long is closed, with its running calls. */
   get connected(): boolean {
     if (this.#connections > 0) this.used = this.#services.now();
     return this.#connections > 0;
@@ -154,8 +154,8 @@ export class Session {
   }
 
   /**
-   * A request waits here for what it comes to.
-   * @returns how to tell that it has it
+   * Counts a waiting request as a connection.
+   * @returns a function to call when the request has its response
    */
   hold(): () => void {
     this.#connections += 1;
@@ -189,8 +189,8 @@ export class Session {
   }
 
   /**
-   * A stream of its own for a POST: it holds what its calls said, so it lives no longer than they may.
-   * @throws AwaitError `closed` where the session ended meanwhile: nobody would end the stream
+   * A stream of its own for a POST: it holds the events of its calls, and lives no longer than they may.
+   * @throws AwaitError `closed` if the session ended meanwhile, since the stream would never be ended
    */
   newStream(id = this.newStreamId()): SessionStream {
     if (this.#over.signal.aborted) throw overBefore();
@@ -211,7 +211,7 @@ export class Session {
       (instance) => {
         this.#opened = instance;
         if (!this.#over.signal.aborted) return instance;
-        // Nobody else would close it.
+        // Closed here, since the session no longer owns it.
         instance.close();
         throw overBefore();
       },
@@ -246,7 +246,7 @@ export class Session {
     this.#reserved.delete(id);
   }
 
-  /** Starts a request; what it says on the way goes to its stream. */
+  /** Starts a request; its notifications and asks go to its stream. */
   start(request: RpcRequest, instance: HostInstance | undefined, source: Source, stream: CallStream): Begun {
     const { caller } = this;
     const resumable = isResumable(this.#services, request);
@@ -263,7 +263,7 @@ export class Session {
     return started;
   }
 
-  /** Starts a call that is a task at once: what it says goes to the standing stream. */
+  /** Starts a call that is a task at once; its notifications go to the standing stream. */
   startTask(
     request: RpcRequest,
     instance: HostInstance | undefined,
@@ -303,7 +303,7 @@ export class Session {
     return this.#live.runs(callId);
   }
 
-  /** Runs something once, whoever asks for it meanwhile. */
+  /** Runs a function once for all concurrent requests of the same key. */
   once<T>(key: string, run: () => Promise<T>): Promise<T> {
     const known = this.#turns.get(key);
     if (known !== undefined) return known as Promise<T>;
@@ -334,7 +334,7 @@ export class Session {
     await this.state.notified(instance, String(method));
   }
 
-  /** Ends it: its tools are told, by their signals. */
+  /** Ends the session: its tools' signals fire. */
   close(): void {
     for (const call of this.#calls.values()) call.cancel('the session was closed');
     this.#services.streams.drop(this.id);
@@ -342,8 +342,8 @@ export class Session {
   }
 
   /**
-   * It is served here no more, and tools hear nothing of it (invariant 1).
-   * @param atOnce the process goes away: its tasks are put down, and others take them up
+   * Stops serving it here; its tools do not notice (invariant 1).
+   * @param atOnce the process shuts down: its tasks are given up, and others take them over
    */
   leave(atOnce = false): void {
     this.#asks.close();
@@ -375,7 +375,7 @@ export class Session {
     });
   }
 
-  /** Before a call's outcome is told: what it left in its server is every process's. */
+  /** Called before a call's outcome is sent: stores the call's changes to its server for all processes. */
   async settled(): Promise<void> {
     const instance = await this.#instance;
     if (instance === undefined) return;
@@ -388,7 +388,7 @@ export class Session {
     }
   }
 
-  /** What a server does on its own account goes over the session's standing stream. */
+  /** Sends a server's own messages over the session's standing stream. */
   #outside(): Outside {
     const { logger } = this.#services.settings;
     return {

@@ -1,8 +1,7 @@
 /**
- * The sessions that this process serves: who is let in, and what is let go.
- *
- * A session that somebody is connected to, or that has a call in work or suspended, is never let go to make room:
- * the new one is refused. Anonymous callers have a part of the places, and never the known callers' (invariant 14).
+ * The sessions that this process serves: admission and eviction. A session with a connection, or with a running or
+ * suspended call, is never evicted: a new one is refused instead. Anonymous callers have a limit of their own, apart
+ * from the known callers' (invariant 14).
  */
 import { Allowance, type Shares, type Taker } from '../../src/base/allowance.ts';
 import { keepNewest } from '../../src/base/bounded.ts';
@@ -13,7 +12,7 @@ import { LEAST_LIFETIME } from './identity.ts';
 import { Session } from './session.ts';
 import type { News } from './state.ts';
 
-/** How often sessions are looked at that nobody asks for: whether they are idle, or over; milliseconds. */
+/** How often unused sessions are checked for their idle time and their end, in milliseconds. */
 const LOOK_EVERY = 10_000;
 /** Ended sessions that are remembered. */
 const ENDED_KEPT = 10_000;
@@ -23,7 +22,7 @@ export interface Identity {
   /** Begins with when it is over; its records stand under it. */
   readonly name: string;
   readonly principal: string | undefined;
-  /** What it negotiated. */
+  /** The negotiated revision. */
   readonly revision: string;
   /** Undefined as long as its client has not said who it is. */
   readonly client: Client | undefined;
@@ -32,11 +31,11 @@ export interface Identity {
 /** A session that a request is for. */
 interface Found {
   readonly session: Session;
-  /** What was read beside whether it is over. */
+  /** The records read together with the one that ends it. */
   readonly news?: News;
 }
 
-/** Reads an id; undefined when it is none, expired, unknown or another caller's. */
+/** Reads an id; undefined if it is malformed, expired, unknown or another caller's. */
 export type Identify = (id: string, principal: string | undefined) => Promise<Identity | undefined>;
 
 export class Sessions {
@@ -45,7 +44,7 @@ export class Sessions {
   /** The least recently used first. */
   readonly #here = new Map<string, Session>();
   readonly #room: Allowance;
-  /** Ids that were ended here: the store may not know it yet, or there is none. */
+  /** Ids that were ended here: the store may not have that yet, or there is no store. */
   readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
   #looking = false;
@@ -154,7 +153,7 @@ export class Sessions {
       const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
       for (const session of [...this.#here.values()]) {
         if (session.used <= before) this.#letGoIdle(session);
-        // Ended in another process, it has connections or calls here that nobody wants any more.
+        // It was ended in another process: its connections and calls here are ended too.
         else if (session.connected || session.busy) await this.#look(session);
       }
     } catch (error) {
@@ -171,7 +170,7 @@ export class Sessions {
     return id !== undefined && this.#ended.has(id);
   }
 
-  /** Requests that are on their way find it ended before it is gone, and make no new one of it. */
+  /** Marks it ended before it is removed, so that concurrent requests do not open it anew. */
   #close(session: Session): void {
     this.#ended.add(session.id);
     keepNewest(this.#ended, ENDED_KEPT);

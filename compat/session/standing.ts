@@ -1,4 +1,7 @@
-/** The calls that are told on a session's standing stream: by the process that ran them, or the one that has its connection. */
+/**
+ * The calls whose outcomes go to a session's standing stream: sent by the process that ran them, or by the one that has
+ * its connection.
+ */
 import type { Outcome } from '../../src/call/ports.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Sink } from '../../src/stream/tail.ts';
@@ -16,8 +19,8 @@ export interface Standing {
 }
 
 /**
- * For as long as a connection has the standing stream of a session.
- * @param introduced resolves once the session knows its client, who may have said who it is at another process
+ * Follows them while a connection has the standing stream.
+ * @param introduced resolves once the session's client is known, which may have sent `initialize` to another process
  */
 export function followStanding(
   { services, session, source, home }: Standing,

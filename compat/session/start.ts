@@ -78,7 +78,7 @@ export function startCall(
   return started;
 }
 
-/** What a call's tokens and takeovers must match. */
+/** The facts that a call's tokens and takeovers must match. */
 export function boundTo(
   { revision, principal }: Caller,
   { method, params }: Pick<RpcRequest, 'method' | 'params'>,

@@ -1,9 +1,9 @@
 /**
- * What a session's server instances are to have in common, wherever they are: what its client set (a log level,
- * subscriptions), and what its tools did to the server's own lists. The requests that set it, and the calls that
- * changed a list, are appended beside the session on the store's one primitive; each process leads its own
- * instance through those it has not seen, before it serves the session again. Such a call is not run again: its
- * tool is led through its answers and steps, and what is not recorded of it does not happen.
+ * The state that a session's server instances share in all processes: the client's settings (a log level,
+ * subscriptions), and its tools' changes to the server's own lists. The requests that set it, and the calls that
+ * changed a list, are appended beside the session with the store's insert-if-absent; each process applies those it has
+ * not seen to its own instance before it serves the session again. Such a call is replayed, not run: its tool gets its
+ * recorded answers and steps, and new effects do not happen.
  */
 import { keepNewest } from '../../src/base/bounded.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
@@ -25,7 +25,7 @@ const MOST = 10_000;
 /** Calls in work that changed a list, beyond which the oldest one's news are not told. */
 const CHANGING = 200;
 
-/** What a store has, or not, of what comes next in a session. */
+/** The next records of a session, as the store has them. */
 export interface News {
   readonly at: number;
   readonly entry: unknown;
@@ -38,9 +38,9 @@ export class SessionState {
   /** The position up to which this process's instance knows it. */
   #at = 0;
   #last: Promise<void> = Promise.resolve();
-  /** Calls in work whose tools changed a list, and what they are to say of it. */
+  /** Running calls whose tools changed a list, with the notifications of that. */
   readonly #changes = new Map<Frame, Message[]>();
-  /** What is said while an instance is led through a call was said where the call ran. */
+  /** Frames of replayed calls, whose notifications went out where the call ran. */
   readonly #rehearsed = new WeakSet<Frame>();
 
   constructor(services: Services, name: string, expires: number) {
@@ -60,8 +60,8 @@ export class SessionState {
   }
 
   /**
-   * Brings this process's instance up to what other processes were told.
-   * @param news what was read as the request came
+   * Applies the changes of other processes to this one's instance.
+   * @param news records that were read as the request came
    */
   catchUp(instance: HostInstance, news?: News): Promise<void> {
     return this.#isShared ? this.#inOrder(() => this.#catchUp(instance, news)) : Promise.resolve();
@@ -73,7 +73,7 @@ export class SessionState {
   }
 
   /**
-   * A notification of the client's, for the instances of the other processes; this one's was told.
+   * Stores a client's notification for the instances of other processes; this process's instance has it already.
    * @param instance undefined where this process has none
    */
   async notified(instance: HostInstance | undefined, method: string): Promise<void> {
@@ -81,8 +81,8 @@ export class SessionState {
   }
 
   /**
-   * A tool changed one of its server's lists; its client is told once every process can know of it.
-   * @returns false when it may be told now
+   * A tool changed one of its server's lists; its client is notified once every process can see the change.
+   * @returns false if the notification may go out now
    */
   holds(message: Message, frame: Frame | undefined): boolean {
     if (frame === undefined || !message.method?.endsWith('/list_changed')) return false;
@@ -93,7 +93,7 @@ export class SessionState {
     return true;
   }
 
-  /** Calls that are over, and changed a list, are kept for the others; then `tell` has what they said of it. */
+  /** Stores ended calls that changed a list, for the other processes; then sends their notifications by `tell`. */
   async settle(instance: HostInstance, tell: (message: Message) => void): Promise<void> {
     for (const [frame, messages] of this.#changes) {
       if (!frame.over) continue;
@@ -106,7 +106,7 @@ export class SessionState {
     }
   }
 
-  /** One after the other: what is appended here is not to be read here, and done twice. */
+  /** Runs one operation after the other, so that records written here are not applied here again. */
   #inOrder(work: () => Promise<void>): Promise<void> {
     this.#last = this.#last.catch(() => {}).then(work);
     return this.#last;
@@ -145,7 +145,7 @@ export class SessionState {
       }
       const params = isObject(found.params) ? found.params : {};
       const id = `mcp-await-state-${this.#at}`;
-      // What it refuses it refused where the client asked, too.
+      // An error is ignored: the client got the same one where it sent the request.
       await instance.request({ id, method: String(found.method), params }, {});
     }
     for (const method of told) instance.notify({ jsonrpc: '2.0', method });

@@ -11,7 +11,7 @@ import type { Services } from '../services.ts';
 /** When a client whose stream was closed should come back, in milliseconds. */
 export const RETRY = 1_000;
 
-/** Where what a call says goes. */
+/** The stream for a call's notifications and asks. */
 export interface CallStream {
   /** Its call writes nothing before it has something to lose. */
   readonly held?: {
@@ -88,7 +88,7 @@ export class SessionStream implements CallStream {
   }
 }
 
-/** A stream whose appender is gone, from when this process has something to say on it. */
+/** Takes over a stream whose appender died, when this process has its first event for it. */
 export function takingOver(services: Services, id: string, scope: string): () => Promise<SessionStream> {
   let stream: Promise<SessionStream> | undefined;
   return () => {

@@ -1,6 +1,6 @@
 /**
- * What a revision with sessions over Streamable HTTP implements, so that reading one is reading all. Sessions,
- * paths and headers are the edge's (`edge.ts`); what is in a body, and what becomes of it, is the revision's.
+ * The interface of a revision with sessions over Streamable HTTP. The edge (`edge.ts`) handles sessions, paths and
+ * headers; the revision handles bodies.
  */
 import type { JsonObject } from '../../src/base/json.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -31,8 +31,8 @@ export interface SessionWire {
   /** The response to `initialize`: what stands beside `jsonrpc` and `id`. */
   begun(exchange: Exchange, instance: HostInstance): JsonObject;
   /**
-   * What a client posts: a request is read and its call started, or its turn resumed; an answer is taken in. Asks
-   * and the end are told in the reply, or on the stream that it is.
+   * Handles a POST: reads a request and starts its call, or resumes its turn; delivers an answer. Asks and the outcome
+   * are in the reply, or on the stream that the reply is.
    */
   post(exchange: Exchange, body: unknown): Promise<Reply>;
   /**

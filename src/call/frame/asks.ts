@@ -1,4 +1,4 @@
-/** An ask of a tool, and what goes out for it. */
+/** A tool's ask, and the form in which it goes out. */
 import { AwaitError } from '../../base/error.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Question } from './place.ts';
@@ -29,8 +29,8 @@ export function askAttempt(
 }
 
 /**
- * @param ordinal the how-many-eth of its class
- * @param wire its key, and the name its author wants it to have on the wire where that is another
+ * @param ordinal its ordinal in its class
+ * @param wire its key, and its author's name for it on the wire if that is another
  * @param now milliseconds since the epoch
  * @param drift how often the text at its place changed
  */

@@ -41,7 +41,7 @@ export interface CurrentCall {
   readonly kind: 'mcp-await call';
 }
 
-/** What a running call, or a step inside of one, puts into the async context. */
+/** The async context of a running call, or of a step inside of one. */
 export interface CallContext {
   /** Marks the call this context belongs to; compared by identity. */
   readonly call: object;
@@ -56,7 +56,7 @@ export interface CallContext {
   readonly shed?: () => Promise<void>;
   /** For `mcp-await/record`, absent inside of steps: a value that a replay gives again. */
   readonly draw?: (place: DrawPlace, fresh: () => DrawnValue) => DrawnValue;
-  /** For `mcp-await/record`, absent inside of steps: does what comes to JSON as a step does. */
+  /** For `mcp-await/record`; absent inside of steps. Runs a function whose result is recorded as a step's is. */
   readonly once?: <T>(place: DrawPlace, fn: () => Promise<T>) => Promise<T>;
 }
 
@@ -129,12 +129,12 @@ export function runInContext<T>(context: CallContext, fn: () => T): T {
   return storage().run(context, fn);
 }
 
-/** The context of a request that is no call: nothing of it is journaled. */
+/** The context of a request that is not a call: its steps are not recorded. */
 export function contextOfRequest(request: object): CallContext {
   return { call: request, step: async (_name, fn) => fn({ idempotencyKey: randomUUID() }) };
 }
 
-/** Runs `fn` in no call's context: what a server sets up for itself belongs to no call. */
+/** Runs `fn` outside of any call's context: for work of the server itself. */
 export function runOutsideContext<T>(fn: () => T): T {
   return storage().getStore() === undefined ? fn() : storage().exit(fn);
 }

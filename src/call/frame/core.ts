@@ -18,6 +18,6 @@ export interface FrameCore {
   attempt(attempt: Attempt): void;
   /** Ends the turn that is entered. */
   end(ending: Ending): void;
-  /** Something happened: the frame looks what comes next. */
+  /** Something changed: the frame decides its next act. */
   stir(): void;
 }

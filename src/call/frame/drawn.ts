@@ -1,10 +1,9 @@
 /**
- * What a tool drew from the clock, from chance and from the network while `mcp-await/record` is imported,
- * so that a replay draws the same. A value's identity is the place it was drawn at (the call site, and the
- * branch that it ran in) with the how-many-eth of it: never a global ordinal, since branches that wait for
- * something unrecorded come in another order each time.
- *
- * A value that nobody recorded is drawn anew; nothing here ever fails a tool.
+ * The values that a tool gets from the clock, from chance and from the network while `mcp-await/record` is imported,
+ * recorded so that a replay gets the same. A value's identity is the place that drew it (the call site, and its branch)
+ * with its ordinal there: never a global ordinal, since branches that wait for something unrecorded come in another
+ * order each time.
+ * A value without a record is drawn anew; nothing here ever fails a tool.
  */
 import { AwaitError } from '../../base/error.ts';
 import { appendDrawn, type DrawnValue, type DrawnValues } from '../journal/drawn.ts';
@@ -17,10 +16,10 @@ export interface DrawPlace {
   readonly branch: string;
 }
 
-/** How the journal's paths begin of what is recorded like a step without being one: no step's name has a `/`. */
+/** The first character of journal paths of records that are like steps but are not: a step's name has no `/`. */
 const ONCE = '/';
 
-/** The path of a place at which a call was given up, with the how-many-eth of it. */
+/** The path of a place at which a call was shed, with its ordinal. */
 export const SHED = `${ONCE}shed`;
 
 export function isShed(path: string): boolean {
@@ -44,7 +43,7 @@ export class Drawn {
   readonly #maxBytes: number;
   #bytes = 0;
 
-  /** @param paths the paths of what is recorded like a step */
+  /** @param paths the paths of records that are like steps */
   constructor(recorded: DrawnValues, paths: readonly string[], maxBytes: number) {
     this.#maxBytes = maxBytes;
     for (const [key, values] of Object.entries(recorded)) {

@@ -1,4 +1,4 @@
-/** What is said where a tool does not do again what its journal records (invariant 8): the whole of it, for the logger. */
+/** The messages for the logger when a tool departs from its journal (invariant 8), with all details. */
 import { AwaitError } from '../../base/error.ts';
 import { type AnswerCompletion, FORMAT } from '../journal/entries.ts';
 import type { Question } from './place.ts';

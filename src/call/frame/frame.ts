@@ -1,10 +1,9 @@
 /**
- * A frame: one attempt to run a call's tool, from the first leg or led through the journal.
- *
- * It owns what its tool attempts, and acts only while a turn is entered: that is the gate (invariant 2). In
- * between, attempts, notifications and the result wait; once the turn is claimed elsewhere they wait for
- * ever. Invariants 1, 2, 3, 6, 8 and 11 live here; what is recorded, and whose it is, in `recording.ts`; who
- * may enter a turn, and what is written when it ends, is the engine's business.
+ * A frame: one attempt to run a call's tool, from the first leg or by replay.
+ * It owns its tool's attempts, and acts only while a turn is entered: that is the gate (invariant 2). Between turns,
+ * attempts, notifications and the result wait; once the turn is claimed elsewhere they wait for ever. Invariants 1, 2,
+ * 3, 6, 8 and 11 are kept here. `recording.ts` matches attempts to records; the engine decides who enters a turn, and
+ * writes its end.
  */
 import { AwaitError } from '../../base/error.ts';
 import type { JsonObject } from '../../base/json.ts';
@@ -127,8 +126,8 @@ export class Frame {
   }
 
   /**
-   * The tool returned what it needs instead of awaiting it. Resolves once that is in the journal: whoever leads
-   * the call through it begins here, and runs nothing of what came before again.
+   * The tool returned its asks instead of awaiting them. Resolves once that is in the journal: a replay begins here,
+   * and runs no earlier round again.
    */
   endRound(needs: JsonObject): Promise<JsonObject> {
     return this.#steps.once(this, this.#rounds.next(), async () => needs, this.#core.attempt);
@@ -152,7 +151,7 @@ export class Frame {
     this.#stir();
   }
 
-  /** Closes the gate without an ending: nobody waits for this turn any longer. */
+  /** Closes the gate without an ending: no request waits for this turn any longer. */
   leave(): void {
     this.#gate.close();
     if (this.#fresh.size === 0) this.#unsent.stop();
@@ -160,7 +159,7 @@ export class Frame {
     this.#patience.stop();
   }
 
-  /** Severs the frame from everything; what its tool awaits never settles. */
+  /** Cuts the frame off; its tool's awaits never settle. */
   drop(why: 'over' | 'elsewhere' = 'elsewhere'): void {
     this.leave();
     this.#gate.end(why, this.busy);
@@ -200,7 +199,7 @@ export class Frame {
     if (this.#gate.turn !== undefined) this.#end({ kind: 'broken', error });
   }
 
-  /** The server that ran the tool is gone; a frame that is parked is dropped, and its call replayed. */
+  /** The server that ran the tool has ended; a parked frame is dropped, and its call replayed. */
   lose(error: AwaitError, isMeant: boolean): void {
     if (this.#gate.turn !== undefined) this.#end({ kind: 'lost', error, isMeant });
     else if (!this.over) this.drop();
@@ -255,7 +254,7 @@ export class Frame {
     return this.askAs(questionOf(method, params), options);
   }
 
-  /** As `ask`, for who asks under a place of its own. */
+  /** As `ask`, under a place that the engine chooses. */
   askAs(question: Question, options: AskOptions): Promise<Response> {
     return new Promise((settle) => {
       const attempt = askAttempt(question, this.#recording.made(question), options, settle, () =>
@@ -333,7 +332,7 @@ export class Frame {
     this.#stir();
   }
 
-  /** What a stale frame attempts waits for ever (invariant 10), and nobody should wonder why. */
+  /** Logs that an attempt of a stale frame waits for ever (invariant 10). */
   #warnOfLost(attempt: Attempt): void {
     const what = attempt.kind === 'step' ? { step: attempt.path } : { method: attempt.question.method };
     const message = 'an attempt of a call that is over, or goes on in another process, stays pending';
@@ -367,7 +366,7 @@ export class Frame {
   #poke(): void {
     if (this.#scheduled || (this.#gate.turn === undefined && !this.busy)) return;
     this.#scheduled = true;
-    // What is written and sent from here on is this package's doing, not the tool's.
+    // From here on this package writes and sends, not the tool.
     runOutsideContext(() =>
       this.#options.clock.soon(() => {
         this.#scheduled = false;
@@ -404,10 +403,10 @@ export class Frame {
     }
   }
 
-  /** The next recorded completion is one that nobody attempts. */
+  /** The next recorded completion has no attempt. */
   #passOver(head: Recorded, turn: Turn): void {
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
-    // A step that was cut off is run again, and attempts what is recorded of its inside.
+    // A step that was cut off is run again, and attempts the steps recorded inside it.
     const outer = steps.find(({ path }) => isInside(head, path));
     if (outer !== undefined) this.#runner.start(outer);
     if (outer !== undefined || this.#isRunningAround(head)) return;
@@ -430,7 +429,7 @@ export class Frame {
 
   /** Nothing recorded is left to release: new steps start, new asks go out, the turn may suspend. */
   #goOn(turn: Turn): void {
-    // What is inside of a running step is part of it, whatever else waits.
+    // Steps inside of a running step belong to it, and do not wait.
     this.#runner.startInside();
     const steps = [...this.#fresh].filter((attempt) => attempt.kind === 'step');
     const left = this.#recording.unconsumedSteps().filter((recorded) => !this.#isRunningAround(recorded));
@@ -466,7 +465,7 @@ export class Frame {
     else this.#maySuspend();
   }
 
-  /** What went out before the call was taken up, and is asked no more (after an upgrade): nobody need answer it. */
+  /** Withdraws asks that went out before a takeover and that the tool no longer makes (after an upgrade). */
   #withdrawUnmade(turn: Turn): void {
     if (!this.#recording.unmade.some(({ withdrawn }) => !withdrawn)) return;
     // With nothing open the tool is busy with something that is not journaled: it may come to its asks yet.
@@ -477,7 +476,7 @@ export class Frame {
   /** Ends the turn without an ask, so that the call goes on elsewhere; false where its client cannot bring it there. */
   #giveUp(turn: Turn, given: readonly StepAttempt[]): boolean {
     const mayDetach = this.#isLastTurn(turn);
-    // Its client would give up on a call that is put down in its last turns: what is left of them is for asks.
+    // Its client gives up after ten rounds, so a call is not shed in its last ones: they are left for asks.
     if (turn.live || !turn.sheds || (!mayDetach && this.#core.turns + 1 >= CLIENT_ROUNDS)) {
       for (const step of given) {
         this.#fresh.delete(step);
@@ -486,7 +485,7 @@ export class Frame {
       }
       return false;
     }
-    // What is running comes to its end first, and stirs this.
+    // A running step ends first, and calls this again.
     if (this.#runner.isBusy) return true;
     // It does not end here where the call goes on as a task, so nothing is given up.
     if (mayDetach) this.detach();

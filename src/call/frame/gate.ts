@@ -50,7 +50,7 @@ export class Gate {
     return this.#open?.turn;
   }
 
-  /** What is known of the turn that is entered. */
+  /** The state of the entered turn. */
   get #open(): Open | undefined {
     return this.#state.at === 'open' ? this.#state : undefined;
   }
@@ -99,7 +99,7 @@ export class Gate {
     return before.at === 'closed' ? before : { notifications: [] };
   }
 
-  /** The turn is over, or nobody waits for it. */
+  /** The turn has ended, or no request waits for it. */
   close(): void {
     if (this.#state.at !== 'open') return;
     const { interim: response } = this.#state;

@@ -1,4 +1,4 @@
-/** The asks of a frame that are out: their places and keys, where they go, and who gets their answers. */
+/** The open asks of a frame: their places and keys, their recipients, and the attempts that get their answers. */
 import { AwaitError } from '../../base/error.ts';
 import type { JsonObject } from '../../base/json.ts';
 import { type AnswerCompletion, answerTo, type Entry, type OpenAsk, timedOut } from '../journal/entries.ts';
@@ -10,7 +10,7 @@ import type { AskAttempt, Recorded } from './recording.ts';
 import type { Turn } from './turn.ts';
 import { Deadlines } from './waits.ts';
 
-/** What a fresh ask takes the place of: the same question, in other words. */
+/** The recorded ask that a fresh one replaces: the same place, in other words. */
 interface Instead {
   readonly place: string;
   readonly drift: number;
@@ -47,7 +47,7 @@ export class OpenAsks {
     return [...this.#open.values()];
   }
 
-  /** What goes into a checkpoint. */
+  /** The open asks, for a checkpoint. */
   get asks(): readonly OpenAsk[] {
     return this.attempts.flatMap(({ open }) => (open === undefined ? [] : [open]));
   }
@@ -95,7 +95,7 @@ export class OpenAsks {
     } else if (turn.live) this.#send(ask, turn);
   }
 
-  /** An ask that went out before: whoever took the call up cannot know whether its last owner sent it live. */
+  /** Sends an earlier ask again: a process that takes a call over cannot know whether the last owner sent it live. */
   openAgain(attempt: AskAttempt, known: OpenAsk, turn: Turn): void {
     const { withdrawn, ...ask } = known;
     this.#add(attempt, ask);
@@ -124,8 +124,8 @@ export class OpenAsks {
   }
 
   /**
-   * Where asks are live: an ask whose answer breaks its schema goes out under a new key (invariant 5). Resolves once
-   * that is written; false where it is for whoever goes on with the call.
+   * Where asks are live: sends an ask whose answer breaks its schema under a new key (invariant 5). Resolves once that
+   * is written; false if the next owner must do it.
    */
   async reask(key: string): Promise<boolean> {
     const { turn } = this.#core.gate;
@@ -190,7 +190,7 @@ export class OpenAsks {
     });
   }
 
-  /** A failure ends the turn, so whoever has no use for it need not look. */
+  /** Writes an entry. A failure ends the turn, so callers may ignore it. */
   #write(entry: Entry, then: () => void): Promise<void> {
     const fail = (error: unknown): void =>
       this.#core.end({ kind: 'broken', error: AwaitError.from(error, 'store') });
@@ -243,8 +243,8 @@ export class OpenAsks {
   }
 
   /**
-   * Asks in other words take the place of what was asked there before (invariant 5).
-   * @returns whether one did
+   * Matches asks in other words to the recorded asks of their place (invariant 5).
+   * @returns whether one was matched
    */
   matchChanged(turn: Turn): boolean {
     const { fresh, recording } = this.#core;

@@ -1,7 +1,7 @@
 /**
- * An ask's identity is its place in the call (invariant 5): the explicit key its author gave it, else its
- * method and shape, with the how-many-eth of that class. Never a global ordinal: a tool that asks one thing
- * less after an upgrade must not shift the answers of all that follow.
+ * An ask's identity is its place in the call (invariant 5): its author's explicit key, else its method and shape, with
+ * its ordinal in that class. Never a global ordinal: a tool that asks one thing less after an upgrade must not shift
+ * the answers of all later asks.
  */
 import { digest, isObject, type JsonObject } from '../../base/json.ts';
 
@@ -29,7 +29,7 @@ export function questionOf(method: string, rawParams: unknown): Question {
     if (Object.keys(meta).length > 0) params._meta = meta;
     else delete params._meta;
   }
-  // `elicitationId` is drawn anew on every run of a tool and says nothing about what is asked.
+  // `elicitationId` is new on every run of a tool and does not identify the question.
   const { elicitationId: _id, _meta: _ignored, requestedSchema, ...text } = params;
   const schema = digestOfSchema(requestedSchema);
   return {
@@ -46,7 +46,7 @@ function shapeOf(method: string, params: JsonObject, schema: string): string {
   return params.mode === 'url' ? `${method}:url` : `${method}:form:${schema}`;
 }
 
-/** Tools ask with schemas that are constants: what was digested once is not digested again. */
+/** Digests by schema object, since a tool's schemas are usually constants. */
 const digests = new WeakMap<object, string>();
 
 function digestOfSchema(schema: unknown): string {
@@ -78,7 +78,7 @@ export function classOf(place: string): string {
   return place.slice(0, place.lastIndexOf('#'));
 }
 
-/** The how-many-eth of its class a place is. */
+/** The ordinal of a place in its class. */
 export function nthOf(place: string): number {
   return Number(place.slice(place.lastIndexOf('#') + 1));
 }

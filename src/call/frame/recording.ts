@@ -1,6 +1,6 @@
 /**
- * What a journal records of a call, as replay leads a tool through it: which completion is next, whose
- * attempt takes which, and what is left over (invariants 5, 7 and 9). It decides, and acts on nothing.
+ * A call's recorded completions as replay uses them: which is next, which attempt gets it, and which are left over
+ * (invariants 5, 7 and 9). It decides, and has no effects.
  */
 
 import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } from '../journal/entries.ts';
@@ -48,13 +48,13 @@ export class Recording {
   readonly #all: Recorded[] = [];
   /** Index of the first completion that may still be waiting. */
   #cursor = 0;
-  /** What is said before the cursor gets here was said in an earlier turn. */
+  /** Notifications before the cursor reaches this went out in an earlier turn. */
   readonly #mutedUntil: number;
-  /** Whether what is said before the asks that are out are made again was said already. */
+  /** Whether notifications before the open asks are made again went out already. */
   #mutedByOpen: boolean;
   /** Asks that went out and that the tool has not made again yet. */
   #unclaimed: OpenAsk[];
-  /** The highest how-many-eth of each class. */
+  /** The highest ordinal of each class. */
   readonly #places = new Map<string, number>();
   /** Asks that the tool has made, by class and words. */
   readonly #made = new Map<string, number>();
@@ -68,13 +68,13 @@ export class Recording {
     }
     for (const recorded of this.#all) if (!this.#isAwaited(recorded)) recorded.state = 'skipped';
     for (const { place } of open) this.#notePlace(place);
-    // Nobody has seen what the fresh ones lead to: the first of them ends what was said before.
+    // Only notifications after the first fresh completion are new.
     const known = completions.length - fresh;
     this.#mutedUntil = fresh > 0 ? known + 1 : known;
     this.#mutedByOpen = fresh === 0;
   }
 
-  /** Whether the tool is being led through what it did before. */
+  /** Whether notifications are muted: the tool repeats an earlier turn. */
   get muted(): boolean {
     this.head();
     return this.#cursor < this.#mutedUntil || (this.#mutedByOpen && this.#unclaimed.length > 0);
@@ -97,7 +97,7 @@ export class Recording {
     return this.#all[this.#cursor];
   }
 
-  /** What is to be released now: the next one, if it is attempted, or one that was skipped and is asked for. */
+  /** The completion to release now: the next one, if it is attempted, or a skipped one that is attempted now. */
   next(): Recorded | undefined {
     const head = this.head();
     if (head?.attempt !== undefined) return head;
@@ -133,12 +133,12 @@ export class Recording {
     return answered || this.#unclaimed.some((ask) => ask.key === key);
   }
 
-  /** Asks that went out and that nobody made again. */
+  /** Asks that went out, and that the tool has not made again. */
   get unmade(): readonly OpenAsk[] {
     return this.#unclaimed;
   }
 
-  /** They are taken back, until somebody makes them after all. @returns those that were out */
+  /** Withdraws them until the tool makes them after all. @returns those that were out */
   withdrawUnmade(): readonly OpenAsk[] {
     const out = this.#unclaimed.filter(({ withdrawn }) => !withdrawn);
     this.#unclaimed = this.#unclaimed.map((ask) => ({ ...ask, withdrawn: true }));
@@ -146,7 +146,7 @@ export class Recording {
     return out;
   }
 
-  /** Nobody is led through the first `count` completions. */
+  /** Skips the first `count` completions. */
   pass(count: number): void {
     for (const recorded of this.#all.slice(0, count)) {
       recorded.state = 'released';
@@ -176,7 +176,7 @@ export class Recording {
     );
   }
 
-  /** An answer that came; nobody waits for it when its ask was given up. */
+  /** Adds an answer; without an attempt if the tool gave its ask up. */
   addAnswer(completion: AnswerCompletion, attempt: AskAttempt | undefined): void {
     this.#unclaimed = this.#unclaimed.filter(({ key }) => key !== completion.key);
     this.#all.push(
@@ -202,7 +202,7 @@ export class Recording {
     return 'recorded';
   }
 
-  /** Asks in the same words are told apart by their order: also where the tool gave up on an earlier one. */
+  /** Matches asks in the same words by their order, also if the tool gave up on an earlier one. */
   #claimAsk(attempt: AskAttempt): 'recorded' | OpenAsk | undefined {
     const { question, nth } = attempt;
     const isIts = (ask: Pick<OpenAsk, 'place' | 'question' | 'nth'>): boolean =>
@@ -230,7 +230,7 @@ export class Recording {
     );
   }
 
-  /** The answer whose question, of this class, nobody makes in its words any more. */
+  /** A recorded answer of this class whose question the tool no longer asks in its words. */
   changedAnswer(question: Question): RecordedAnswer | undefined {
     return this.#all.find(
       (candidate): candidate is RecordedAnswer =>
@@ -241,14 +241,14 @@ export class Recording {
     );
   }
 
-  /** Takes the open ask of this class that nobody makes in its words any more. */
+  /** Claims the open ask of this class that the tool no longer makes in its words. */
   takeChangedAsk(question: Question): OpenAsk | undefined {
     const open = this.#unclaimed.find((ask) => isReworded(ask, question));
     if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
     return open;
   }
 
-  /** Steps that nobody attempts; a recorded `fetch` that is not made any more is no divergence. */
+  /** Recorded steps without an attempt; a recorded `fetch` without one is not a divergence. */
   unconsumedSteps(): readonly Recorded[] {
     return this.#all.filter((recorded) => isStep(recorded) && isFree(recorded));
   }
@@ -259,7 +259,7 @@ export class Recording {
     return nth;
   }
 
-  /** For the logger: what was consumed last, and what is left. */
+  /** For the logger: the completion consumed last, and those left. */
   describe(): { last: string; left: string[] } {
     const last = this.#all.filter(({ state }) => state === 'released').at(-1);
     const left = this.#all
@@ -331,7 +331,7 @@ export function isInside({ completion }: Recorded, path: string): boolean {
   return completion.kind === 'step' && completion.path.startsWith(`${path}/`);
 }
 
-/** Gives an attempt what is recorded for it. */
+/** Gives an attempt its recorded completion. */
 export function release(recorded: Recorded): void {
   const { completion, attempt } = recorded;
   recorded.state = 'released';

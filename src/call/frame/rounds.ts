@@ -1,7 +1,7 @@
 /**
- * Rounds of a tool that returns what it needs (`inputRequired`) and is run again with it, instead of awaiting it.
- * What it returned is in the journal as a step is, at a path that no step has. A frame that is led through the
- * journal begins at the last one: what a round did before is done, and its author does not expect it again.
+ * Rounds of a tool that returns its asks (`inputRequired`) and is run again with the answers, instead of awaiting them.
+ * The returned value is recorded as a step's is, at a path that no step has. A replay begins at the last round: earlier
+ * ones are done, and their author does not expect them to run again.
  */
 import { isObject, type JsonObject } from '../../base/json.ts';
 import type { Completion } from '../journal/entries.ts';

@@ -1,4 +1,7 @@
-/** What is kept of a step, and what a tool gets of it: the same bytes live and replayed (invariant 7). */
+/**
+ * The recorded form of a step's outcome, and the outcome that a tool gets: the same bytes live and replayed (invariant
+ * 7).
+ */
 import { createHash } from 'node:crypto';
 import { AwaitError } from '../../base/error.ts';
 import { isJson, isObject, type Json } from '../../base/json.ts';
@@ -9,7 +12,10 @@ export function idempotencyKey(callId: string, path: string): string {
   return createHash('sha256').update(`${callId}\n${path}`).digest('base64url');
 }
 
-/** Objects nested deeper than this are not kept: stores serialize recursively, and must not fail at what was done. */
+/**
+ * Objects nested deeper than this are not recorded: stores serialize recursively, and a step that is done must not fail
+ * there.
+ */
 const DEEPEST = 500;
 
 /** What the journal keeps of a result: its copy through JSON, or that it was none. Never throws. */
@@ -78,7 +84,7 @@ export function releaseOutcome(path: string, outcome: StepOutcome): unknown {
       `The result of step '${path}' is not JSON, so it could not be recorded; the step is done and will not run again. Return plain objects, arrays, strings, finite numbers, booleans or null from a step.`,
     );
   }
-  // A tool may change what it got; what was kept must not change with it.
+  // A copy, so that the tool cannot change the record.
   return isObject(outcome.value) || Array.isArray(outcome.value)
     ? structuredClone(outcome.value)
     : outcome.value;

@@ -51,7 +51,7 @@ export class StepRunner {
   }
 
   /**
-   * A step that runs on behind the gate is done to its end, so what is inside of it is too.
+   * Runs on a step behind the gate to its end, with the steps inside it.
    * @returns whether there may be more to do
    */
   goOnInside(): boolean {
@@ -80,7 +80,7 @@ export class StepRunner {
     const { journal, gate, options } = this.#core;
     const begun = journal.begin?.();
     if (begun !== undefined) await begun;
-    // What a step acts on is in the journal before it acts, once anybody else could run it again.
+    // Values that a step acts on are in the journal before it runs, once another process could run it again.
     const { drawn } = this.#core.turns > 0 && !gate.isEnded ? this.#drawn.takeUnwritten() : {};
     if (drawn !== undefined) await journal.append({ type: 'drawn', drawn });
     // A process that slept may have lost its turn: nothing is done before that is certain (invariant 10).
@@ -101,7 +101,7 @@ export class StepRunner {
 
   #mayRun({ path }: StepAttempt): boolean {
     const { gate } = this.#core;
-    // What is left of a tool that is done goes on by itself.
+    // Behind a tool that is done, its remaining branches run unrecorded.
     if (gate.isFinished) return isOnce(path);
     return !gate.isEnded && (gate.turn !== undefined || this.isInsideRunning(path));
   }
@@ -123,8 +123,8 @@ export class StepRunner {
   }
 
   /**
-   * The tool gets the outcome in the order of the journal, as a replay would (invariant 7); but what is inside of a
-   * running step is part of that one, which waits for it.
+   * The tool gets the outcome in the order of the journal, as a replay would (invariant 7), except inside of a running
+   * step, which waits for it.
    */
   #onRecorded(step: StepAttempt, completion: StepCompletion): void {
     const { gate, recording } = this.#core;

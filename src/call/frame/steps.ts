@@ -66,7 +66,7 @@ export class RunningSteps {
     if (this.#running.size === 0) this.abandon();
   }
 
-  /** What still runs can be recorded no more, so nobody need wait for it. */
+  /** Running steps can no longer be recorded, so nothing waits for them. */
   abandon(): void {
     this.#running.clear();
     for (const resolve of this.#whenSettled.splice(0)) resolve();

@@ -1,4 +1,4 @@
-/** What a frame is given: its options, the turn it is in, and what it goes on from; and how a turn may end. */
+/** The inputs of a frame: its options, its turn, its starting point; and how a turn may end. */
 
 import type { Clock } from '../../base/clock.ts';
 import type { AwaitError } from '../../base/error.ts';
@@ -16,8 +16,8 @@ export interface FrameOptions {
   /** How long an ask waits for a running step before it goes out beside it, in milliseconds. */
   readonly askDelay: number;
   /**
-   * How long a replayed tool may take to get where it was, in milliseconds, before a recorded completion that
-   * nobody attempts is passed over. A branch may be waiting for something that is not journaled.
+   * How long a replayed tool may take, in milliseconds, to attempt the next recorded completion before that is skipped.
+   * A branch may be waiting for something unrecorded.
    */
   readonly replayGrace: number;
   /** Asks a call may make in all. */
@@ -32,17 +32,17 @@ export interface FrameOptions {
   readonly doneTwice: (path: string) => void;
   /** Whether this process has too much to do. */
   readonly overloaded?: () => boolean;
-  /** Told of each ask that a tool makes in its own flow, before anything comes of it. */
+  /** Called with each ask of the tool's own code, before it has any effect. */
   readonly asked?: (frame: object, call: CallRecord) => void;
 }
 
-/** What a frame sees of the turn it is in. */
+/** A turn as its frame sees it. */
 export interface Turn {
   /** Live revisions send each ask at once and stay in the turn; the others end it with all that are open. */
   readonly live: boolean;
   /** Whether its client brings a call back that was given up without an ask. */
   readonly sheds?: boolean;
-  /** Whether what its client cannot be asked ends the call: its revision has a code for that. */
+  /** Whether an ask that the client lacks the capability for ends the call: the revision has an error code for that. */
   readonly mustRefuse?: boolean;
   /** The client capability that this ask needs and the current leg does not declare. */
   missing(method: string, params: JsonObject): JsonObject | undefined;
@@ -74,11 +74,11 @@ export interface Detach {
 
 export type Ending =
   | { readonly kind: 'finished'; readonly response: Response }
-  /** `isShed`: given up, so that nobody waits here for its client. */
+  /** `isShed`: the call was given up, so it is not parked here. */
   | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly isShed?: true }
   | { readonly kind: 'refused'; readonly required: JsonObject; readonly method: string }
   | { readonly kind: 'broken'; readonly error: AwaitError }
-  /** The server that ran the tool is gone. `isMeant`: this process ended it, so that the call goes on in another. */
+  /** The server that ran the tool has ended. `isMeant`: this process ended it, so the call continues in another. */
   | { readonly kind: 'lost'; readonly error: AwaitError; readonly isMeant: boolean };
 
 export interface AskOptions {
@@ -91,7 +91,7 @@ export interface AskOptions {
   readonly raw?: true;
 }
 
-/** A checkpoint with what came since. */
+/** A checkpoint with the completions since. */
 export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn' | 'drawn'> {
   /** How many of the last completions came with the turn that is entered now. */
   readonly fresh: number;

@@ -1,6 +1,6 @@
 /**
- * Everything that a frame waits for by the clock: the tool to come back to where it was, a step to end before asks go
- * out, an ask's own deadline; and the asks that have waited for so long that the logger is told.
+ * All timed waits of a frame: for a replayed tool to reach its next completion, for a step to end before asks go out,
+ * for an ask's own deadline; and the warning about asks that have not gone out.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { JsonObject } from '../../base/json.ts';
@@ -58,7 +58,7 @@ export class Patience {
     return false;
   }
 
-  /** True once nothing has happened for so long that what is recorded will not be attempted any more. */
+  /** True once the tool has been idle for so long that it will not attempt the next recorded completion. */
   gaveUp(): boolean {
     return this.#waited(1);
   }
@@ -130,7 +130,7 @@ export class Deadlines {
     this.#clock = clock;
   }
 
-  /** @param late told of the `timeout` once it is over; a timer may fire early, so the clock decides */
+  /** @param late called with the `timeout` once it has passed; a timer may fire early, so the clock decides */
   arm(ask: OpenAsk, late: (timeout: number) => void): void {
     const { key, deadline } = ask;
     if (deadline === undefined) return;
@@ -176,14 +176,14 @@ interface Options {
   readonly warn: (message: string, detail: JsonObject) => void;
 }
 
-/** Says which asks have not gone out a second after they were made, and why: a tool never waits without a line. */
+/** Logs which asks have not gone out a second after they were made, with the reason. */
 export class UnsentAsks {
   readonly #options: Options;
   readonly #find: () => Iterable<Unsent>;
   readonly #reported = new WeakSet<object>();
   #timer: Timer | undefined;
 
-  /** @param find the asks that have not gone out */
+  /** @param find returns the asks that have not gone out */
   constructor(options: Options, find: () => Iterable<Unsent>) {
     this.#options = options;
     this.#find = find;

@@ -19,14 +19,14 @@ export class Active {
 
   /**
    * The turn is entered.
-   * @param disconnect ends it without an outcome, once nobody waits for it
+   * @param disconnect ends it without an outcome, once no request waits for it
    */
   begun(disconnect: () => void): void {
     this.#disconnect = disconnect;
     queueMicrotask(() => this.#endUnlessAwaited());
   }
 
-  /** The outcome for one of those who ask; `gone` once its client went away. */
+  /** The outcome for one request; `gone` once its client disconnected. */
   wait(signal: Gone | undefined): Promise<Outcome> {
     this.#waiters += 1;
     if (signal === undefined) return this.outcome;

@@ -5,7 +5,7 @@ type AnswerEntry = Extract<Entry, { type: 'completed' }> & { readonly completion
 
 export class AnswerWrites {
   readonly #underWay = new Set<string>();
-  /** Entries that the store may have or not: what is written for their asks stays that. */
+  /** Entries that may or may not be in the store; a second answer for their asks is ignored. */
   readonly #doubtful = new Map<string, AnswerEntry>();
 
   has(key: string): boolean {

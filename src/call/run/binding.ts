@@ -1,7 +1,7 @@
 /** The facts that a token and a takeover must match: revision, method, target, digest of the arguments, caller. */
 import { digest, type JsonObject } from '../../base/json.ts';
 
-/** What a token is bound to; all of it is checked before the store is looked at. */
+/** The facts that a token is bound to; all are checked before the store is read. */
 export interface Binding {
   readonly revision: string;
   readonly method: string;

@@ -1,4 +1,4 @@
-/** What is written at the end of a turn, and the token that goes on from there. */
+/** Writes the end of a turn, and makes the token that continues from there. */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../../base/error.ts';
 import type { Checkpoint, Response } from '../journal/entries.ts';
@@ -18,7 +18,7 @@ export class Checkpoints {
     this.#handoff = handoff;
   }
 
-  /** This process, for whoever looks for what it keeps; undefined where processes do not reach one another. */
+  /** This process's name, under which others reach its frames; undefined without a relay. */
   get self(): string | undefined {
     return this.#handoff?.listening ? this.#handoff.name : undefined;
   }

@@ -1,11 +1,9 @@
 /**
- * Going on with a call in the process that keeps its frame (live first, handoff second, replay last).
- *
- * The token names that process. Whoever gets the client's POST offers it there, and waits a short time for
- * the offer to be accepted: acceptance means that the owner has claimed the turn, in the journal, before it
- * feeds the frame. From then on the journal is what counts; messages only carry the turn's notifications and
- * its outcome sooner. So they may be lost, late, repeated and out of order, and an offer that nobody accepts
- * costs a wait and no more.
+ * Continues a call in the process that keeps its frame (live first, handoff second, replay last).
+ * The token names that process. The process that gets the client's POST offers it there, and waits a short time for
+ * acceptance, which means that the owner has claimed the turn in the journal, before its tool continues. From then on
+ * the journal decides; messages only carry the turn's notifications and outcome sooner. So they may be lost, late,
+ * repeated or out of order, and an offer that is not accepted costs only its wait.
  */
 import { randomUUID } from 'node:crypto';
 import { keepNewest } from '../../base/bounded.ts';
@@ -25,9 +23,9 @@ const OFFERS_KEPT = 1_000;
 
 export interface HandoffParts {
   readonly relay: Relay;
-  /** Seals what goes over the relay, and opens it: it may pass through anybody's hands. */
+  /** Seals a message for the relay, which strangers may read and write. */
   readonly seal: (message: JsonObject) => string;
-  /** @throws what is wrong with it */
+  /** @throws the reason why it is invalid */
   readonly open: (text: string) => Promise<JsonObject>;
 }
 
@@ -46,7 +44,7 @@ export interface Accepted {
   readonly outcome: Promise<Outcome>;
   /** The client went away. */
   leave(): void;
-  /** Nobody listens to what comes of it any more. */
+  /** Stops listening for the outcome. */
   forget(): void;
 }
 
@@ -78,7 +76,7 @@ export class Handoff {
   readonly #parts: HandoffParts;
   readonly #options: Options;
   readonly #waiting = new Map<string, Waiting>();
-  /** Offers taken here, by id, and how their clients' departure is told. */
+  /** Offers accepted here, by id, each with the function that reports its client's disconnect. */
   readonly #taken = new Map<string, () => void>();
   /** Messages are opened one after the other, so that they keep their order. */
   #heard: Promise<void> = Promise.resolve();
@@ -102,7 +100,7 @@ export class Handoff {
     await stop?.();
   }
 
-  /** @returns undefined when nobody accepts in time */
+  /** @returns undefined if the offer is not accepted in time */
   offer(owner: string, offer: Offer, leg: Leg): Promise<Accepted | undefined> {
     const id = randomUUID();
     const { clock, wait } = this.#options;
@@ -153,7 +151,7 @@ export class Handoff {
     await this.#tell(name, { type: 'woken', id: callId });
   }
 
-  /** @returns false when nobody can have heard it */
+  /** @returns false if no process received it */
   async #tell(name: string, message: JsonObject): Promise<boolean> {
     try {
       return await this.#parts.relay.send(name, this.#parts.seal(message));
@@ -257,7 +255,7 @@ export class Handoff {
         break;
       }
       case 'ended':
-        // What was said before and is still on its way would come after the result.
+        // Earlier notifications that are still on their way would come after the result, so those at hand go out now.
         for (const nth of [...waiting.early.keys()].sort((one, other) => one - other)) {
           waiting.leg.notify(waiting.early.get(nth) ?? {});
         }

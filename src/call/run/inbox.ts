@@ -1,7 +1,7 @@
 /**
- * Answers that came in at another process than the one that runs their call (revisions that ask live): they are
- * in the store before their client is told so, under the key of their ask, and fetched from there by whoever
- * runs the call. The relay says that there is something; without one the store is asked now and then.
+ * Answers that arrive at another process than their call's (revisions that ask live): they are in the store before
+ * their client gets its 202, under their ask's key, and the process that runs the call fetches them there. The relay
+ * wakes it; without one it polls.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { Delivered } from '../journal/entries.ts';

@@ -1,4 +1,4 @@
-/** What a client's request brings to a turn, and the server instance that the turn runs in. */
+/** The facts that a client's request brings to a turn, and the server instance that the turn runs in. */
 import type { JsonObject } from '../../base/json.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
@@ -21,13 +21,13 @@ export interface InstanceLeg {
   /** What the client asked for beside the message, where the wire has workspaces. */
   readonly workspace?: string;
   readonly progressToken?: string | number;
-  /** Whether the client is on this machine, and nobody forwarded its request. */
+  /** Whether the request came from this machine directly, without a proxy. */
   readonly isLocal?: boolean;
   /** Ends the SSE stream of the request, so that the client comes back for the rest (polling, 2025-11-25). */
   readonly closeStream?: () => void;
 }
 
-/** What one request of a client brings, and where what comes of it goes. */
+/** The facts of one client request, and the functions that send its messages. */
 export interface Leg extends InstanceLeg {
   readonly live: boolean;
   /** The capabilities that this request's client declares now. */
@@ -44,14 +44,14 @@ export interface Leg extends InstanceLeg {
   readonly refuses?: boolean;
   /** Whether its client can take a task in reply. */
   readonly takesTasks?: boolean;
-  /** What its client gets where the call can go on as a task alone, and it can take none. */
+  /** The response to a client without tasks, if the call can continue only as a task. */
   readonly taskRefusal?: Response;
   /** The instance that a replay runs in, where it is not to be one of its own. */
   readonly home?: () => Promise<Instance>;
-  /** Asks the server of a call that begins; true where its client was told that the request is refused. */
+  /** Asks the server of a new call whether to refuse it; true if the client has that refusal already. */
   readonly isRefused?: (instance: Instance) => Promise<boolean>;
   notify(notification: JsonObject): void;
-  /** A resumed turn begins here: how to end its call, as its client wishes, is told. */
+  /** Called once a resumed turn has started in this process. `cancel` ends its call. */
   begun?(cancel: (reason?: string) => void): void;
   /** Live revisions: an ask goes out. */
   ask?(ask: OpenAsk): void;

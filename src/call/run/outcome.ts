@@ -1,4 +1,4 @@
-/** What a turn comes to, for the edge that serves its request. */
+/** The outcome of a turn, for the edge that serves its request. */
 import type { AwaitErrorCode } from '../../base/error.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 
@@ -14,7 +14,7 @@ export interface OpenAskOutcome {
 export interface Responded {
   readonly kind: 'responded';
   readonly response: Response;
-  /** What of the engine failed, where the response is the engine's own error: never told by its text. */
+  /** The engine's failure, if the response is the engine's own error; its text never reaches a client. */
   readonly failure?: AwaitErrorCode;
   readonly elsewhere?: true;
 }
@@ -25,5 +25,5 @@ export type Outcome =
   | { readonly kind: 'task'; readonly taskId: string }
   | Responded
   | OpenAskOutcome
-  /** The client went away or cancelled; there is nobody to tell. `elsewhere`: while another process ran the call. */
+  /** The client disconnected or cancelled, so it gets no response. `elsewhere`: while another process ran the call. */
   | { readonly kind: 'gone'; readonly elsewhere?: true };

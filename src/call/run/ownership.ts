@@ -1,6 +1,6 @@
 /**
- * A call has one owner: the process whose turn it is. Here the owner shows that it is alive, hears of a cancellation,
- * and gives the call up: to nobody (cancelled), or to whoever comes next (abandoned, so that nobody waits for a lease).
+ * A call has one owner: the process whose turn it is. Here the owner writes its signs of life, reads cancellations, and
+ * gives the call up: for good (cancelled), or to the next owner (abandoned, so that no lease is waited for).
  */
 import { every } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
@@ -17,7 +17,7 @@ import {
   type Run,
 } from './run.ts';
 
-/** What a tool is told, by its signal. */
+/** The reason in a cancelled tool's signal. */
 const WAS_CANCELLED = 'the request was cancelled';
 
 export class Ownership {
@@ -78,7 +78,7 @@ export class Ownership {
 
   // --- cancelled ---
 
-  /** Resolves once nobody can take up what its client does not want. */
+  /** Resolves once the journal keeps other processes from taking over the cancelled call. */
   async cancel(run: Run, reason?: string): Promise<void> {
     if (run.state.at === 'over') return;
     this.#end(run, reason);
@@ -101,7 +101,7 @@ export class Ownership {
     }
   }
 
-  /** It lost its place to somebody: a cancel is told to the tool, by its signal. */
+  /** The owner lost a position of the journal: if to a cancellation, the tool's signal fires. */
   async wasCancelled(run: Run): Promise<boolean> {
     const isCancelled = await this.#readsCancelled(run);
     if (isCancelled) run.instance.cancel(run.frame, WAS_CANCELLED);
@@ -160,7 +160,7 @@ export class Ownership {
     const { id } = run.call;
     run.frame.leave();
     const settle = this.#runs.unsettle(id);
-    // What is running comes to its end and into the journal; then anybody may go on.
+    // Running steps end and are recorded; then another process may continue.
     const abandoned = run.frame
       .settled()
       .then(() => run.journal.append({ type: 'left' }))

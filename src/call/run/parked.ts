@@ -12,7 +12,7 @@ export interface ParkedLimits {
   readonly frameIdle: number;
 }
 
-/** What a frame counts for. */
+/** A frame's share of the limits. */
 interface Weight {
   /** Absent for anonymous callers, which share one account of bytes. */
   readonly caller?: string;
@@ -80,7 +80,7 @@ export class Parked<T> {
     return place.item;
   }
 
-  /** Drops what is parked of one caller. */
+  /** Drops the parked frames of one caller. */
   dropOf(caller: string): void {
     const keys = this.#accounts.get(caller)?.keys ?? new Set();
     while (keys.size > 0) this.#drop(keys);

@@ -1,10 +1,10 @@
-/** What a call ends with that would have to be run again from its start, and may not be. */
+/** The outcome of a call that would have to be run again from its start, and may not be. */
 
 import { AwaitError } from '../../base/error.ts';
 import { isOnce } from '../frame/drawn.ts';
 import type { Checkpoint, Completion } from '../journal/entries.ts';
 
-/** Names what was done and asked, never what was answered. */
+/** Names completed steps and questions, not the answers. */
 export function replayRefused(
   { completions }: Pick<Checkpoint, 'completions'>,
   since: readonly Completion[] = [],

@@ -28,9 +28,9 @@ export class Runs {
   readonly parked: Parked<Run>;
   /** The tasks that run here. */
   readonly room: Allowance;
-  /** Resumed turns that are being run here, by the token's position, and by what was sent with it. */
+  /** Resumed turns that run here, by the token's position and the answers. */
   readonly #active = new Map<string, Map<string, Active>>();
-  /** Frames that are being claimed or abandoned, by key: whoever wants one waits, since it may be back. */
+  /** Frames that are being claimed or abandoned, by key: a request for one waits, since it may be parked again. */
   readonly #unsettled = new Map<string, Promise<void>>();
   /** Turns that are over and that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
@@ -101,12 +101,12 @@ export class Runs {
     return isParked || this.#active.has(key) || this.#unsettled.has(key);
   }
 
-  /** Resolves once nobody claims or abandons the frame of this key. */
+  /** Resolves once the frame of this key is neither being claimed nor abandoned. */
   async settled(key: string): Promise<void> {
     for (let wait = this.#unsettled.get(key); wait !== undefined; wait = this.#unsettled.get(key)) await wait;
   }
 
-  /** @returns how to let in whoever waits for this frame */
+  /** @returns a function that lets waiting requests have this frame */
   unsettle(key: string): () => void {
     let settle = (): void => {};
     const wait = new Promise<void>((resolve) => {
@@ -169,7 +169,7 @@ export class Runs {
     if (this.#inTurn.size === 0) this.#onQuiet?.();
   }
 
-  /** Its call goes on elsewhere, or is over: what its tool still awaits never settles, or throws (`onDrop`). */
+  /** Its call continues elsewhere, or has ended: its tool's awaits never settle, or throw (`onDrop`). */
   drop(run: Run): void {
     if (run.state.at === 'over') return;
     this.#over(run);
@@ -206,9 +206,8 @@ export class Runs {
   }
 
   /**
-   * Takes nothing new on, gives what is running some time, and abandons what is not done then: its clients are told
-   * to send the same request again, and whoever gets it need not wait for a lease.
-   *
+   * Refuses new calls, gives running ones some time, and abandons the others: their clients are advised to send the
+   * same request again, and its process need not wait for a lease.
    * @param wait milliseconds
    */
   async close(wait: number): Promise<void> {

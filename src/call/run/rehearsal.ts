@@ -1,7 +1,7 @@
 /**
- * A call that is over, led through another instance of its server: what it left there in memory (a tool that it
- * registered, a list that it changed) is then in this one as well. It is replay without a client and without a
- * journal: recorded answers and steps are given again, and what is not recorded does not happen.
+ * Replays a call that has ended through another instance of its server, to repeat its changes there (a tool that it
+ * registered, a list that it changed). It runs without a client and without a journal: recorded answers and steps are
+ * given again, and new effects do not happen.
  */
 import { AwaitError } from '../../base/error.ts';
 import { Frame } from '../frame/frame.ts';
@@ -11,7 +11,7 @@ import type { OpenJournal } from '../journal/store.ts';
 import type { Instance } from './leg.ts';
 
 export interface Rehearsal {
-  /** What the instance says in its name is news to nobody. */
+  /** The replaying frame; the instance's notifications in it are dropped. */
   readonly frame: Frame;
   /** Resolves with what ended it: nothing, where the tool came to its end. */
   readonly done: Promise<AwaitError | undefined>;

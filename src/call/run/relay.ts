@@ -1,13 +1,13 @@
 /** How processes reach one another: messages by name, to at most one process each. */
 export interface Relay {
   /**
-   * Hears what is sent to `name` from the moment this resolves.
-   * @returns how to stop
+   * Receives messages to `name` from the moment this resolves.
+   * @returns a function that stops it
    */
   listen(name: string, hear: (message: string) => void): Promise<() => Promise<void>>;
   /**
    * May lose, delay, reorder or repeat.
-   * @returns false only when it is sure that nobody listens
+   * @returns false only if it is certain that no process listens
    */
   send(name: string, message: string): Promise<boolean>;
   close(): Promise<void>;

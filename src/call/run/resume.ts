@@ -1,6 +1,6 @@
 /**
- * Going on with a suspended call: live where its frame is, by handoff, or by leading a new frame through the
- * journal; and who has the turn, when several want it (invariant 10: one winner, by the journal).
+ * Continues a suspended call: live where its frame is, by handoff, or by replay; and decides which request has the turn
+ * (invariant 10: one winner, by the journal).
  */
 
 import { sleep } from '../../base/clock.ts';
@@ -36,7 +36,7 @@ import type { State } from './state.ts';
 import type { TurnParts, Turns } from './turns.ts';
 import { refused, wireError } from './wire-error.ts';
 
-/** A turn that may begin: what is written first, and from what the tool goes on. */
+/** A turn that may begin: its claim, and the state from which the tool continues. */
 interface Prepared {
   readonly kind: 'prepared';
   readonly checkpoint: Checkpoint;
@@ -45,7 +45,7 @@ interface Prepared {
 }
 
 const GONE: Outcome = { kind: 'gone' };
-/** How often a request may lose its turn to others before it is told to come again. */
+/** How often a request may lose its turn to others before its client is asked to send it again. */
 const FENCED_OFTEN = 5;
 
 export class Resumption {
@@ -74,7 +74,7 @@ export class Resumption {
     this.#id = id;
   }
 
-  /** Whoever loses a position reads on: to the outcome, or to where the turn is free again. */
+  /** A request that loses a position reads the journal on: to the outcome, or to where the turn is free again. */
   async resume(request: Resume): Promise<Outcome> {
     for (let lost = 0; ; lost += 1) {
       try {
@@ -102,7 +102,7 @@ export class Resumption {
     return this.#goOnFromJournal(request);
   }
 
-  /** What a turn starts from, or its outcome where nothing of it needs the tool. */
+  /** The start of a turn, or its outcome if the tool need not run. */
   #prepare(request: Resume, checkpoint: Checkpoint): Outcome | Prepared {
     const { state, sent, leg } = request;
     const { limits, clock, check } = this.#parts;
@@ -127,7 +127,7 @@ export class Resumption {
 
   /** The frame is here. */
   async #goOnParked(run: Run, waiting: AtCheckpoint, request: Resume): Promise<Outcome> {
-    // Out of its place while the claim is written, so that nobody drops it; back there unless it is claimed.
+    // Removed from its place while the claim is written, so that it cannot be dropped; put back unless it is claimed.
     let unclaimed: Run | undefined = run;
     const key = keyOf(request.state);
     const settle = this.#runs.unsettle(key);
@@ -190,7 +190,7 @@ export class Resumption {
       const read = this.#readOn(store, request, undefined, () => over);
       let first = await Promise.race([told, read]);
       if (first.kind === 'ended' || first.kind === 'suspended' || first.kind === 'task') {
-        // What was said on the way comes by message alone, and the outcome's is behind it.
+        // Notifications come by message alone, and the message with the outcome follows them.
         const late = sleep(clock, limits.handoffWait).then(() => first);
         first = await Promise.race([told, late]);
       }
@@ -213,7 +213,7 @@ export class Resumption {
     return this.#enter(run, request, false);
   }
 
-  /** The next position is taken, or may be: what came since decides. */
+  /** The next position is taken, or may be: reads the entries since to decide. */
   async #contend(request: Resume, prepared: Prepared): Promise<Outcome> {
     const { store } = this.#parts;
     if (store === undefined) throw new AwaitError('internal', 'only a store can have a contested turn');
@@ -235,7 +235,7 @@ export class Resumption {
     const journal = store.open(checkpoint.call, found.at);
     if (replay(checkpoint.call, [...checkpoint.completions, ...found.since]) === 'never') {
       const error = replayRefused(checkpoint, found.since);
-      // Its owner is gone with the frame: nobody will ever go on with it.
+      // Its owner died with the frame, and no other process may continue the call.
       if (found.claimed) await journal.append({ type: 'ended', response: { error: wireError(error) } });
       throw error;
     }
@@ -353,7 +353,7 @@ export class Resumption {
   }
 }
 
-/** What a call was to become is in its record, so it counts where nobody has asked its tool yet, too. */
+/** Whether a call that must be a task is refused; its record says so, also in a process that has not seen its tool. */
 function refusedAsNoTask({ task }: CallRecord, { takesTasks, taskRefusal }: Leg): Outcome | undefined {
   if (task?.always !== true || takesTasks === true || taskRefusal === undefined) return undefined;
   return { kind: 'responded', response: taskRefusal };

@@ -1,4 +1,4 @@
-/** What the engine is made of, and what it keeps of a call that is in this process. */
+/** The parts of the engine, and its state of a call in this process. */
 
 import type { Taker } from '../../base/allowance.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
@@ -27,20 +27,20 @@ export interface EngineParts {
   readonly limits: Limits;
   /** Lifetime of a call, in milliseconds. */
   readonly ttl: number;
-  /** Whether a call may be run again from its start. @param done what its journal has of it */
+  /** Whether a call may be run again from its start. @param done the completions in its journal */
   readonly replay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
   readonly onDrop: 'forget' | 'unwind';
   readonly clock: Clock;
-  /** Counts what happened, for the one who runs this. */
+  /** Counts an event, for the operator. */
   readonly count: (what: Counted) => void;
   readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
   /** How processes reach one another, if they do. */
   readonly handoff?: HandoffParts;
-  /** Told of a task before its client is. */
+  /** Called with a task before its client gets it. */
   readonly began?: (call: CallRecord) => Promise<void>;
   /** A request came that begins a call. */
   readonly called?: (call: CallRecord) => void;
-  /** Told of the instance that a new call is about to run in. @returns the response where it must not */
+  /** Called with the instance of a new call before it runs. @returns the response if it must not run */
   readonly admit?: (instance: Instance, call: CallRecord, leg: Leg) => Promise<Response | undefined>;
   /** A task that others run is to be looked after. */
   readonly watch?: (id: string) => void;
@@ -64,7 +64,7 @@ export type RunState =
   /** Its first turn is still to come. */
   | { readonly at: 'new' }
   | InTurn
-  /** Its turn is over; what came of it is being written. */
+  /** Its turn has ended; its outcome is being written. */
   | (Pick<InTurn, 'resolveGone'> & { readonly at: 'ending' })
   /** It waits for its client's answers. */
   | AtCheckpoint
@@ -76,7 +76,7 @@ export type RunState =
 /** A turn is entered: the tool may act. */
 export interface InTurn {
   readonly at: 'turn';
-  /** Resolves the turn's outcome with `gone`: its client is not told anything. */
+  /** Resolves the turn's outcome with `gone`: its client gets no response. */
   readonly resolveGone: () => void;
   /** Ends the turn without an outcome, because this process closes. */
   readonly stop: () => void;
@@ -115,7 +115,7 @@ export interface Run {
   readonly journal: TaskJournal;
   state: RunState;
   held: Held;
-  /** Where it only asks for the URLs that its tool threw: what goes on with the call once they are answered. */
+  /** For a run that only asks for URLs that the tool threw: the run that continues once they are answered. */
   readonly next?: (() => Run | undefined) | undefined;
   /** Keys of asks that went out live. */
   readonly asked: Set<string>;
@@ -138,7 +138,7 @@ export interface Resume {
   readonly errors?: ErrorAnswers;
   readonly sent: string;
   readonly leg: Leg;
-  /** The turn that it asks for, shared with whoever sends the same. */
+  /** The turn that it asks for, shared with identical requests. */
   readonly active: Active;
   /** Given by another process, which waits to be told that the turn is run here; such a request is not sent on. */
   readonly accepted?: () => void;
@@ -160,7 +160,7 @@ export function isTask({ held }: Run): boolean {
   return held.by === 'task';
 }
 
-/** Resolves once it is written that a call is a task; undefined where it is none, or is one already. */
+/** Resolves once the journal says that a call is a task; undefined if it does not become one, or is one already. */
 export function becomingTask({ held }: Run): Promise<void> | undefined {
   return 'becomesTask' in held ? held.becomesTask : undefined;
 }

@@ -1,8 +1,8 @@
-/** What a state token carries, and what it is bound to. */
+/** The content of a state token, and its binding. */
 import type { Checkpoint } from '../journal/entries.ts';
 import type { Binding } from './binding.ts';
 
-/** What a state token carries, apart from its checks. */
+/** The content of a state token, apart from its checks. */
 export interface State {
   readonly callId: string;
   /** The position of the checkpoint in the call's journal. */

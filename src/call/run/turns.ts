@@ -1,6 +1,6 @@
 /**
- * Turns: what a frame is given as one is entered, and what comes of it when it ends. That is in the journal before
- * anybody is told (invariant 11).
+ * Turns: the inputs of a frame as one is entered, and its outcome as it ends. The outcome is in the journal before a
+ * client gets it (invariant 11).
  */
 import type { Timer } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
@@ -90,7 +90,7 @@ export class Turns {
         late?.cancel();
         this.#runs.leaveTurn(run);
         this.#ended({ run, leg, request }, ending).then(resolve, (error: unknown) => {
-          // Nobody waits for a task's turn.
+          // A task's turn has no waiting request, so its failure is reported here.
           if (isTask(run)) reported(this.#parts, run.call.id, AwaitError.from(error));
           reject(error);
         });
@@ -165,7 +165,7 @@ export class Turns {
     const becoming = becomingTask(run);
     if (isTask(run) || becoming !== undefined) {
       this.#ownership.abandon(run);
-      // Its client is told of the task, if it becomes one.
+      // Its client gets the task, if it becomes one.
       void becoming?.catch(closing);
       return;
     }
@@ -187,7 +187,7 @@ export class Turns {
     };
   }
 
-  /** Resolves once it is written. Whatever ends the turn meanwhile waits for what comes of it. */
+  /** Resolves once the entry is written. A turn that ends meanwhile waits for that. */
   #becomeTask(run: Run, leg: Leg): Promise<void> {
     const { held } = run;
     if (held.by === 'task') return Promise.resolve();
@@ -218,7 +218,7 @@ export class Turns {
     await this.#parts.began?.(run.call);
   }
 
-  // --- what a turn comes to ---
+  // --- the end of a turn ---
 
   async #ended(entered: Entered, ending: Ending): Promise<Outcome> {
     const { run, request } = entered;
@@ -246,13 +246,13 @@ export class Turns {
   /** @throws AwaitError the one that ended the turn */
   async #broken(run: Run, error: AwaitError): Promise<Outcome> {
     this.#runs.end(run, true);
-    // What a store failed to keep may be tried again from what it kept; all else is the end of the call.
+    // After a failure of the store the turn may be tried again from the journal; other failures end the call.
     if (error.code !== 'store' && error.code !== 'fenced') await this.#endFailed(run, error);
     if (error.code === 'fenced' && (await this.#ownership.wasCancelled(run))) return GONE;
     throw error;
   }
 
-  /** The server that ran the tool is gone: a new frame is led through what is recorded, where that may be. */
+  /** The server that ran the tool has ended: replays the call in a new frame, if it may be replayed. */
   #runAgain(
     { run, leg, request }: Entered,
     { error, isMeant }: Extract<Ending, { kind: 'lost' }>,
@@ -273,7 +273,7 @@ export class Turns {
   }
 
   async #finished({ run, leg, request }: Entered, given: Response): Promise<Outcome> {
-    // Its client may be told of a task already.
+    // Its client may have the task already.
     await becomingTask(run)?.catch(() => {});
     if (run.state.at === 'over') return GONE;
     if (isTask(run)) return this.#finishTask(run, given, leg);
@@ -287,7 +287,7 @@ export class Turns {
     const response = leg.live ? given : withoutUrls(given);
     if (request === undefined) {
       this.#runs.end(run, false);
-      // Nobody holds a token for this call yet, so nobody can ask for its outcome but who follows it.
+      // No client has a token for this call yet, so only a follower can ask for its outcome.
       return isUnattached(run)
         ? this.#checkpoints.endWith(run.journal, response)
         : { kind: 'responded', response };
@@ -314,7 +314,7 @@ export class Turns {
       return { kind: 'task', taskId: run.call.id };
     };
     const outcome = await this.#orInterrupted(run, request, become, response);
-    // If its end cannot be written it is taken up, as any task is.
+    // If its end cannot be written, it is taken over like any task.
     await this.#finishTask(run, response, leg).catch((error: unknown) =>
       reported(this.#parts, run.call.id, AwaitError.from(error)),
     );

@@ -1,7 +1,7 @@
 /**
- * A task whose tool throws -32042: the URLs that it names are asked for like anything else that a task asks, in a
- * frame whose tool is the engine, and its own tool is run again once they are answered. Whoever takes the task up
- * meanwhile runs the tool, which throws again, and so comes to the same asks under the same keys.
+ * A task whose tool throws -32042: its URLs are asked for like other asks of a task, in a frame whose tool is the
+ * engine, and its own tool is run again once they are answered. A process that takes the task over meanwhile runs the
+ * tool, which throws again, and so makes the same asks under the same keys.
  */
 import { AwaitError } from '../../base/error.ts';
 import { digest, type JsonObject } from '../../base/json.ts';
@@ -23,8 +23,8 @@ import type { Instance, Leg } from './leg.ts';
 import { type EngineParts, newRun, type Run } from './run.ts';
 
 /**
- * What becomes of a task whose tool is done, or whose URLs are answered.
- * @returns what goes on with it, or what it comes to
+ * The next step of a task whose tool is done, or whose URLs are answered.
+ * @returns the run that continues it, or its outcome
  */
 export function afterTask(parts: EngineParts, run: Run, response: Response, leg: Leg): Run | Response {
   const next = run.next?.();
@@ -101,12 +101,12 @@ class Asking implements Instance {
       return;
     }
     this.#opened = opened;
-    // What it finishes with is the tool, run again.
+    // The frame's end starts the tool again.
     frame.finish({ result: {} });
   }
 }
 
-/** What a frame that is over leaves to the next one; whatever it did not come to ask stays as it is. */
+/** The state that an ended frame leaves to the next one; asks that it did not make stay open. */
 export function after(frame: Frame): ReplayFrom {
   const folded = frame.fold();
   return { ...folded, open: [...folded.open, ...frame.unmade], fresh: 0 };

@@ -1,4 +1,4 @@
-/** What a client gets to read: frozen sentences. The reason is in the AwaitError that went to the logger. */
+/** The errors that a client reads: fixed sentences. The reason is in the logged AwaitError. */
 import type { AwaitError, AwaitErrorCode } from '../../base/error.ts';
 import type { JsonObject } from '../../base/json.ts';
 import { refusal } from '../ask/capability.ts';
@@ -56,7 +56,7 @@ export function wireError(error: AwaitError): WireError {
     case 'question-drift':
       return CHANGED;
     case 'replay-refused':
-      // The user must know what was done: the names are the tool author's own.
+      // The user must know which steps were done; their names are the tool author's own.
       return { code: -32603, message: `Internal error: ${error.message}` };
     case 'host-gone':
       return HOST_GONE;
@@ -69,12 +69,12 @@ export function wireError(error: AwaitError): WireError {
   }
 }
 
-/** What a request comes to whose client cannot be asked what its tool asks. */
+/** The outcome of a request whose client lacks the capability for an ask. */
 export function refused(required: JsonObject, method: string): Responded {
   return { kind: 'responded', response: refusal(required, method) };
 }
 
-/** What a request comes to that failed. */
+/** The outcome of a failed request. */
 export function failedWith(error: AwaitError): Responded {
   return { kind: 'responded', response: { error: wireError(error) }, failure: error.code };
 }
@@ -100,7 +100,7 @@ export function isBadToken(outcome: Outcome): boolean {
 
 const ELSEWHERE: ReadonlySet<AwaitErrorCode> = new Set(['closed', 'busy', 'fenced']);
 
-/** Whether the call was put down, or is another process's now: its response is still to come. */
+/** Whether the call was given up, or another process runs it now: its response is still to come. */
 export function goesOnElsewhere(outcome: Outcome): boolean {
   return outcome.kind === 'responded' && outcome.failure !== undefined && ELSEWHERE.has(outcome.failure);
 }
