@@ -11,7 +11,13 @@ import { Wire } from './wire.ts';
 const REVISION = '2025-11-25';
 const PATIENCE = 20_000;
 
-export async function firstScenario(server: ServerProcess): Promise<Scenario> {
+/** A scenario that calls each tool once, and the list of tools that it is made from. */
+export interface FirstScenario {
+  readonly scenario: Scenario;
+  readonly tools: readonly JsonObject[];
+}
+
+export async function firstScenario(server: ServerProcess): Promise<FirstScenario> {
   const stage = new Stage();
   const site = await server.open(
     { revision: REVISION, frames: 'kept', capabilities: DEFAULT_CAPABILITIES },
@@ -43,7 +49,7 @@ export async function firstScenario(server: ServerProcess): Promise<Scenario> {
       // Listed again: shows whether tools that a call registers appear.
       { list: 'tools' },
     ];
-    return { name: 'every tool once, its forms filled in from their schemas', steps };
+    return { scenario: { name: 'every tool once, its forms filled in from their schemas', steps }, tools };
   } finally {
     await wire.close();
     await stage.close();

@@ -12,6 +12,7 @@ export class Ipc {
   readonly #channel: Channel;
   readonly #open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
   #calls = 0;
+  #ended: Error | undefined;
 
   constructor(channel: Channel, services: Readonly<Record<string, Service>>) {
     this.#channel = channel;
@@ -23,6 +24,7 @@ export class Ipc {
   }
 
   call(name: string, ...args: readonly unknown[]): Promise<unknown> {
+    if (this.#ended !== undefined) return Promise.reject(this.#ended);
     this.#calls += 1;
     const id = this.#calls;
     return new Promise((resolve, reject) => {
@@ -33,6 +35,7 @@ export class Ipc {
 
   /** Fails the open requests: the other process has ended. */
   end(reason: Error): void {
+    this.#ended = reason;
     for (const { reject } of this.#open.values()) reject(reason);
     this.#open.clear();
   }
@@ -41,10 +44,14 @@ export class Ipc {
     const { call, args, id } = message;
     try {
       const value = await services[String(call)]?.(...(args as never[]));
-      this.#channel.send?.({ id, value });
+      this.#reply({ id, value });
     } catch (error) {
-      this.#channel.send?.({ id, error: error instanceof Error ? error.message : String(error) });
+      this.#reply({ id, error: error instanceof Error ? error.message : String(error) });
     }
+  }
+
+  #reply(message: unknown): void {
+    if (this.#ended === undefined) this.#channel.send?.(message);
   }
 
   #settle({ id, value, error }: Record<string, unknown>): void {

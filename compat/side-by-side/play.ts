@@ -50,6 +50,7 @@ export interface Performance {
   readonly stage: Stage;
   readonly token?: string;
   readonly accent?: UserOptions['accent'];
+  readonly by?: UserOptions['by'];
   /** Before each step, and before each answer of its user (`nth` counts from 1). */
   readonly beforeStep?: (step: number) => Promise<void>;
   readonly beforeAnswer?: (step: number, nth: number) => Promise<void>;
@@ -66,7 +67,7 @@ export async function play(performance: Performance): Promise<Column> {
   let user: User | undefined;
   const onAsk = async (method: string, params: JsonObject): Promise<JsonObject> => {
     // Servers may ask before they are called.
-    user ??= userOf(scenario, {});
+    user ??= userOf(scenario, {}, { by: performance.by });
     return user.reply(method, params);
   };
   await performance.beforeStep?.(0);
@@ -78,9 +79,10 @@ export async function play(performance: Performance): Promise<Column> {
     for (const [index, step] of scenario.steps.entries()) {
       if (index > 0) await performance.beforeStep?.(index);
       onStep?.(index);
-      const { accent, beforeAnswer } = performance;
+      const { accent, beforeAnswer, by } = performance;
       user = userOf(scenario, step, {
         accent,
+        by,
         beforeAnswer: beforeAnswer && ((nth) => beforeAnswer(index, nth)),
       });
       wire.step = index;

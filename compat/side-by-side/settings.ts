@@ -18,7 +18,7 @@ export interface Setting {
 }
 
 /** A process whose calls others take up is waited for this long, in milliseconds. */
-const LEASE = 600;
+export const LEASE = 600;
 
 /** Two plays share a stage, and with it the state in the server's module. */
 export interface Replayable {
@@ -134,7 +134,7 @@ export async function moving(setting: Setting, path: readonly Running[], moves: 
   }
 }
 
-function configOf(
+export function configOf(
   { revision, scenario }: Setting,
   frames: SiteConfig['frames'],
   limits: Partial<Limits> = {},

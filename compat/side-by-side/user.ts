@@ -14,6 +14,8 @@ export interface UserOptions {
   readonly accent?: ((content: JsonObject, schema: JsonObject) => JsonObject) | undefined;
   /** Before each answer goes out; `nth` counts from 1 in its step. */
   readonly beforeAnswer?: ((nth: number) => Promise<void>) | undefined;
+  /** A person who answers instead; `suggested` is what would be answered without one. */
+  readonly by?: ((ask: Ask, suggested: JsonObject) => Promise<JsonObject>) | undefined;
 }
 
 export class User {
@@ -31,7 +33,9 @@ export class User {
 
   async reply(method: string, params: JsonObject): Promise<JsonObject> {
     const ask: Ask = { method, question: questionOf(method, params), params };
-    const answer = this.#answerTo(ask);
+    const { by } = this.#options;
+    const suggested = this.#answerTo(ask);
+    const answer = by === undefined || method === 'roots/list' ? suggested : await by(ask, suggested);
     this.asks.push({ ...ask, answer });
     await this.#options.beforeAnswer?.(this.asks.length);
     return answer;
@@ -73,7 +77,7 @@ export class User {
 export function userOf(
   scenario: Scenario,
   step: object,
-  more: Pick<UserOptions, 'accent' | 'beforeAnswer'> = {},
+  more: Pick<UserOptions, 'accent' | 'beforeAnswer' | 'by'> = {},
 ): User {
   const { answers } = step as { readonly answers?: UserOptions['answers'] };
   return new User({ roots: scenario.client?.roots ?? ['file:///home/ann'], answers, ...more });

@@ -50,6 +50,10 @@ export class Wire {
   posts = 0;
   bytes = 0;
   step = -1;
+  /** Attempts at a request whose process is gone before it responds. */
+  tries = TRIES;
+  /** Called after each message. */
+  onMessage: (() => void) | undefined;
   /** Where requests go; each POST to the next one. */
   targets: readonly Target[];
   readonly #server: Server;
@@ -86,9 +90,10 @@ export class Wire {
     if (body !== '') this.#keep('client', pick()?.name ?? '', req.method ?? '', body);
     let current: ReturnType<typeof httpRequest> | undefined;
     res.once('close', () => current?.destroy());
-    for (let tries = 1; !res.destroyed; tries += 1) {
+    for (let tries = 1; !res.destroyed && tries <= this.tries; tries += 1) {
+      if (tries > 1) await sleep(PAUSE);
       const target = pick();
-      if (target === undefined) break;
+      if (target === undefined) continue;
       const reply = await new Promise<IncomingMessage | undefined>((resolve) => {
         const headers = { ...req.headers, host: new URL(target.url).host };
         current = httpRequest(
@@ -100,8 +105,6 @@ export class Wire {
         current.end(body);
       });
       if (reply !== undefined) return this.#answer(reply, res, target.name);
-      if (tries === TRIES) break;
-      await sleep(PAUSE);
     }
     if (!res.headersSent) res.writeHead(502);
     res.end();
@@ -141,6 +144,7 @@ export class Wire {
       const at = Math.round((now - this.#began) * 10) / 10;
       this.messages.push({ at, step: this.step, from, kind, process, label, via, bytes, message });
     }
+    this.onMessage?.();
   }
 }
 

@@ -10,7 +10,7 @@ import {
   compare,
   type Progress,
 } from '../../compat/side-by-side/compare.ts';
-import { firstScenario } from '../../compat/side-by-side/first-scenario.ts';
+import { type FirstScenario, firstScenario } from '../../compat/side-by-side/first-scenario.ts';
 import { type ReadScenario, readScenario } from '../../compat/side-by-side/read-scenario.ts';
 import { exitCodeOf, jsonReport, junitReport } from '../../compat/side-by-side/report.ts';
 import { startServer, type Version } from '../../compat/side-by-side/server-process.ts';
@@ -18,6 +18,7 @@ import { tableOf } from '../../compat/side-by-side/table.ts';
 import { differencesFrom, readTranscript, transcriptOf } from '../../compat/side-by-side/transcript.ts';
 import { writtenScenario } from '../../compat/side-by-side/write-scenario.ts';
 import { AwaitError } from '../base/error.ts';
+import { whole } from './values.ts';
 
 const COMPARE_USAGE = `mcp-await compare <module> [<new module>] [options]
 mcp-await compare [options] -- <command> [args…]
@@ -34,6 +35,9 @@ mcp-await compare [options] -- <command> [args…]
   --json               prints JSON instead of the table
   --junit FILE         writes JUnit's XML
   --html FILE          writes a page with every message
+  --ui                 serves the page live on this machine: runs a scenario or a tool, answered in forms,
+                       while processes are killed and started
+  --port N             of --ui; by default a free one
 
   exit code 0: all agree; 1: something differs; 2: the scenario or the server is wrong
 `;
@@ -65,8 +69,11 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   const against =
     values.against === undefined ? undefined : readTranscript(readText(values.against), values.against);
   const given = values.scenario === undefined ? undefined : await readScenario(values.scenario);
+  const [version] = versions;
+  if (values.ui)
+    return serveUi(version, given?.scenario, revisionsOf(values.revision, undefined), values.port);
   const read: ReadScenario = given ?? {
-    scenario: against?.scenario ?? (await madeFor(versions[0])),
+    scenario: against?.scenario ?? (await madeFor(version)).scenario,
     lineOf: () => undefined,
   };
   const progress = progressLine(read.scenario.steps.length);
@@ -133,6 +140,8 @@ function readArguments(args: readonly string[]) {
         json: { type: 'boolean', default: false },
         junit: { type: 'string' },
         html: { type: 'string' },
+        ui: { type: 'boolean', default: false },
+        port: { type: 'string', default: '0' },
       },
     });
   } catch (error) {
@@ -176,7 +185,30 @@ function processesOf(text: string): number {
   throw wrong(`--processes ${text} must be a whole number from 1 to 26`);
 }
 
-async function madeFor(version: Version): Promise<ReadScenario['scenario']> {
+/** Serves the page until a signal ends the process. */
+async function serveUi(
+  version: Version,
+  given: ReadScenario['scenario'] | undefined,
+  revisions: readonly Revision[],
+  port: string,
+): Promise<0> {
+  const [{ Live, toolsIn }, { serveLive }] = await Promise.all([
+    import('../../compat/side-by-side/live.ts'),
+    import('../../compat/side-by-side/live-server.ts'),
+  ]);
+  const { scenario, tools } = await madeFor(version);
+  const live = await Live.start(version, given ?? scenario, revisions, toolsIn(tools));
+  const server = await serveLive(live, whole('port', port, 0, 65_535));
+  process.stdout.write(`open ${server.url}/\n`);
+  await new Promise<void>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
+  });
+  await server.close();
+  await live.close();
+  return 0;
+}
+
+async function madeFor(version: Version): Promise<FirstScenario> {
   const server = await startServer(version);
   try {
     return await firstScenario(server);

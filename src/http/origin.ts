@@ -30,7 +30,10 @@ const PREFLIGHT_AGE = 600;
 const HEADERS_LENGTH = 2_000;
 
 /** The refusal of a foreign page or a foreign name of this host; undefined when the request may go on. */
-export function refuseForeign(inbound: Inbound, { origins, hosts }: OriginRules): Refusal | undefined {
+export function refuseForeign(
+  inbound: Pick<Inbound, 'header' | 'onLoopback'>,
+  { origins, hosts }: OriginRules,
+): Refusal | undefined {
   const origin = inbound.header('origin') ?? '';
   const isAllowed = origins.includes('*') || (origin !== '' && allowsOrigin(origin, origins));
   const site = inbound.header('sec-fetch-site') ?? '';

@@ -2,11 +2,13 @@
 import { render } from 'preact';
 import { useCallback, useMemo, useState } from 'preact/hooks';
 import type { Comparison } from '../compare.ts';
+import type { LiveState } from '../live.ts';
 import type { Column } from '../play.ts';
 import type { WireMessage } from '../wire.ts';
 import { Filters, KINDS, type Shown } from './filters.tsx';
 import { moveFocus } from './keyboard.ts';
 import { StepSection } from './lanes.tsx';
+import { LivePage } from './live.tsx';
 
 export function Page({ comparison }: { readonly comparison: Comparison }) {
   const { columns, differences, problems, scenario, versions } = comparison;
@@ -91,4 +93,7 @@ function textOf({ label, kind, message }: WireMessage): string {
 
 const place = document.getElementById('app');
 const data = document.getElementById('comparison')?.textContent;
-if (place !== null && data) render(<Page comparison={JSON.parse(data) as Comparison} />, place);
+if (place !== null && data) {
+  const shown = JSON.parse(data) as Comparison | LiveState;
+  render('live' in shown ? <LivePage first={shown} /> : <Page comparison={shown} />, place);
+}
