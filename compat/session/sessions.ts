@@ -128,10 +128,13 @@ export class Sessions {
    */
   async #look(session: Session): Promise<Found | undefined> {
     const { store, now } = this.#services;
-    const { at, name } = session.state.next;
-    const read = session.expires > now() ? await store?.getAll([ended(session.name), name]) : ['over'];
-    const [end, entry] = read ?? [];
-    if (end === undefined) return { session, ...(read !== undefined && { news: { at, entry } }) };
+    if (session.expires > now()) {
+      // Where nobody else has the session, what ended it here let it go.
+      if (store?.isShared !== true) return { session };
+      const { at, name } = session.state.next;
+      const [end, entry] = await store.getAll([ended(session.name), name]);
+      if (end === undefined) return { session, news: { at, entry } };
+    }
     this.#close(session);
     return undefined;
   }

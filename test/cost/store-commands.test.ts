@@ -9,7 +9,7 @@ import { openStore } from '../../src/checkpoint/open-store.ts';
 import { type OwnStore, ownStore } from '../chaos/stores.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { REDIS } from '../e2e/services.ts';
-import { build, clientOf, type What } from './served.ts';
+import { build, clientOf, overHttp, type What } from './served.ts';
 
 /** Calls that are counted, fewer than a session keeps streams of: deleting the oldest ones is another test's. */
 const CALLS = 20;
@@ -88,7 +88,7 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
 
   for (const { revision, what, most, why } of BOUNDS) {
     it(`${revision}, ${what}: at most ${most} (${why})`, async () => {
-      const call = await clientOf(served.url, revision);
+      const call = await clientOf(overHttp(served.url), revision);
       await call(what);
       await commands();
       await client.sendCommand(['CONFIG', 'RESETSTAT']);
