@@ -1,6 +1,6 @@
 /** A comparison: a scenario under every revision, of one version of a server or of two, and what differs. */
 import { AwaitError } from '../../src/base/error.ts';
-import { NAMES, type Revision } from '../revisions.ts';
+import { NAMES, type Revision, TABLE } from '../revisions.ts';
 import { findLeaks } from './callers.ts';
 import { type Difference, differencesBetween, gathered } from './differences.ts';
 import type { Column } from './play.ts';
@@ -138,7 +138,7 @@ export async function compare(
 
 /** Where plays are repeated: the newest revision without sessions, on which every answer is a replay. */
 function probedOf(revisions: readonly Revision[]): Revision | undefined {
-  return revisions.includes('2026-07-28') ? '2026-07-28' : revisions.at(-1);
+  return revisions.findLast((name) => TABLE.get(name)?.era === 'modern') ?? revisions.at(-1);
 }
 
 function firstOf(processes: readonly ServerProcess[]): ServerProcess {

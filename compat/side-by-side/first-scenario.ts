@@ -1,5 +1,6 @@
 /** Generates a server's first scenario from its own tools, prompts and resources and their schemas. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { NAMES, type Revision, TABLE } from '../revisions.ts';
 import { speakerOf } from './clients.ts';
 import { DEFAULT_CAPABILITIES, type Scenario, type Step } from './scenario.ts';
 import type { ServerProcess } from './server-process.ts';
@@ -7,8 +8,11 @@ import { Stage } from './stage.ts';
 import { filledIn, valueFor } from './user.ts';
 import { Wire } from './wire.ts';
 
-/** A revision with sessions, since servers show most of their features there. */
-const REVISION = '2025-11-25';
+/** The newest revision with sessions whose asks are live, since servers show most of their features there. */
+const REVISION = NAMES.findLast((name) => {
+  const row = TABLE.get(name);
+  return row?.negotiatedBy === 'initialize' && row.asks === 'live';
+}) as Revision;
 const PATIENCE = 20_000;
 
 /** A scenario that calls each tool once, and the list of tools that it is made from. */

@@ -10,6 +10,11 @@ export interface Link {
   answer(message: Answer): Promise<void>;
   /** The version that `Client` was given. */
   setProtocolVersion(version: string): void;
+  /** Goes on with a stream that broke, where the revision has streams to resume. */
+  resumeStream?(
+    lastEventId: string,
+    options: { readonly onresumptiontoken?: ((token: string) => void) | undefined },
+  ): Promise<void>;
   /** Abandons open requests; the endpoint sends nothing any more. */
   close(): void;
 }

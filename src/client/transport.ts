@@ -2,24 +2,19 @@
  * The transport for a client of SDK v1, whose `Client` stays as it is.
  *
  * Owns the connection's life, and whose answer an answer of the client is; the rest is the wire's
- * (`session-client.ts`, `2026-07-28/client.ts`).
+ * (`revisions.ts`).
  */
 import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { AwaitError } from '../base/error.ts';
 import { Asks } from './asks.ts';
 import { Endpoint, type EndpointOptions } from './endpoint.ts';
 import { asError } from './failure.ts';
+import type { Link } from './link.ts';
 import { type Answer, isAnswer, isRequest, type Rpc } from './message.ts';
-import { ModernLink } from './modern/link.ts';
 import { RECONNECTION, type Reconnection } from './reconnection.ts';
+import { type ClientRevision, rowOf } from './revisions.ts';
 import type { OnState } from './round-trips/round-trips.ts';
-import { SessionLink } from './session/link.ts';
 import type { CallOptions } from './session/multi-turn.ts';
-
-const REVISIONS = ['2026-07-28', 'DRAFT-SEP-2322', 'DRAFT-MRTR-2026-02', 'DRAFT-SEP-1858'] as const;
-
-/** What this transport speaks beside the revisions that the SDK speaks itself. */
-export type ClientRevision = (typeof REVISIONS)[number];
 
 /** Ten, as the official client of 2026-07-28. */
 const MAX_ROUNDS = 10;
@@ -65,14 +60,16 @@ export class AwaitClientTransport implements Transport {
   onmessage?: Transport['onmessage'];
   readonly #endpoint: Endpoint;
   readonly #asks = new Asks();
-  readonly #link: SessionLink | ModernLink;
+  readonly #link: Link;
+  readonly #revision: ClientRevision;
   #started = false;
 
   /** Throws an AwaitError (`bad-option`) for options that make no sense. */
   constructor(url: URL | string, options: AwaitClientOptions) {
     const { revision, maxRounds, tasks, onState } = checked(options);
     this.#endpoint = new Endpoint(new URL(url), options);
-    const common = {
+    this.#revision = revision;
+    this.#link = rowOf(revision).open({
       endpoint: this.#endpoint,
       asks: this.#asks,
       reconnection: { ...RECONNECTION, ...options.reconnectionOptions },
@@ -80,11 +77,8 @@ export class AwaitClientTransport implements Transport {
       report: (error: Error) => this.onerror?.(error),
       maxRounds,
       onState,
-    };
-    this.#link =
-      revision === '2026-07-28'
-        ? new ModernLink({ ...common, tasks: tasks !== false })
-        : new SessionLink({ ...common, revision, task: tasks === false ? undefined : tasks });
+      tasks,
+    });
   }
 
   /** Kept by a client that means to go on with the session, in another process. */
@@ -148,8 +142,9 @@ export class AwaitClientTransport implements Transport {
     lastEventId: string,
     options: Pick<CallOptions, 'onresumptiontoken'> = {},
   ): Promise<void> {
-    if (this.#link instanceof SessionLink) return this.#link.resumeStream(lastEventId, options);
-    throw new AwaitError('bad-option', '2026-07-28 has no streams to resume; see the option `onState`.');
+    if (this.#link.resumeStream !== undefined) return this.#link.resumeStream(lastEventId, options);
+    const message = `${this.#revision} has no streams to resume; see the option \`onState\`.`;
+    throw new AwaitError('bad-option', message);
   }
 
   async #answer(answer: Answer): Promise<void> {
@@ -170,17 +165,15 @@ export class AwaitClientTransport implements Transport {
 function checked(options: AwaitClientOptions): AwaitClientOptions & { readonly maxRounds: number } {
   const { revision, maxRounds = MAX_ROUNDS, tasks, sessionId } = options;
   const senseless = (why: string): AwaitError => new AwaitError('bad-option', why);
-  if (!REVISIONS.includes(revision)) {
-    throw senseless(`revision '${revision}' is not one of: ${REVISIONS.join(', ')}.`);
-  }
+  const { hasSessions } = rowOf(revision);
   if (!Number.isInteger(maxRounds) || maxRounds < 1) {
     throw senseless(`maxRounds must be a whole number of at least 1, not ${maxRounds}.`);
   }
   if (tasks !== undefined && tasks !== false && (typeof tasks !== 'object' || tasks === null)) {
     throw senseless('tasks must be false, or an object that may have a `ttl` in milliseconds.');
   }
-  if (revision === '2026-07-28' && sessionId !== undefined) {
-    throw senseless('2026-07-28 has no sessions: leave out `sessionId`, and see `onState`.');
+  if (!hasSessions && sessionId !== undefined) {
+    throw senseless(`${revision} has no sessions: leave out \`sessionId\`, and see \`onState\`.`);
   }
   return { ...options, maxRounds };
 }

@@ -81,8 +81,10 @@ function firstTwo({ columns, differences }: Comparison): Set<string> {
   const names = columns.map(({ name }) => name);
   const differing = names.filter((name) => differences.some((one) => one.columns.includes(name)));
   const [other] = names.filter((name) => !differing.includes(name));
-  const modern = columns.find(({ revision }) => revision === '2026-07-28')?.name;
-  const first = columns.find(({ revision }) => revision === '2025-11-25')?.name ?? names[0];
+  const columnOf = (wanted: string): string | undefined =>
+    columns.find(({ revision }) => String(revision) === wanted)?.name;
+  const modern = columnOf('2026-07-28');
+  const first = columnOf('2025-11-25') ?? names[0];
   const pair = differing.length > 0 ? [other, differing[0]] : [first, modern];
   return new Set([...pair, ...names].filter((name) => name !== undefined).slice(0, 2));
 }

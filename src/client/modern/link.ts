@@ -24,9 +24,9 @@ import {
   type RpcRequest,
 } from '../message.ts';
 import type { Reconnection } from '../reconnection.ts';
-import { RELEASED } from '../round-trips/dialects.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
 import { takeSaved } from '../round-trips/saved-call.ts';
+import { RELEASED } from './dialect.ts';
 import { RequestHeaders } from './headers.ts';
 import { Listener } from './listener.ts';
 

@@ -2,7 +2,7 @@
 
 import { AwaitError } from '../../base/error.ts';
 import { type Answer, isObject, type JsonObject } from '../message.ts';
-import type { Dialect } from './dialects.ts';
+import type { Dialect } from './dialect.ts';
 import { type InputRequests, isInputRequests } from './saved-call.ts';
 
 export type Reading =

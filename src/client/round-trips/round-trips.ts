@@ -12,7 +12,7 @@ import { AwaitError } from '../../base/error.ts';
 import { asError, failureOf, serverErrorIn } from '../failure.ts';
 import { type Answer, isObject, type JsonObject, type RequestId, type RpcRequest } from '../message.ts';
 import { type Reconnection, untilTaken } from '../reconnection.ts';
-import type { Dialect, Retry } from './dialects.ts';
+import type { Dialect, Retry } from './dialect.ts';
 import { type Input, malformed, type Reading, readAnswer } from './reading.ts';
 import { served, Unserved, untilServed } from './repeat.ts';
 import { Refused, type Responses, Round, type RoundPorts } from './round.ts';

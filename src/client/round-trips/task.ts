@@ -6,7 +6,7 @@
  */
 import type { Answer, JsonObject } from '../message.ts';
 import { pause } from '../reconnection.ts';
-import type { Dialect } from './dialects.ts';
+import type { Dialect } from './dialect.ts';
 import { asksIn, malformed, type Outcome, outcomeOf, readAnswer } from './reading.ts';
 import { Refused, Round, type RoundPorts } from './round.ts';
 import type { InputRequests } from './saved-call.ts';

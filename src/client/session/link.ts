@@ -23,13 +23,15 @@ import {
   type RpcRequest,
 } from '../message.ts';
 import type { Reconnection } from '../reconnection.ts';
-import { type Dialect, DRAFTS } from '../round-trips/dialects.ts';
+import type { Dialect } from '../round-trips/dialect.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
 import { takeSaved } from '../round-trips/saved-call.ts';
 import { Call, type CallOptions, type CallPorts } from './multi-turn.ts';
 
 export interface SessionOptions extends LinkPorts {
   readonly revision: string;
+  /** How calls that ask are spelled, where its asks end a turn. */
+  readonly dialect?: Dialect;
   readonly endpoint: Endpoint;
   readonly asks: Asks;
   readonly reconnection: Reconnection;
@@ -51,8 +53,8 @@ export class SessionLink implements Link {
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    const { revision, endpoint, asks, reconnection, report } = options;
-    this.#dialect = DRAFTS.get(revision);
+    const { revision, dialect, endpoint, asks, reconnection, report } = options;
+    this.#dialect = dialect;
     // A session that is given was negotiated by an earlier transport of this kind.
     if (endpoint.sessionId !== undefined) endpoint.protocolVersion = revision;
     this.#ports = {

@@ -1,0 +1,16 @@
+import { ASKING, type Dialect, retryInParams } from '../round-trips/dialect.ts';
+
+/** https://modelcontextprotocol.io/specification/2026-07-28, with tasks as of SEP-2663. */
+export const RELEASED: Dialect = {
+  revision: '2026-07-28',
+  asking: new Set(ASKING),
+  refusesInBody: true,
+  retry: retryInParams,
+  read: (value) => value,
+  tasks: {
+    interval: 'pollIntervalMs',
+    detailed: true,
+    created: (result) => (result.resultType === 'task' ? result : undefined),
+    respond: (taskId, inputResponses) => ({ method: 'tasks/update', params: { taskId, inputResponses } }),
+  },
+};

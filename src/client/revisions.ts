@@ -1,0 +1,47 @@
+/** The revisions that this client speaks beside those of its SDK, one row each. */
+import { AwaitError } from '../base/error.ts';
+import type { Link } from './link.ts';
+import { ModernLink } from './modern/link.ts';
+import { MRTR_DRAFT } from './round-trips/mrtr-draft.ts';
+import { SEP_2322 } from './round-trips/sep-2322.ts';
+import { SessionLink, type SessionOptions } from './session/link.ts';
+
+/** What each revision's link is made of. */
+interface LinkOptions extends Omit<SessionOptions, 'revision' | 'dialect' | 'task'> {
+  readonly tasks: false | { readonly ttl?: number } | undefined;
+}
+
+interface Row {
+  /** Whether it has sessions: a client may bring one along, and resume its streams. */
+  readonly hasSessions: boolean;
+  readonly open: (options: LinkOptions) => Link;
+}
+
+function session(revision: string, dialect?: SessionOptions['dialect']): Row {
+  return {
+    hasSessions: true,
+    open: ({ tasks, ...options }) => {
+      const task = tasks === false ? undefined : tasks;
+      return new SessionLink({ ...options, revision, task, ...(dialect !== undefined && { dialect }) });
+    },
+  };
+}
+
+const modern: Row['open'] = ({ tasks, ...options }) => new ModernLink({ ...options, tasks: tasks !== false });
+
+const REVISIONS = {
+  '2026-07-28': { hasSessions: false, open: modern },
+  'DRAFT-SEP-2322': session('DRAFT-SEP-2322', SEP_2322),
+  'DRAFT-MRTR-2026-02': session('DRAFT-MRTR-2026-02', MRTR_DRAFT),
+  'DRAFT-SEP-1858': session('DRAFT-SEP-1858'),
+} as const satisfies Record<string, Row>;
+
+/** What this transport speaks beside the revisions that the SDK speaks itself. */
+export type ClientRevision = keyof typeof REVISIONS;
+
+/** @throws AwaitError `bad-option` for a name that is none of these */
+export function rowOf(revision: ClientRevision): Row {
+  if (Object.hasOwn(REVISIONS, revision)) return REVISIONS[revision];
+  const names = Object.keys(REVISIONS).join(', ');
+  throw new AwaitError('bad-option', `revision '${revision}' is not one of: ${names}.`);
+}
