@@ -9,7 +9,7 @@ import { type AwaitHandler, createAwaitHandler } from '../../src/index.ts';
 import { LogBook, SECRET } from '../e2e/harness.ts';
 import { build, clientOf, direct, type MakeCall, type What } from './served.ts';
 
-const CALLS = 200;
+const CALLS = 120;
 /** Calls between two looks at the heap: few enough that most pairs of looks have no collection between them. */
 const EACH = 5;
 
@@ -23,7 +23,12 @@ async function warm(revision: string, what: What): Promise<MakeCall> {
       instances += 1;
       return build();
     },
-    { secrets: [SECRET], logger: new LogBook(), warnUnjournaled: false },
+    {
+      secrets: [SECRET],
+      logger: new LogBook(),
+      warnUnjournaled: false,
+      limits: { heldReply: 600_000 },
+    },
   );
   const call = await clientOf(direct(handler), revision);
   for (let nth = 0; nth < CALLS; nth += 1) await call(what);

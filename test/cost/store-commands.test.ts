@@ -11,8 +11,8 @@ import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { REDIS } from '../e2e/services.ts';
 import { build, clientOf, overHttp, type What } from './served.ts';
 
-/** Calls that are counted, fewer than a session keeps streams of: deleting the oldest ones is another test's. */
-const CALLS = 20;
+/** Calls that are counted, each on its own: the median has nothing of what timers do now and then. */
+const CALLS = 9;
 
 const BOUNDS: readonly { revision: string; what: What; most: number; why: string }[] = [
   { revision: '2025-11-25', what: 'plain', most: 1, why: 'is the session over, and what was set in it' },
@@ -57,7 +57,8 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
     client = createClient({ url: redis.url });
     await client.connect();
     store = await openStore(redis.url);
-    served = await serveHere(build, { store, secrets: [SECRET] });
+    // On a machine that is busy with other things a call may take longer than a moment.
+    served = await serveHere(build, { store, secrets: [SECRET], limits: { heldReply: 600_000 } });
   });
   afterAll(async () => {
     await served?.close();
@@ -66,7 +67,7 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
     redis?.remove();
   });
 
-  /** Commands of others than this test, since they were counted last, once no more come. */
+  /** Commands of others than this test, since they were reset last, once no more come. */
   async function commands(): Promise<Record<string, number>> {
     const counted = async () => {
       const stats = (await client.info('commandstats')).matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm);
@@ -76,13 +77,12 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
       );
     };
     let last = '';
-    await expect
-      .poll(async () => {
-        const before = last;
-        last = JSON.stringify(await counted());
-        return last === before;
-      })
-      .toBe(true);
+    const settled = async (): Promise<boolean> => {
+      const before = last;
+      last = JSON.stringify(await counted());
+      return last === before;
+    };
+    await expect.poll(settled, { interval: 10 }).toBe(true);
     return JSON.parse(last) as Record<string, number>;
   }
 
@@ -91,11 +91,16 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
       const call = await clientOf(overHttp(served.url), revision);
       await call(what);
       await commands();
-      await client.sendCommand(['CONFIG', 'RESETSTAT']);
-      for (let nth = 0; nth < CALLS; nth += 1) await call(what);
-      const counted = await commands();
-      const each = Object.values(counted).reduce((sum, calls) => sum + calls, 0) / CALLS;
-      expect(each, JSON.stringify(counted)).toBeLessThanOrEqual(most);
+      const each: { readonly total: number; readonly counted: string }[] = [];
+      for (let nth = 0; nth < CALLS; nth += 1) {
+        await client.sendCommand(['CONFIG', 'RESETSTAT']);
+        await call(what);
+        const counted = await commands();
+        const total = Object.values(counted).reduce((sum, calls) => sum + calls, 0);
+        each.push({ total, counted: JSON.stringify(counted) });
+      }
+      const median = each.sort((one, other) => one.total - other.total)[Math.floor(CALLS / 2)];
+      expect(median?.total, median?.counted).toBeLessThanOrEqual(most);
     });
   }
 });
