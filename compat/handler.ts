@@ -180,7 +180,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
       return refusal.reply;
     }
     const reply = withCors(inbound, await settled(inbound));
-    // A pipe carries messages, not bodies, and limits itself what waits for its client.
+    // A pipe carries messages, not bodies, and limits the bytes that wait for its client itself.
     return inbound.piped === true ? reply : services.backlog.bounded(reply);
   };
 

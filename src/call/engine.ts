@@ -100,9 +100,9 @@ export interface Begun extends Started {
   keep(): Promise<void>;
 }
 
-/** A call that is taken up, or followed until it is. */
+/** A call that is taken over, or followed until then. */
 export interface TakingUp extends Started {
-  /** Stops following; a call that is taken up by now, or is just being claimed, goes on. */
+  /** Stops following; a call that is already taken over, or is being claimed, continues. */
   stop(): void;
 }
 

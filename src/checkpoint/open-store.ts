@@ -24,8 +24,9 @@ export async function openStore(url: string): Promise<Keyv> {
       keepToOwner(url);
       const adapter = new Sqlite({ uri: url, busyTimeout: 5_000 });
       const keyv = await tried(url, adapter);
-      // A write costs one sync of the disk instead of three. What is written is on the disk all the same (`synchronous`
-      // stays FULL). The mode is the file's: where another process has it locked now, that one sets it.
+      // Write-ahead: a write costs one sync of the disk instead of three, and is on the disk all the same
+      // (`synchronous` stays FULL). The mode belongs to the file: if another process holds its lock now, that process
+      // sets it.
       await adapter.query('PRAGMA journal_mode = WAL').catch(() => {});
       return keyv;
     }

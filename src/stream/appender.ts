@@ -31,7 +31,7 @@ export interface AppenderOptions {
   /** Events kept, and appends that may wait for the store. */
   readonly most: number;
   readonly clock: Clock;
-  /** Whether this process closes: nobody waits for a store then. */
+  /** Whether this process closes: then a failing store is not waited for. */
   readonly isClosing: () => boolean;
   /** The oldest position that a connection which keeps up is still to be given, if there is one. */
   readonly needed: () => number | undefined;
@@ -68,7 +68,7 @@ export class Appender {
     return this.#options.log.id;
   }
 
-  /** What its records stand under; unlike its id, which a call's follows from, it opens nothing. */
+  /** The name of its records; unlike its id, from which a call's id follows, it gives access to nothing. */
   get name(): string {
     return this.#options.log.name;
   }
@@ -105,8 +105,8 @@ export class Appender {
   }
 
   /**
-   * As `append`, for what a client waits for: a store that fails is tried again for half a minute, or until this
-   * process closes. Later appends wait meanwhile.
+   * As `append`, for an event that a client waits for: retries a failing store for half a minute, or until this process
+   * closes. Later appends wait meanwhile.
    */
   async appendSurely(event: StreamEvent, last = false): Promise<string> {
     return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }, PATIENCE));

@@ -186,8 +186,8 @@ export type Entry =
 /** The journal of one call. `append` rejects with a `fenced` AwaitError when the position is taken. */
 export interface Journal {
   /**
-   * @param onWritten called once the entry has its position, before any later entry has one: what is done there
-   * happens in the order of the journal
+   * @param onWritten called once the entry has its position, and before a later entry has one, so that calls come in
+   * journal order
    */
   append(entry: Entry, onWritten?: () => void): Promise<void>;
   /**

@@ -1,9 +1,8 @@
 /**
- * The journal of a live call that writes nothing until it has something to lose: an ask, a step, an event that its
- * client could come back for, or a moment's work. A call that is over before that leaves no entry.
- *
- * 1. `called` is its first entry, whatever made it durable.
- * 2. Once its end was left out, nothing of it is written: nobody may find a call and run it that is over.
+ * The journal of a live call that writes nothing until it is durable: at an ask, a step, an event that its client could
+ * resume from, or after a moment. A call that ends before that leaves no entry.
+ * 1. `called` is its first entry, whichever event made it durable.
+ * 2. Once its end was left out, nothing of it is written, so that no process can find an ended call and run it.
  */
 import type { Entry } from './entries.ts';
 import type { OpenJournal } from './store.ts';
@@ -23,8 +22,8 @@ export class LateJournal implements OpenJournal {
   #begun: Promise<void> | undefined;
 
   /**
-   * @param called the first entry; undefined where nobody else can find the call
-   * @param onBegin gives the client of the call a way back to it; runs beside the first entry
+   * @param called the first entry; undefined if no other process can find the call
+   * @param onBegin gives the call's client an id to resume with; runs beside the first entry
    */
   constructor(journal: OpenJournal, called: Entry | undefined, onBegin: () => Promise<void>) {
     this.#journal = journal;
