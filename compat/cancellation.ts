@@ -8,7 +8,7 @@ import { digest } from '../src/base/json.ts';
 import type { Begun, Started } from '../src/call/engine.ts';
 import type { Services } from './services.ts';
 
-/** How long a call is in work before it is noted, in milliseconds. */
+/** How long a call runs before it is recorded for cancellation, in milliseconds. */
 const LASTS = 100;
 /** When a cancellation looks its call up, in milliseconds after it came: the call may not be recorded yet. */
 const LOOKS = [0, 150, 500];

@@ -22,7 +22,7 @@ export function withoutSecrets(): Reply {
   return { ...reply, headers: { ...reply.headers, 'retry-after': '5' } };
 }
 
-/** This process has as much in work as it may: another one, or this one in a moment, takes the same request. */
+/** This process runs as many requests as it may: another one, or this one in a moment, accepts the same request. */
 export function noRoom(id: string | number | null): Reply {
   const reply = rpcError(503, -32000, 'This server is busy; send the same request again', id);
   return { ...reply, headers: { ...reply.headers, 'retry-after': '5' } };

@@ -1,9 +1,9 @@
 /**
- * The checks that SDK v2 makes before a request reaches its server, on every revision: a caller who lacks a scope
- * that a tool declares gets 403 and a `WWW-Authenticate` that names it, and the tool does not run.
+ * The checks that SDK v2 makes before a request reaches its server, on every revision: a caller who lacks a scope that
+ * a tool declares gets 403 and a `WWW-Authenticate` that names it, and the tool does not run.
  *
- * An edge asks the server before it starts a call or goes on with one. `admit` asks the call's own instance again as
- * the call starts, so that no way into the engine is without the check.
+ * An edge makes the check before it starts or continues a call. `admit` repeats it on the call's own instance as the
+ * call starts, so that every way into the engine is checked.
  */
 import {
   bearerAuthChallengeResponse,
@@ -70,7 +70,7 @@ function isLocalPipe({ piped, authInfo }: Inbound): boolean {
   return piped === true && authInfo === undefined;
 }
 
-/** What an instance has against a request; its SDK checks the shape of what this returns. */
+/** An instance's refusal of a request; its SDK checks the shape of the returned value. */
 export function challengeOf(instance: HostInstance, request: JsonObject, inbound: Inbound): unknown {
   const { authInfo } = inbound;
   if (isLocalPipe(inbound)) return undefined;

@@ -39,10 +39,8 @@ export interface AwaitHandler {
    */
   readonly close: () => Promise<void>;
   /**
-   * Whether the factory makes servers that can be served. It calls the factory, without a client, so that what
-   * would fail for every client fails at start.
-   *
-   * @throws AwaitError `bad-option`: it returns no server, the same one twice, or one whose SDK is not known
+   * Checks the factory by calling it without a client, so that a fault that every client would meet shows at start.
+   * @throws AwaitError `bad-option`: it returns no server, the same one twice, or one of an unknown SDK
    */
   readonly check: () => Promise<void>;
   /** Frames parked in this process. */
@@ -62,7 +60,7 @@ export interface AwaitHandler {
    * @throws AwaitError `store`: call it again to erase the rest
    */
   readonly forget: (caller: string) => Promise<number>;
-  /** What happened since it was made. */
+  /** Event counts since the handler was made. */
   readonly counters: Readonly<Counters>;
   /** Used by `mcp-await/node`, which saves making a `Request` and a `Response`. */
   readonly serve: (inbound: Inbound) => Promise<Reply>;
@@ -231,7 +229,7 @@ export function fetchOver(serve: AwaitHandler['serve']): AwaitHandler['fetch'] {
   };
 }
 
-/** A revision of each era, whose servers are alike; of one era alone, one twice. */
+/** A revision of each era, since servers are alike within an era; with one era, its revision twice. */
 function erasOf(served: readonly Row[]): Pick<FactoryContext, 'era' | 'revision'>[] {
   const eras = (['modern', 'legacy'] as const).flatMap((era) => {
     const row = served.find((one) => one.era === era);
@@ -241,7 +239,7 @@ function erasOf(served: readonly Row[]): Pick<FactoryContext, 'era' | 'revision'
   return only !== undefined && other === undefined ? [only, only] : eras;
 }
 
-/** The first edge whose business a body is. */
+/** The first edge that serves a body. */
 function postTo(
   edges: readonly Edge[],
   inbound: Inbound,

@@ -6,7 +6,7 @@ import { KeptInstances } from '../src/host/kept.ts';
 import type { Outside } from '../src/host/router.ts';
 import type { Settings } from '../src/options.ts';
 
-/** What an instance is opened for. */
+/** The facts for which an instance is opened. */
 interface Opening extends ContextParts {
   /** The session's id, the call's, or the request's: servers keep state in maps by it. */
   readonly id: string;
@@ -68,7 +68,10 @@ export function createInstances(
   };
 }
 
-/** Whose instance is kept; undefined where none is. Anonymous callers share nothing but what the process has. */
+/**
+ * The owner of a kept instance; undefined if instances are not kept. Anonymous callers share only the process's
+ * instance.
+ */
 function ownerOf(scope: Settings['instance'], principal: string | undefined): readonly string[] | undefined {
   if (scope === 'process') return ['process'];
   return scope === 'caller' && principal !== undefined ? ['caller', principal] : undefined;

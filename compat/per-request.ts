@@ -17,7 +17,7 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
 
   const serve = async (inbound: Inbound): Promise<Reply> => {
     const handler = make(settings, counters);
-    // A handler that is closed says why it refuses.
+    // A closed handler's refusal says that it is closed.
     if (closed) await handler.close();
     const reply = await handler.serve(inbound);
     const { body } = reply;

@@ -11,12 +11,12 @@ export interface Row {
   readonly era: 'legacy' | 'modern';
   /** Where its requests come in. */
   readonly paths: readonly Place['wire'][];
-  /** What says that a client speaks it. */
+  /** How a client chooses it. */
   readonly negotiatedBy: 'initialize' | 'each request' | 'path';
   /** `live`: asks go out while their call runs. `rounds`: they end its turn. */
   readonly asks: 'live' | 'rounds';
   readonly can: readonly Ability[];
-  /** Makes what serves it; rows with the same one share it. */
+  /** Makes its edge; rows with the same function share one. */
   readonly edge: (services: Services) => Edges;
   /** How its sessions speak, where several revisions share the edge. */
   readonly wire?: SessionWire;
@@ -25,20 +25,20 @@ export interface Row {
 export type Ability =
   /** Arrays of messages. */
   | 'batches'
-  /** A call may go on as a task. */
+  /** A call may continue as a task. */
   | 'tasks'
   /** A client that comes back for a stream is given an event without content first, so that it has an id at once. */
   | 'primes';
 
 export type Edges = Partial<Record<Place['wire'], Edge>>;
 
-/** What serves a path; a method that is missing is not allowed there. */
+/** Serves a path; methods that are absent are not allowed there. */
 export interface Edge {
   /** @returns undefined for a body that is another edge's on this path */
   post?(inbound: Inbound, body: unknown, place: Place): Promise<Reply> | undefined;
   get?(inbound: Inbound, place: Place): Promise<Reply>;
   end?(inbound: Inbound): Promise<Reply>;
-  /** Says no to a body that no edge of the path serves. */
+  /** Refuses a body that no edge of the path serves. */
   refuse?(inbound: Inbound, body: unknown): Promise<Reply>;
   /** Whether a request is this edge's by its headers alone. */
   owns?(inbound: Inbound): boolean;

@@ -1,4 +1,4 @@
-/** What every revision is handed: the engine, the tokens, the store and the user's server. */
+/** The services that every revision uses: the engine, the tokens, the store and the user's server. */
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { systemClock, within } from '../src/base/clock.ts';
 import type { JsonObject } from '../src/base/json.ts';
@@ -51,7 +51,7 @@ export interface Services {
   readonly names: Names;
   readonly now: () => number;
   readonly streams: EventStreams;
-  /** Answers to what sessions ask outside of calls, that came in at other processes. */
+  /** Answers to sessions' asks outside of calls, which arrived at other processes. */
   /** Events that are being written: a handler that closes waits for them. */
   readonly writing: Set<Promise<unknown>>;
   readonly counters: Counters;
@@ -69,11 +69,11 @@ export interface Services {
   readonly isElsewhere: boolean;
   /** Called with a server's notifications outside of calls, on revisions without sessions. */
   readonly outside: Set<(notification: JsonObject) => void>;
-  /** The server's name and version, once an instance said it. */
+  /** The server's name and version, once an instance reported it. */
   serverInfo?: unknown;
   /** Whether there are secrets to seal with; they may have to be asked for. */
   ready(): boolean | Promise<boolean>;
-  /** Lists a stream under its known caller, before anything is said on it: what cannot be found cannot be erased. */
+  /** Lists a stream under its known caller before its first event: a stream that cannot be found cannot be erased. */
   listStream(caller: string | undefined, id: string, scope: string): Promise<void>;
   /** Calls that wait for their caller, of one who is known or of all. */
   suspended(caller?: string): Promise<number>;
@@ -297,7 +297,7 @@ export function createServices(
       load?.stop();
       await engine.close();
       instances.close();
-      // What the last turns came to is on its way to their streams.
+      // The outcomes of the last turns are still on their way to their streams.
       await new Promise((resolve) => setImmediate(resolve));
       await within(systemClock, limits.drain, Promise.allSettled(services.writing));
       await streams.close();

@@ -25,7 +25,7 @@ export const WITHOUT_IDS: Framing = {
   closing: () => '',
 };
 
-/** A stream that somebody else writes, such as the SDK. */
+/** A stream that other code writes, such as the SDK. */
 export function kept({ settings, counters, backlog }: Services, reply: Reply): Reply {
   const { body } = reply;
   if (typeof body !== 'function') return reply;

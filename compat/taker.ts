@@ -1,4 +1,4 @@
-/** Whose places a request takes, of those that callers share. */
+/** Whose share of the limits a request uses. */
 import type { Taker } from '../src/base/allowance.ts';
 import { countedAddress } from '../src/http/address.ts';
 import type { Inbound } from '../src/http/exchange.ts';

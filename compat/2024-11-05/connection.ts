@@ -1,4 +1,4 @@
-/** The one connection of a session: where to post to, then everything the server says. */
+/** The one connection of a session: first the URL to post to, then all messages of the server. */
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
@@ -28,7 +28,7 @@ export function connected(
     status: 200,
     headers: SSE_HEADERS,
     body: (writer) => {
-      // With an id, so that a client whose connection breaks before there is anything else comes back to its session.
+      // With an id, so that a client whose connection breaks before the first message can still resume its session.
       writer.write(
         sseEvent({ event: 'endpoint', id: eventIdOf(session, from), retry: RETRY, data: endpoint }),
       );
@@ -39,7 +39,7 @@ export function connected(
   };
 }
 
-/** The same events, under ids that tell their session. */
+/** The same events, under ids that contain their session's id. */
 function named(sink: Sink, session: Session): Sink {
   return {
     ...sink,

@@ -224,7 +224,7 @@ function respond(session: Session, { id }: RpcRequest, response: Response): Prom
   return session.standing.send({ jsonrpc: '2.0', id, ...response });
 }
 
-/** Before `initialize` a client may see whether anybody is there, and nothing else. */
+/** Before `initialize` a client may send a ping, and nothing else. */
 function tooEarly({ method }: RpcRequest): Response {
   if (method === 'ping') return { result: {} };
   return { error: { code: -32600, message: 'Invalid Request: send initialize first' } };

@@ -17,14 +17,14 @@ const REVISION = '2024-11-05';
 const NAME = /^[0-9a-z]{1,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const EVENT = /^(.+)_(0|[1-9]\d{0,11})$/;
 
-/** A new session, whose client is not known. */
+/** A new session, whose client is unknown yet. */
 export async function createIdentity(services: Services, principal: string | undefined): Promise<Identity> {
   const name = newName(services);
   const bound = principal === undefined ? {} : { principal };
   if ((await services.store?.insert(`${name}:opened`, bound, expiryOf(name))) === false) {
     throw new AwaitError('store', 'a session of this name exists');
   }
-  // All that is said in the session is said on its one stream.
+  // All messages of the session go over its one stream.
   await services.listStream(principal, standingId(name, expiryOf(name)), name);
   return { name, principal, revision: REVISION, client: undefined };
 }
@@ -72,7 +72,7 @@ function clientKey({ name }: Session): string {
   return `${name}:client`;
 }
 
-/** An event's id tells the session, since a client that comes back has nothing else to tell it by. */
+/** An event's id contains the session's id, since a reconnecting client sends nothing else that names its session. */
 export function eventIdOf({ id }: Session, sequence: number | string): string {
   return `${id}_${sequence}`;
 }

@@ -39,9 +39,9 @@ import {
   wanted,
 } from './wire.ts';
 
-/** A header says something else than the body (SEP-2243). */
+/** A header contradicts the body (SEP-2243). */
 const HEADER_MISMATCH = -32020;
-/** Envelopes that are recognized without being looked at again, and how long one may be. */
+/** Most envelopes that are remembered as valid, and how long one may be. */
 const SOUND_KEPT = 500;
 const SOUND_LENGTH = 2_000;
 const UNFIT: Response = { error: MISSING };
@@ -150,7 +150,7 @@ async function listen(services: Services, sdk: SdkEdge, inbound: Inbound, body: 
   return alsoTelling(services, reply, ids, principal, id);
 }
 
-/** Runs or goes on with a call; both paths come through here. It never rejects. */
+/** Runs or continues a call; both paths come through here. It never rejects. */
 function run(services: Services, request: ModernRequest, source: CallSource): Promise<Outcome> {
   return serveCall(services, request, source).catch(failure(services));
 }
@@ -193,7 +193,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
   };
   if (read.requestState === undefined) return startCall(services, request, read, leg, task);
   const outcome = await resumeCall(services, read, leg, source.inbound);
-  // The same retry may have made it one before, with the declaration: each request stands for itself.
+  // An earlier send of the same retry may have made it a task; each request is judged by its own declaration.
   const isUnfit = outcome.kind === 'task' && !takesTasks;
   return isUnfit ? { kind: 'responded', response: UNFIT } : outcome;
 }

@@ -1,6 +1,6 @@
 /**
- * The official SDK's own handler over a light server, whose requests go into an instance of the
- * user's: everything that cannot ask, everything that is wrong, and `subscriptions/listen`.
+ * The official SDK's own handler over a light server, whose requests go into an instance of the user's: requests that
+ * cannot ask, invalid requests, and `subscriptions/listen`.
  */
 import {
   type AuthInfo,
@@ -140,9 +140,9 @@ async function lightServer(
   own.resolveScopeChallenge = ({ request: checked }) =>
     challengeOf(instance, { ...checked }, inbound) as ReturnType<ScopeChallengeHandler>;
   if (request.method === 'subscriptions/listen') {
-    // A server that runs elsewhere outlives the instance, and tells its updates to all who listen.
+    // A server that runs elsewhere outlives the instance, and sends its updates to all listening streams.
     if (services.isElsewhere) await subscribe(instance, request);
-    // A listening stream only needs to know what the server declares.
+    // A listening stream only needs the server's declarations.
     instance.close();
   }
   server.onclose = () => instance.close();
@@ -188,7 +188,7 @@ async function lightServer(
   return own;
 }
 
-/** Has a server tell the updates of the resources that a listening client names. */
+/** Subscribes a server to the resources that a listening client names. */
 async function subscribe(instance: HostInstance, { id, params }: ModernRequest): Promise<void> {
   const { resourceSubscriptions } = asObject(params.notifications);
   if (!Array.isArray(resourceSubscriptions)) return;

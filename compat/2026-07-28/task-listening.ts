@@ -80,7 +80,7 @@ async function viewOf(
   }
 }
 
-/** Where a task is, and each time it goes on; it never rejects. */
+/** Sends a task's state, and each change of it; it never rejects. */
 async function follow(
   services: Services,
   from: TaskView,
@@ -103,7 +103,7 @@ async function follow(
   }
 }
 
-/** What of a task is news when it changes. */
+/** The parts of a task whose change is reported. */
 function shape({ status, asks }: TaskView): string {
   return JSON.stringify([status, asks.map(({ key }) => key)]);
 }

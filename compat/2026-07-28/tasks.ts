@@ -93,7 +93,7 @@ function created(services: Services, view: TaskView): JsonObject {
   };
 }
 
-/** A task as `tasks/get` and `notifications/tasks` tell of it. */
+/** A task in the form of `tasks/get` and `notifications/tasks`. */
 export function detailed(services: Services, view: TaskView): JsonObject {
   const task = created(services, view);
   const { status, asks, response, call } = view;

@@ -83,7 +83,7 @@ export function askOnWire({ method, params }: OpenAsk): JsonObject {
   return Object.keys(rest).length === 0 ? { method } : { method, params: rest };
 }
 
-/** A server's own result, with what this revision has on every result. */
+/** A server's own result, with the members that this revision adds to every result. */
 export function complete(method: string, result: JsonObject, serverInfo: unknown): JsonObject {
   return stamp(
     {
@@ -110,7 +110,7 @@ export function errorOnWire(error: WireError, request: ModernRequest): WireError
 
 type WireError = Extract<Response, { error: unknown }>['error'];
 
-/** What servers of 2025 say, and this revision has no word for; whatever no revision has is the author's own. */
+/** Members of 2025's results that this revision does not have; members of no revision are the author's own. */
 const OLDER: ReadonlySet<string> = new Set([
   'notifications/elicitation/complete',
   'notifications/tasks/status',

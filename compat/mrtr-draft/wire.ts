@@ -14,7 +14,7 @@ import { legacyTask, relatedTask, relatedTo } from '../tasks/legacy-wire.ts';
 
 const REVISION = 'DRAFT-MRTR-2026-02';
 
-/** As the draft spells them; it says nothing of the last two. */
+/** As the draft spells them; it does not define the last two. */
 const STATUSES: Readonly<Record<TaskStatus, string>> = {
   working: 'Working',
   input_required: 'input_required',

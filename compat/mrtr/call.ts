@@ -1,4 +1,4 @@
-/** A request of a draft, from its params to what stands beside `id` in the response. */
+/** A request of a draft, from its params to the members beside `id` in the response. */
 
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject } from '../../src/base/json.ts';
@@ -19,7 +19,7 @@ const MAY_NOT_ASK: RpcError = {
   message: 'Internal error: the server asked its user inside of a request that cannot wait for an answer',
 };
 
-/** Runs or goes on with a call, in the words of its draft. */
+/** Runs or continues a call, in its draft's spelling. */
 export async function serveCall(served: Served, incoming: Incoming): Promise<Told> {
   const { exchange, request } = served;
   const shared = await exchange.instance();

@@ -1,6 +1,6 @@
 /**
- * What the two drafts of multi round-trip requests differ in: where in a message things stand, and how they are
- * spelled. Everything else of them is the same, and is in this folder.
+ * The differences between the two drafts of multi round-trip requests: the places and spellings of members. The rest of
+ * both is in this folder.
  */
 
 import type { JsonObject } from '../../src/base/json.ts';
@@ -37,7 +37,7 @@ export interface Dialect {
   mayAsk(method: string): boolean;
   /** @throws AwaitError `bad-answer` for invalid answers */
   read(message: JsonObject & RpcRequest): Incoming;
-  /** What stands beside `jsonrpc` and `id`, here and below: a result. */
+  /** The members beside `jsonrpc` and `id`, here and below: a result. */
   complete(result: JsonObject): JsonObject;
   /** @param asks none for a call that was given up: its client comes back at once */
   incomplete(asks: readonly OpenAsk[], state: string): JsonObject;

@@ -1,6 +1,6 @@
 /**
- * A POST of a session that speaks a draft of multi round-trip requests: one message, of which a request gets its
- * response as JSON or, where something is said before it, as the end of a stream.
+ * A POST of a session that speaks a draft of multi round-trip requests: one message. A request gets its response as
+ * JSON or, if notifications come first, as the end of a stream.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
@@ -66,7 +66,7 @@ async function taskAnswers(
   const { taskId, answers } = found;
   const wrong = await answerTask(tasks, exchange, taskId, answers);
   if (wrong !== undefined) {
-    // By the status its client tells what may be sent again from what may not.
+    // The status shows the client whether it may send the request again.
     const isOurs = !dialect.acknowledges && wrong.code !== -32602;
     return rpcError(isOurs ? 500 : status, wrong.code, wrong.message, id);
   }

@@ -16,7 +16,7 @@ export interface Prepared {
   readonly params: JsonObject;
   readonly binding: Binding;
   readonly leg: Leg;
-  /** How it is to be a task. */
+  /** When it becomes a task. */
   readonly task?: TaskWish;
   readonly ttl?: number;
 }

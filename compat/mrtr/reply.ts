@@ -1,6 +1,6 @@
 /**
- * The reply to a request: JSON, unless something is said before the response. Then it is a stream of the session,
- * each event with an id, so a client whose connection broke gets the rest of it by GET.
+ * The reply to a request: JSON, unless notifications come before the response. Then it is a stream of the session,
+ * whose events have ids, so a client whose connection broke gets the rest by GET.
  */
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Reply } from '../../src/http/exchange.ts';
@@ -21,11 +21,11 @@ interface Replying {
   readonly exchange: Exchange;
   readonly dialect: Dialect;
   readonly id: string | number;
-  /** Whether the response is JSON whatever is said before it. */
+  /** Whether the response is JSON even after notifications. */
   readonly alone: boolean;
 }
 
-/** SEP-2322: a stream from the first notification on, whose last message the response is, incomplete or not. */
+/** SEP-2322: a stream from the first notification on, whose last message is the response, incomplete or not. */
 export async function streamed(replying: Replying, work: Work): Promise<Reply> {
   const { exchange, id, alone } = replying;
   const { services, session } = exchange;
@@ -54,9 +54,9 @@ export async function streamed(replying: Replying, work: Work): Promise<Reply> {
 }
 
 /**
- * The first draft: nothing is said before the outcome is known. An incomplete one has it in its state, for the turn
- * that goes on with it; wherever that is.
- * @param before what the state of this request had
+ * The first draft: notifications wait for the outcome. An incomplete one carries them in its state, for the next turn,
+ * in any process.
+ * @param before the notifications in the state of this request
  */
 export async function held(
   {

@@ -24,7 +24,7 @@ export interface Rider {
   readonly said?: readonly JsonObject[];
 }
 
-/** The state of a call: its token, with what rides behind it. Of notifications the newest that there is room for. */
+/** The state of a call: its token with the data behind it. If notifications are too long, the newest are kept. */
 export function stateOf(
   { sealer, settings, now }: Services,
   token: string,

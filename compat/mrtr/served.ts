@@ -16,7 +16,7 @@ export interface Served {
   readonly request: RpcRequest;
   /** Fires when its client cancels it. */
   readonly gone: Gone;
-  /** Whose notifications may be told with it. */
+  /** Receives notifications that go out with the response. */
   readonly notify: (notification: JsonObject) => void;
 }
 
@@ -24,7 +24,7 @@ export interface Served {
 export type Told =
   /** `refused`: nothing began, and the state that it came with stays good. */
   | { readonly kind: 'final' | 'refused'; readonly fields: JsonObject }
-  /** `asks`: none for a call that was given up. `token`: with which the call goes on. */
+  /** `asks`: empty for a call that was given up. `token`: continues the call. */
   | { readonly kind: 'incomplete'; readonly asks: readonly OpenAsk[]; readonly token: string }
   | { readonly kind: 'gone' };
 

@@ -1,4 +1,4 @@
-/** A session whose turns end at their asks, in the words of a draft. */
+/** A session whose turns end at their asks, in a draft's spelling. */
 import { primed } from '../session/connection.ts';
 import { refuseOneKind } from '../session/live.ts';
 import { accepts } from '../session/messages.ts';

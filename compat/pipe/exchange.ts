@@ -39,7 +39,7 @@ export function headersOf(
   };
 }
 
-/** What no header can hold goes as base64, as 2026-07-28 has it. */
+/** A value that a header cannot hold is base64, as in 2026-07-28. */
 function headerValue(name: string): string {
   const isPlain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(name) && !name.startsWith('=?base64?');
   return isPlain ? name : `=?base64?${Buffer.from(name).toString('base64')}?=`;

@@ -36,7 +36,7 @@ export interface PipeParts {
   readonly end: PipeEnd;
   /** Whether a client may come back to its session on another pipe. */
   readonly resumable: boolean;
-  /** Told when the session that a client came back to is not there. */
+  /** Called when the session that a client resumes does not exist. */
   readonly lost?: () => void;
 }
 
@@ -122,7 +122,7 @@ export class Pipe {
     await this.#post(isRequestId(body.id) ? body.id : undefined, body, JSON.stringify(withoutResume(body)));
   }
 
-  /** A new pipe goes on with the session of one that broke. */
+  /** A new pipe resumes the session of one that broke. */
   #comeBack(body: JsonObject): void {
     const back = sessionOf(body);
     if (!this.#parts.resumable || back === undefined) {
@@ -266,7 +266,7 @@ export class Pipe {
   }
 }
 
-/** A refusal that only HTTP has: its header says why. */
+/** A refusal that only HTTP has: a header carries the reason. */
 function isForHttp(message: unknown): boolean {
   return isObject(message) && message.jsonrpc === undefined;
 }

@@ -44,7 +44,7 @@ import { REVISION, untilInput } from './wire.ts';
 const EVENTS = 'text/event-stream';
 const LAST = 'last-event-id';
 
-/** What stands beside `input_required`. */
+/** The state stored beside `input_required`. */
 interface Note {
   readonly token: string;
   readonly callId: string;
@@ -163,7 +163,7 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
       hasErrors ? errors : undefined,
     );
     const { callId, requestId } = note;
-    // For as long as it is in work its client may cancel it, at any process, and its session stays.
+    // While it runs its client may cancel it, at any process, and its session stays.
     session.keepCall(requestId, {
       callId,
       outcome: resumed,
@@ -357,7 +357,7 @@ function callerOf({ caller }: Session): Caller {
   return { ...caller, revision: REVISION };
 }
 
-/** A turn ends at its asks, and goes on without its POST where processes share a store. */
+/** A turn ends at its asks, and continues without its POST where processes share a store. */
 function wayOf({ services, home }: Exchange, say: Say): Way {
   return {
     live: false,

@@ -1,4 +1,4 @@
-/** What both sides of a session of SEP-1858 need to know of its wire. */
+/** The facts of SEP-1858's wire that both sides of a session need. */
 import type { Sink } from '../../src/stream/tail.ts';
 
 export const REVISION = 'DRAFT-SEP-1858';

@@ -1,6 +1,5 @@
 /**
- * SEP-2322 as it was approved: every result says its type, asks stand in a result, answers in the params of
- * the retry.
+ * SEP-2322 as approved: every result has a type, asks are in a result, answers in the params of the retry.
  * https://github.com/modelcontextprotocol/modelcontextprotocol/pull/2322
  */
 

@@ -17,9 +17,9 @@ export class CallList {
   #known = 0;
   /** The next position to read. */
   #next = 0;
-  /** Up to where all outcomes were told, as the store says. */
+  /** The position up to which all outcomes were sent, by the store. */
   #done = 0;
-  /** Read calls that were not told, by position, in order. */
+  /** Calls in the list without a sent outcome, by position, in order. */
   readonly #untold = new Map<number, string>();
 
   /**
@@ -48,8 +48,8 @@ export class CallList {
   }
 
   /**
-   * The calls whose outcomes were not told, in order.
-   * @param isBusy whether somebody is about to tell a call's outcome here; such a call is left out
+   * The calls whose outcomes were not sent, in order.
+   * @param isBusy whether this process is about to send a call's outcome; such a call is left out
    */
   async untold(isBusy: (callId: string) => boolean): Promise<string[]> {
     if (this.#next === 0) {
@@ -84,7 +84,7 @@ export class CallList {
     });
   }
 
-  /** There is nothing to tell of a call: its client cancelled it, or it has expired. */
+  /** A call without an outcome to send: its client cancelled it, or it has expired. */
   dismiss(callId: string): Promise<void> {
     return this.#noting(() => this.#noteTold(callId));
   }

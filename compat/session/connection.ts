@@ -30,7 +30,7 @@ export function sse(
   };
 }
 
-/** Tells when the connection has had an event: from then on its client has an id to come back with. */
+/** Calls `onFirst` when the connection has had an event: from then on its client has an id to resume with. */
 export function noteFirst(onFirst: () => void): (sink: Sink) => Sink {
   return (sink) => ({
     ...sink,

@@ -36,7 +36,7 @@ export function createEdge(services: Services): Edges {
   const wires = new Map<string, SessionWire>();
   for (const { name, wire } of services.table.values()) if (wire !== undefined) wires.set(name, wire);
   const parts = { services, sessions, wires };
-  /** The session may end while a request of it is on its way; one that was only let go here is found again. */
+  /** The session may end while a request of it is on its way; one that was only evicted here is opened again. */
   const unlessOver = (inbound: Inbound, id: string | number | null, served: Promise<Reply>): Promise<Reply> =>
     served.catch((thrown: unknown) => {
       if (AwaitError.from(thrown).code !== 'closed') throw thrown;
@@ -76,7 +76,7 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
   return (await scopesOf(exchange, messages.filter(isCall))) ?? spoken.post(exchange, body);
 }
 
-/** What the server's SDK has against the caller of these requests. */
+/** The SDK's refusal of these requests' caller. */
 async function scopesOf(
   { services, instance, inbound }: Exchange,
   calls: readonly RpcRequest[],
@@ -121,7 +121,7 @@ async function startSession(parts: Parts, inbound: Inbound, request: RpcRequest)
   return json({ jsonrpc: '2.0', id, ...fields }, 200, { [SESSION]: session.id });
 }
 
-/** With `Last-Event-ID` a stream goes on; without, it is the session's standing one. */
+/** With `Last-Event-ID` a stream is resumed; without, the reply is the session's standing stream. */
 async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
   if (!accepts(inbound.header('accept') ?? '', 'text/event-stream')) {
     return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');

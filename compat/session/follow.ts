@@ -28,7 +28,7 @@ export interface Followed {
   readonly way: (callId: () => string) => Way;
   /** The call is this process's from now on. @returns the instance for it; undefined for one of its own */
   readonly take: (call: CallRecord, started: Started) => Promise<Instance | undefined>;
-  /** Whether the process that ran the call told its outcome. */
+  /** Whether the process that ran the call sent its outcome. */
   readonly isTold: (callId: string, outcome: Outcome) => Promise<boolean>;
   readonly tell: (call: CallRecord, outcome: Outcome) => Promise<void>;
 }

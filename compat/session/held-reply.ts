@@ -83,7 +83,7 @@ export class HeldReply implements CallStream {
     return this.#stream?.begun === true;
   }
 
-  /** Its requests are in work. */
+  /** Its requests run. */
   started(): void {
     const { services, own } = this.#options;
     const { heldReply } = services.settings.limits;
@@ -146,7 +146,7 @@ export class HeldReply implements CallStream {
     const { services, session, inbound, own, remember } = this.#options;
     const calls = [...this.#calls];
     await Promise.all([...calls.map((call) => call.keep()), remember(this.#id, calls)]);
-    // All of it came to its end meanwhile.
+    // All requests ended meanwhile.
     if (this.#state !== 'held') return;
     const stream = own ?? session.newStream(this.#id);
     this.#leave('stream');
@@ -187,7 +187,7 @@ export class HeldReply implements CallStream {
     else void stream.send(message);
   }
 
-  /** Nothing is to be kept: one response, in events without ids. */
+  /** Nothing is stored: one response, in events without ids. */
   #respondAtOnce(): void {
     const { services, session, inbound } = this.#options;
     this.#leave('response');

@@ -13,7 +13,7 @@ export const LEAST_LIFETIME = 86_400_000;
 /** Longest client description that goes into the id itself, in characters of JSON. */
 const INLINE = 1_500;
 
-/** A name for a session that begins now; it tells when the session is over. */
+/** A name for a session that begins now; it contains the session's expiry. */
 export function newName({ settings, now }: Services): string {
   const expires = now() + Math.max(settings.ttl, LEAST_LIFETIME);
   return `${Math.ceil(expires).toString(36)}.${randomUUID()}`;

@@ -13,10 +13,9 @@ export const NO_CLIENT = 'initialize needs protocolVersion, capabilities and cli
 export const NOT_TAKEN = 'the server does not take these capabilities, or this clientInfo';
 
 /**
- * The client of an `initialize`, with the revision that it gets: its own where that is served, else the latest.
- *
+ * The client of an `initialize`, with the revision that it gets: its own if that is served, else the latest.
  * @param served the revisions of this handler
- * @returns undefined when it says too little of itself
+ * @returns undefined if required members are missing
  */
 export function clientOf(
   { protocolVersion, capabilities, clientInfo }: JsonObject,

@@ -1,6 +1,6 @@
 /**
- * The calls of this process whose clients are asked while they run. It owns which calls these are, and takes in
- * the answers to their asks: an answer to a call of another process is in the store before it is accepted.
+ * The running calls of this process whose asks are live, and the delivery of their answers: an answer to a call of
+ * another process is in the store before it is accepted.
  */
 import { keepNewest } from '../../src/base/bounded.ts';
 import { AwaitError } from '../../src/base/error.ts';
@@ -22,7 +22,7 @@ export class LiveCalls {
     string,
     { readonly started: Started; readonly principal: string | undefined }
   >();
-  /** Asks whose answers were accepted here, with who answered. */
+  /** Asks whose answers were accepted here, with the caller. */
   readonly #answered = new Set<string>();
   readonly #outside: Answered;
 

@@ -1,4 +1,4 @@
-/** POSTs of sessions whose asks go out while their calls run: every request is run, on the POST's own stream. */
+/** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { HostInstance } from '../../src/host/instance.ts';

@@ -1,4 +1,4 @@
-/** What clients with sessions send, before it is looked at any closer. */
+/** First checks of the messages of clients with sessions. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import { messagesOf } from '../../src/http/batch.ts';

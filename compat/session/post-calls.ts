@@ -117,7 +117,7 @@ export function followPost({ services, session, stream, source, home, sink }: Re
   follow().catch((error: unknown) => cannotFollow(services, error));
 }
 
-/** Follows the calls of a POST whose asks go out while they run. */
+/** Follows the calls of a POST whose asks are live. */
 export function followLive(exchange: Exchange, stream: string, sink: Sink): void {
   const { services, session, inbound } = exchange;
   const source = sourceOf(inbound, () => services.streams.disconnect(stream, session.id));
@@ -129,7 +129,7 @@ function liveTelling(session: Session): Tell {
   return (takeOver, taken) => ({
     caller: () => session.caller,
     way: (callId) => liveWay(callId, (message) => void taken()?.send(message)),
-    // The process that tells the last outcome ends the stream, and its connection.
+    // The process that sends the last outcome ends the stream, and its connection.
     isTold: async () => false,
     tell: async ({ requestId }, outcome) => {
       await session.settled();

@@ -19,8 +19,8 @@ import type { RpcRequest } from './start.ts';
 import type { CallStream } from './stream.ts';
 
 /**
- * Takes the ids of requests, all of them or none.
- * @returns a request whose id is in work already
+ * Reserves the ids of requests, all of them or none.
+ * @returns a request whose id is in use by a running one
  */
 export function reserve(session: Session, requests: readonly RpcRequest[]): RpcRequest | undefined {
   const reserved: RpcRequest[] = [];

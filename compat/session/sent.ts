@@ -1,4 +1,7 @@
-/** Requests that may come again, since their wire cannot tell whether they arrived: each runs once, and is followed after that. */
+/**
+ * Requests that may arrive twice, since their wire does not report whether they arrived: each runs once; the second is
+ * a follower.
+ */
 import { digest } from '../../src/base/json.ts';
 import type { Reply } from '../../src/http/exchange.ts';
 import { refusedEventId } from '../failure.ts';

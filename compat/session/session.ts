@@ -1,7 +1,7 @@
 /**
- * One session of a client in this process: its server instance, the calls it has in work here and the asks it
- * has not answered. The session itself is in its id, or in a record under it; its streams, its calls and their
- * answers are in the store, so any process can go on with them.
+ * One session of a client in this process: its server instance, its running calls and its open asks. The session's
+ * facts are in its id, or in a record under it; its streams, calls and answers are in the store, so any process can
+ * continue them.
  */
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
@@ -36,7 +36,7 @@ import {
 import { type News, SessionState } from './state.ts';
 import { type CallStream, SessionStream } from './stream.ts';
 
-/** How long a client whose connection broke is waited for when others need the place, in milliseconds. */
+/** How long a broken connection keeps its session's place when others need it, in milliseconds. */
 const RETURN = 60_000;
 /** How often a session that is over looks whether its tasks are, in milliseconds. */
 const TASKS_LOOK = 1_000;
@@ -122,17 +122,17 @@ export class Session {
     return spoken?.can.includes(ability) === true;
   }
 
-  /** Whether its client said who it is. */
+  /** Whether its client has sent `initialize`. */
   get isKnown(): boolean {
     return this.#client !== undefined;
   }
 
-  /** Its client says who it is; undefined takes that back. */
+  /** Sets the client of its `initialize`; undefined removes it. */
   introduce(client: Client | undefined): void {
     this.#client = client;
   }
 
-  /** Fires when it is let go here. */
+  /** Fires when it is closed or evicted here. */
   get over(): Gone {
     return this.#over.signal;
   }
@@ -143,12 +143,12 @@ export class Session {
     return this.#connections > 0;
   }
 
-  /** Whether calls of it are in work or suspended here: who let it go would lose them, or have them run again. */
+  /** Whether it has running or suspended calls here, which its eviction would lose or run again. */
   get busy(): boolean {
     return this.#reserved.size > 0 || this.#calls.size > 0 || this.#opened?.unfinished === true;
   }
 
-  /** Whether it must not be let go to make room: its client is here, or likely to come back for something. */
+  /** Whether it must not be evicted: its client is connected, or likely to return. */
   get held(): boolean {
     return this.connected || this.busy || this.#services.now() - this.#brokeAt < RETURN;
   }
@@ -223,21 +223,21 @@ export class Session {
     return this.#instance;
   }
 
-  /** The same, knowing what the client set at other processes. */
+  /** The same, with the client's changes at other processes. */
   async ready(open: (outside: Outside) => Promise<HostInstance>, news?: News): Promise<HostInstance> {
     const instance = await this.instance(open);
     await this.state.catchUp(instance, news);
     return instance;
   }
 
-  /** Takes a request's id; false when a request of this id is in work. */
+  /** Reserves a request's id; false if a running request has it. */
   reserve(id: string | number): boolean {
     if (this.#reserved.has(id)) return false;
     this.#reserved.add(id);
     return true;
   }
 
-  /** Requests that are in work here. */
+  /** Requests that run here. */
   get inWork(): number {
     return this.#reserved.size;
   }
@@ -286,7 +286,7 @@ export class Session {
     return started;
   }
 
-  /** A task goes on without its session, and needs its instance. */
+  /** A task outlives its session, and needs its instance. */
   #hold({ callId, outcome }: Begun): void {
     for (const id of this.#tasks) if (!this.#isTask(id)) this.#tasks.delete(id);
     void outcome.then(({ kind }) => {
@@ -364,7 +364,7 @@ export class Session {
     noteRequest(this.#services, this.name, requestId, started, this.expires);
   }
 
-  /** What the client may cancel here. */
+  /** Registers a call that the client may cancel here. */
   keep(requestId: string | number, started: Started): void {
     // It was between the store and its start when the session ended.
     if (this.#over.signal.aborted) started.cancel('the session was closed');
@@ -407,7 +407,7 @@ export class Session {
   }
 }
 
-/** A request was on its way here when its session ended, or was let go. */
+/** A request was on its way here when its session ended, or was evicted. */
 function overBefore(): AwaitError {
   return new AwaitError('closed', 'this session has ended');
 }

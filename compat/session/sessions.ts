@@ -17,14 +17,14 @@ const LOOK_EVERY = 10_000;
 /** Ended sessions that are remembered. */
 const ENDED_KEPT = 10_000;
 
-/** What the id of a session stands for. */
+/** The facts of a session, read from its id. */
 export interface Identity {
-  /** Begins with when it is over; its records stand under it. */
+  /** Begins with the session's expiry; its records have this prefix. */
   readonly name: string;
   readonly principal: string | undefined;
   /** The negotiated revision. */
   readonly revision: string;
-  /** Undefined as long as its client has not said who it is. */
+  /** Undefined until its client has sent `initialize`. */
   readonly client: Client | undefined;
 }
 
@@ -123,8 +123,8 @@ export class Sessions {
   }
 
   /**
-   * What other processes did to a session, this one learns of with the next request, in one read.
-   * @returns undefined once it is over
+   * Reads other processes' changes to a session, in one read, with the next request.
+   * @returns undefined once it has ended
    */
   async #look(session: Session): Promise<Found | undefined> {
     const { store, now } = this.#services;
@@ -186,7 +186,7 @@ export class Sessions {
     this.#room.leave(session);
   }
 
-  /** The least recently used session whose place a newcomer may have: strangers never get a known caller's. */
+  /** The least recently used session that may be evicted for a new one: strangers never evict a known caller's. */
   #idle(lack: keyof Shares, { principal, address }: Taker): Session | undefined {
     let known: Session | undefined;
     for (const session of this.#here.values()) {
@@ -199,7 +199,9 @@ export class Sessions {
     return lack === 'all' && principal !== undefined ? known : undefined;
   }
 
-  /** One that is in work stays for as long as calls may live: its client may be listening in another process. */
+  /**
+   * A session with running calls stays for as long as calls may live: its client may be connected to another process.
+   */
   #letGoIdle(session: Session): void {
     const { settings, now } = this.#services;
     if (session.connected || (session.busy && now() - session.used <= settings.ttl)) return;
@@ -208,7 +210,7 @@ export class Sessions {
 
   #letGo(session: Session): void {
     this.#forget(session);
-    // Its streams are everybody's, and stay.
+    // Its streams are in the store, for all processes, and stay.
     if (this.#services.store?.isShared === true && !session.busy) session.leave();
     else session.close();
   }

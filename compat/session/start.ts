@@ -1,6 +1,6 @@
 /**
- * How a request becomes a call, on every revision: what the call is bound to, and the leg that the request brings.
- * A revision adds its way to that: where asks and notifications go, and what ends the turn.
+ * How a request becomes a call, on every revision: the call's binding, and the leg of the request. A revision adds its
+ * way: where asks and notifications go, and what ends the turn.
  */
 import { randomUUID } from 'node:crypto';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
@@ -13,7 +13,7 @@ import type { Inbound } from '../../src/http/exchange.ts';
 import { isRequestId } from '../../src/http/reply.ts';
 import type { Services } from '../services.ts';
 
-/** The methods whose requests go on without their connection: others answer at once. */
+/** The methods whose requests continue without their connection; others respond at once. */
 export const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
 
 export function isCall({ method }: Pick<RpcRequest, 'method'>): boolean {
@@ -30,11 +30,11 @@ export interface RpcRequest {
 export interface Caller {
   readonly client: Client;
   readonly principal: string | undefined;
-  /** Whose tokens and takeovers the call accepts. */
+  /** The revision of its tokens and takeovers. */
   readonly revision: string;
 }
 
-/** What an HTTP request brings besides its message. */
+/** The facts of an HTTP request besides its message. */
 export type Source = Pick<Leg, 'authInfo' | 'request' | 'closeStream' | 'address' | 'workspace'>;
 
 /** How a revision talks to the client while a turn is run. */
@@ -52,8 +52,7 @@ export interface Starting extends Omit<NewCall, 'method' | 'params' | 'requestId
 
 /**
  * Starts a call.
- *
- * @param way told the call's id by a function, which is known from the first message on
+ * @param way gets a function for the call's id, which is known from the first message on
  * @param instance the one that it runs in; undefined for one of its own
  */
 export function startCall(
@@ -98,7 +97,7 @@ export function legOf({ client }: Caller, source: Source, params: JsonObject, wa
   };
 }
 
-/** Asks go out while the call runs, under ids that tell any process whose answers they get. */
+/** Asks go out while the call runs, under ids that name the call, so that any process can deliver the answers. */
 export function liveWay(callId: () => string, say: Say): Way {
   const idOf = (ask: OpenAsk): string => `${callId()}/${ask.key}`;
   return {
@@ -114,7 +113,7 @@ export function notifying(say: Say): Leg['notify'] {
   return (notification) => say({ jsonrpc: '2.0', ...notification });
 }
 
-/** Whether a call goes on without its request: others may follow it, and take it up. */
+/** Whether a call continues without its request: others may follow it, and take it over. */
 export function isResumable({ store }: Services, { method }: Pick<RpcRequest, 'method'>): boolean {
   return CALLS.has(method) && store?.isShared === true;
 }

@@ -18,11 +18,11 @@ const SETS_STATE: ReadonlySet<string> = new Set([
   'resources/subscribe',
   'resources/unsubscribe',
 ]);
-/** What servers ask their client for on being told so, and keep. */
+/** Notifications on which servers ask their client for state that they keep. */
 const TELLS_STATE: ReadonlySet<string> = new Set(['notifications/roots/list_changed']);
 /** More than that many changes are a client's mistake. */
 const MOST = 10_000;
-/** Calls in work that changed a list, beyond which the oldest one's news are not told. */
+/** Most running calls with a changed list; beyond it the oldest one's notification is dropped. */
 const CHANGING = 200;
 
 /** The next records of a session, as the store has them. */
@@ -128,7 +128,7 @@ export class SessionState {
   }
 
   async #catchUp(instance: HostInstance, news?: News): Promise<void> {
-    // Of several notifications of a kind the last says as much as all.
+    // Of several notifications of a kind the last one is enough.
     const told = new Set<string>();
     for (;;) {
       const { at, name } = this.next;

@@ -8,7 +8,7 @@ import type { Appender } from '../../src/stream/appender.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
 import type { Services } from '../services.ts';
 
-/** When a client whose stream was closed should come back, in milliseconds. */
+/** When a client whose stream was closed should reconnect, in milliseconds. */
 export const RETRY = 1_000;
 
 /** The stream for a call's notifications and asks. */
@@ -16,7 +16,7 @@ export interface CallStream {
   /** Its call writes nothing before it has something to lose. */
   readonly held?: {
     readonly how: Pick<NewCall, 'id' | 'onDurable'>;
-    /** Such a call, where other processes may take it up; before anything of it is said. */
+    /** Adds a call that other processes may take over, before its first event. */
     add(started: Begun): void;
   };
   send(message: JsonObject): unknown;
@@ -69,7 +69,7 @@ export class SessionStream implements CallStream {
     void this.#written(this.#appender.finish());
   }
 
-  /** Who appends to it now tells the rest; what cannot be written is not told. */
+  /** If the append fails, the stream's next appender sends the rest. */
   #written(done: Promise<unknown>): Promise<boolean> {
     const { writing, settings } = this.#services;
     const failed = (error: unknown): boolean => {

@@ -19,16 +19,16 @@ export interface Exchange {
   readonly inbound: Inbound;
   /** The session's instance. */
   readonly instance: () => Promise<HostInstance>;
-  /** The same, for what runs in it; undefined where each call has an instance of its own. */
+  /** The same as a function; undefined if each call has an instance of its own. */
   readonly home: (() => Promise<HostInstance>) | undefined;
 }
 
 export interface SessionWire {
   /** Whether its sessions speak nothing else, and its requests say so in `MCP-Protocol-Version`. */
   readonly isDraft: boolean;
-  /** Refuses a POST for what can be seen without its session. */
+  /** Refuses a POST that is invalid whatever its session. */
   refuse(inbound: Inbound, body: unknown): Reply | undefined;
-  /** The response to `initialize`: what stands beside `jsonrpc` and `id`. */
+  /** The response to `initialize`: the members beside `jsonrpc` and `id`. */
   begun(exchange: Exchange, instance: HostInstance): JsonObject;
   /**
    * Handles a POST: reads a request and starts its call, or resumes its turn; delivers an answer. Asks and the outcome
@@ -36,14 +36,14 @@ export interface SessionWire {
    */
   post(exchange: Exchange, body: unknown): Promise<Reply>;
   /**
-   * A client came back for the stream of a POST: its calls are followed, and their ends told on it.
-   * @param last the event that it had
-   * @returns where the stream's events go
+   * A client resumes the stream of a POST: its calls are followed, and their outcomes sent on it.
+   * @param last the last event that it had
+   * @returns the sink for the stream's events
    */
   follow(exchange: Exchange, stream: string, last: string, sink: Sink): Sink;
 }
 
-/** @param news of the session, as the request came: one look serves the whole request, but what runs on after it */
+/** @param news the session's records, read once for the whole request, except for work that runs on after it */
 export function exchangeOf(services: Services, session: Session, inbound: Inbound, news?: News): Exchange {
   const open = (outside: Outside): Promise<HostInstance> => openInstance(services, session, inbound, outside);
   let ready: Promise<HostInstance> | undefined;

@@ -12,7 +12,7 @@ import type { Services } from '../services.ts';
 import { markOf } from './marks.ts';
 import { taskRequest } from './wish.ts';
 
-/** The `_meta` entry that says whose task a message is about. */
+/** The `_meta` entry that names a message's task. */
 const RELATED_TASK = 'io.modelcontextprotocol/related-task';
 
 /** The capability of a server whose tool calls may become tasks. */
@@ -61,7 +61,7 @@ export function relatedTo(taskId: string, message: JsonObject = {}): JsonObject 
   return { ...message, _meta: { ...meta, [RELATED_TASK]: { taskId } } };
 }
 
-/** The task that a message says it is about; undefined when it says none. */
+/** The task that a message names; undefined without one. */
 export function relatedTask({ _meta }: JsonObject): string | undefined {
   const related = isObject(_meta) ? _meta[RELATED_TASK] : undefined;
   return isObject(related) && typeof related.taskId === 'string' ? related.taskId : undefined;

@@ -14,7 +14,7 @@ import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import { mirrorsArguments } from '../../src/host/guards.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 
-/** The `_meta` entry by which a tool of any language says when it is a task: `{ support, when }`, each optional. */
+/** The `_meta` entry by which a tool of any language declares when it is a task: `{ support, when }`, each optional. */
 export const TASKS_META = 'mcp-await/tasks';
 
 type When = 'never' | 'now' | 'after-asks';
@@ -22,7 +22,7 @@ type When = 'never' | 'now' | 'after-asks';
 export interface Mark {
   readonly support?: 'required' | 'optional' | 'forbidden';
   readonly when?: When;
-  /** Whether the server itself says that it runs the tool as a task. */
+  /** Whether the server runs the tool as a task of its own. */
   readonly isOwn?: true;
   /** Its input schema, where that mirrors arguments in headers (SEP-2243). */
   readonly mirrors?: JsonObject;
@@ -31,7 +31,7 @@ export interface Mark {
 type Marks = ReadonlyMap<string, Mark>;
 
 const NONE: Mark = {};
-/** Names of tools that are remembered for a caller, whose sessions may each have others. */
+/** Most names of tools that are remembered for a caller, whose sessions may have different ones. */
 const NAMES = 5_000;
 const CALLERS = 20_000;
 /** Lists that differ. */
@@ -94,7 +94,7 @@ export class ToolMarks {
     return list === undefined ? undefined : this.#lists.get(list);
   }
 
-  /** Beside what another session of the same caller listed. */
+  /** Merges with the lists of the caller's other sessions. */
   #keep(principal: string | undefined, listed: Marks): void {
     const marks = new Map([...(this.#of(principal) ?? []), ...listed]);
     keepNewest(marks, NAMES);

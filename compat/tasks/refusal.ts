@@ -9,7 +9,7 @@ type RpcError = Extract<Response, { error: unknown }>['error'];
 
 export const UNKNOWN: RpcError = { code: -32602, message: 'Unknown or expired taskId' };
 
-/** Everything else in the words that a call has for it, so that a store's failure says to send the request again. */
+/** Other failures in the sentences of calls, so that a failing store advises to send the request again. */
 export function refusal({ settings }: Services, thrown: unknown): RpcError {
   const error = AwaitError.from(thrown);
   const { message, code } = error;

@@ -28,7 +28,7 @@ export function isSessionTaskMethod(method: string): boolean {
   return METHODS.has(method);
 }
 
-/** What `initialize` says where tasks are ours. */
+/** The result of `initialize` with the tasks capability of mcp-await. */
 export function withTaskCapability(result: JsonObject): JsonObject {
   const capabilities = isObject(result.capabilities) ? result.capabilities : {};
   return { ...result, capabilities: { ...capabilities, tasks: TASKS_CAPABILITY } };

@@ -26,7 +26,7 @@ export interface Wanted {
   readonly mark: Mark;
 }
 
-/** How a call of a tool is to be a task: only its client makes it one; or why it cannot be served as it was asked for. */
+/** Whether and how a tool call becomes a task, by its client's request; or the error if it cannot. */
 export function wantedTask(
   services: Services,
   session: Session,
@@ -59,7 +59,7 @@ function isLife(ttl: unknown): ttl is number {
   return typeof ttl === 'number' && Number.isFinite(ttl) && ttl > 0;
 }
 
-/** Whose list a task is in: its caller's, or where callers have no names its session's. */
+/** The owner of a task's list: its caller, or for anonymous callers its session. */
 function ownerOf({ principal, name }: Session): string {
   return principal ?? name;
 }
@@ -84,7 +84,7 @@ export async function listTasks(
   };
 }
 
-/** A list goes on without what has expired meanwhile. */
+/** Expired tasks are skipped in a list. */
 async function known(tasks: Tasks, id: string, principal: string | undefined): Promise<TaskView | undefined> {
   try {
     return await tasks.get(id, principal);

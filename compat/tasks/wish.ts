@@ -1,4 +1,4 @@
-/** Which calls become tasks, and when: by the option `tasks`, by what their tool says, and by what their client can. */
+/** Which calls become tasks, and when: by the option `tasks`, the tool's declaration, and the client's capabilities. */
 
 import type { JsonObject } from '../../src/base/json.ts';
 import { CLIENT_ROUNDS } from '../../src/call/frame/turn.ts';
@@ -14,7 +14,7 @@ export interface Asked {
   readonly canTake: boolean;
   /** Whether the client asked for one. */
   readonly isWanted: boolean;
-  /** Whose list of tasks it is to be in, if in any. */
+  /** The owner of the list of tasks that it is in, if any. */
   readonly owner?: string;
 }
 
@@ -44,7 +44,7 @@ function whenFor(chosen: TaskChoice | undefined, mark: Mark, must: boolean): Tas
   return mark.support === 'optional' ? 'now' : 'late';
 }
 
-/** What the option `tasks` is asked about. */
+/** The argument of the option `tasks`. */
 export function taskRequest(
   method: string,
   params: JsonObject,

@@ -145,7 +145,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
         repeats: false,
       }),
     );
-    // Any other method is refused with 405, once origin, host and closing were looked at.
+    // Any other method is refused with 405, after the checks of origin, host and closing.
     if (refusal.status !== 405) return refuse(socket, refusal.status, messageOf(refusal));
     let authInfo: JsonObject | undefined;
     try {
@@ -247,7 +247,7 @@ function offered({ headers }: IncomingMessage): string[] {
   return (headers['sec-websocket-protocol'] ?? '').split(',').map((name) => name.trim());
 }
 
-/** Of the upgrade's headers, without what belongs to it alone. */
+/** The upgrade's headers, without those of the upgrade itself. */
 function sourceOf({ headers, socket }: IncomingMessage, path: string): Source {
   const own = Object.entries(headers).flatMap(([name, value]) =>
     typeof value === 'string' && !HOP.test(name) ? [[name, value] as const] : [],

@@ -1,4 +1,4 @@
-/** The requests of a workspace: each a call of its own, in an instance of its own, and whose its answers are. */
+/** The requests of a workspace: each is a call of its own, in an instance of its own, with its own answers. */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
@@ -34,7 +34,7 @@ interface Way {
 
 export class Calls {
   readonly #services: Services;
-  /** The calls in work here, and whose their answers are. */
+  /** The calls that run here, and the delivery of their answers. */
   readonly live: LiveCalls;
 
   constructor(services: Services) {
@@ -122,7 +122,7 @@ function callerOf({ owner: { principal }, client }: Asker): Caller {
   return { client, principal, revision: REVISION };
 }
 
-/** A client that said nothing of itself. */
+/** A client that has not sent `initialize`. */
 export function unknownClient(capabilities: JsonObject): Client {
   return { capabilities, info: { name: 'unknown', version: 'unknown' }, protocolVersion: LATEST };
 }

@@ -22,7 +22,7 @@ import { notificationEvent, responseEvent } from './wire.ts';
 /** Ids of requests that are remembered of one stream, where no store does. */
 const IDS_KEPT = 10_000;
 
-/** Whose a stream is. */
+/** The owner of a stream. */
 export interface Owner {
   readonly principal: string | undefined;
   readonly workspace: string;
@@ -112,12 +112,12 @@ export class Channel {
     });
   }
 
-  /** Its client cancels a request that is not in work here. */
+  /** Cancels a request of its client that does not run here. */
   cancelElsewhere(requestId: string | number): void {
     cancelElsewhere(this.#services, this.#name, requestId, this.owner.principal);
   }
 
-  /** What the server says before its response. */
+  /** Sends a message of the server before its response. */
   say(message: JsonObject): void {
     void this.#stream().event(notificationEvent(message));
   }
@@ -125,7 +125,7 @@ export class Channel {
   /** @param listed the call's id, where it is listed */
   async tell(id: string | number, outcome: Outcome, listed?: string): Promise<void> {
     if (listed !== undefined && goesOnElsewhere(outcome)) return;
-    // A POST's own body ends with its response; a GET's stream goes on, and cannot tell by itself.
+    // A POST's own body ends with its response; a GET's stream does not, so its list records sent outcomes.
     const list = this.kind === 'get' ? this.list : undefined;
     await tellListed(list, listed, outcome, (response) => this.respond({ jsonrpc: '2.0', id, ...response }));
   }
@@ -151,7 +151,7 @@ export class Channel {
     return true;
   }
 
-  /** What the client said of itself by `initialize`, in whichever process. */
+  /** The client of its `initialize`, sent to any process. */
   async client(): Promise<Client | undefined> {
     const { store } = this.#services;
     if (store?.isShared !== true) return this.#client;
@@ -203,7 +203,7 @@ export class Channels {
     return this.#keep(channel);
   }
 
-  /** The calls with a request id that an owner has in work here. */
+  /** The running calls of an owner with a request id. */
   inWork({ principal, workspace }: Owner, requestId: string | number): Started[] {
     const started: Started[] = [];
     for (const { owner, calls } of this.#here.values()) {

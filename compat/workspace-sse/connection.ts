@@ -80,7 +80,7 @@ async function resumed(
   }
 }
 
-/** @param last where the client goes on */
+/** @param last the event after which the client resumes */
 async function connected(
   parts: Connections,
   inbound: Inbound,

@@ -165,14 +165,14 @@ function serveEvents(
     signal: body.gone,
   });
   void started.outcome.then((outcome) => {
-    // Another process goes on with the call, and tells it on the same stream.
+    // Another process continues the call, and sends its outcome on the same stream.
     if (goesOnElsewhere(outcome) && body.isStream && isResumable(services, request)) return;
     body.respond(messageOf(request, outcome));
   });
   return body.reply;
 }
 
-/** One JSON body: nothing can be said before it, so the client counts as one that cannot be asked. */
+/** One JSON body: no message can go before it, so the client counts as one that cannot be asked. */
 async function serveJson(
   { calls }: Connections,
   inbound: Inbound,
@@ -207,7 +207,7 @@ async function cancel(
   else call.cancel(typeof reason === 'string' ? reason : undefined);
 }
 
-/** A client that has said nothing of itself can do what the option says. */
+/** A client without `initialize` has the capabilities of the option. */
 function anyClient({ settings }: Services): Client {
   return unknownClient(settings.workspace.capabilities);
 }

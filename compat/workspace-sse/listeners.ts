@@ -22,7 +22,7 @@ interface Slot {
 
 interface Listing {
   readonly stream: string;
-  /** Tells connections of one stream apart. */
+  /** Identifies one of a stream's connections. */
   readonly by: string;
 }
 
@@ -39,9 +39,8 @@ export class Listeners {
 
   /**
    * A GET is open here; POSTs to other processes find it once this resolves.
-   *
-   * @param who the caller and the workspace, as nothing outside of this process may see it
-   * @returns how to tell that it is not any more
+   * @param who the caller and the workspace, as a digest
+   * @returns a function to call when it closes
    */
   async open(who: string, stream: string): Promise<() => void> {
     const streams = this.#here.get(who) ?? new Map<string, number>();
@@ -67,9 +66,8 @@ export class Listeners {
 
   /**
    * The stream that a POST's response goes to.
-   *
-   * @param named the one that the client says is its own
-   * @returns undefined when none is open, or there is more than one and none is named
+   * @param named the stream that the client names
+   * @returns undefined if none is open, or several are and none is named
    */
   async find(who: string, named: string | undefined): Promise<string | undefined> {
     const streams = new Set(this.#here.get(who)?.keys());
@@ -173,7 +171,7 @@ function isOf(slot: unknown, what: keyof Listing, value: string): boolean {
   return isObject(slot) && slot[what] === value;
 }
 
-/** Names a caller in a workspace, or a stream of theirs, without telling who that is. */
+/** A digest for a caller in a workspace, or for a stream of theirs, which does not show who that is. */
 export function nameOf(...parts: readonly (string | undefined)[]): string {
   return createHash('sha256')
     .update(JSON.stringify(parts.map((part) => part ?? null)))

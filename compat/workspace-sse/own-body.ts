@@ -49,7 +49,7 @@ export class OwnBody {
     this.#channel.say(message);
   }
 
-  /** Whether others may go on with it. */
+  /** Whether other processes may continue it. */
   get isStream(): boolean {
     return this.#channel !== undefined;
   }

@@ -17,7 +17,7 @@ export function responseEvent(message: JsonObject): StreamEvent {
   return { event: 'response', data: messageText(message) };
 }
 
-/** Whatever the server says before its response, asks included. */
+/** Any message of the server before its response, asks included. */
 export function notificationEvent(message: JsonObject): StreamEvent {
   return { event: 'notification', data: messageText(message) };
 }
@@ -27,7 +27,7 @@ export function lifecycle(method: string, params: JsonObject): string {
   return eventText({ event: 'lifecycle', data: JSON.stringify({ jsonrpc: '2.0', method, params }) });
 }
 
-/** The time now, as lifecycle events tell it. */
+/** The present time, as lifecycle events carry it. */
 export function timestamp(): JsonObject {
   return { timestamp: new Date().toISOString() };
 }

@@ -1,7 +1,7 @@
 /**
- * Places that callers share: sessions, tasks, calls in work (invariant 14). Known callers are counted each;
- * callers without a name share one part of the places, and within it are counted by address where that is known.
- * So strangers can fill their own part, and never that of the callers who are known.
+ * Places that callers share: sessions, tasks, calls in work (invariant 14). Each known caller has a limit; anonymous
+ * callers share one limit, and within it each address has one, if it is known. So strangers cannot use up the places of
+ * known callers.
  */
 
 /** Who takes a place. */

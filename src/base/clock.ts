@@ -1,6 +1,6 @@
 /**
- * Time as the engine sees it: the wall clock, which may jump; a monotonic one, for measuring silence; and
- * "later". It is handed in, so that a simulation can crash, freeze and skew a process at any moment.
+ * Time as the engine sees it: the wall clock, which may jump; a monotonic one, for measuring silence; and "later". It
+ * is a parameter, so that a simulation can crash, freeze and skew a process at any moment.
  */
 
 export interface Timer {

@@ -42,7 +42,7 @@ export type AwaitErrorCode =
   | 'divergence'
   /** the text of a question changed a second time under replay */
   | 'question-drift'
-  /** the call would have to be run again from its start, and the option `replay` says never */
+  /** the call would have to be run again from its start, which the option `replay` forbids */
   | 'replay-refused'
   /** `elicit` and the like inside of `step` */
   | 'ask-in-step'
@@ -52,7 +52,7 @@ export type AwaitErrorCode =
   | 'duplicate-step'
   /** a step's result is not JSON, so it cannot be kept */
   | 'step-not-json'
-  /** a replay came to a response that `mcp-await/record` could not keep, of a request that must not be sent twice */
+  /** a replay reached a response that `mcp-await/record` could not record, of a request that must not be sent twice */
   | 'fetch-not-kept'
   /** an ask was made in the async context of another call than its server's, or for a request that is over */
   | 'wrong-call'
@@ -60,11 +60,11 @@ export type AwaitErrorCode =
   | 'call-over'
   /** a step ran outside the async context of its call */
   | 'step-without-context'
-  /** the client cannot do what the tool asks for */
+  /** the client lacks the capability for an ask */
   | 'capability'
   /** one of `limits` was reached */
   | 'limit'
-  /** this process has as much in work as `limits` allow; the same request is good in a moment, or elsewhere */
+  /** this process runs as many requests as `limits` allow; the same request succeeds in a moment, or elsewhere */
   | 'no-room'
   /** the store failed */
   | 'store'
@@ -74,7 +74,7 @@ export type AwaitErrorCode =
   | 'busy'
   /** the format of a record is not one this version reads */
   | 'format'
-  /** (`mcp-await/client`) a server's stream ended where the call cannot go on */
+  /** (`mcp-await/client`) a server's stream ended where the call cannot continue */
   | 'stream'
   /** (`mcp-await/client`) a server sent a response that its revision does not have */
   | 'bad-response'

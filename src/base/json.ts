@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 /** A JSON value, which a journal can hold. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 
-/** Plain JSON objects as the wire has them: properties may be absent, and are `unknown` until looked at. */
+/** Plain JSON objects as on the wire: properties may be absent, and are `unknown` until checked. */
 export type JsonObject = Record<string, unknown>;
 
 export function isObject(value: unknown): value is JsonObject {
@@ -54,7 +54,7 @@ export function canonical(value: unknown): string {
   );
 }
 
-/** 96 bits of SHA-256 over the canonical JSON: enough to tell a call's own questions and answers apart. */
+/** 96 bits of SHA-256 over the canonical JSON: enough to distinguish a call's own questions and answers. */
 export function digest(value: unknown): string {
   return createHash('sha256').update(canonical(value)).digest('base64url').slice(0, 16);
 }

@@ -1,9 +1,9 @@
 /**
- * The words by which a client and a server of this package go on with a session on another socket
- * (`docs/websocket.md`): a notification, and entries of `_meta`.
+ * The names by which a client and a server of this package resume a session on another socket (`docs/websocket.md`): a
+ * notification, and entries of `_meta`.
  */
 
-/** First message of a socket that goes on with another one's session. */
+/** First message of a socket that resumes another one's session. */
 export const RESUME = 'notifications/mcp-await/resume';
 /** In `initialize`: true. In its result and in `RESUME`: the sealed id of the session. */
 export const SESSION_META = 'mcp-await/session';

@@ -1,4 +1,4 @@
-/** V8's structured stacks, for telling places in the user's code apart. */
+/** V8's structured stacks, to distinguish places in the user's code. */
 
 /**
  * @param below the frames are those below this function's

@@ -66,7 +66,7 @@ export interface NewCall {
   readonly task?: TaskWish;
   /** How long it lives, in milliseconds, where that is less than calls may. */
   readonly ttl?: number;
-  /** Whether it goes on without its request: others may follow it, and take it up (`takeUp`). */
+  /** Whether it continues without its request: others may follow it, and take it over (`takeUp`). */
   readonly resumable?: boolean;
   /** Its id, where its client's way back to it is known before: no other call may have it. */
   readonly id?: string;
@@ -114,7 +114,7 @@ function tooMuchInWork(callId: string): AwaitError {
 }
 
 const GONE: Outcome = { kind: 'gone' };
-/** How long a call may take to be led through again, in milliseconds: a session's requests wait for it. */
+/** How long the replay of a changed list may take, in milliseconds: a session's requests wait for it. */
 const REHEARSAL = 5_000;
 
 export class Engine {
@@ -130,7 +130,7 @@ export class Engine {
   readonly #handoff: Handoff | undefined;
   /** Calls that were started here and have no outcome yet. */
   readonly #inWork: Allowance;
-  /** The calls that go on without their request; undefined without a store. */
+  /** The calls that continue without their request; undefined without a store. */
   readonly tasks: Tasks | undefined;
 
   constructor(parts: EngineParts) {
@@ -179,7 +179,7 @@ export class Engine {
     return this.#runs.parked.size;
   }
 
-  /** Whether this process takes so many more calls of a caller's: those that are in work are bounded. */
+  /** Whether this process accepts so many more calls of a caller. */
   takes(taker: Taker, more: number): boolean {
     return this.#inWork.has(taker, more);
   }
@@ -261,7 +261,7 @@ export class Engine {
     return { ...started, kept, keep };
   }
 
-  /** Writes down that a call begins which goes on without its request. */
+  /** Writes the first entry of a call that continues without its request. */
   async #keep(call: CallRecord, journal: OpenJournal, isTask: boolean): Promise<void> {
     await journal.append({ ...this.#calledEntry(call), ...(isTask && { isTask }) });
     if (!isTask) return;
@@ -280,12 +280,11 @@ export class Engine {
   }
 
   /**
-   * Goes on with a resumable call whose owner was not heard of for a lease; until then, and when it ends
-   * before that, the outcome is that owner's. Asks that are open go out again, under their keys.
-   *
-   * @param take told when the call is this process’s now, before anything of it is said: opens an instance
-   * @param options `pace`: longest pause between two looks, in milliseconds, by default 500; `silentAt`: the
-   *   position at which its owner was seen to be silent for a lease already; it is let alone where it moved since
+   * Takes over a resumable call whose owner gave no sign of life for a lease; before that, its outcome comes from the
+   * owner. Open asks go out again, under their keys.
+   * @param take called when the call belongs to this process, before its first message: opens an instance
+   * @param options `pace`: longest pause between two reads, in milliseconds, by default 500; `silentAt`: the position
+   * at which its owner was already silent for a lease; the call is left alone if it has moved since
    */
   takeUp(
     callId: string,
@@ -318,7 +317,7 @@ export class Engine {
           ? declinedResponse(call)
           : replay(call, completions) === 'never' && { error: wireError(replayRefused({ completions })) };
         const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
-        // Somebody else takes it up, or its owner was only slow: look again.
+        // Another process took it over, or its owner was only slow: read again.
         if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) continue;
         if (response) return { outcome: { kind: 'responded', response } };
         count('takenOver');
@@ -347,7 +346,7 @@ export class Engine {
     return { ...started, stop };
   }
 
-  /** Answers that were accepted for a call whose owner did not come to fetch them: their asks go out no more. */
+  /** Answers that were accepted for a call whose owner died before it fetched them: their asks do not go out again. */
   async #takeDelivered(
     store: CallStore,
     { id }: CallRecord,
@@ -417,7 +416,7 @@ export class Engine {
     return outcome.finally(() => room.leave(call));
   }
 
-  /** Leads another instance through a call that is over, as far as it may be replayed. */
+  /** Replays an ended call in another instance, as far as it may be replayed. */
   rehearse(checkpoint: Checkpoint, instance: Instance): Rehearsal | undefined {
     const { frame, limits, replay } = this.#parts;
     if (replay(checkpoint.call, checkpoint.completions) === 'never') return undefined;
@@ -440,7 +439,9 @@ export class Engine {
     if (by !== undefined) await this.#handoff?.wake(by, waiting);
   }
 
-  /** Runs what `prepare` makes ready, or tells the outcome that it found; either can be cancelled at any time. */
+  /**
+   * Runs the call that `prepare` returns, or passes on the outcome that it found; either can be cancelled at any time.
+   */
   #run(
     call: { readonly id: string },
     leg: Leg,

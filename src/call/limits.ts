@@ -6,7 +6,7 @@ export interface Limits {
   readonly rounds: number;
   /** Bytes of one call's folded journal, as JSON; of a task's, with the asks and answers since it is one. Default 1 MiB. */
   readonly journalBytes: number;
-  /** Characters of a token that is looked at at all. Default 1 Mi. */
+  /** Characters of a token; longer ones are refused unread. Default 1 Mi. */
   readonly tokenBytes: number;
   /** Bytes of a request body. Default 4 MiB. */
   readonly bodyBytes: number;
@@ -16,7 +16,7 @@ export interface Limits {
   readonly unreadBytes: number;
   /** Messages of one body, where a revision takes an array of them. Default 100. */
   readonly batch: number;
-  /** Requests that this process has in work at once; more are refused with 503. Default 10,000. */
+  /** Requests that this process serves at once; more are refused with 503. Default 10,000. */
   readonly calls: number;
   /** Of these, requests of one known caller, or of anonymous ones of one address. Default 2,000. */
   readonly callerCalls: number;
@@ -37,11 +37,11 @@ export interface Limits {
   readonly callerStoredBytes: number;
   /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
   readonly frameIdle: number;
-  /** Finished calls whose outcome is kept for a request that comes again, where only memory keeps them. Default 1,000. */
+  /** Finished calls whose outcome is kept for a repeated request, in the in-memory store. Default 1,000. */
   readonly outcomes: number;
   /**
    * Sessions kept in this process, of each wire that has sessions. The least recently used idle ones make room; one
-   * that is connected, or has a call in work or suspended, stays, and new ones are refused with 503. Default 1,000.
+   * that is connected, or has a running or suspended call, stays, and new ones are refused with 503. Default 1,000.
    */
   readonly sessions: number;
   /** Of these, sessions of one known caller, or of anonymous ones of one address. Default 200. */
@@ -66,8 +66,8 @@ export interface Limits {
    */
   readonly streamEvents: number;
   /**
-   * Streams kept of one session by each process; the oldest finished one is deleted. On 2024-11-05, where a
-   * session has one stream, the requests of a session in work. Default 100.
+   * Streams kept of one session by each process; the oldest finished one is deleted. On 2024-11-05, where a session has
+   * one stream, a session's running requests. Default 100.
    */
   readonly streams: number;
   /**
@@ -75,11 +75,11 @@ export interface Limits {
    * than `ttl` after the request. Default one hour.
    */
   readonly streamLife: number;
-  /** Characters of a `Last-Event-ID` that is looked at at all. Default 256. */
+  /** Characters of a `Last-Event-ID`; longer ones are refused unread. Default 256. */
   readonly eventIdBytes: number;
   /**
-   * Longest pause between looks at a stream that another process appends to, where no relay tells of it, in
-   * milliseconds; with a relay it is five times as long. Default 1 s.
+   * Longest pause between polls of a stream that another process appends to, without a relay, in milliseconds; with a
+   * relay it is five times as long. Default 1 s.
    */
   readonly streamPoll: number;
   /** Time between two comments (`ping` events on `workspace-sse`) that keep an idle stream's connection open, in milliseconds. Default 15 s. */

@@ -13,7 +13,7 @@ import {
 } from '../journal/entries.ts';
 import { isMeta } from './meta.ts';
 
-/** What of an answer the server's SDK would take. */
+/** Checks an answer as the server's SDK would. */
 export interface AnswerCheck {
   /** Whether the SDK takes a value for a result of an ask. */
   isResult(method: string, params: JsonObject, value: JsonObject): boolean;

@@ -1,5 +1,5 @@
 /**
- * A tool that throws UrlElicitationRequiredError (-32042) cannot go on: on revisions without that code it
+ * A tool that throws UrlElicitationRequiredError (-32042) cannot continue: on revisions without that code the error
  * becomes the URL asks it names, and the tool is run again once they are answered.
  */
 
@@ -21,7 +21,7 @@ export function urlsNeeded(response: Response): JsonObject[] | undefined {
   return urls.length > 0 ? urls : undefined;
 }
 
-/** Whether a completion says that a URL which the tool threw was not opened. */
+/** Whether a completion is a refusal to open a URL that the tool threw. */
 export function isDeclinedRerun(done: Completion): boolean {
   return done.kind === 'answer' && done.place.startsWith(RERUN) && isDeclined(done.response);
 }

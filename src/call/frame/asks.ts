@@ -5,7 +5,7 @@ import type { Question } from './place.ts';
 import type { AskAttempt } from './recording.ts';
 import type { AskOptions } from './turn.ts';
 
-/** @param abandoned told when the tool gives it up, unless it is settled before */
+/** @param abandoned called if the tool gives it up before it is settled */
 export function askAttempt(
   question: Question,
   nth: number,

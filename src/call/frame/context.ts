@@ -1,8 +1,8 @@
 /**
  * The async context of a call, and `step`, which finds its call through it.
  *
- * The context lives at a global symbol, so that the command line's copy of this package and the tool's copy
- * share it; what runs in it is therefore an interface with a version in its name, never a class.
+ * The context lives at a global symbol, so that the command line's copy of this package and the tool's copy share it.
+ * So its value is an interface with a version in its name, never a class.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
@@ -84,7 +84,7 @@ function named(): WeakMap<object, CallContext> {
   return slots[NAMED];
 }
 
-/** Lets steps name a call by an object that its tool is handed: the signal, which a spread of `extra` keeps. */
+/** Lets steps name a call by an object that its tool gets: the signal, which a spread of `extra` keeps. */
 export function nameCall(signal: object, context: CallContext): void {
   named().set(signal, context);
 }

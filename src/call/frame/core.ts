@@ -1,4 +1,4 @@
-/** What the parts of one frame share. */
+/** The state that the parts of one frame share. */
 import type { CallRecord, Journal } from '../journal/entries.ts';
 import type { Gate } from './gate.ts';
 import type { Attempt, Recording } from './recording.ts';

@@ -10,7 +10,7 @@ import { appendDrawn, type DrawnValue, type DrawnValues } from '../journal/drawn
 
 /** Where something is drawn. */
 export interface DrawPlace {
-  /** What, at which line and called from where: `now server.ts:41:20~x1Yz`; or which request. */
+  /** The kind, the line and a digest of its callers: `now server.ts:41:20~x1Yz`; or the request. */
   readonly site: string;
   /** The branches it is in, the innermost first, and a digest of who awaits it: `[1.0]qR5t`. */
   readonly branch: string;
@@ -38,7 +38,7 @@ export class Drawn {
   readonly #places = new Places((joined, others) => !joined && !others);
   /** A request names itself, and must not be sent twice: only a branch that is surely another one is. */
   readonly #once = new Places((joined, others) => !joined || !others);
-  /** What no entry of the journal has yet. */
+  /** Values that are in no journal entry yet. */
   #unwritten = new Map<string, DrawnValue[]>();
   readonly #maxBytes: number;
   #bytes = 0;
@@ -83,7 +83,7 @@ export class Drawn {
     return this.#values.size === 0 ? {} : { drawn: Object.fromEntries(this.#values) };
   }
 
-  /** For the next entry: what no entry has; it counts as written from here on. */
+  /** The values for the next entry; they count as written from here on. */
   takeUnwritten(): { drawn?: DrawnValues } {
     const values = this.#unwritten;
     if (values.size === 0) return {};
@@ -92,13 +92,13 @@ export class Drawn {
   }
 }
 
-/** Counts how often each place was come to, and says which recorded one it is. */
+/** Counts how often each place was reached, and finds the recorded place that it is. */
 class Places {
   readonly #recorded = new Map<string, number>();
   readonly #used = new Map<string, number>();
   readonly #mayBe: (joined: boolean, others: boolean) => boolean;
 
-  /** @param mayBe whether a place may be one that stands in other branches, by whether each is in any */
+  /** @param mayBe whether a place may be one recorded in other branches, by whether each is in any */
   constructor(mayBe: (joined: boolean, others: boolean) => boolean) {
     this.#mayBe = mayBe;
   }
@@ -116,8 +116,8 @@ class Places {
   }
 
   /**
-   * V8 knows who awaits a promise only once somebody does, so the outer part of a stack may be there or not,
-   * by timing. With one candidate of this site there is nothing to mistake it for.
+   * V8 knows the awaiting function only once there is one, so the outer part of a stack may be missing, by timing. With
+   * one candidate of this site the match is certain.
    */
   #onlyOther(site: string, branch: string): string | undefined {
     const others = [...this.#recorded.keys()].filter(

@@ -13,7 +13,7 @@ export function diverged(
   return new AwaitError('divergence', message);
 }
 
-/** What becomes of an ask in other words than those that were answered at its place (invariant 5). */
+/** How an ask in other words than those answered at its place is treated (invariant 5). */
 export type Drift =
   | { readonly kind: 'diverged'; readonly attempted: string }
   | { readonly kind: 'drifted'; readonly error: AwaitError }

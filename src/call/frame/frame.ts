@@ -49,7 +49,7 @@ import {
 } from './turn.ts';
 import { AskDelay, Patience, type Unsent, UnsentAsks } from './waits.ts';
 
-/** Errors after which the call goes on elsewhere, or may be tried again; all others are its end. */
+/** Errors after which the call continues elsewhere, or may be tried again; all others end it. */
 const isFinal = ({ code }: AwaitError): boolean => code !== 'store' && code !== 'fenced';
 
 export class Frame {
@@ -120,7 +120,7 @@ export class Frame {
     };
   }
 
-  /** What the tool's last attempt returned that it needs, where the call goes on from there. */
+  /** The asks that the tool's last round returned, if the call continues from there. */
   get lastRound(): JsonObject | undefined {
     return this.#rounds.last;
   }
@@ -170,7 +170,7 @@ export class Frame {
     this.#recording.clear();
   }
 
-  /** As `drop`, and then rejects what the tool awaits, for tools whose `finally` must run. */
+  /** As `drop`, and then rejects the tool's awaits, for tools whose `finally` must run. */
   unwind(error: { code: number; message: string }): void {
     const attempts = [...this.#asks.attempts, ...this.#fresh, ...this.#recording.attempts];
     this.drop();
@@ -180,7 +180,7 @@ export class Frame {
     }
   }
 
-  /** The call goes on without its request, where it may: from here on its asks go out live. */
+  /** Makes the call continue without its request, if it may: from here on its asks are live. */
   detach(): void {
     const { turn } = this.#gate;
     if (turn?.detach === undefined || turn.isDetaching) return;
@@ -215,7 +215,7 @@ export class Frame {
     return this.#steps.settled();
   }
 
-  /** Resolves once no step that is done waits for its entry to be written: then `fold` has what the journal has. */
+  /** Resolves once every finished step is in the journal, so that `fold` matches it. */
   written(): Promise<void> {
     return this.#runner.written();
   }
@@ -227,7 +227,7 @@ export class Frame {
     this.#stir();
   }
 
-  /** Asks that went out before this frame and that it did not come to. */
+  /** Asks that went out before this frame and that it did not make. */
   get unmade(): readonly OpenAsk[] {
     return this.#recording.unmade;
   }
@@ -468,12 +468,12 @@ export class Frame {
   /** Withdraws asks that went out before a takeover and that the tool no longer makes (after an upgrade). */
   #withdrawUnmade(turn: Turn): void {
     if (!this.#recording.unmade.some(({ withdrawn }) => !withdrawn)) return;
-    // With nothing open the tool is busy with something that is not journaled: it may come to its asks yet.
+    // With nothing open the tool waits for something unrecorded, and may still make its asks.
     if ((this.#asks.size === 0 && !this.busy) || !this.#patience.gaveUp()) return;
     for (const ask of this.#recording.withdrawUnmade()) this.#asks.withdraw(ask, turn);
   }
 
-  /** Ends the turn without an ask, so that the call goes on elsewhere; false where its client cannot bring it there. */
+  /** Ends the turn without an ask, so that the call continues elsewhere; false if its client cannot bring it there. */
   #giveUp(turn: Turn, given: readonly StepAttempt[]): boolean {
     const mayDetach = this.#isLastTurn(turn);
     // Its client gives up after ten rounds, so a call is not shed in its last ones: they are left for asks.
@@ -487,7 +487,7 @@ export class Frame {
     }
     // A running step ends first, and calls this again.
     if (this.#runner.isBusy) return true;
-    // It does not end here where the call goes on as a task, so nothing is given up.
+    // The call continues as a task instead, so nothing is given up.
     if (mayDetach) this.detach();
     else {
       for (const step of given) {
@@ -499,7 +499,7 @@ export class Frame {
     return true;
   }
 
-  /** Whether the call goes on as a task, rather than end this turn without an outcome. */
+  /** Whether the call continues as a task instead of ending this turn without an outcome. */
   #isLastTurn({ detach }: Turn): boolean {
     return detach !== undefined && this.#core.turns + 1 >= detach.lastTurn;
   }

@@ -1,6 +1,6 @@
 /**
- * The gate of a frame (invariant 2). It is open while a turn is entered; in between, what the tool says and returns
- * waits behind it; and once the call is over here, nothing passes it any more.
+ * The gate of a frame (invariant 2). It is open while a turn is entered; between turns the tool's messages and result
+ * wait behind it; and once the call has ended here, nothing passes it.
  */
 import { AwaitError } from '../../base/error.ts';
 import type { JsonObject } from '../../base/json.ts';
@@ -10,11 +10,11 @@ import type { Turn } from './turn.ts';
 
 interface Behind {
   readonly notifications: JsonObject[];
-  /** What the tool returned meanwhile. */
+  /** The tool's response, if it came meanwhile. */
   readonly response?: Response;
 }
 
-/** `finished`: the tool is done; `over`: the call is; `elsewhere`: it goes on in another frame. */
+/** `finished`: the tool is done; `over`: the call has ended; `elsewhere`: it continues in another frame. */
 type Why = 'finished' | 'over' | 'elsewhere';
 
 type State =
@@ -24,7 +24,7 @@ type State =
       readonly turn: Turn;
       /** Steps that were done in this turn. */
       steps: number;
-      /** What the tool returned, and is to be run again after: it waits until no step runs. */
+      /** A response after which the tool is run again: waits until no step runs. */
       interim?: Response;
     }
   | {
@@ -59,12 +59,12 @@ export class Gate {
     return this.#state.at === 'ended';
   }
 
-  /** Whether the call is over, and does not go on elsewhere. */
+  /** Whether the call has ended, and does not continue elsewhere. */
   get isOver(): boolean {
     return this.#state.at === 'ended' && this.#state.why !== 'elsewhere';
   }
 
-  /** Whether the call ended with its tool's result: what the tool left running goes on by itself. */
+  /** Whether the call ended with its tool's result: branches that the tool left running run on unrecorded. */
   get isFinished(): boolean {
     return this.#state.at === 'ended' && this.#state.why === 'finished';
   }
@@ -90,7 +90,7 @@ export class Gate {
     if (this.#state.at === 'open') this.#state.interim = interim;
   }
 
-  /** @returns what waited */
+  /** @returns everything that waited */
   enter(turn: Turn): Behind {
     const before = this.#state;
     if (before.at === 'ended')

@@ -9,7 +9,7 @@ import { digest, isObject, type JsonObject } from '../../base/json.ts';
 export const KEY_META = 'mcp-await/key';
 
 export interface Question {
-  /** What asks of the same class share. */
+  /** The part that asks of the same class share. */
   readonly class: string;
   readonly explicitKey?: string;
   readonly method: string;
@@ -68,7 +68,7 @@ export function wireKey(question: Question, nth: number, count: number, again: b
   return question.explicitKey !== undefined && (again || nth > 1) ? `${base}~${count}` : base;
 }
 
-/** The key under which an ask goes out again whose answer could not be used. */
+/** The key under which an ask goes out again after an unusable answer. */
 export function nextKey(key: string, count: number): string {
   return `${key.replace(/~\d+$/, '')}~${count}`;
 }

@@ -7,7 +7,7 @@ import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } fro
 import { isOnce } from './drawn.ts';
 import { classOf, nthOf, type Question } from './place.ts';
 
-/** How the places of asks begin that stand for a thrown -32042. */
+/** The prefix of places of asks that come from a thrown -32042. */
 export const RERUN = 'rerun:';
 
 /** An ask of the tool that is not settled. */
@@ -19,7 +19,7 @@ export interface AskAttempt {
   /** Whether it was made in the call's own flow, not by a timer or a listener of the server. */
   readonly inContext: boolean;
   readonly timeout?: number;
-  /** Whether its answer goes to the tool as it came: the tool checks it. */
+  /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
   readonly settle: (response: Response) => void;
   open?: OpenAsk;
@@ -37,7 +37,7 @@ export type Attempt = AskAttempt | StepAttempt;
 
 export interface Recorded {
   readonly completion: Completion;
-  /** `waiting` to be released in its order; `skipped` ones are released whenever somebody asks for them. */
+  /** `waiting` to be released in its order; `skipped` ones are released when they are attempted. */
   state: 'waiting' | 'skipped' | 'released';
   attempt?: Attempt;
 }
@@ -104,7 +104,7 @@ export class Recording {
     return this.#all.find(({ state, attempt }) => state === 'skipped' && attempt !== undefined);
   }
 
-  /** A recorded step that is attempted and whose path is one of those that may be released now. */
+  /** A recorded step that is attempted, and whose path may be released now. */
   nextInside(isInside: (path: string) => boolean): Recorded | undefined {
     return this.#all.find(
       ({ completion, state, attempt }) =>
@@ -282,8 +282,8 @@ export class Recording {
   }
 
   /**
-   * Whether somebody will ask for a completion: not for the answer to a thrown -32042, which is what lets the
-   * tool run again, nor for one whose question was asked again in other words.
+   * Whether the tool will attempt a completion: not the answer to a thrown -32042, which lets the tool run again, nor
+   * one whose question was asked again in other words.
    */
   #isAwaited({ completion }: Recorded): boolean {
     if (completion.kind === 'step') return true;

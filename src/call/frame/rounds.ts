@@ -10,7 +10,7 @@ import { type DrawPlace, isShed } from './drawn.ts';
 const ROUND = '/round#';
 
 export class Rounds {
-  /** What the last round returned. */
+  /** The value that the last round returned. */
   readonly last: JsonObject | undefined;
   /** How many completions belong to rounds that are over. */
   readonly past: number;

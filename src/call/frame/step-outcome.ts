@@ -18,7 +18,7 @@ export function idempotencyKey(callId: string, path: string): string {
  */
 const DEEPEST = 500;
 
-/** What the journal keeps of a result: its copy through JSON, or that it was none. Never throws. */
+/** The recorded form of a result: its copy through JSON, or that it is not JSON. Never throws. */
 export function keepResult(value: unknown): StepOutcome {
   if (value === undefined) return {};
   const copy = copyOf(value);
@@ -26,8 +26,8 @@ export function keepResult(value: unknown): StepOutcome {
 }
 
 /**
- * What the journal keeps of a thrown value: `name`, `message`, a `code` that is a string or a finite number, and a
- * `data` that is JSON. Never throws: a step whose error could not be recorded would run again at each retry.
+ * The recorded form of a thrown value: `name`, `message`, a `code` that is a string or a finite number, and a `data`
+ * that is JSON. Never throws: a step whose error could not be recorded would run again at each retry.
  */
 export function keepError(thrown: unknown): StepOutcome {
   const message = read(thrown, 'message');
@@ -65,7 +65,7 @@ function read(value: unknown, name: string): unknown {
   }
 }
 
-/** Undefined for undefined, and for what has no text: an object without a prototype, a revoked proxy. */
+/** Undefined for undefined, and for values without a text: an object without a prototype, a revoked proxy. */
 function textOf(value: unknown): string | undefined {
   if (value === undefined) return undefined;
   try {

@@ -1,4 +1,4 @@
-/** Runs steps, and has each in the journal before its tool goes on (invariant 11). */
+/** Runs steps, and records each before its tool continues (invariant 11). */
 import { AwaitError } from '../../base/error.ts';
 import type { StepCompletion } from '../journal/entries.ts';
 import { isFenced } from '../journal/writer.ts';
@@ -11,7 +11,7 @@ export class StepRunner {
   readonly #core: FrameCore;
   readonly #steps: RunningSteps;
   readonly #drawn: Drawn;
-  /** Steps that are done and whose entries are being written. */
+  /** Finished steps whose entries are being written. */
   #writing = 0;
   readonly #whenWritten: (() => void)[] = [];
 
@@ -106,7 +106,7 @@ export class StepRunner {
     return !gate.isEnded && (gate.turn !== undefined || this.isInsideRunning(path));
   }
 
-  /** In the journal before the tool goes on, also while the frame is parked: it is done. */
+  /** Recorded before the tool continues, also while the frame is parked: the step is done. */
   async #record(step: StepAttempt, completion: StepCompletion): Promise<void> {
     const { journal, gate, options } = this.#core;
     if (gate.isEnded) return;

@@ -8,7 +8,7 @@ import { type CallContext, runInContext, type StepFunction } from './context.ts'
 import type { StepAttempt } from './recording.ts';
 import { idempotencyKey, keepError, keepResult, releaseOutcome } from './step-outcome.ts';
 
-/** The frame whose steps these are. */
+/** The frame that the steps belong to. */
 interface Called {
   readonly context: CallContext;
   readonly over: boolean;

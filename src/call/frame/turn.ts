@@ -6,8 +6,8 @@ import type { JsonObject } from '../../base/json.ts';
 import type { CallRecord, Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
 
 /**
- * Turns that may end without an outcome: clients of 2026-07-28 give up after ten requests. A call goes on as a task
- * in this one rather than end it, where it may become one, and is given up in it no more (`shed`) where it may not.
+ * Turns that may end without an outcome: clients of 2026-07-28 give up after ten requests. In the next one a call
+ * continues as a task, if it may, and is not shed any more.
  */
 export const CLIENT_ROUNDS = 9;
 
@@ -24,7 +24,7 @@ export interface FrameOptions {
   readonly maxAsks: number;
   /** Notifications kept for a parked frame. */
   readonly maxHeldNotifications: number;
-  /** Bytes of what `mcp-await/record` keeps of a call. Default 1 MiB. */
+  /** Most bytes that `mcp-await/record` records of a call. Default 1 MiB. */
   readonly maxDrawnBytes?: number;
   readonly clock: Clock;
   readonly warn: (message: string, detail: JsonObject) => void;
@@ -56,7 +56,7 @@ export interface Turn {
   notify(notification: JsonObject): void;
   /** Whether the tool is run again after this response: no step of it may be running then. */
   isInterim(response: Response): boolean;
-  /** How the call may go on without its request; absent where it may not, or does already. */
+  /** How the call may continue without its request; absent if it may not, or does already. */
   readonly detach?: Detach | undefined;
   /** Whether it is being written that the call is a task: nothing new goes out until then. */
   readonly isDetaching?: boolean;
@@ -68,7 +68,7 @@ export interface Detach {
   readonly atStep: boolean;
   /** The turn that must not end with asks any more, since its client would give up on it. */
   readonly lastTurn: number;
-  /** Writes it down and tells the client; the turn is live from then on. */
+  /** Writes the entry and informs the client; the turn is live from then on. */
   run(): Promise<void>;
 }
 
@@ -87,7 +87,7 @@ export interface AskOptions {
   /** The `timeout` that the tool passed, in milliseconds. */
   readonly timeout?: number;
   readonly signal?: AbortSignal;
-  /** Whether its answer goes to the tool as it came: the tool checks it. */
+  /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
 }
 
@@ -95,6 +95,6 @@ export interface AskOptions {
 export interface ReplayFrom extends Pick<Checkpoint, 'completions' | 'open' | 'asked' | 'turn' | 'drawn'> {
   /** How many of the last completions came with the turn that is entered now. */
   readonly fresh: number;
-  /** Whether no tool is led through it. */
+  /** Whether a replay skips it. */
   readonly isPast?: true;
 }

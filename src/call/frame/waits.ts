@@ -120,7 +120,7 @@ export class AskDelay {
 
 /**
  * The `timeout` that a tool passed with an ask, where asks are live: a timer for each ask that is out. Elsewhere a
- * deadline is looked at when an answer comes (invariant 3).
+ * deadline is checked when an answer comes (invariant 3).
  */
 export class Deadlines {
   readonly #clock: Clock;

@@ -1,10 +1,9 @@
 /**
- * The words a journal is written in, and how it is folded into a checkpoint.
- *
- * A journal is append-only. While a call runs its entries are steps, asks and answers; at a suspension they
- * are folded into a checkpoint, which is an entry like the others, so that resuming reads one record.
- * Completions (answers and finished steps) stand in the order in which they were released to the tool:
- * replay releases them in just that order (invariant 7).
+ * The entries of a journal, and its folded form, a checkpoint.
+ * A journal is append-only. While a call runs its entries are steps, asks and answers; at a suspension they are folded
+ * into a checkpoint, which is an entry like the others, so that resuming reads one record. Completions (answers and
+ * finished steps) are in the order in which they were released to the tool: replay releases them in the same order
+ * (invariant 7).
  */
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type Json, type JsonObject } from '../../base/json.ts';
@@ -26,17 +25,17 @@ export const CANCELLED: Response = { error: { code: -32000, message: 'This reque
  */
 export type Delivered = Response & { readonly isBad?: true };
 
-/** When a call goes on without its request. */
+/** When a call continues without its request. */
 export interface TaskWish {
   /** At once; before its first step; or only when it takes long. */
   readonly when: 'now' | 'after-asks' | 'late';
-  /** How long a turn may go on without an ask before it does, in milliseconds. */
+  /** How long a turn may run without an ask before that, in milliseconds. */
   readonly after: number;
   /** Turns that may end with asks before it does. */
   readonly rounds: number;
   /** Whether its client is to get a task even when the call is over before. */
   readonly always: boolean;
-  /** Whose list it is in, if in any. */
+  /** The owner of the list that it is in, if any. */
   readonly owner?: string;
   /** Whether its server runs its tool as a task of its own. */
   readonly isOwn?: true;
@@ -44,11 +43,11 @@ export interface TaskWish {
   readonly asksUrls?: true;
 }
 
-/** What stays the same for the whole life of a call, taken from its first leg. */
+/** The facts that stay the same for the whole life of a call, taken from its first leg. */
 export interface CallRecord {
   readonly id: string;
   readonly method: string;
-  /** The request's params as the first leg sent them, without what belongs to one leg (answers, tokens). */
+  /** The request's params as the first leg sent them, without the members of one leg (answers, tokens). */
   readonly params: JsonObject;
   /** The id of the client's first request: tools see it as `extra.requestId`. */
   readonly requestId: string | number;
@@ -92,7 +91,7 @@ export interface OpenAsk {
   readonly drift?: number;
   /** Whether the tool gave up on it; a replay of the call may not. */
   readonly withdrawn?: true;
-  /** Whether its answer goes to the tool as it came: the tool checks it. */
+  /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
 }
 
@@ -143,7 +142,7 @@ export interface Checkpoint {
   readonly asked: number;
   /** Steps that were still running when the asks went out (invariant 6: after `askDelay`). */
   readonly running?: readonly string[];
-  /** What the tool drew from the clock and from chance, where `mcp-await/record` is imported. */
+  /** The tool's values from the clock and from chance, if `mcp-await/record` is imported. */
   readonly drawn?: DrawnValues;
 }
 
@@ -157,7 +156,7 @@ export type Entry =
       /** Whether it is a task from the start. */
       readonly isTask?: true;
     }
-  /** The call goes on without its request: it is a task from here on. */
+  /** The call continues without its request: it is a task from here on. */
   | { readonly type: 'detached'; readonly when: number; readonly by?: string }
   /** `when`, here and below: milliseconds since the epoch, for the task's client. */
   | { readonly type: 'asked'; readonly ask: OpenAsk; readonly when?: number }
@@ -168,7 +167,7 @@ export type Entry =
   | { readonly type: 'drawn'; readonly drawn: DrawnValues }
   /** `by`: the process that keeps the frame, where others can reach it. */
   | { readonly type: 'suspended'; readonly checkpoint: Checkpoint; readonly by?: string }
-  /** A turn is claimed, by the digest of what the client sent and the instance that got it. */
+  /** A turn is claimed, with the digest of the client's answers and the process that got them. */
   | {
       readonly type: 'claimed';
       readonly answers: readonly AnswerCompletion[];
@@ -210,7 +209,7 @@ export function readCheckpoint(value: unknown): Checkpoint {
   return value as unknown as Checkpoint;
 }
 
-/** What an ask gets whose answer came after the `timeout` its author set: the SDK's own time-out error. */
+/** The completion of an ask whose answer came after the `timeout` its author set: the SDK's own time-out error. */
 export function timedOut(ask: OpenAsk, timeout: number): AnswerCompletion {
   return answerTo(ask, { error: { code: -32001, message: 'Request timed out', data: { timeout } } });
 }

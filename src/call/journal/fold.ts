@@ -19,11 +19,11 @@ export class Folding {
   asked = 0;
   turn = 0;
   drawn: { readonly drawn?: DrawnValues } = {};
-  /** Since when it goes on without its request, in milliseconds since the epoch; undefined while it does not. */
+  /** Since when it continues without its request, in milliseconds since the epoch; undefined while it does not. */
   detached: number | undefined;
   /** Whether it suspended and waits for its token to come back. */
   suspended = false;
-  /** What the claim of its present turn says was sent. */
+  /** The digest of the answers, in the claim of its present turn. */
   sent = '';
   /** Whether its owner gave it up: it may be taken over without waiting for the lease. */
   left = false;

@@ -57,7 +57,7 @@ async function poll<T>(polling: Polling, after: number, pace: number, reader: Re
 
 export interface Contest extends Polling {
   readonly at: number;
-  /** Digest of what this client sends. */
+  /** Digest of this client's answers. */
   readonly sent: string;
   /** Whether a claim of this process is one that it has given up. */
   readonly abandoned: (by: string) => boolean;
@@ -73,7 +73,7 @@ export interface Contest extends Polling {
 export type Found =
   | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly at: number; readonly by?: string }
   | { readonly kind: 'ended'; readonly response: Response }
-  /** The call goes on as a task. */
+  /** The call continues as a task. */
   | { readonly kind: 'task' }
   /** The turn may be claimed after position `at`, with the completions recorded since the checkpoint. */
   | {
@@ -121,7 +121,7 @@ class Turn {
     this.#at = contest.at;
   }
 
-  /** @returns what the turn came to, with its last entry */
+  /** @returns the turn's outcome, with its last entry */
   take(entry: Entry, at: number): Found | undefined {
     this.#at = at;
     switch (entry.type) {
@@ -162,7 +162,7 @@ class Turn {
     this.#isLeft = false;
   }
 
-  /** Whether its owner will not go on with it. */
+  /** Whether its owner gave it up. */
   get isGivenUp(): boolean {
     return this.#isLeft || (this.claim !== undefined && this.#contest.abandoned(this.claim.by));
   }

@@ -7,7 +7,7 @@
 import type { Entry } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
-/** What only those need who found the call. */
+/** Entries that matter only to processes that have found the call. */
 const LAST: ReadonlySet<Entry['type']> = new Set(['ended', 'cancelled', 'left']);
 
 export class LateJournal implements OpenJournal {
@@ -83,7 +83,7 @@ export class LateJournal implements OpenJournal {
       return Promise.resolve();
     }
     this.#hasMore = true;
-    // Where its client gets no way back, the next attempt says so.
+    // If its client gets no id to resume with, the next attempt reports that.
     if (!LAST.has(entry.type)) this.begin()?.catch(() => {});
     return this.#journal.append(entry, onWritten);
   }

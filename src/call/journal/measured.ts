@@ -1,4 +1,6 @@
-/** A call's journal, whose size counts from when it is a task's on: no suspension comes at which it would be measured. */
+/**
+ * The journal of a call, whose size is counted once it is a task: it has no suspension at which it would be measured.
+ */
 import { AwaitError } from '../../base/error.ts';
 import type { Entry } from './entries.ts';
 import type { OpenJournal } from './store.ts';
@@ -31,7 +33,7 @@ export class TaskJournal implements OpenJournal {
     return this.#journal.begin?.();
   }
 
-  /** @param folded what the journal comes to so far */
+  /** @param folded the folded journal so far */
   count(folded: unknown): void {
     this.#bytes = JSON.stringify(folded).length;
   }

@@ -16,7 +16,7 @@ export interface CallStore {
   read(callId: string, position: number): Promise<Entry | undefined>;
   /** Stores that are this process's memory: drops a call's entries up to a position. */
   forget?(call: CallRecord, upTo: number): void;
-  /** What the owner told last. */
+  /** The owner's last sign of life. */
   heard(callId: string): Promise<unknown>;
   /**
    * Takes in the answer to an ask; false when there was one.

@@ -38,7 +38,7 @@ export function openJournal(
 ): OpenJournal {
   let position = after;
   let last: Promise<void> = Promise.resolve();
-  /** The entry whose insert failed: the store may have written it before it said so. */
+  /** The entry whose insert failed: the store may have written it all the same. */
   let doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
   /** When the last entry that other processes could see was sent off. */
   let heard: Moment | undefined;
@@ -117,7 +117,7 @@ export function isAppended(journal: OpenJournal, entry: Entry, onWritten?: () =>
   return unlessFenced(journal.append(entry, onWritten).then(() => true));
 }
 
-/** What `work` comes to; false when another process has the position that it writes to. */
+/** The result of `work`; false if another process has the position that it writes to. */
 export async function unlessFenced(work: Promise<boolean>): Promise<boolean> {
   try {
     return await work;

@@ -13,8 +13,8 @@ export class AnswerWrites {
   }
 
   /**
-   * @param make the entry, where none of this key is in doubt
-   * @throws what `append` throws; the entry is in doubt then
+   * @param make the entry, if none of this key is in doubt
+   * @throws any error of `append`; the entry is then in doubt
    */
   async write(
     key: string,

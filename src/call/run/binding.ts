@@ -19,7 +19,7 @@ interface Bound {
   readonly principal?: string | undefined;
 }
 
-/** @param args what of the params must stay the same; default: all of them */
+/** @param args the part of the params that must stay the same; default: all of them */
 export function bindingOf({ revision, method, params, principal }: Bound, args = params): Binding {
   return {
     revision,

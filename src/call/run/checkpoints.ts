@@ -53,7 +53,7 @@ export class Checkpoints {
     return this.tokenFor(checkpoint, journal.position, binding);
   }
 
-  /** Writes what the call comes to. */
+  /** Writes the call's outcome. */
   async endWith(journal: OpenJournal, response: Response): Promise<Outcome> {
     await journal.append({ type: 'ended', response, when: this.#parts.clock.now() });
     return { kind: 'responded', response };

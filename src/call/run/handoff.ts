@@ -18,7 +18,7 @@ import type { Outcome } from './outcome.ts';
 import type { Relay } from './relay.ts';
 import type { State } from './state.ts';
 
-/** Offers whose repetition is noticed. */
+/** Most offers that are remembered, to notice repetitions. */
 const OFFERS_KEPT = 1_000;
 
 export interface HandoffParts {
@@ -38,7 +38,7 @@ export interface Offer {
   readonly errors?: ErrorAnswers;
 }
 
-/** What became of an offer that was accepted. */
+/** The progress of an accepted offer. */
 export interface Accepted {
   /** Never settles when the outcome's message is lost. */
   readonly outcome: Promise<Outcome>;
@@ -48,7 +48,7 @@ export interface Accepted {
   forget(): void;
 }
 
-/** Goes on with an offered call; undefined when its frame is not here. */
+/** Continues an offered call; undefined if its frame is not here. */
 type Accept = (offer: Offer, leg: Leg, onAccepted: () => void) => Promise<Outcome> | undefined;
 
 interface Waiting {
@@ -146,7 +146,7 @@ export class Handoff {
     });
   }
 
-  /** Tells the process that runs a call that an answer came in. */
+  /** Tells the process that runs a call that an answer arrived. */
   async wake(name: string, callId: string): Promise<void> {
     await this.#tell(name, { type: 'woken', id: callId });
   }

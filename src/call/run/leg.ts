@@ -3,7 +3,7 @@ import type { JsonObject } from '../../base/json.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 
-/** Tells that a client went away: an AbortSignal, or as much of one. */
+/** Reports that a client disconnected: an AbortSignal, or the part of one that is used. */
 export interface Gone {
   readonly aborted: boolean;
   addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void;
@@ -11,14 +11,14 @@ export interface Gone {
 }
 
 export interface InstanceLeg {
-  /** Whether its call is over, and only led through this instance again: it takes nothing of what the server asks. */
+  /** Whether its call has ended and is only replayed in this instance: the server's asks then go nowhere. */
   readonly isRehearsal?: true;
   readonly authInfo?: JsonObject;
   /** The HTTP request that it came with, made when a tool looks at it. */
   readonly request?: () => Request;
-  /** The least severe log messages it wants, where each request says so itself. */
+  /** The least severe log messages it wants, if each request declares that. */
   readonly logLevel?: string;
-  /** What the client asked for beside the message, where the wire has workspaces. */
+  /** The workspace of the request, on a wire that has them. */
   readonly workspace?: string;
   readonly progressToken?: string | number;
   /** Whether the request came from this machine directly, without a proxy. */
@@ -38,7 +38,7 @@ export interface Leg extends InstanceLeg {
   readonly address?: string;
   /** Whether its client brings a call back that was given up without an ask. */
   readonly sheds?: boolean;
-  /** Whether the turn goes on without its request: others may follow it, and take it up (`takeUp`). */
+  /** Whether the turn continues without its request: others may follow it, and take it over (`takeUp`). */
   readonly goesOn?: boolean;
   /** Whether an ask that its client cannot be asked ends the turn (-32021), where its revision has a code for that. */
   readonly refuses?: boolean;
@@ -61,8 +61,8 @@ export interface Leg extends InstanceLeg {
 /** One instance of the user's server, initialized with a client's capabilities and identity. */
 export interface Instance {
   /**
-   * Sends a request into the server; its asks and notifications reach `frame`, and so does its response.
-   * @param leg what the request carries besides its params
+   * Sends a request into the server; its asks, notifications and response reach `frame`.
+   * @param leg the facts of the request besides its params
    */
   call(
     frame: Frame,

@@ -19,9 +19,9 @@ export interface Responded {
   readonly elsewhere?: true;
 }
 
-/** `elsewhere`: another process ran the turn, and tells its own client. */
+/** `elsewhere`: another process ran the turn, and responds to its own client. */
 export type Outcome =
-  /** The call goes on as a task. */
+  /** The call continues as a task. */
   | { readonly kind: 'task'; readonly taskId: string }
   | Responded
   | OpenAskOutcome

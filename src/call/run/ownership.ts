@@ -57,7 +57,10 @@ export class Ownership {
     });
   }
 
-  /** It was silent for so long that somebody may have taken it up: that is settled before it is heard again. */
+  /**
+   * The process was silent for so long that another may have taken the call over: an entry decides before its next sign
+   * of life.
+   */
   async #reclaim(run: Run): Promise<void> {
     if (run.isReclaiming) return;
     run.isReclaiming = true;
@@ -70,7 +73,7 @@ export class Ownership {
     }
   }
 
-  /** Ends a turn here whose call is another process's, or too large. */
+  /** Ends the turn here if another process owns it now, or its journal is full. */
   lost(run: Run, error: unknown): void {
     const failure = AwaitError.from(error, 'store');
     if (failure.code === 'fenced' || failure.code === 'limit') run.frame.break(failure);
@@ -91,7 +94,7 @@ export class Ownership {
     return unlessFenced(this.cancel(run, reason).then(() => true));
   }
 
-  /** Looks whether the next entry of its journal is another process's cancellation, and tells its tool. */
+  /** Reads whether another process wrote a cancellation as the next entry, and fires the tool's signal if so. */
   async look(run: Run): Promise<void> {
     try {
       if (run.state.at !== 'over' && (await this.#readsCancelled(run))) this.#stop(run);
@@ -127,7 +130,7 @@ export class Ownership {
 
   // --- abandoned ---
 
-  /** The client of a turn went away: the same request goes on with it, here or anywhere. */
+  /** The client of a turn disconnected: the same request continues it, here or elsewhere. */
   disconnect(run: Run, request: Resume): void {
     if (run.state.at !== 'turn' || isTask(run) || becomingTask(run) !== undefined) return;
     const key = keyOf(request.state);
@@ -155,7 +158,7 @@ export class Ownership {
     }
   }
 
-  /** This process closes: others need not wait for the lease of a call that goes on without its request. */
+  /** This process closes: other processes need not wait for the lease of a call that continues without its request. */
   abandon(run: Run): void {
     const { id } = run.call;
     run.frame.leave();

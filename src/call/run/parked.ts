@@ -1,6 +1,6 @@
 /**
- * The frames parked in this process, by the token they wait for. Bounded in number, in number and bytes of one
- * caller, and in idle time; a dropped one costs nothing, its call goes on by replay (invariants 3 and 14).
+ * The frames parked in this process, by the token they wait for. Bounded in number, in number and bytes of one caller,
+ * and in idle time; a dropped frame costs nothing, since its call continues by replay (invariants 3 and 14).
  */
 import { type Clock, every, type Timer } from '../../base/clock.ts';
 

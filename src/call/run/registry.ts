@@ -24,7 +24,7 @@ type Waiting = Extract<RunState, { at: 'checkpoint' | 'interrupted' }>;
 
 export class Runs {
   readonly #parts: EngineParts;
-  /** Runs that wait here, by the key of the token that goes on with them. */
+  /** Runs that wait here, by the key of the token that continues them. */
   readonly parked: Parked<Run>;
   /** The tasks that run here. */
   readonly room: Allowance;
@@ -37,7 +37,7 @@ export class Runs {
   /** Calls that ended, the oldest first, as far as memory alone keeps them. */
   readonly #ended: { call: CallRecord; at: number }[] = [];
   readonly #inTurn = new Set<Run>();
-  /** Runs in a turn that goes on without its request, by the call's id. */
+  /** Runs in a turn that continues without its request, by the call's id. */
   readonly #unattached = new Map<string, Run>();
   /** Runs that are abandoned once their running steps are done. */
   readonly #abandoned = new Set<Run>();
@@ -56,9 +56,9 @@ export class Runs {
     return this.#isClosed;
   }
 
-  // --- turns that somebody asked for ---
+  // --- requested turns ---
 
-  /** A turn that somebody asked for already; with other answers only where no journal decides between them. */
+  /** A turn that was requested already; one with other answers only if no journal decides between them. */
   known(key: string, sent: string): Active | undefined {
     const active = this.#active.get(key);
     const other = this.#parts.store === undefined ? active?.values().next().value : undefined;
@@ -119,7 +119,7 @@ export class Runs {
     };
   }
 
-  /** Takes the run that waits for this token; one whose frame cannot be entered makes room for a replay. */
+  /** Takes the run that waits for this token; one whose frame cannot be entered is dropped, for a replay. */
   takeParked(key: string): { readonly run: Run; readonly waiting: Waiting } | undefined {
     const run = this.parked.take(key);
     if (run === undefined) return undefined;
@@ -147,12 +147,12 @@ export class Runs {
     countActiveTurns(1);
   }
 
-  /** A call goes on without its request: it is found by its id. */
+  /** Registers a call that continues without its request, by its id. */
   goesOn(run: Run): void {
     this.#unattached.set(run.call.id, run);
   }
 
-  /** The run of a call that goes on here without its request. */
+  /** The run of a call that continues here without its request. */
   unattached(callId: string): Run | undefined {
     return this.#unattached.get(callId);
   }
@@ -184,7 +184,7 @@ export class Runs {
     run.instance.release(true);
   }
 
-  /** @param isUnfinished whether its tool did not come to its end */
+  /** @param isUnfinished whether its tool did not finish */
   end(run: Run, isUnfinished: boolean): void {
     if (run.state.at === 'over') return;
     this.#over(run);

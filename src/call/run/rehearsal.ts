@@ -13,7 +13,7 @@ import type { Instance } from './leg.ts';
 export interface Rehearsal {
   /** The replaying frame; the instance's notifications in it are dropped. */
   readonly frame: Frame;
-  /** Resolves with what ended it: nothing, where the tool came to its end. */
+  /** Resolves with the error that ended it; undefined if the tool finished. */
   readonly done: Promise<AwaitError | undefined>;
 }
 
@@ -40,7 +40,7 @@ export function rehearse(
       notify: () => {},
       isInterim: () => false,
       end: (ending) => {
-        // At once: what the tool left undone is not begun.
+        // At once, so that nothing unrecorded begins.
         frame.drop();
         resolve(ending.kind === 'broken' ? ending.error : undefined);
       },
