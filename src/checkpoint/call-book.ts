@@ -28,7 +28,7 @@ export interface Story {
 
 type RemoveStream = (id: string, scope: string) => Promise<void>;
 
-/** What an index holds for a stream; the ids of calls have no space. */
+/** A stream's item in an index; the ids of calls have no space. */
 export function streamItem(id: string, scope: string): string {
   return `${id} ${scope}`;
 }

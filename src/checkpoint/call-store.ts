@@ -1,9 +1,8 @@
 /**
- * Records in a Keyv: the entries of journals, inserted if absent and never changed, and what stands beside them.
- * Who loses a position is fenced. Expiry is ours (a record's name tells it), with a margin for clocks that
+ * Records in a Keyv: the entries of journals, inserted if absent and never changed, and the records beside them. A
+ * process that loses a position is fenced. Expiry is ours (a record's name holds it), with a margin for clocks that
  * differ; Keyv's own would let a reader whose clock is ahead delete a live record.
- *
- * Every name goes through `Names.key`, and every value through a `RecordCipher`; nothing is written past them.
+ * Every name goes through `Names.key`, and every value through a `RecordCipher`.
  */
 import type Keyv from 'keyv';
 import type { Clock } from '../base/clock.ts';
@@ -27,7 +26,7 @@ const OVER: ReadonlySet<Entry['type']> = new Set(['ended', 'cancelled']);
 interface StoreParts {
   readonly names: Names;
   readonly cipher: RecordCipher;
-  /** Where the store is this process's memory: what journals may take of it. */
+  /** Limits of journals' bytes, if the store is this process's memory. */
   readonly bytes?: ByteLimits;
   /** An entry of a call's journal is written. */
   readonly written?: (call: CallRecord, entry: Entry) => void;
@@ -183,7 +182,7 @@ export class KeyvCallStore implements CallStore {
   }
 
   /**
-   * Deletes what has expired, where the store can list its keys and does not expire them by itself.
+   * Deletes expired records, if the store can list its keys and does not expire them by itself.
    * @returns how many records were deleted
    */
   async sweep(): Promise<number> {
@@ -214,15 +213,15 @@ export class KeyvCallStore implements CallStore {
   }
 }
 
-/** What of a Keyv lists keys, where its adapter can. */
+/** The listing of keys by a Keyv's adapter, if it has one. */
 interface Listing {
   readonly iterator?: (namespace?: string) => AsyncIterable<[string, unknown]>;
 }
 
-/** For tests of what stands below: no secret, and the audience by default. */
+/** For tests: no secret, and the default audience. */
 const UNKEYED: StoreParts = { names: new Names('mcp-await'), cipher: plainRecords('mcp-await') };
 
-/** An author's key may tell something, so it is not readable in the store. */
+/** A digest, since an author's key may be readable text. */
 function answerName(callId: string, key: string): string {
   return `${callId}:in:${digest(key)}`;
 }

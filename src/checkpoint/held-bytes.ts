@@ -1,7 +1,7 @@
 /**
- * What the journals in this process's memory come to, of all callers and of each, where no store takes them off it.
- * A call that would put more down is refused; finished calls, which are kept for a request that comes again, go
- * first. Anonymous callers count as one, so that they never take the known callers' part.
+ * The bytes of journals in this process's memory, of all callers and of each. A call that would exceed a limit is
+ * refused; finished calls, which are kept for repeated requests, are evicted first. Anonymous callers count as one, so
+ * that they cannot use up the known callers' limit.
  */
 import { AwaitError } from '../base/error.ts';
 import type { CallRecord } from '../call/journal/entries.ts';

@@ -1,11 +1,10 @@
 /**
- * The one primitive of the store: insert if absent, in Keyv's own keyspace and encoding, through the client
- * of each adapter. Keyv itself has no compare-and-set.
+ * The operation that every store must have: insert if absent, in Keyv's own keyspace and encoding, through each
+ * adapter's client. Keyv itself has no compare-and-set.
  *
- * Each operation runs Keyv's own code on an object derived from the user's Keyv, whose innermost adapter is
- * replaced for that one operation. So the key's prefix, the encoding and the compression are Keyv's, in
- * version 5 and 6, and failures are seen that Keyv turns into `undefined` or `false` (it does so as soon as
- * it has an `error` listener).
+ * Each operation runs Keyv's own code on an object derived from the user's Keyv, whose innermost adapter is replaced
+ * for that one operation. So the key's prefix, the encoding and the compression are Keyv's, in version 5 and 6, and
+ * failures are seen that Keyv turns into `undefined` or `false` (it does so as soon as it has an `error` listener).
  */
 import type Keyv from 'keyv';
 import { AwaitError } from '../base/error.ts';
@@ -50,7 +49,7 @@ export function primitiveOf(keyv: Keyv): Primitive {
   if (isRedis(adapter)) return 'redis';
   const dialect = adapter.opts?.dialect;
   if (isSql(adapter) && dialect === 'postgres') return 'postgres';
-  // @keyv/sqlite 4 names no dialect once it is made; it is the one whose `opts` hold the file it opened.
+  // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
   if (isSql(adapter) && (dialect === 'sqlite' || (adapter.opts !== undefined && 'db' in adapter.opts)))
     return 'sqlite';
   return 'none';
@@ -120,7 +119,7 @@ export function readAll(keyv: Keyv, keys: readonly string[]): Promise<unknown[]>
   return watched(keyv, adapter, 'read', first, {}).run((derived) => derived.getMany([...keys]));
 }
 
-/** Deletes a record; whether there was one is not told, since the SQL adapters do not know for sure. */
+/** Deletes a record. It does not report whether there was one, since the SQL adapters do not know for sure. */
 export async function remove(keyv: Keyv, key: string): Promise<void> {
   await watched(keyv, innermost(keyv), 'delete', key, {}).run((derived) => derived.delete(key));
 }

@@ -74,7 +74,7 @@ export class KeyRing {
     return this.#secrets.some((secret) => secret.id === id);
   }
 
-  /** Keys of what stands in the names of indexes, the sealing secret's first. */
+  /** Keys for the names of indexes, the sealing secret's first. */
   macKeys(): KeyObject[] {
     return this.#secrets.map((secret) => this.#fixedKey(secret, 'index'));
   }
@@ -142,7 +142,7 @@ function derived(
   return new Uint8Array(hkdfSync('sha256', secret, salt, `mcp-await ${purpose} 1`, 32));
 }
 
-/** Tells keys apart, and nothing about them. */
+/** Distinguishes keys without revealing them. */
 function nameOf(secret: string): string {
   return createHash('sha256').update(`mcp-await kid ${secret}`).digest('base64url').slice(0, 8);
 }

@@ -1,15 +1,14 @@
 /**
- * What records are called in the store. Anyone who can read the store sees every name, even if records are encrypted,
- * so:
+ * The names of records in the store. Anyone who can read the store sees every name, even if records are encrypted, so:
  *
- * 1. No id stands in a name: an anonymous caller's task, an ask and a session of 2024-11-05 belong to anyone who knows
+ * 1. No name contains an id: an anonymous caller's task, an ask and a session of 2024-11-05 belong to anyone who knows
  *    their id. A name holds the SHA-256 of audience and id; ids have 122 random bits or more.
  * 2. That digest has no key: after a rotation of secrets every record is found, and two processes that seal with
  *    different secrets contend for one position.
  * 3. A value that can be guessed (a caller, a workspace, "all tasks") is an HMAC first: written under the secret that
  *    seals, read under all (`guessable`).
  * 4. Expiry and position are readable, for the sweeper and for the operator's tools, which look for a journal's first
- * entry.
+ *    entry.
  *
  * A name inside of this package is `<expiry in base 36>.<anything>[:<position>]`; in the store it is
  * `mcp-await:<expiry>.<digest>[:<position>]`.
@@ -26,7 +25,7 @@ const KEY = /mcp-await:(([0-9a-z]{1,11})\.[\w-]{22})(?::(\d{1,12}))?$/;
 
 /** The parts of a record's name that can be read back from it. */
 export interface ReadName {
-  /** The same for all positions of a journal: what `mcp-await calls` and the log call a call by. */
+  /** The same for all positions of a journal: the name of a call in `mcp-await calls` and the log. */
   readonly label: string;
   /** Milliseconds since the epoch. */
   readonly expires: number;
@@ -37,28 +36,25 @@ export class Names {
   readonly #audience: string;
   readonly #ring: KeyRing | undefined;
 
-  /** @param ring undefined where nothing is looked up by what can be guessed */
+  /** @param ring undefined if nothing is looked up by a value that can be guessed */
   constructor(audience: string, ring?: KeyRing) {
     this.#audience = audience;
     this.#ring = ring;
   }
 
-  /**
-   * The key that a record stands under. A name that does not say when it expires is an id that a client made up:
-   * nothing is kept under it, so nothing is found.
-   */
+  /** The key of a record. A name without an expiry is an id that a client made up: no record has it. */
   key(name: string): string {
     const [, expiry = '0', id = name, position = ''] = INNER.exec(name) ?? [];
     return `${PREFIX}${expiry}.${this.#digest(`${expiry}.${id}`)}${position}`;
   }
 
-  /** What the log and the operator's tools call a call by; its id does not follow from it. */
+  /** The name of a call in the log and the operator's tools; its id does not follow from it. */
   label(callId: string): string {
     return this.key(callId).slice(PREFIX.length);
   }
 
   /**
-   * What may stand in a name for something that could be guessed.
+   * HMACs that take the place of a value that could be guessed.
    * @returns one for each secret, the one to write under first
    */
   guessable(...parts: readonly (string | null)[]): readonly [string, ...string[]] {

@@ -1,8 +1,8 @@
 /**
- * Records as they stand in a store. Each names the service it belongs to, since services may share a store: by its
- * audience, and by the secret it was written under. What another service wrote is refused as a bad token is.
- * With `encrypt: true` records are sealed like tokens, with a key of their own purpose, each for the key it stands
- * under, so that no record can be put in the place of another.
+ * The form of records in a store. Each names its service, since services may share a store: by its audience, and by the
+ * secret it was written under. Records of another service are refused like bad tokens.
+ * With `encrypt: true` records are sealed like tokens, with a key for this purpose, and bound to their store key, so
+ * that no record can be put in the place of another.
  */
 import { AwaitError } from '../base/error.ts';
 import { isObject } from '../base/json.ts';
@@ -12,15 +12,15 @@ import type { Sealer } from './sealed.ts';
 export interface RecordCipher {
   encode(key: string, value: unknown): unknown;
   /**
-   * @throws AwaitError `bad-token` for a record of another service, or under another secret; `format` for what
-   *   this package did not write there
+   * @throws AwaitError `bad-token` for a record of another service, or under another secret; `format` for a value that
+   * this package did not write
    */
   decode(key: string, stored: unknown): Promise<unknown>;
 }
 
 /**
- * @param ring whose secrets a record may be written under; without, whichever
- * @param unknown resolves once secrets were asked for again, where a record names one that is not known
+ * @param ring the secrets under which a record may be written; without it, any
+ * @param unknown resolves once secrets were fetched again, for a record that names an unknown one
  */
 export function plainRecords(audience: string, ring?: KeyRing, unknown?: () => Promise<void>): RecordCipher {
   return {

@@ -17,7 +17,7 @@ export interface SealOptions {
   readonly ring: KeyRing;
   /** Which service tokens are for; one of another service with the same secret is refused. */
   readonly audience: string;
-  /** Longest token that is looked at, in characters. */
+  /** Most characters of a token; longer ones are refused unread. */
   readonly maxLength: number;
   readonly now: () => number;
   /** Resolves once secrets were asked for again, where a token names one that is not known. */
@@ -65,7 +65,7 @@ export class Sealer {
   }
 
   /**
-   * @param longest characters of a token that is looked at
+   * @param longest most characters of the token
    * @throws AwaitError `bad-token`
    */
   async open(purpose: Purpose, token: unknown, longest = this.#options.maxLength): Promise<JsonObject> {

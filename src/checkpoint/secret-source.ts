@@ -1,7 +1,7 @@
 /**
- * Secrets that are asked for (from a KMS, a vault): before the first request, every five minutes, and when a token
- * names a secret that is not known, at most every ten seconds. While asking fails, those that were told last count;
- * before the first ones requests are refused with 503, and the next one asks again.
+ * Secrets that are fetched (from a KMS, a vault): before the first request, every five minutes, and when a token names
+ * an unknown secret, at most every ten seconds. While fetching fails, the last ones stay in use; before the first ones
+ * requests are refused with 503, and the next one fetches again.
  */
 import { AwaitError } from '../base/error.ts';
 import type { KeyRing } from './key-ring.ts';

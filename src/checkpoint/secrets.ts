@@ -1,4 +1,4 @@
-/** What makes a secret one that tokens may be sealed with. */
+/** The conditions that a secret must meet to seal tokens. */
 import { AwaitError } from '../base/error.ts';
 
 /** Least length of a secret, in bytes. */

@@ -1,4 +1,4 @@
-/** Deletes what has expired, now and then, in whichever process is up. */
+/** Deletes expired records, now and then, in every process. */
 import type { Logger } from '../options.ts';
 import type { KeyvCallStore } from './call-store.ts';
 

@@ -13,7 +13,7 @@ export interface Arguments extends Draft {
   readonly positionals: readonly string[];
 }
 
-/** @throws AwaitError `bad-option`, which says what to write instead */
+/** @throws AwaitError `bad-option`; the message says what to write instead */
 export async function readArguments(args: readonly string[], table: Table = FLAGS): Promise<Arguments> {
   const flags = Object.values(table).flat();
   const { values, positionals } = parsed(args, flags);
@@ -41,7 +41,7 @@ function parsed(args: readonly string[], flags: readonly Flag[]): ReturnType<typ
   }
 }
 
-/** What `--help` says of all flags of a table. */
+/** The text of `--help` for all flags of a table. */
 export function helpOfFlags(table: Table = FLAGS): string {
   const sections = Object.entries(table).map(
     ([title, flags]) => `${title}:\n${flags.map(helpOf).join('\n')}\n`,

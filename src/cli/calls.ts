@@ -141,7 +141,7 @@ interface Told {
   readonly detail?: string;
 }
 
-/** An entry as a line of the story. What callers sent and were told is hidden unless it is asked for. */
+/** An entry as a line of a call's history. Arguments, answers and results are hidden unless a flag shows them. */
 function toldOf(entry: Entry, { answers }: Shown): Told {
   const content = (value: unknown): string => (answers ? JSON.stringify(value) : '(hidden)');
   switch (entry.type) {

@@ -25,7 +25,7 @@ export interface Serving {
   host: string;
   /** Whether event streams are compressed. */
   compress: boolean;
-  /** Whether a proxy in front says in `X-Forwarded-For` whom a request is from. */
+  /** Whether the last entry of `X-Forwarded-For`, from a proxy in front, is the client's address. */
   forwarded: boolean;
   /** Open connections at once; more are closed as they come. */
   connections: number;
@@ -52,7 +52,7 @@ export interface PeerDraft {
 
 export interface Flag {
   readonly name: string;
-  /** What stands for its value in `--help`; a switch has none. */
+  /** The name of its value in `--help`; a switch has none. */
   readonly value?: string;
   /** Whether it may be given more than once. */
   readonly repeats?: true;
@@ -407,7 +407,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   ],
 };
 
-/** What `mcp-await proxy` has besides. */
+/** Further flags of `mcp-await proxy`. */
 export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'The server behind the proxy': [
     {

@@ -18,8 +18,8 @@ import { levelLogger } from './logger.ts';
 const PATH = '/mcp';
 
 /**
- * @param log how much is logged where no flag says it
- * @param load makes the host; called once the arguments are known to make sense
+ * @param log the level of the log, unless a flag sets it
+ * @param load makes the host; called once the arguments are valid
  */
 export async function serveHost(
   { options, serving }: Draft,
@@ -96,7 +96,7 @@ function httpServer(serving: Serving, listener: (req: NodeRequest, res: ServerRe
     connectionsCheckingInterval: CHECK,
   };
   const server = createServer(times, (req: NodeRequest, res) => {
-    // The proxy in front adds the last one; what stands before it is its client's own word.
+    // The proxy in front adds the last entry; earlier ones are the client's own claim.
     const said = forwarded ? String(req.headers['x-forwarded-for'] ?? '') : '';
     const address = said.slice(said.lastIndexOf(',') + 1).trim();
     if (address !== '') req.ip = address;

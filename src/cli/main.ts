@@ -55,7 +55,7 @@ async function main(args: readonly string[]): Promise<void> {
   if (command === 'compare') {
     const { compareCommand } = await import('./compare.ts');
     const code = await compareCommand(rest);
-    // What the servers and clients of a comparison leave open must not keep it from its end.
+    // Handles that the comparison's servers and clients leave open must not keep the process alive.
     process.stdout.write('', () => process.exit(code));
     return;
   }

@@ -20,7 +20,7 @@ export async function proxy(args: readonly string[]): Promise<void> {
       `mcp-await proxy takes a command after --, or --url; ${found}. Such as: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
     );
   }
-  // What --replay says holds for the calls that were sent to the server, and the host knows which those are.
+  // --replay applies to calls that were sent to the server, and only the host knows these.
   delete draft.options.replay;
   const host = hostOf(peer, command, rest);
   await serveHost(draft, 'info', async () => {

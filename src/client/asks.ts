@@ -1,8 +1,7 @@
 /**
- * What the server asks and the client has not answered: whose stream it came on, and under which id.
- *
- * A server may count its asks anew on each stream, while the client knows them by their ids alone. So an id that
- * is open on another stream gets another name on the way in, and its own back on the way out.
+ * The server's asks without an answer: the stream that each came on, and its id there.
+ * A server may count its asks anew on each stream, while the client identifies them by their ids alone. So an id that
+ * is open on another stream is renamed on the way in, and restored on the way out.
  */
 import type { Answer, RequestId } from './message.ts';
 

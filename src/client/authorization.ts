@@ -23,7 +23,7 @@ export class Authorization {
     return tokens === undefined ? {} : { authorization: `Bearer ${tokens.access_token}` };
   }
 
-  /** Whether the request is to be sent once more: the server wanted credentials, and now there are some. */
+  /** Whether to send the request once more: the server required credentials, and now there are some. */
   async renew(response: Response): Promise<boolean> {
     if (response.status !== 401 && response.status !== 403) return false;
     const { extractWWWAuthenticateParams } = await load();

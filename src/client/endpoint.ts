@@ -8,7 +8,7 @@ import { drainBody } from './event-stream.ts';
 import { fetchWithinOrigin } from './redirect.ts';
 
 export interface EndpointOptions {
-  /** What sends requests; by default the global `fetch`, which keeps connections alive. */
+  /** The function that sends requests; by default the global `fetch`, which keeps connections alive. */
   readonly fetch?: FetchLike | undefined;
   /** Goes with each POST and DELETE; its headers with each GET too, as with the SDK's transport. */
   readonly requestInit?: RequestInit | undefined;
@@ -16,7 +16,7 @@ export interface EndpointOptions {
   readonly headers?: HeadersInit | undefined;
   /** The SDK's OAuth, which needs `@modelcontextprotocol/sdk` at run time. */
   readonly authProvider?: OAuthClientProvider | undefined;
-  /** A session to go on with; the client then does not initialize one. */
+  /** A session to continue; the client then does not initialize one. */
   readonly sessionId?: string | undefined;
 }
 
@@ -51,7 +51,7 @@ export class EndpointError extends Error {
 
 export class Endpoint {
   sessionId: string | undefined;
-  /** What stands in `MCP-Protocol-Version`, once it is known. */
+  /** The value of `MCP-Protocol-Version`, once it is known. */
   protocolVersion: string | undefined;
   readonly #url: URL;
   readonly #fetch: FetchLike;
@@ -77,7 +77,7 @@ export class Endpoint {
 
   /**
    * Throws an EndpointError unless the status is 2xx.
-   * @param signal of a request that can be given up by itself; it is to be aborted when this is closed, too
+   * @param signal of a request that can be abandoned by itself; aborted when this is closed, too
    */
   async post(
     body: string,

@@ -2,8 +2,8 @@
  * Reads server-sent events (WHATWG HTML, section 9.2), those without data among them.
  *
  * The standard drops an event that has no `data:` line, and so does every parser that keeps to it; SEP-1858's
- * `buffer_input` and `input_required` have none. So each such block is given an empty `data:` line before the
- * parser sees it, and the parser stays somebody else's.
+ * `buffer_input` and `input_required` have none. So each such block gets an empty `data:` line before a standard parser
+ * reads it.
  */
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 
@@ -12,14 +12,14 @@ const DRAIN_MS = 250;
 
 /** Ends lines with LF alone, and adds a `data:` line to a block that has an `event` or an `id` and none. */
 class DataLines {
-  /** A line whose end has not come yet. */
+  /** A line that is not complete yet. */
   #partial = '';
   /** A CR ended the last line: an LF that follows, even in the next chunk, belongs to it. */
   #afterCr = false;
   #named = false;
   #data = false;
 
-  /** What `text` completes, as whole lines. */
+  /** Returns the lines that `text` completes. */
   push(text: string): string {
     const ends = /\r\n|\r|\n/g;
     let lines = '';

@@ -1,4 +1,4 @@
-/** What clients import: `mcp-await/client`. */
+/** The exports of `mcp-await/client`. */
 
 export { EndpointError } from './endpoint.ts';
 export type { Reconnection } from './reconnection.ts';

@@ -8,7 +8,7 @@ export type RpcNotification = Exclude<Extract<Rpc, { method: string }>, { id: Re
 export type Answer = Exclude<Rpc, { method: string }>;
 export type { RequestId };
 
-/** A JSON object: its members are `unknown` until looked at. */
+/** A JSON object: its members are `unknown` until checked. */
 export type JsonObject = Record<string, unknown>;
 
 export function isObject(value: unknown): value is JsonObject {

@@ -3,7 +3,7 @@ import { EndpointError } from './endpoint.ts';
 
 /** When a broken stream or socket is opened again. */
 export interface Reconnection {
-  /** Milliseconds before the first attempt; 1,000. What the server says in `retry` counts for more. */
+  /** Milliseconds before the first attempt; 1,000. The server's `retry` takes precedence. */
   readonly initialReconnectionDelay: number;
   /** Milliseconds; 30,000. */
   readonly maxReconnectionDelay: number;
@@ -53,8 +53,8 @@ const UNREACHED: ReadonlySet<unknown> = new Set([
 ]);
 
 /**
- * Tries again what the server has certainly not taken: it could not be reached, or it said so (503). Anything else
- * may have been taken, and a server that keeps no count of it would do it twice.
+ * Retries a request that the server has certainly not taken: it could not be reached, or replied 503. Any other request
+ * may have been taken, and a server that does not recognize repetitions would do it twice.
  */
 export async function untilTaken<T>(
   doing: () => Promise<T>,
@@ -88,7 +88,7 @@ export function repeatsOf({ maxRetries }: Reconnection): number {
 /** Whether a request or its reply was lost on the way, or refused by something that may be over soon. */
 export function isLost(thrown: unknown): boolean {
   if (thrown instanceof EndpointError) return thrown.code >= 500 || thrown.code === 429;
-  // `fetch` fails with a TypeError; others tell of it as Node does, by a code.
+  // `fetch` fails with a TypeError; other functions with one of Node's codes.
   if (thrown instanceof TypeError) return true;
   const errors = thrown instanceof Error ? [thrown, thrown.cause] : [];
   return errors.some(

@@ -23,7 +23,7 @@ export async function fetchWithinOrigin(fetch: FetchLike, url: URL, init: Reques
 
 function targetOf({ status, headers }: Response, from: URL, method: string): URL | undefined {
   const location = headers.get('location');
-  // 301, 302 and 303 make a GET of what had a body.
+  // 301, 302 and 303 turn a request with a body into a GET.
   const keepsMethod =
     status === 307 || status === 308 || ([301, 302, 303].includes(status) && method === 'GET');
   if (!keepsMethod || location === null || !URL.canParse(location, from)) return undefined;

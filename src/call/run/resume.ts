@@ -148,7 +148,7 @@ export class Resumption {
     }
   }
 
-  /** No frame can be reached: a new one is led through the journal. */
+  /** No frame can be reached: replays the call in a new one. */
   async #goOnFromJournal(request: Resume): Promise<Outcome> {
     const { state } = request;
     const { store } = this.#parts;
@@ -159,7 +159,7 @@ export class Resumption {
     if (never && store === undefined) throw replayRefused(checkpoint);
     const mustRead = store !== undefined && (checkpoint.running !== undefined || never);
     const journal = store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
-    // The claim: from here on the turn is this process's, or somebody else's.
+    // The claim: from here on the turn belongs to this process, or to another one.
     if (mustRead || !(await isAppended(journal, claim))) return this.#contend(request, prepared);
     const { accepted } = sorted;
     return this.#replay(request, prepared, journal, { since: accepted, fresh: accepted.length });
@@ -186,7 +186,7 @@ export class Resumption {
         if (first.kind === 'told') return first.outcome;
         throw new AwaitError('busy', `call ${state.callId}: the process that keeps its frame still runs it`);
       }
-      // That a claim is there is certain, so what runs beside the asks does not matter.
+      // The claim is certain to be there, so steps that run beside the asks do not matter.
       const read = this.#readOn(store, request, undefined, () => over);
       let first = await Promise.race([told, read]);
       if (first.kind === 'ended' || first.kind === 'suspended' || first.kind === 'task') {
@@ -221,7 +221,7 @@ export class Resumption {
     return this.#goOnFrom(await this.#readOn(store, request, running, () => false), request, prepared);
   }
 
-  /** Goes on from what the journal has of the turn. */
+  /** Continues from the turn's entries in the journal. */
   async #goOnFrom(found: Found, request: Resume, prepared: Prepared): Promise<Outcome> {
     const { store, replay } = this.#parts;
     const { checkpoint, sorted, claim } = prepared;
@@ -247,14 +247,14 @@ export class Resumption {
     return this.#replay(request, prepared, journal, { since, fresh, drawn });
   }
 
-  /** Leads a new frame through the journal. */
+  /** Replays the call in a new frame. */
   async #replay(
     request: Resume,
     { checkpoint, sorted }: Prepared,
     journal: OpenJournal,
     { since, fresh, drawn }: { since: readonly Completion[]; fresh: number; drawn?: DrawnValues | undefined },
   ): Promise<Outcome> {
-    // The turn is this process's: what ran elsewhere as the asks went out is recorded by now, or never.
+    // The turn belongs to this process: steps that ran elsewhere beside the asks are recorded by now, or never.
     const { running: _running, ...before } = checkpoint;
     const { call } = before;
     const again = reask(sorted.bad, checkpoint.asked);
@@ -309,7 +309,7 @@ export class Resumption {
     return this.resume(request);
   }
 
-  /** Enters a turn whose client can end it early, by going away. */
+  /** Enters a turn whose client can end it early by disconnecting. */
   #enter(run: Run, request: Resume, begin: boolean): Promise<Outcome> {
     this.#begun(request, () => this.#ownership.disconnect(run, request));
     return this.#turns.enter(run, request.leg, { begin, request });

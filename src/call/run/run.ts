@@ -42,7 +42,7 @@ export interface EngineParts {
   readonly called?: (call: CallRecord) => void;
   /** Called with the instance of a new call before it runs. @returns the response if it must not run */
   readonly admit?: (instance: Instance, call: CallRecord, leg: Leg) => Promise<Response | undefined>;
-  /** A task that others run is to be looked after. */
+  /** Registers a task that another process runs, to take it over if its owner dies. */
   readonly watch?: (id: string) => void;
   /** A fresh instance of the user's server for one call. */
   readonly openInstance: (call: CallRecord, leg: Leg) => Promise<Instance>;
@@ -59,7 +59,7 @@ type Counted =
   | 'errors'
   | 'shed';
 
-/** Where a run is. What makes sense in one place only is a field of that place. */
+/** The state of a run. A field that is valid in one state only belongs to that state. */
 export type RunState =
   /** Its first turn is still to come. */
   | { readonly at: 'new' }
@@ -91,15 +91,15 @@ export interface AtCheckpoint {
 
 export interface Interrupted {
   readonly at: 'interrupted';
-  /** Digest of what the client sent in that turn: only the same request goes on with it. */
+  /** Digest of the client's answers in that turn: only the same request continues it. */
   readonly sent: string;
   /** How large its journal is, as JSON. */
   readonly bytes: number;
 }
 
 /**
- * What keeps a call going: `request`: without its request it is suspended or over; `journal`: it goes on without it,
- * and others may take it up; `task`: as `journal`, and its client asks for it by its id.
+ * What a call's continuation depends on. `request`: without its request it is suspended or ended; `journal`: it
+ * continues without it, and other processes may take it over; `task`: as `journal`, and its client polls it by its id.
  */
 export type Held =
   | { readonly by: 'request' | 'journal' | 'task' }
@@ -125,11 +125,11 @@ export interface Run {
   lost?: { readonly times: number; readonly recorded: number };
   /** Shows others that its turn is being run. */
   heartbeat?: Timer;
-  /** Set while it is settled whether somebody took it up. */
+  /** Set while an entry decides whether another process took it over. */
   isReclaiming?: true;
 }
 
-/** A request that goes on with a call. */
+/** A request that continues a call. */
 export interface Resume {
   readonly state: State;
   readonly token: string;
@@ -140,18 +140,21 @@ export interface Resume {
   readonly leg: Leg;
   /** The turn that it asks for, shared with identical requests. */
   readonly active: Active;
-  /** Given by another process, which waits to be told that the turn is run here; such a request is not sent on. */
+  /**
+   * Called when the turn runs here, for another process that passed the request on; such a request is not passed on
+   * again.
+   */
   readonly accepted?: () => void;
 }
 
-/** A run whose first turn is still to come. */
+/** A run whose first turn has not begun. */
 export function newRun(
   made: Pick<Run, 'call' | 'binding' | 'frame' | 'instance' | 'journal' | 'held' | 'next'>,
 ): Run {
   return { ...made, state: { at: 'new' }, asked: new Set(), answers: new AnswerWrites() };
 }
 
-/** Whether a call goes on without its request. */
+/** Whether a call continues without its request. */
 export function isUnattached({ held }: Run): boolean {
   return held.by !== 'request';
 }
@@ -170,7 +173,7 @@ export function wishOf({ call }: Run, leg: Leg): TaskWish | undefined {
   return leg.takesTasks && !leg.live ? call.task : undefined;
 }
 
-/** Whose places a call takes: its caller's or, where that has no name, those of the address it comes from. */
+/** Whose share of the limits a call uses: its caller's, or an anonymous caller's address. */
 export function takerOf({ call }: Pick<Run, 'call'>, { address }: Leg): Taker {
   return { principal: call.principal, address };
 }

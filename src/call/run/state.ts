@@ -9,7 +9,7 @@ export interface State {
   readonly at: number;
   /** The checkpoint itself, where tokens carry it. */
   readonly checkpoint?: Checkpoint;
-  /** Tells checkpoints apart that stand at one position: two processes may run one sealed token. */
+  /** Distinguishes checkpoints at one position: two processes may run one sealed token. */
   readonly mark?: string;
   /** The process that parked the call's frame, where processes reach one another. */
   readonly owner?: string;
@@ -17,6 +17,6 @@ export interface State {
 
 export interface StateTokens {
   seal(state: State, binding: Binding, expires: number): Promise<string>;
-  /** @throws AwaitError `bad-token`, whose message is for the logger alone */
+  /** @throws AwaitError `bad-token`; its message is for the logger only */
   open(token: string, binding: Binding): Promise<State>;
 }

@@ -41,15 +41,15 @@ export interface TurnParts {
 
 /** How a turn begins. */
 export interface Begins {
-  /** Whether its tool is started; else it goes on where its asks were. */
+  /** Whether its tool is started; else it continues at its asks. */
   readonly begin: boolean;
-  /** What the client sent for asks that are still to come, by their keys. */
+  /** The client's answers to asks that are not made yet, by their keys. */
   readonly responses?: unknown;
-  /** The request that goes on with the call; absent for its first turn. */
+  /** The request that continues the call; absent for its first turn. */
   readonly request?: Resume | undefined;
 }
 
-/** A turn that was entered, for what ends it. */
+/** A turn that was entered, for the code that ends it. */
 interface Entered {
   readonly run: Run;
   readonly leg: Leg;
@@ -110,7 +110,7 @@ export class Turns {
     });
   }
 
-  /** What the frame sees of its turn. */
+  /** The turn as the frame sees it. */
   #turnOf(
     run: Run,
     leg: Leg,
@@ -353,14 +353,14 @@ export class Turns {
         this.#runs.park(keyOf(request.state), run, interrupted(run, request));
       } else {
         this.#runs.end(run, response === undefined);
-        // A call that has become too large is over: its tool would only be run again, and come to the same.
+        // A call whose journal is full has ended: running its tool again would end the same way.
         if (failure.code === 'limit') await this.#endFailed(run, failure);
       }
       throw failure;
     }
   }
 
-  /** The answers that came were of no use: the asks go out again, with what the frame did meanwhile. */
+  /** No answer was usable: the asks go out again, with the frame's progress since. */
   askAgain(run: Run, request: Resume): Promise<Outcome> {
     return this.#orInterrupted(run, request, async () => {
       await run.frame.written();
@@ -376,7 +376,7 @@ export class Turns {
     return outcome;
   }
 
-  /** Gives the call up to whichever process its client comes to next. */
+  /** Gives the call up to the process that gets its client's next request. */
   async #shed(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
     const outcome = await this.#checkpoints.suspendWithout(run.journal, checkpoint, run.binding);
     this.#runs.end(run, true);

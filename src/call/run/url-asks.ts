@@ -55,7 +55,7 @@ function askForUrls(
   return newRun({ ...shared, frame: asking, instance, next });
 }
 
-/** Stands in for the user's server while its user is at the URLs. */
+/** Takes the place of the user's server while the user opens the URLs. */
 class Asking implements Instance {
   readonly #call: CallRecord;
   readonly #questions: readonly Question[];
@@ -119,7 +119,7 @@ function questionAbout({ elicitationId, ...url }: JsonObject): Question {
   return { class: RERUN + about, method: 'elicitation/create', params, digest: about };
 }
 
-/** Without those that were answered before the task was taken up, while others of them were still open. */
+/** The questions without those that were answered before a takeover, in a round that was not complete. */
 function unanswered(questions: readonly Question[], frame: Frame): readonly Question[] {
   const open = new Set(frame.unmade.map(({ place }) => classOf(place)));
   if (!questions.some((question) => open.has(question.class))) return questions;

@@ -79,7 +79,7 @@ export function failedWith(error: AwaitError): Responded {
   return { kind: 'responded', response: { error: wireError(error) }, failure: error.code };
 }
 
-/** As `failedWith`, and tells the logger all of it. */
+/** As `failedWith`, and logs the error with its details. */
 export function reported(
   { log }: Pick<EngineParts, 'log'>,
   callId: string | undefined,

@@ -1,11 +1,11 @@
 /**
- * Which tasks there are: of a caller, for its list, and of everybody, for the sweeper. An index is a row of
- * records, inserted if absent at the first free position, for each hour in which tasks began; all of an hour
- * expire together, so a row has no holes. Where tasks live for days, so do the rows.
+ * The indexes of tasks: one for each caller, for its list, and one for all callers, for the sweeper. An index is a row
+ * of records, inserted if absent at the first free position, for each hour in which tasks began; all of an hour expire
+ * together, so a row has no holes. For tasks that live for days, a row is a day.
  */
 import { keepNewest } from '../../base/bounded.ts';
 
-/** What an index needs of a store. */
+/** The store operations of an index. */
 export interface IndexRecords {
   /** False when there is such a record. @param expires milliseconds since the epoch */
   insert(name: string, value: unknown, expires: number): Promise<boolean>;
@@ -17,7 +17,7 @@ const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 /** Rows that may still grow: clocks differ. */
 const GROWING = 2;
-/** Rows whose ends are remembered. */
+/** Most rows whose ends are remembered. */
 const ENDS = 1_000;
 /**
  * The record names of a row: without a readable owner, one for each secret that it may have been written under, the one
@@ -50,7 +50,7 @@ export class TaskIndex {
     this.#now = now;
   }
 
-  /** @param owner whose list it is in, if in any */
+  /** @param owner the owner of the list that it is in, if any */
   async add(id: string, owner: string | undefined): Promise<void> {
     const row = Math.floor(this.#now() / this.#unit);
     const own = owner === undefined ? undefined : this.#append(this.#rowNames(owner)[0], row, id);
@@ -83,7 +83,7 @@ export class TaskIndex {
     return { ids };
   }
 
-  /** Everybody's tasks that were added since the last call with the same `seen`. */
+  /** All callers' tasks that were added since the last call with the same `seen`. */
   async added(seen: Map<string, number>): Promise<string[]> {
     const ids: string[] = [];
     // Rows read before a failing read are reported the next time.
@@ -162,7 +162,7 @@ export class TaskIndex {
     return (row + 2) * this.#unit + this.#ttl;
   }
 
-  /** The name tells when its record expires, as all names do. */
+  /** The name begins with its record's expiry, as all names do. */
   #name(owner: string, row: number, at: number): string {
     return `${this.#expiry(row).toString(36)}.tasks.${owner}:${at}`;
   }

@@ -10,16 +10,16 @@ export interface Sweeping {
   readonly clock: Clock;
   /** How long an owner may be silent, in milliseconds. */
   readonly lease: number;
-  /** Tasks that were not told before. */
+  /** Tasks that were not returned before. */
   readonly added: () => Promise<readonly string[]>;
-  /** What the owner of a task told last. */
+  /** The last sign of life of a task's owner. */
   readonly heard: (id: string) => Promise<unknown>;
   /** How far a task is; undefined once it is over. */
   readonly progress: (
     id: string,
   ) => Promise<{ readonly call: CallRecord; readonly at: number; readonly left: boolean } | undefined>;
   readonly runsHere: (id: string) => boolean;
-  /** Whether it may run here too; one that may not is looked at again. */
+  /** Whether it may run here too; one that may not is checked again later. */
   readonly hasRoom: (call: CallRecord) => boolean;
   /**
    * Resolves when it is run here, or is another process's after all.
@@ -30,12 +30,12 @@ export interface Sweeping {
 }
 
 export interface Sweeper {
-  /** Looks after a task, as long as it goes on. */
+  /** Watches a task until it ends. */
   watch(id: string): void;
   stop(): void;
 }
 
-/** Tasks that are looked at in one round. */
+/** Most tasks that are checked in one round. */
 const MOST = 1_000;
 /**
  * Most tasks that are taken over at once: each replays its journal, and the calls that already run here must show in
@@ -95,7 +95,7 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
       // The next as soon as one is done: a dead process's are all to run again in a lease and a half.
       while (places.size >= TAKEN) await Promise.race(places);
       if (isOver) return;
-      // To the end: whatever is not looked at in this round is first in the next.
+      // Moved to the end: tasks that are not checked in this round are first in the next.
       watched.delete(id);
       watched.set(id, known);
       if (!taking.has(id) && !runsHere(id)) await look(id, known);

@@ -67,7 +67,7 @@ export class Tasks {
   /** @throws AwaitError `bad-token` when this caller has no such task, or has it no more; `store` */
   async get(id: string, principal: string | undefined): Promise<TaskView> {
     const folding = await this.#read(id);
-    // Another look may go on reading while this one waits.
+    // Another reader may read on while this one waits.
     const { call, detached, response, cancelled, updated } = folding;
     const { clock } = this.#parts;
     if (call === undefined || call.principal !== principal || detached === undefined)
@@ -113,7 +113,7 @@ export class Tasks {
     }
     for (const { key, response } of delivered) {
       const run = this.#here(id);
-      // A run that was taken up may not have got to its ask yet: the inbox keeps the answer until it does.
+      // A run that was taken over may not have reached its ask yet: the inbox keeps the answer until it does.
       if (run !== undefined && (await this.#parts.answers.taken(run, key, response))) continue;
       await store.deliver(id, key, response, call.expires);
     }
@@ -177,7 +177,7 @@ export class Tasks {
     return undefined;
   }
 
-  /** Whether a task of this caller's may be taken up here. */
+  /** Whether a task of this caller may be taken over here. */
   hasRoom(principal: string | undefined): boolean {
     return this.#parts.runs.room.has({ principal });
   }

@@ -1,7 +1,7 @@
 /** Headers that repeat facts of the body, so that proxies need not parse it (SEP-2243). */
 import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
 
-/** Whose name, and where it stands: SEP-2243's table, and the Tasks extension's rows. */
+/** The methods with a name, and the member that holds it: SEP-2243's table, and the Tasks extension's rows. */
 const NAMED: ReadonlyMap<string, string> = new Map([
   ['tools/call', 'name'],
   ['prompts/get', 'name'],
@@ -11,7 +11,7 @@ const NAMED: ReadonlyMap<string, string> = new Map([
   ['tasks/cancel', 'taskId'],
 ]);
 
-/** Where an argument stands, and the end of its header's name. */
+/** The path of an argument, and the end of its header's name. */
 interface Mirrored {
   readonly path: readonly string[];
   readonly header: string;
@@ -20,7 +20,7 @@ interface Mirrored {
 /** RFC 9110, section 5.1. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
-/** What tools want to have in headers (`x-mcp-header` in their schemas), as far as they were listed. */
+/** Arguments that tools mirror in headers (`x-mcp-header` in their schemas), for listed tools. */
 export class RequestHeaders {
   readonly #mirrored = new Map<string, readonly Mirrored[]>();
 
@@ -46,7 +46,7 @@ export class RequestHeaders {
   }
 }
 
-/** Only what `properties` alone lead to, as SEP-2243 says. */
+/** Only arguments that are reached through `properties` alone, as SEP-2243 says. */
 function mirroredIn(schema: unknown, path: readonly string[]): Mirrored[] {
   if (!isObject(schema)) return [];
   const header = schema['x-mcp-header'];

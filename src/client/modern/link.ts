@@ -51,7 +51,7 @@ export class ModernLink implements Link {
   readonly #headers = new RequestHeaders();
   /** Those that are not over, by the ids of their requests. */
   readonly #calls = new Map<RequestId, RoundTripCall>();
-  /** What stands in `_meta` of every request. */
+  /** The `_meta` of every request. */
   #envelope: JsonObject = {};
 
   constructor(options: ModernOptions) {
@@ -69,7 +69,7 @@ export class ModernLink implements Link {
       closed: endpoint.signal,
       open: (request, signal) => this.#open(request, signal, deliver),
       tell: () => Promise.reject(new Error(`${REVISION} has no messages but requests`)),
-      // The disconnect says it.
+      // The disconnect is the cancellation.
       abandon: () => {},
     };
     this.#listener = new Listener({
@@ -119,7 +119,7 @@ export class ModernLink implements Link {
     for (const call of this.#calls.values()) call.leave();
   }
 
-  /** What `Client` wants to know of the server. It hears that the server agreed to the version that it knows. */
+  /** The server's declaration, as `Client` expects it, under the version that `Client` knows. */
   async #discover({ id, params }: RpcRequest): Promise<void> {
     const { protocolVersion, capabilities, clientInfo }: JsonObject = params ?? {};
     this.#envelope = {
@@ -155,7 +155,7 @@ export class ModernLink implements Link {
     });
   }
 
-  /** The extension takes the place of what SDK v1 declares of tasks, which are another revision's. */
+  /** Replaces SDK v1's declaration of tasks, which is another revision's, by the extension. */
   #declared({ tasks: _v1, extensions, ...declared }: JsonObject): JsonObject {
     const given = isObject(extensions) ? extensions : {};
     const all = this.#options.tasks ? { ...given, [TASKS]: {} } : given;

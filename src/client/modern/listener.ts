@@ -29,7 +29,7 @@ const LISTS = ['tools', 'prompts', 'resources'];
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
 export class Listener {
-  /** What the server says it has. */
+  /** The server's declared capabilities. */
   declared: JsonObject = {};
   readonly #ports: ListenerPorts;
   readonly #uris = new Set<string>();
@@ -42,7 +42,7 @@ export class Listener {
     this.#ports = ports;
   }
 
-  /** Hears of changed lists, where the server tells of them. */
+  /** Subscribes to changed lists, if the server announces them. */
   start(): void {
     this.#change(() => this.#replace()).catch((thrown) => this.#report(thrown));
   }
@@ -86,7 +86,7 @@ export class Listener {
     };
   }
 
-  /** What the new stream will tell; undefined where there is nothing to hear. */
+  /** The notifications that the new stream will send; undefined if none are wanted. */
   async #replace(): Promise<JsonObject | undefined> {
     const before = this.#stream;
     this.#stream = undefined;
