@@ -1,4 +1,4 @@
-/** What users import. */
+/** The exports of `mcp-await`. */
 export { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../compat/handler.ts';
 export type { Revision } from '../compat/revisions.ts';
 export { AwaitError, type AwaitErrorCode } from './base/error.ts';

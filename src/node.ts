@@ -7,7 +7,7 @@ import type { Bodies } from './http/bodies.ts';
 import { Departure } from './http/departure.ts';
 import { type Inbound, MAX_UNSENT, type Reply, type Writer } from './http/exchange.ts';
 
-/** What `createAwaitHandler` returns, as far as it is used here. */
+/** The part of `createAwaitHandler`'s product that is used here. */
 export interface ServesExchanges {
   readonly serve: (inbound: Inbound) => Promise<Reply>;
 }

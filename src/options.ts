@@ -66,7 +66,9 @@ export interface AwaitOptions<Name extends string = string> {
   readonly secrets?: readonly (string | undefined)[] | AskSecrets;
   /** Whether records in the store are encrypted, with keys derived from `secrets`. Default false. */
   readonly encrypt?: boolean;
-  /** How processes reach one another: a call goes on where its frame is parked. Default: it is replayed. */
+  /**
+   * How processes reach one another, so that a call continues where its frame is parked. Default: none; it is replayed.
+   */
   readonly relay?: Relay;
   /** Lifetime of a call, in milliseconds. Default one hour. */
   readonly ttl?: number;
@@ -82,15 +84,15 @@ export interface AwaitOptions<Name extends string = string> {
    * and `remoteHost`, their own rule.
    */
   readonly replay?: (call: CallRecord) => 'allow' | 'never';
-  /** What to do when only a question's text changed on replay. Default `ask`: once more. */
+  /** What to do if only a question's text changed on replay. Default `ask`: once more. */
   readonly drift?: 'ask' | 'reuse' | 'fail';
-  /** What becomes of a parked frame that is dropped. Default `forget`. */
+  /** What happens to a parked frame that is dropped. Default `forget`. */
   readonly onDrop?: 'forget' | 'unwind';
   /** How long an ask waits for a running step before it goes out beside it, in milliseconds. Default 5,000. */
   readonly askDelay?: number;
   /**
-   * How long a tool that is run again may take to get where it was, in milliseconds, before an answer or a step
-   * that it does not come to is passed over. Default 300.
+   * How long a replay waits for the tool to reach a recorded answer or step, in milliseconds, before it is skipped.
+   * Default 300.
    */
   readonly replayGrace?: number;
   /**
@@ -99,7 +101,10 @@ export interface AwaitOptions<Name extends string = string> {
    */
   readonly principal?: Principal;
   readonly limits?: Partial<Limits>;
-  /** How often one caller may call, go on, and be wrong. Default: generous, for callers that are known; `false`: no limits. */
+  /**
+   * How many calls, continuations and bad tokens a caller may send in a time. Default: generous, for known callers;
+   * `false`: no limits.
+   */
   readonly rateLimit?: RateLimitOptions | false;
   /** Origins that browsers may come from, besides this machine's. */
   readonly allowedOrigins?: readonly string[];
@@ -218,7 +223,7 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
 /** Options of later versions: refused by name until they exist; `false` is accepted. */
 const COMING: ReadonlySet<string> = new Set(['onEvent']);
 
-/** @throws AwaitError `bad-option`, with what to write instead */
+/** @throws AwaitError `bad-option`; the message says what to write instead */
 export function settle(options: AwaitOptions, known: readonly string[]): Settings {
   for (const [name, value] of Object.entries(options)) {
     if (COMING.has(name) && (value === undefined || value === false)) continue;
@@ -318,7 +323,7 @@ const CHOICES: ReadonlySet<unknown> = new Set<TaskChoice | undefined>([
   'after-asks',
 ]);
 
-/** The author's function, whose mistakes are errors that say whose they are. */
+/** Wraps the author's function, so that its mistakes are errors that name the option. */
 function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest) => TaskChoice {
   return (call) => {
     const name = String(call.params.name);

@@ -1,10 +1,8 @@
 /**
- * A WebSocket transport for a client of SDK v1, which goes on by itself where its socket breaks: on a new one, at
- * whichever process that reaches, with the same session. Nothing is done twice, and nothing is missed
- * (`docs/websocket.md`). A server that is not this package's is served as `WebSocketClientTransport` would.
- *
- * It owns the requests whose response has not come, with the last event that each of them had, and the answers that
- * may not have arrived.
+ * A WebSocket transport for a client of SDK v1, which reconnects after a broken socket, at any process, and continues
+ * the same session without repeating or missing a message (`docs/websocket.md`). With a server of another package it
+ * behaves like `WebSocketClientTransport`.
+ * It owns the requests without a response, with the last event of each, and the answers that may not have arrived.
  */
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { AwaitError } from '../base/error.ts';

@@ -1,6 +1,6 @@
 /**
- * What the SDKs take for an answer (invariant 12): whatever they would reject is refused, or asked again, before a
- * tool's `await` sees it. The result schemas are SDK v2's; v1's take the same.
+ * The SDKs' checks of an answer (invariant 12): an answer that they would reject is refused, or asked for again, before
+ * a tool's `await` sees it. The result schemas are SDK v2's; v1's accept the same.
  */
 import { isSpecType } from '@modelcontextprotocol/server';
 import { isObject, type JsonObject } from '../base/json.ts';
@@ -40,7 +40,7 @@ export function answerCheck(compiling: Validator, evaluating: Validator): Answer
       try {
         return judge(schema, content);
       } catch {
-        // What the evaluator stumbles over only with this content cannot be taken for good.
+        // Content on which the evaluator fails cannot be accepted.
         return false;
       }
     },
@@ -55,7 +55,7 @@ export function answerCheck(compiling: Validator, evaluating: Validator): Answer
   };
 }
 
-/** Content that has the evaluator look at the schema of each field: it reads a schema as it comes to it. */
+/** Content that makes the evaluator read the schema of each field: it reads a schema only when it reaches it. */
 function probeOf({ properties }: JsonObject): JsonObject {
   const names = isObject(properties) ? Object.keys(properties) : [];
   return Object.fromEntries(names.map((name) => [name, 'x']));

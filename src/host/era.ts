@@ -19,7 +19,7 @@ import type { Handler, LowLevel } from './protocol.ts';
 
 type Method = (...args: unknown[]) => unknown;
 
-/** What an SDK v2 server keeps of its era, and the methods that look at it. */
+/** An SDK v2 server's private state of its era, and the methods that read it. */
 interface EraServer extends LowLevel {
   _negotiatedProtocolVersion: string | undefined;
   _clientCapabilities: JsonObject | undefined;
@@ -119,7 +119,7 @@ export function outsideOfEra<A extends unknown[], R>(
   };
 }
 
-/** The `_meta` by which a request says its revision and its client, as its server reads it. */
+/** The `_meta` with which a request names its revision and its client, in the form that the server reads. */
 export function envelopeOf(revision: string, client: Client, logLevel: string | undefined): JsonObject {
   return {
     [PROTOCOL_VERSION_META_KEY]: revision,
@@ -155,7 +155,7 @@ function goAroundGuards(server: EraServer): void {
     invoke(method, (...args: unknown[]) => withoutClass(handler, args), request, context);
 }
 
-/** The SDK tells this one error by its class, and all others by their `code`. */
+/** The SDK recognizes this one error by its class, and all others by their `code`. */
 async function withoutClass(handler: Handler, args: unknown[]): Promise<unknown> {
   try {
     return await handler(...args);

@@ -1,13 +1,13 @@
 /**
- * What an SDK v2 server has checked at its HTTP edge before a request reaches it: the OAuth scopes that its tools,
- * prompts and resources declare (2.1), and the headers that mirror a tool's arguments (`x-mcp-header`, 2.4).
+ * The checks that SDK v2 makes at its HTTP edge before a request reaches the server: the OAuth scopes of its tools,
+ * prompts and resources (2.1), and the headers that mirror a tool's arguments (`x-mcp-header`, 2.4).
  */
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { HostServer } from './host.ts';
 import type { ChallengeContext, ScopeResolver } from './transport.ts';
 
-/** What the SDK answers a caller with who lacks a scope. */
+/** The SDK's reply to a caller who lacks a scope. */
 export interface Challenge {
   readonly scopes: readonly string[];
   readonly errorDescription?: string;
@@ -37,7 +37,7 @@ export function mirrorsArguments(schema: unknown): schema is JsonObject {
 }
 
 /**
- * @param resolver what the server gave its transport
+ * @param resolver set by the server on its transport
  * @returns undefined for a server without checks: of SDK v1, of SDK v2 before 2.1, or low-level
  */
 export function guardsOf(server: HostServer, resolver: ScopeResolver | undefined): Guards | undefined {

@@ -1,8 +1,7 @@
 /**
- * One instance of the user's server, connected and begun as the client that asks would begin it (invariant 4):
- * with its capabilities, its name and version, in its era.
- *
- * It owns the calls that are in the server; whose an ask or a notification is, is the router's.
+ * One instance of the user's server, connected and initialized as its client would do it (invariant 4): with the
+ * client's capabilities, name, version and era.
+ * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
 import { isObject, type JsonObject } from '../base/json.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
@@ -18,7 +17,7 @@ import { type InFlight, type Outside, progressTokenOf, Router } from './router.t
 import { type Begun, start } from './start.ts';
 import { HostTransport, type Message } from './transport.ts';
 
-/** What every SDK server answers of itself, and only sessions have. */
+/** Methods that every SDK server answers by itself, and that only sessions have. */
 const SESSION_METHODS: ReadonlySet<string> = new Set(['initialize', 'ping', 'logging/setLevel']);
 
 /** The response to requests that are open in a server when it closes. */
@@ -36,7 +35,7 @@ export interface InstanceOptions {
   readonly joins: boolean;
   /** Whether calls get an async context of their own. */
   readonly contexts: boolean;
-  /** What belongs to no call goes here. */
+  /** Receives messages that belong to no call. */
   readonly outside: Outside;
 }
 
@@ -59,7 +58,7 @@ export interface HostInstance extends Instance {
   readonly forbids: boolean;
   /** Checks that its SDK makes before a request reaches the server; undefined if it makes none. */
   readonly guards: Guards | undefined;
-  /** Whether the server has a handler for a method that no capability tells of. */
+  /** Whether the server has a handler for a method without a capability of its own. */
   handles(method: string): boolean;
   /** Sends a request that cannot ask, such as `tools/list` where there are no sessions. */
   request(request: Sent, leg: InstanceLeg): Promise<Response>;
@@ -77,7 +76,7 @@ export class LiveInstance implements HostInstance {
   readonly #transport: HostTransport;
   readonly #router: Router;
   readonly #begun: Begun;
-  /** The calls that are in the server, with what their present turn brought. */
+  /** The calls that are open in the server, with the leg of their present turn. */
   readonly #calls = new Map<Frame, InstanceLeg>();
   #released = false;
   #again = 0;
@@ -134,7 +133,7 @@ export class LiveInstance implements HostInstance {
   }
 
   call(frame: Frame, request: Sent, leg: InstanceLeg): void {
-    // Frames whose server was lost are over without a response.
+    // Frames whose server ended are over without a response.
     for (const other of this.#calls.keys()) if (other.over) this.#calls.delete(other);
     this.#calls.set(frame, leg);
     // A rehearsed call asks its client nothing: asks of the server's start-up wait for a call that is run.
@@ -155,7 +154,7 @@ export class LiveInstance implements HostInstance {
       if (needs !== undefined) {
         void nextRound(frame, needs).then((next) => this.#attempt(frame, request, next));
       } else if (taskId !== undefined) {
-        // What the server runs as a task of its own is done when that is; its asks are those of the call.
+        // If the server runs the tool as a task of its own, the call ends with that task; its asks are the call's.
         const result = { id, method: 'tasks/result', params: { taskId } };
         this.#deliver(frame, result, (ended) => this.#finish(frame, ended));
       } else this.#finish(frame, response);
@@ -238,7 +237,7 @@ export class LiveInstance implements HostInstance {
     if (this.#released) return;
     this.#released = true;
     cleanUp(this.#made, this.#options);
-    // Closing a server that is done only tells its `onclose`, and an SDK makes an error for it.
+    // Closing a finished server only calls its `onclose`, for which an SDK makes an error.
     const unheard = this.#begun.lowLevel?.onclose === undefined && this.#options.single;
     if (unfinished || unheard || this.#calls.size > 0 || this.#router.inFlight.size > 0) {
       this.#transport.sever();
@@ -257,7 +256,7 @@ export class LiveInstance implements HostInstance {
 
   #enter(request: Sent, leg: InstanceLeg, settle: (response: Response) => void, frame?: Frame): InFlight {
     const { inFlight } = this.#router;
-    // SDK v1 does not cancel a request whose id is the number 0, and some clients' first one is.
+    // SDK v1 does not cancel a request with the id 0, which some clients use first.
     const wanted = request.id === 0 ? 'mcp-await-0' : request.id;
     // A frame of this call that was dropped may answer its request yet, and must not answer for the new one.
     if (inFlight.has(wanted)) this.#again += 1;
@@ -323,7 +322,7 @@ function cleanUp({ cleanup }: Made, options: InstanceOptions): void {
   cleaned.catch((error: unknown) => options.outside.error(error));
 }
 
-/** What SDK v1 tells a tool of its HTTP request, read when the tool looks. */
+/** SDK v1's view of the HTTP request, made when a tool reads it. */
 function requestInfoOf(request: () => Request): JsonObject {
   return {
     get headers() {

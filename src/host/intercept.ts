@@ -35,7 +35,7 @@ interface OptionsLike {
   relatedTask?: unknown;
 }
 
-/** Marks asks whose time limit is the SDK's loop's, not the author's. */
+/** Marks asks whose time limit is set by the SDK's loop, not by the author. */
 const FROM_LOOP = 'mcp-await/loop';
 
 /** @param isSingle the instance serves one call, to which asks of the server's own tasks belong too */
@@ -123,7 +123,7 @@ function withSignal(
   });
 }
 
-/** Zod 3 and 4, and Standard Schema: what the SDKs take for a result schema. */
+/** Zod 3 and 4, and Standard Schema: the result schemas that the SDKs accept. */
 function isSchema(value: unknown): boolean {
   const isOpaque = (typeof value === 'object' && value !== null) || typeof value === 'function';
   return isOpaque && ['~standard', 'safeParse', '_def', '_zod'].some((name) => name in (value as object));
@@ -150,7 +150,7 @@ function takeContext(
   };
 }
 
-/** Stands for the HTTP request of a message until somebody looks at it: most tools never do. */
+/** Takes the place of a message's HTTP request until it is read: most tools never do. */
 export class LazyRequest {
   readonly make: () => Request;
 

@@ -38,9 +38,9 @@ export class KeptInstances {
   }
 
   /**
-   * @param outside where what belongs to no call of this lease's goes
-   * @param isCall whether the lease is over once its call is
-   * @throws what `open` throws; the next one tries again
+   * @param outside receives messages that belong to no call of this lease
+   * @param isCall whether the lease ends with its call
+   * @throws any error of `open`; the next one tries again
    */
   async lease(
     key: string,
@@ -177,7 +177,7 @@ class Lease implements HostInstance {
     if (this.#isCall) this.close();
   }
 
-  /** The instance goes on without what this lease's calls left in it. */
+  /** Removes this lease's calls from the instance, which continues for others. */
   close(): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -12,7 +12,7 @@ import { isObject, type JsonObject } from '../base/json.ts';
 /** Most patterns that are remembered as warned about. */
 const TOLD = 1_000;
 const told = new Set<string>();
-/** Keywords whose values are data, and no schemas. */
+/** Keywords whose values are data, not schemas. */
 const DATA: ReadonlySet<string> = new Set(['const', 'enum', 'default', 'examples']);
 /** Keywords whose values are schemas by name: there `pattern` is a property. */
 const NAMED: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions', 'dependentSchemas']);

@@ -41,7 +41,7 @@ export interface LowLevel {
   _legacyInputRequiredShim?(): LegacyLoop;
 }
 
-/** How deep a server may be inside of its host, and how many objects are looked at. */
+/** How deep a server may be inside of its host. */
 const DEPTH = 3;
 const LOOKED_AT = 300;
 

@@ -29,12 +29,12 @@ export function needsOf(response: Response): Needs | undefined {
   return readNeeds(response.result);
 }
 
-/** The next round of a call that is led through its journal; undefined where it has had none. */
+/** The recorded params of the next round of a replayed call; undefined if none are left. */
 export function recordedRound(frame: Frame): Promise<RoundParams> | undefined {
   return frame.lastRound === undefined ? undefined : askFor(frame, readNeeds(frame.lastRound));
 }
 
-/** Resolves with what the next round is run with, and never where the call goes on elsewhere. */
+/** Resolves with the params of the next round; never settles if the call continues elsewhere. */
 export async function nextRound(frame: Frame, needs: Needs): Promise<RoundParams> {
   const params = await askFor(frame, readNeeds(await frame.endRound(needs)));
   if (params.inputResponses === undefined) await new Promise((resolve) => setTimeout(resolve, PAUSE));

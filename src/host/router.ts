@@ -15,9 +15,9 @@ import type { Message, SendOptions } from './transport.ts';
 /** How long an ask may wait for a call before the logger warns, in milliseconds. */
 const SOON = 1_000;
 
-/** Where what belongs to no call goes. */
+/** Receives messages that belong to no call. */
 export interface Outside {
-  /** @param frame the call in whose flow it was said */
+  /** @param frame the call in whose async context it was sent */
   notification(message: Message, frame?: Frame): void;
   /** An ask made on start-up or on a timer. The promise may never settle. */
   request(message: { method: string; params?: unknown }): Promise<Response>;
@@ -28,12 +28,12 @@ export interface Outside {
 export interface InFlight {
   readonly id: string | number;
   readonly method: string;
-  /** The call that it is; absent for what cannot ask. */
+  /** The call of the request; absent if it cannot ask. */
   readonly frame?: Frame;
   readonly settle: (response: Response) => void;
   /** The token the server knows, and the one that this turn's client wants. */
   readonly progress: { readonly known: unknown; wanted: unknown };
-  /** Handed to the server once, and refreshed in place each turn. */
+  /** Passed to the server once, and updated in place each turn. */
   readonly auth: JsonObject;
 }
 
@@ -154,8 +154,8 @@ export class Router {
   }
 
   /**
-   * Whose an ask is (invariant 13): the request's that it names; else that of the async context; without a context,
-   * or in that of a call that is over, the one call's that the instance serves. Never another caller's.
+   * The call that an ask belongs to (invariant 13): that of the request it names; else that of its async context;
+   * without a context, or in that of a call that has ended, the one call of the instance. Never another caller's.
    */
   #askedBy({ method, relatedRequestId, context }: AskRequest): Owner {
     const { single, contexts } = this.#options;
@@ -223,13 +223,13 @@ export class Router {
       settle(await frame.ask(ROOTS, params, { inContext: true })),
     );
     this.#roots = [];
-    // What awaits them takes them in before the tool starts.
+    // The code that awaits them handles them before the tool starts.
     return Promise.all(asked).then(() => new Promise((resolve) => setImmediate(resolve)));
   }
 
   /**
-   * Progress names its request by the token that came with it; each turn's client has its own. A session's
-   * instance may hold two frames of one call, and then it is whose context or request it is.
+   * Progress carries its request's token; each turn's client has its own. A session's instance may hold two frames of
+   * one call, so the context or the request decides.
    */
   #progress(message: Message, owner: InFlight | undefined): void {
     const token = message.params?.progressToken;
@@ -262,7 +262,7 @@ export class Router {
   }
 }
 
-/** Whose an ask is. */
+/** The owner of an ask, or the error if it has none. */
 type Owner =
   | { readonly kind: 'call'; readonly frame: Frame }
   | { readonly kind: 'none' }

@@ -1,4 +1,7 @@
-/** What servers of the SDKs speak while they are hosted: the protocol's versions with sessions, whatever the client speaks. */
+/**
+ * The protocol versions that hosted servers of the SDKs speak, those with sessions, whichever revision the client
+ * speaks.
+ */
 import type { Client } from '../call/journal/entries.ts';
 
 export const SPOKEN: ReadonlySet<string> = new Set(['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']);

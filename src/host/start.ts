@@ -1,8 +1,7 @@
 /**
- * How an instance begins. A client of a revision with sessions connects and says who it is, so the server is
- * sent `initialize` and `initialized`, while its `connect` may still be pending. On a revision without
- * sessions an SDK v2 server is put into its era instead; a server of SDK v1 knows no such era, and gets the
- * `initialize` of the last one it knows.
+ * How an instance begins. On a revision with sessions the server is sent its client's `initialize` and `initialized`,
+ * while its `connect` may still be pending. On a revision without sessions an SDK v2 server is put into its era
+ * instead; a server of SDK v1 has no such era, and gets the `initialize` of the last one it knows.
  */
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
@@ -30,7 +29,7 @@ export interface Starting {
 }
 
 export interface Begun {
-  /** The result of `initialize`, or as much of it as the server says of itself. */
+  /** The result of `initialize`, or the server's declaration in its place. */
   readonly declared: JsonObject;
   readonly lowLevel: LowLevel | undefined;
   /** Whether its server is in the era of a revision without sessions. */
@@ -62,7 +61,7 @@ function take(lowLevel: LowLevel, starting: Starting): Declared | undefined {
   return declared;
 }
 
-/** A server may wait in its `connect` for what only its client says, so what follows does not wait for it for ever. */
+/** A server may wait in its `connect` for a message of its client, so that wait is limited. */
 function connect(
   server: HostServer,
   transport: HostTransport,

@@ -20,7 +20,7 @@ export interface SendOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Where what the server sends goes. */
+/** Receives the server's messages. */
 export interface TransportSink {
   response(id: string | number, response: Response): void;
   notification(message: Message, options: SendOptions): void;
@@ -31,7 +31,7 @@ export interface TransportSink {
   lost(id: string | number, error: AwaitError, isMeant: boolean): void;
 }
 
-/** A request whose caller's scopes are checked, as SDK v2 shows it to the server. */
+/** A request whose caller's scopes are checked, in the form that SDK v2 passes to the server. */
 export interface ChallengeContext {
   readonly request: JsonObject;
   readonly authInfo?: JsonObject;
@@ -107,7 +107,7 @@ export class HostTransport {
 
   /**
    * For a server that runs elsewhere: it ended while this request of its client was open.
-   * @param isMeant this process ended it, so the call goes on in another
+   * @param isMeant this process ended it, so the call continues in another
    */
   lose(id: string | number, error: AwaitError, isMeant: boolean): void {
     if (!this.#severed) this.#sink.lost(id, error, isMeant);

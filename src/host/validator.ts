@@ -86,7 +86,7 @@ export class PlainValidator implements Validator {
   }
 }
 
-/** What compiles schemas; on a runtime that evaluates no code, what interprets them. */
+/** A validator that compiles schemas; on a runtime without `eval`, one that interprets them. */
 export function compilingValidator(make: () => Validator): () => Validator {
   return isPerRequest() ? evaluatingValidator : make;
 }

@@ -1,4 +1,4 @@
-/** Where a connection comes from, and what that says of who it is. */
+/** The origin of a connection, and the name that follows from it. */
 
 /** Whether an address is this machine's own (RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.3). */
 export function isLoopback(address: string): boolean {

@@ -12,11 +12,11 @@ export interface BacklogOptions {
   readonly stalled: number;
   /** Bytes that may wait for all clients together. */
   readonly most: number;
-  /** Told when a connection is broken off, and not by its client. */
+  /** Called when a connection is broken off by this process. */
   readonly broken?: () => void;
 }
 
-/** A writer whose client is not waited for without end. */
+/** A writer that limits how long its client is waited for. */
 export interface GuardedWriter extends Writer {
   /** Whether something waits for its client. */
   readonly behind: boolean;
@@ -46,7 +46,7 @@ export class Backlog {
     return new Guard(writer, this.#options, (guard, unsent) => this.#note(guard, unsent));
   }
 
-  /** A reply whose long body is not written past a client that does not read. */
+  /** A reply whose long body waits for a client that reads slowly. */
   bounded(reply: Reply): Reply {
     const { body, headers } = reply;
     if (typeof body !== 'string' || body.length < SHORT) return reply;

@@ -24,7 +24,7 @@ export class Bodies {
     return this.#bytes;
   }
 
-  /** @param breakOff told when it is to be received no further; at most once, and not after it is `over` */
+  /** @param breakOff called to stop receiving it; at most once, and not after `over` */
   begin(maxBytes: number, breakOff: (error: AwaitError) => void): Body {
     const body = new Body(
       maxBytes,

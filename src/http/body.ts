@@ -53,7 +53,7 @@ function tooDeep(): Reply {
   return rpcError(400, -32600, 'Invalid Request: the body is nested too deeply');
 }
 
-/** The same of a value that was parsed before, level by level: recursion would end where it is to be refused. */
+/** The same for a parsed value, level by level, since recursion would overflow at the depths to refuse. */
 function isDeep(value: unknown): boolean {
   let level: unknown[] = [value];
   for (let depth = 0; level.length > 0; depth += 1) {
@@ -64,7 +64,7 @@ function isDeep(value: unknown): boolean {
   return false;
 }
 
-/** Whether objects and arrays are nested too deeply; what stands in strings does not count. */
+/** Whether objects and arrays are nested too deeply; brackets in strings do not count. */
 function isTooDeep(text: string): boolean {
   let depth = 0;
   let inString = false;

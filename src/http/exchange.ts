@@ -36,14 +36,14 @@ export interface Inbound {
   readonly piped?: boolean;
   /** Fires when the client goes away before the reply is complete. */
   readonly signal: Gone;
-  /** The request as the web has it, made when somebody asks for it. Its body is spent. */
+  /** The request as a web `Request`, made on the first read. Its body is spent. */
   request(): Request;
 }
 
 export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** A whole body, or what writes one. */
+  /** A whole body, or a function that writes one. */
   readonly body?: string | StreamBody;
 }
 
@@ -58,7 +58,7 @@ export interface Writer {
   /** Calls each time that nothing waits any more after a write that returned false. */
   onDrain(fn: () => void): void;
   end(): void;
-  /** Breaks the connection off, with what waits. */
+  /** Breaks the connection off, and drops the bytes that wait. */
   destroy(): void;
   /** Called once, when the client goes away or the stream was ended; at once when that is past. */
   onClose(fn: () => void): void;

@@ -130,7 +130,7 @@ export function responseOf(reply: Reply, onCancel: () => void): Response {
   return new Response(stream, { status, headers });
 }
 
-/** A reply out of a `Response` that somebody else made. */
+/** Converts a `Response` of other code into a reply. */
 export async function replyOf(response: Response): Promise<Reply> {
   const { status } = response;
   const headers = Object.fromEntries(response.headers);

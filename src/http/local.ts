@@ -3,7 +3,7 @@ import { isLoopback } from './address.ts';
 import type { Inbound } from './exchange.ts';
 
 const LOCAL_NAMES: ReadonlySet<string> = new Set(['localhost', '127.0.0.1', '[::1]']);
-/** What reverse proxies and tunnels add. */
+/** Headers that reverse proxies and tunnels add. */
 const FORWARDING = [
   'forwarded',
   'via',
@@ -15,7 +15,7 @@ const FORWARDING = [
   'true-client-ip',
 ];
 
-/** Whether the socket and the `Host` are loopback, and no header says that somebody forwarded it. */
+/** Whether the socket and the `Host` are loopback, and no header shows a proxy. */
 export function isLocal(inbound: Pick<Inbound, 'address' | 'header'>): boolean {
   const { address } = inbound;
   if (address === undefined || !isLoopback(address)) return false;

@@ -24,7 +24,7 @@ const MESSAGES: Place = { wire: 'messages' };
 export class Paths {
   readonly sse: string | undefined;
   readonly messages: string;
-  /** What stands before a workspace's name. */
+  /** The path before a workspace's name. */
   readonly #workspaces: string | undefined;
 
   /** @throws AwaitError `bad-option` */

@@ -27,9 +27,9 @@ export interface Limiter {
 export interface RateLimitOptions {
   /** New calls, and new sessions. Default 600,000 a minute. */
   readonly calls?: Rate | Limiter;
-  /** Requests and answers that go on with a call, and all other messages. Default 600,000 a minute. */
+  /** Requests and answers that continue a call, and all other messages. Default 600,000 a minute. */
   readonly resumes?: Rate | Limiter;
-  /** Tokens and session ids that are refused, before no more of them are looked at. Default 600,000 a minute. */
+  /** Refused tokens and session ids, above which further ones are not checked. Default 600,000 a minute. */
   readonly badTokens?: Rate | Limiter;
   /**
    * The name that is counted under. Default: the caller's stable name; a caller without one is not limited. Behind a
@@ -45,13 +45,13 @@ export interface RateLimitOptions {
 }
 
 const MINUTE = 60_000;
-/** A bound, and no policy: about what one process can do at all. */
+/** A safety limit, not a policy: about the most that one process can serve. */
 const MOST: Rate = { most: 600_000, per: MINUTE };
 const DEFAULTS = { calls: MOST, resumes: MOST, badTokens: MOST };
 
 type Kind = keyof typeof DEFAULTS;
 
-/** What begins a call, or a session: both cost memory. */
+/** Requests that begin a call, or a session: both cost memory. */
 const BEGINS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'initialize']);
 
 export class RateLimits {
@@ -138,7 +138,7 @@ export class RateLimits {
     }
   }
 
-  /** A limiter that cannot count must not keep everybody out. */
+  /** A limiter that fails must not lock out all callers. */
   #failed(error: unknown): undefined {
     this.#warn('a rate limiter failed; its limit is not held meanwhile', { error: String(error) });
     return undefined;

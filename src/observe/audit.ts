@@ -5,9 +5,9 @@ export interface AuditEvent {
   /** Milliseconds since the epoch. */
   readonly time: number;
   /**
-   * `called`: a request came that may ask; what follows is the call's from when it is kept on. `asked`: its caller is
-   * to answer; `answered`: the caller did; `stepped`: a step of its tool is done; `detached`: it goes on as a task;
-   * `cancelled`, `completed`, `failed`: it is over. `forgotten`: it was erased (`handler.forget`).
+   * `called`: a request came that may ask; later events have its call once it is durable. `asked`: an ask went to its
+   * caller; `answered`: the caller answered; `stepped`: a step of its tool is done; `detached`: it continues as a task;
+   * `cancelled`, `completed`, `failed`: it has ended. `forgotten`: it was erased (`handler.forget`).
    */
   readonly what:
     | 'called'
@@ -31,7 +31,7 @@ export interface AuditEvent {
 
 export type Audit = (event: AuditEvent) => void;
 
-/** What an entry of a journal means to an auditor; undefined for those that are the engine's own affair. */
+/** The event of a journal entry; undefined for entries that only the engine needs. */
 export function auditedAs(entry: Entry): AuditEvent['what'] | undefined {
   switch (entry.type) {
     case 'asked':

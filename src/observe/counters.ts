@@ -1,4 +1,4 @@
-/** What happened since the handler was made, as plain numbers: for a metrics page, and for alarms. */
+/** Event counts since the handler was made, as plain numbers: for a metrics page, and for alarms. */
 export interface Counters {
   /** Calls that were begun. */
   calls: number;
@@ -8,15 +8,17 @@ export interface Counters {
   live: number;
   handedOff: number;
   replayed: number;
-  /** Turns taken up from an owner that was silent for a lease: each may repeat the steps that were in flight. */
+  /** Turns taken over from an owner that was silent for a lease: each may repeat the steps that were running. */
   takenOver: number;
   /** Calls that were given up to another process. */
   shed: number;
   /** Steps that were done here after their turn was lost: each ran, or runs, elsewhere again under its key. */
   stepsAtLeastOnce: number;
-  /** Calls and turns that came to a JSON-RPC error. */
+  /** Calls and turns that ended with a JSON-RPC error. */
   errors: number;
-  /** Event streams that were opened by a POST, by a GET for what belongs to no request, and to go on with one that broke. */
+  /**
+   * Event streams opened by a POST; by a GET, for messages outside of requests; and by a GET that resumes a broken one.
+   */
   postStreams: number;
   getStreams: number;
   resumedStreams: number;

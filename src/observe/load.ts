@@ -1,4 +1,4 @@
-/** How late the event loop of this process is, for calls that may go on elsewhere. */
+/** The event loop's delay in this process, for shedding calls. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 
 /** How often the event loop's delay is sampled, in milliseconds; a sample is the delay beyond that. */

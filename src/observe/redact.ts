@@ -54,7 +54,7 @@ function escaped(text: string): string {
 /** When it expires, and 122 random bits. */
 const ID = /[0-9a-z]{7,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 
-/** @param label what the log calls a call by */
+/** @param label the name of a call in the log */
 export function withoutIds(logger: Logger, label: (id: string) => string): Logger {
   const hidden = (value: unknown, depth: number): unknown => {
     if (typeof value === 'string') return value.replace(ID, label);

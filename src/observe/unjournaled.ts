@@ -28,13 +28,13 @@ const KINDS: ReadonlyMap<string, Kind> = new Map([
 /** Requests of Node's `fetch` and of undici, also over connections that are kept alive. */
 const REQUESTS = 'undici:request:create';
 
-/** Frames looked at for who it was. */
+/** Most stack frames that are searched for the calling file. */
 const DEPTH = 30;
 /** Most tools that are warned about: resources may have any number of names. */
 const MOST_TOOLS = 1_000;
 
 interface Use {
-  /** `fs.promises.readFile`, `GET http://127.0.0.1:80`; absent when it cannot be told. */
+  /** `fs.promises.readFile`, `GET http://127.0.0.1:80`; absent if it cannot be determined. */
   readonly what?: string;
   /** Where: `server.ts:41:20`. */
   readonly at?: string;
@@ -79,7 +79,7 @@ export function watchUnjournaled(warn: (message: string, detail: JsonObject) => 
   };
 }
 
-// Promises are of no interest; a version of Node that knows this option does not tell of them.
+// Promises are not needed; a Node version with this option then skips them.
 const options = { init: onResource, trackPromises: false };
 const hook = createHook(options);
 
@@ -93,7 +93,7 @@ function hush(): void {
   unsubscribe(REQUESTS, onRequest);
 }
 
-/** Throws nothing: Node ends a process whose hook throws. */
+/** Never throws: Node ends a process whose hook throws. */
 function onResource(_id: number, type: string): void {
   const kind = KINDS.get(type);
   if (kind === undefined) return;

@@ -6,7 +6,7 @@ export function patchClock(): void {
   const Real = globalThis.Date;
   const realNow = Real.now;
 
-  /** @param below what the tool called */
+  /** @param below the function that the tool called */
   const read = (below: typeof now | typeof RecordedDate): number => {
     const draw = currentContext()?.draw;
     return draw === undefined ? realNow() : Number(draw(placeOf('now', below), realNow));

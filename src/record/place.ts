@@ -1,7 +1,7 @@
 /**
  * The place in the code that draws a value: the call site, and its branch among those that run at once.
  *
- * V8's stacks go on across `await`, and name the index of a branch inside of `Promise.all`, `allSettled` and `any`
+ * V8's stacks continue across `await`, and name the index of a branch inside of `Promise.all`, `allSettled` and `any`
  * (V8's "zero-cost async stack traces"; seen on Node 20, 22 and 24). Unlike a count of what was drawn so far, or of
  * promises made, a stack does not depend on which branch came first, nor on caches. One takes about ten microseconds,
  * and is taken inside of calls only.
@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto';
 import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
 
-/** Frames that are looked at. */
+/** Most stack frames that are read. */
 const DEPTH = 64;
 /** The frame in a stack at which a call is entered: below it, a first run and a replay differ. */
 const ENTRY = /^node:(async_hooks$|internal\/async_(local_storage|context_frame))/;
@@ -28,7 +28,7 @@ export function placeOf(kind: string, below: AnyFunction): DrawPlace {
   };
 }
 
-/** For what names itself, as a request does: only which branch it is in. */
+/** For values that identify themselves, as a request does: only the branch. */
 export function branchOf(below: AnyFunction): string {
   return pathOf(framesBelow(below));
 }
@@ -37,7 +37,7 @@ function pathOf(frames: readonly NodeJS.CallSite[]): string {
   return `[${frames.flatMap((frame) => indexOf(frame) ?? []).join('.')}]`;
 }
 
-/** A few characters that tell texts of one call apart. */
+/** A few characters that distinguish the texts of one call. */
 export function short(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 6);
 }
@@ -46,7 +46,7 @@ export function short(text: string): string {
 function framesBelow(below: AnyFunction): readonly NodeJS.CallSite[] {
   const frames = stackBelow(below, DEPTH);
   const end = frames.findIndex((frame) => ENTRY.test(fileOf(frame)));
-  // Node's own frames tell from which phase of the event loop a promise went on, which is timing.
+  // Node's own frames depend on the phase of the event loop, that is, on timing.
   return frames
     .slice(0, end < 0 ? frames.length : end)
     .filter((frame) => indexOf(frame) !== undefined || !isBuiltIn(frame));

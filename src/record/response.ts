@@ -3,7 +3,7 @@
  * replayed.
  */
 
-/** Bytes of a body that are kept; a longer one is handed on as it comes. */
+/** Most bytes of a body that are recorded; a longer one is passed on as a stream. */
 const MOST_BYTES = 262_144;
 /** Bodies that come bit by bit and may never end. */
 const STREAMS =
@@ -104,7 +104,7 @@ function keepCause(cause: Error & { code?: unknown }): NonNullable<KeptFailure['
   return { name, message, ...(typeof code === 'string' && { code }) };
 }
 
-/** Tools look at what `fetch` throws by its class: a TypeError, or the DOMException of an abort. */
+/** Tools recognize errors of `fetch` by their class: a TypeError, or the DOMException of an abort. */
 export function reviveFailure({ name, message, cause }: KeptFailure): Error {
   if (name === 'AbortError' || name === 'TimeoutError') return new DOMException(message, name);
   const inner = cause && Object.assign(new Error(cause.message), cause);

@@ -38,7 +38,7 @@ export function redisRelay(redis: string | RedisLike): Relay {
   if (typeof redis === 'string' && !/^rediss?:\/\//.test(redis)) {
     throw new AwaitError('bad-option', `redisRelay(${JSON.stringify(redis)}): use redis://host:port`);
   }
-  // What cannot be sent now is not sent later: its call goes on without it.
+  // A message that cannot be sent now is dropped: its call continues without it.
   const publisher =
     typeof redis === 'string'
       ? quiet(createClient({ url: redis, disableOfflineQueue: true }) as RedisLike)

@@ -1,7 +1,7 @@
 /**
- * The one who appends to a stream. Events are written one after the other, each before anybody is given it;
- * who takes the stream over writes an entry that says so, on which the former appender loses its next
- * position. Appenders of a standing stream (one in each process that has the session) go on after each other.
+ * The appender of a stream. Events are written one after the other, each before a connection gets it. Taking a stream
+ * over is an entry, on which the former appender loses its next position. The appenders of a standing stream (one in
+ * each process that has the session) continue after one another.
  */
 
 import { type Clock, sleep } from '../base/clock.ts';
@@ -37,7 +37,7 @@ export interface AppenderOptions {
   readonly needed: () => number | undefined;
   /** An entry of this appender is in the store. */
   readonly written: (at: number, entry: StreamEntry) => void;
-  /** An entry that somebody else wrote was found in the way. */
+  /** Called when another process's entry has the position. */
   readonly found: (at: number, entry: StreamEntry) => void;
   /** Nothing will follow from here. */
   readonly done: (why: 'finished' | 'fenced') => void;
@@ -49,13 +49,13 @@ export class Appender {
   readonly #pruning: Pruning;
   /** Undefined until the end of a stream that others append to was looked for. */
   #end: End | undefined;
-  /** What an insert that failed may have written. */
+  /** The entry that a failed insert may have written. */
   #doubtful: EntryBody | undefined;
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
   #state: 'open' | 'finished' | 'fenced' = 'open';
 
-  /** @param end where to go on, if that is known */
+  /** @param end the last entry, if it is known */
   constructor(options: AppenderOptions, end?: End) {
     this.#options = options;
     this.#end = end;
@@ -117,12 +117,12 @@ export class Appender {
     if (this.#state === 'open') await this.#put({ kind: 'end' }, PATIENCE);
   }
 
-  /** Nothing is appended any more, and nothing says so: the stream was deleted. */
+  /** The stream was deleted: nothing is appended any more, not even its end. */
   abandon(): void {
     this.#state = 'finished';
   }
 
-  /** Makes what the former appender would write next lose. */
+  /** Makes the former appender's next append fail. */
   async take(): Promise<void> {
     await this.#pruning.load();
     const former = await this.#options.log.end();
@@ -132,7 +132,7 @@ export class Appender {
     await this.#pruning.load();
     // It appended so much while we looked for the end that this position had been deleted: it is alive.
     if (at < this.oldest) this.#refuse('fenced');
-    // The former appender's next position is one of these; without an entry there it would go on.
+    // The former appender's next position is one of these; it would find it free if its entry were deleted.
     await this.#pruning.keep((this.#end.entry?.prev ?? 0) + 1, at);
   }
 

@@ -18,7 +18,7 @@ export function newStreamId(expires: number): string {
   return `${Math.ceil(expires).toString(36)}.${randomBytes(16).toString('base64url')}`;
 }
 
-/** The id of the one call whose stream this is, where it has one: the same bits, written as calls' ids are. */
+/** The id of the stream's one call, if it has one: the same bits, in the form of calls' ids. */
 export function callIdOf(stream: string): string {
   const dot = stream.indexOf('.') + 1;
   const hex = Buffer.from(stream.slice(dot), 'base64url').toString('hex');

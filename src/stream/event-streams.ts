@@ -56,7 +56,7 @@ interface NextEvent {
 export class EventStreams {
   readonly #parts: StreamParts;
   readonly #records: StreamRecords;
-  /** What other processes wake this one by. */
+  /** The name by which other processes wake this one. */
   readonly #self = randomBytes(9).toString('base64url');
   readonly #locals: Locals;
   readonly #stop: Promise<(() => Promise<void>) | undefined>;
@@ -80,10 +80,9 @@ export class EventStreams {
 
   /**
    * A new stream, whose one appender is here. Nothing is written yet.
-   *
    * @param scope the session or caller that it belongs to
    * @param expires milliseconds since the epoch; nothing of it is kept longer
-   * @param id one of `newStreamId`'s that no stream has
+   * @param id an unused one of `newStreamId`
    * @throws AwaitError `limit` when the scope has `limits.streams` that are not finished
    */
   open(
@@ -150,8 +149,8 @@ export class EventStreams {
   }
 
   /**
-   * Where a client that had an event goes on.
-   * @throws AwaitError `bad-token`, with one message for whatever is wrong with it; `store`
+   * The place after the last event of a client.
+   * @throws AwaitError `bad-token`, with one message for every reason; `store`
    */
   async resume(lastEventId: string, scope: string): Promise<Found> {
     const place = parseEventId(lastEventId, this.#parts.limits.eventIdBytes);
@@ -203,7 +202,7 @@ export class EventStreams {
   }
 
   /**
-   * @param after the sequence of the last event that is not wanted; `new`: what no connection has had
+   * @param after the sequence of the last event that the client has; `new`: events that no connection has had
    * @throws AwaitError as `resume` does
    */
   async find(id: string, after: number | 'new', scope: string): Promise<Found> {
@@ -248,7 +247,7 @@ export class EventStreams {
     this.#locals.drop(scope);
   }
 
-  /** Ends what follows a stream here, and deletes it. */
+  /** Ends a stream's connections here, and deletes it. */
   async remove(id: string, scope: string): Promise<void> {
     const log = new StreamLog(this.#records, id, scope);
     const local = this.#locals.get(log.name);
@@ -337,7 +336,7 @@ export class EventStreams {
       if (!tail.isOpen) return;
       local.tail = tail;
       if (isStandingId(log.id)) await log.writeHad(from, true);
-      // An appender whose first event is on its way hands it over itself.
+      // An appender whose first event is on its way delivers it itself.
       if (this.#closed) tail.end('closed');
       else tail.start(!isNew);
     } catch (error) {
@@ -372,7 +371,7 @@ export class EventStreams {
       return older.position;
     }
     const had = await local.log.had();
-    // Another connection was there up to now, and had what there was.
+    // Another connection was open until now, and had all events so far.
     if (had?.live) return claimed;
     return Math.max(had?.at ?? 0, (await local.log.mark()).oldest - 1);
   }

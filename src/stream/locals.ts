@@ -1,4 +1,4 @@
-/** What this process knows of streams: those it appends to, or did, and those that are followed here. */
+/** This process's state of streams: those it appends to, or did, and those with a connection here. */
 import { AwaitError } from '../base/error.ts';
 import type { Appender } from './appender.ts';
 import type { StreamLog } from './log.ts';
@@ -15,7 +15,7 @@ export interface Local {
   ended?: { readonly at: number; readonly when: number };
   /** The operation that runs last on it; operations run one after the other. */
   last: Promise<unknown>;
-  /** Operations that are under way. */
+  /** Operations that run. */
   uses: number;
 }
 
@@ -94,7 +94,7 @@ export class Locals {
     local.appender = undefined;
   }
 
-  /** It may go on anywhere, or never: it counts no more until it goes on here. */
+  /** It may continue anywhere, or never: it does not count until it continues here. */
   rest(local: Local): void {
     this.#uncount(local);
     local.appender = undefined;
@@ -109,7 +109,7 @@ export class Locals {
   }
 
   /**
-   * Forgets what has expired (the store has a sweeper of its own), and deletes what ended here long enough ago.
+   * Drops expired streams (the store has a sweeper of its own), and deletes those that ended here long enough ago.
    * @param life of a stream that has ended, in milliseconds
    */
   sweep(now: number, life: number): void {
@@ -136,7 +136,7 @@ export class Locals {
     local.log.removeAll(upTo).catch(this.#failed);
   }
 
-  /** Ends who follows it here, and what would be appended; its records are others' business. */
+  /** Ends its connections and its appender here; its records stay. */
   forget(local: Local): void {
     const { tail, log, appender } = local;
     tail?.end('closed');

@@ -22,13 +22,13 @@ export type EntryBody =
   /** With `last` nothing follows: one entry less than an `end`. */
   | { readonly kind: 'event'; readonly event: StreamEvent; readonly last?: true }
   | { readonly kind: 'end' }
-  /** Another appender goes on. */
+  /** Another appender continues the stream. */
   | { readonly kind: 'taken' }
   /** Another process has the connection. */
   | { readonly kind: 'claim' };
 
 export type StreamEntry = EntryBody & {
-  /** The position of the last event before this one, 0 for none: tells what pruning took from whom. */
+  /** The position of the last event before this one, 0 for none: shows a reader whether pruning took one from it. */
   readonly prev: number;
   readonly writer: string;
   readonly reader: string;
@@ -165,7 +165,7 @@ export function isLast(entry: StreamEntry | undefined): boolean {
   return entry?.kind === 'end' || (entry?.kind === 'event' && entry.last === true);
 }
 
-/** What `prev` of the entry after this one is. */
+/** The value of `prev` for the entry after this one. */
 export function prevAfter({ at, entry }: End): number {
   if (entry === undefined) return 0;
   return entry.kind === 'event' ? at : entry.prev;

@@ -13,9 +13,9 @@ export interface SseOptions {
   readonly clock: Clock;
   /** Time between two signs of life, in milliseconds. */
   readonly keepAlive: number;
-  /** Told when a connection ends before its stream does, and not by its client. */
+  /** Called when this process ends a connection before its stream's end. */
   readonly broken?: () => void;
-  /** When a client whose connection ends should come back, in milliseconds. */
+  /** When a client whose connection ends should reconnect, in milliseconds. */
   readonly retry?: number;
   /** Default: server-sent events, with comments for keep-alive and closing. */
   readonly framing?: Framing;

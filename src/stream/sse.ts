@@ -3,7 +3,7 @@
 export interface SseEvent {
   readonly event?: string;
   readonly id?: string;
-  /** Without it no parser that follows the standard tells of the event. */
+  /** Without it a standard parser drops the event. */
   readonly data?: string;
   /** When a client that lost its connection should come back, in milliseconds. */
   readonly retry?: number;
@@ -31,7 +31,7 @@ export function sseClosing(reason: string): string {
   return `: closing, ${reason}\n\n`;
 }
 
-/** When a client whose connection ends should come back, in milliseconds; told before there is any event. */
+/** When a client whose connection ends should reconnect, in milliseconds; sent before the first event. */
 export function sseRetry(retry: number): string {
   return `retry: ${retry}\n\n`;
 }

@@ -103,7 +103,7 @@ export class Tail {
     if (this.#state === 'idle') void this.#read();
   }
 
-  /** Looks, and goes on looking now and then. */
+  /** Reads, and then polls. */
   start(now: boolean): void {
     if (now) this.look();
     else this.#arm();
@@ -128,7 +128,7 @@ export class Tail {
         await this.#readOn();
         this.#failures = 0;
       } catch {
-        // Its own appender tells of a store that is down; here it is tried again, more slowly each time.
+        // The appender reports a store that is down; here the read is retried, more slowly each time.
         this.#failures += 1;
         this.#pause *= 4;
         if (this.#failures >= FAILURES) this.end('failed');

@@ -1,6 +1,6 @@
 /**
- * `mcp-await/testing`: a server under every revision, in a test. Nothing here needs vitest: each function returns
- * what differed, and `differences` is empty where nothing did.
+ * `mcp-await/testing`: a server under every revision, in a test. It works without vitest: each function returns a
+ * comparison, whose `differences` are empty if the revisions agree.
  */
 import { type CompareOptions, type Comparison, compare } from '../../compat/side-by-side/compare.ts';
 import type { Scenario } from '../../compat/side-by-side/scenario.ts';

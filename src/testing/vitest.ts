@@ -19,7 +19,7 @@ expect.extend({
 
 declare module 'vitest' {
   interface Matchers<T> {
-    /** Whether a server does the same under every revision; the message is the table of what differs. */
+    /** Whether a server behaves the same under every revision; the message is the table of differences. */
     toEqualOnEveryRevision(
       scenario: Scenario,
       options?: CompareOptions,

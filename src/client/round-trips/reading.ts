@@ -19,8 +19,8 @@ export interface Input {
 }
 
 /**
- * @param takesTask whether a task may stand in place of the outcome
- * @throws AwaitError (`bad-response`) for what the revision does not have
+ * @param takesTask whether a task may take the place of the outcome
+ * @throws AwaitError (`bad-response`) for a form that the revision does not have
  */
 export function readAnswer(answer: Answer, { tasks }: Dialect, takesTask: boolean): Reading {
   if ('error' in answer) return { kind: 'complete', outcome: { error: answer.error } };
@@ -51,7 +51,7 @@ function inputOf({ inputRequests, requestState }: JsonObject): Input {
   };
 }
 
-/** Out of a task that tells its outcome itself. */
+/** The outcome in a task that includes it. */
 export function outcomeOf({ result, error }: JsonObject): Outcome {
   if (isObject(result)) {
     const { resultType: _type, ...rest } = result;

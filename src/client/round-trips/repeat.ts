@@ -1,6 +1,6 @@
 /**
- * Requests about a task: reading it, answering its asks and cancelling it come to the same however often they are
- * sent. So what fails on the way there is sent again, since the task goes on whether its client can see it or not.
+ * Requests about a task: reading it, answering its asks and cancelling it have the same effect however often they are
+ * sent. So a request that fails on the way is sent again; the task runs on in any case.
  */
 
 import { AwaitError } from '../../base/error.ts';
@@ -9,12 +9,12 @@ import type { Answer } from '../message.ts';
 import { delayBefore, isLost, pause, type Reconnection, repeatsOf } from '../reconnection.ts';
 
 const INTERNAL = -32603;
-/** What this package's servers say where the store failed, or they are about to close. */
+/** This package's servers send this when the store failed, or they are about to close. */
 const SAYS_SO = /send the same request again/;
 
 type RpcError = Extract<Answer, { error: unknown }>['error'];
 
-/** The server answered for as long as it was asked, and never to the question. The task may well go on. */
+/** The server replied to every attempt, and never to the question. The task may still run. */
 export class Unserved extends Error {
   readonly error: RpcError;
 
@@ -44,8 +44,8 @@ export async function untilServed<T>(
 }
 
 /**
- * An answer that is about the task.
- * @throws Unserved for one that only says that it cannot be told now
+ * An answer about the task.
+ * @throws Unserved for an error that only means "not now"
  */
 export function served(method: string, answer: Answer): Answer {
   if ('error' in answer && isPassing(answer.error, method)) throw new Unserved(answer.error);

@@ -34,7 +34,7 @@ export interface RoundTripPorts extends RoundPorts {
   open(request: RpcRequest, signal: AbortSignal): Promise<Opened>;
   /** Sends a message whose response is a status alone. */
   tell(message: JsonObject): Promise<void>;
-  /** The client waits no longer for a request in flight, whose signal is aborted next. */
+  /** The client no longer waits for a request in flight, whose signal is aborted next. */
   abandon(id: RequestId, reason: unknown): void;
 }
 
@@ -79,7 +79,7 @@ export class RoundTripCall {
     }
   }
 
-  /** Goes on with a call that another client left, perhaps in another process. */
+  /** Resumes a call that another client left, perhaps in another process. */
   resume(saved: unknown): { over: Promise<void> } {
     return { over: this.#follow(this.#goOn(saved)) };
   }
@@ -201,7 +201,7 @@ export class RoundTripCall {
     if ('error' in answer) throw new Refused(answer.error);
   }
 
-  /** Under a new id each time: the server may still have the last one in work. */
+  /** Under a new id each time: the server may still be serving the last one. */
   #askOfTask(method: string, params: JsonObject | undefined): Promise<Answer> {
     const once = async (): Promise<Answer> => {
       const request = { jsonrpc: '2.0' as const, id: this.#newId(), method, ...(params && { params }) };

@@ -1,8 +1,7 @@
 /**
- * What the server asks at once: given to the client as requests, until all of them are answered.
- *
- * On these wires an answer is a result. An error of the client's handler is its user who will not answer: an
- * elicitation has a result that says so (`cancel`), everything else ends the round.
+ * The asks of one round: put to the client as requests, until all of them are answered.
+ * On these wires an answer is a result. An error of the client's handler counts as a user who does not answer: an
+ * elicitation has a result for that (`cancel`), any other ask ends the round.
  */
 import type { Asker, Asks } from '../asks.ts';
 import type { Answer, JsonObject, RequestId, Rpc } from '../message.ts';

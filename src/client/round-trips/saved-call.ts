@@ -1,10 +1,10 @@
 /** A call that can be resumed later, by another client: as JSON, for a file or a table. */
 import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
 
-/** The `_meta` entry by which a request is not sent anew, but goes on with the call that stands in it. */
+/** The `_meta` entry with a saved call, which the request resumes instead of beginning a new one. */
 const RESUME = 'mcp-await/resume';
 
-/** What the server asks, by its keys. */
+/** The server's asks, by their keys. */
 export type InputRequests = Readonly<
   Record<string, { readonly method: string; readonly params?: JsonObject | undefined }>
 >;
@@ -50,7 +50,7 @@ export function takeSaved(request: RpcRequest): { request: RpcRequest; saved?: u
   return { request: { ...request, params: { ...params, _meta: rest } }, saved };
 }
 
-/** What `_meta` may say for more than one request: a progress token is one request's own. */
+/** The part of `_meta` that applies to more than one request: a progress token belongs to one. */
 export function lasting({ params = {} }: RpcRequest): JsonObject {
   const { _meta, ...rest } = params as JsonObject;
   if (!isObject(_meta)) return rest;

@@ -78,7 +78,7 @@ export class TaskFollower {
     switch (String(task.status).toLowerCase()) {
       case 'input_required':
         if (!detailed) return this.#fetchAsks();
-        // The task as it was created tells nothing of them.
+        // A task's creation does not list them.
         if (task.inputRequests !== undefined) this.#keep(asksIn(task.inputRequests));
         return undefined;
       case 'completed':
@@ -133,7 +133,7 @@ export class TaskFollower {
     return readAnswer(await this.#ports.request('tasks/result'), this.#ports.dialect, false);
   }
 
-  /** Until the server wants to be asked again, or there is something to tell it. */
+  /** Waits until the server's polling interval is over, or there is a message to send. */
   async #rest(task: JsonObject): Promise<void> {
     if (this.#isSettled) return;
     const said = task[this.#ports.dialect.tasks.interval];

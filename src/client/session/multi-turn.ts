@@ -1,10 +1,10 @@
 /**
  * A request of the client, over as many turns as it takes (SEP-1858).
  *
- * Owns where its stream stands: the last event's id, and the turn whose answers are held back. Invariants:
+ * Owns its stream's position: the last event's id, and the turn whose answers are held back. Invariants:
  * 1. An ask that came before `buffer_input` is answered at once; one that came after it never alone.
- * 2. After `input_required` nothing of that stream is read, and it is not opened again. All answers of the turn go
- *    out in one POST, in the order of the asks, and its reply goes on with the same request.
+ * 2. After `input_required` nothing of that stream is read, and it is not opened again. All answers of the turn go out
+ *    in one POST, in the order of the asks, and its reply goes on with the same request.
  * 3. A stream that broke before that is opened again by GET, if one of its own events had an id. Where none had, and
  *    where no reply came, the answers of a turn are sent again: the same POST twice is one turn.
  * 4. While the draft is not negotiated its events mean nothing, and this is what the SDK's transport does.
@@ -35,7 +35,7 @@ export interface CallPorts {
   readonly reconnection: Reconnection;
   /** Whether the server agreed to the draft. */
   readonly negotiated: () => boolean;
-  /** The messages of a body or of an event; JSON-RPC's own where nothing is said. */
+  /** Parses the messages of a body or of an event; by default JSON-RPC's own. */
   readonly parse?: (text: string) => Rpc[];
   readonly deliver: (message: Rpc) => void;
   readonly report: (error: Error) => void;
@@ -88,7 +88,7 @@ export class Call implements Asker {
     return { over: Promise.resolve() };
   }
 
-  /** Goes on with a request whose stream was lost, perhaps by another client. */
+  /** Resumes a request whose stream was lost, perhaps by another client. */
   async resume(lastEventId: string): Promise<{ over: Promise<void> }> {
     this.#resumed = true;
     try {
@@ -100,7 +100,7 @@ export class Call implements Asker {
     }
   }
 
-  /** What the server says of its own accord; a server need not have such a stream. */
+  /** Opens the stream of the server's own messages; a server need not have one. */
   async listen(): Promise<{ over: Promise<void> }> {
     this.#standing = true;
     return { over: this.#follow(await this.#ports.endpoint.get()) };
@@ -286,7 +286,7 @@ export class Call implements Asker {
     }
   }
 
-  /** A stream that ended too early: by GET where it has told where it stands, else by what began it. */
+  /** Reopens a stream that ended too early: by GET if it had an event id, else by the request that began it. */
   async #again(): Promise<Response | undefined> {
     const sent = this.#sent;
     if (this.#lastEventId !== undefined || sent === undefined) return this.#reopen();

@@ -4,7 +4,7 @@ import type { Answer, RequestId } from '../message.ts';
 export class Turn {
   /** In the order of the asks. */
   readonly #answers = new Map<RequestId, Answer | undefined>();
-  /** Set once `input_required` has come: resolves what `answers` returned. */
+  /** Set once `input_required` has come: resolves the promise of `answers`. */
   #settle: ((answers: readonly Answer[] | undefined) => void) | undefined;
 
   get asked(): RequestId[] {

@@ -71,7 +71,7 @@ export class Group {
     );
   }
 
-  /** From here on, what belongs to no call goes there. */
+  /** From here on, messages outside of calls go to `outside`. */
   sayOutside(outside: Outside): void {
     this.#outside = outside;
     const { ask } = outside;

@@ -35,7 +35,7 @@ export interface PeerHostOptions {
   readonly queueWait?: number;
   /** How long a server may take to answer `initialize`, in milliseconds. Default 30 s. */
   readonly startTimeout?: number;
-  /** After what time the server's SDK gives up on an ask, in milliseconds; 0: never. Default 60 s. */
+  /** When the server's SDK gives up on an ask, in milliseconds; 0: never. Default 60 s. */
   readonly askTimeout?: number;
   /** How long a server without work is kept for its caller, in milliseconds. Default five minutes. */
   readonly idle?: number;
@@ -46,9 +46,9 @@ export interface PeerHostOptions {
 /** A server in another process, as a factory: the product of `stdioHost` and `remoteHost`. */
 export interface PeerHost {
   (context: FactoryContext): Promise<HostProduct>;
-  /** Which calls may be run again, by what their journal says. */
+  /** Whether a call may be run again, by its journal. */
   readonly mayReplay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
-  /** Where its servers' own log goes, and what belongs to no call. The handler calls it. */
+  /** Called by the handler: sets the receivers of its servers' log and of messages outside of calls. */
   attach(logger: PeerLogger, outside: (notification: JsonObject) => void): void;
   /**
    * Starts a server and ends it, so that a wrong command fails before the first call. @throws AwaitError `host-gone`
@@ -67,7 +67,7 @@ const SILENT: PeerLogger = { debug: () => {}, info: () => {}, warn: () => {} };
 const LOOK_EVERY = 10_000;
 
 /**
- * @param name what the log calls its servers
+ * @param name the name of its servers in the log
  * @param openLink starts one, or connects to one
  */
 export function peerHost(

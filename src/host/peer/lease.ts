@@ -89,7 +89,7 @@ export class Lease implements Owner {
     );
   }
 
-  // --- what the instance sends -----------------------------------------------------------------------
+  // --- messages of the instance -----------------------------------------------------------------------
 
   #received(message: Message): void {
     const { id, method, params = {} } = message;
@@ -121,7 +121,7 @@ export class Lease implements Owner {
     return { result: (await this.#group.peer()).initialized };
   }
 
-  /** What cannot ask. */
+  /** Sends a request that cannot ask. */
   async #beside(id: string | number, method: string, params: JsonObject): Promise<Response> {
     for (let attempt = 1; ; attempt += 1) {
       const peer = await this.#group.peer();
@@ -148,7 +148,7 @@ export class Lease implements Owner {
       await peer.askStrays((ask) => this.ask(ask, id));
       const note = async (): Promise<Sent> => ({ repeatable: await this.#mayRepeat(peer, method, params) });
       const sent = await noted(context?.once === undefined ? note() : context.once(SENT, note));
-      // The call goes on elsewhere.
+      // The call continues elsewhere.
       if (sent === undefined || this.#over || work.cancelled) return;
       holder.repeatable = sent.repeatable;
       const response = await peer.request(method, params, { owner: this, requestId: id }, (onLink) => {

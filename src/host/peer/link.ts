@@ -7,7 +7,7 @@ export interface Link {
   send(message: JsonObject): void;
   /** Ends the server: first by closing its input, by force after `grace`. Resolves once it has ended. */
   close(): Promise<void>;
-  /** Ends the server at once. @param reason what `ended` tells, where this process is the one that ends it */
+  /** Ends the server at once. @param reason passed to `ended`, if this process is the one that ends it */
   kill(reason?: string): void;
 }
 

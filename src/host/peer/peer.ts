@@ -49,7 +49,7 @@ export interface PeerOptions {
   readonly name: string;
   /** How long `initialize` may take, in milliseconds. */
   readonly startTimeout: number;
-  /** After what time the server gives up on an ask, in milliseconds; 0: never. */
+  /** When the server gives up on an ask, in milliseconds; 0: never. */
   readonly askTimeout: number;
   readonly logger: PeerLogger;
 }
@@ -67,7 +67,7 @@ interface Pending {
   readonly reject: (gone: PeerGone) => void;
   readonly owner?: Owner;
   readonly requestId?: string | number;
-  /** What the client wants to see in progress notifications. */
+  /** The client's own token in progress notifications. */
   readonly progressToken?: unknown;
 }
 
@@ -76,7 +76,7 @@ interface Stray {
   readonly settle: (response: Response) => void;
 }
 
-/** Asks outside of calls that wait for somebody to be asked. */
+/** Most asks outside of calls that wait for a client. */
 const STRAYS = 100;
 /** Pages of a list of tools that are read. */
 const PAGES = 50;
@@ -166,7 +166,7 @@ export class Peer {
     else this.#state.onGone.push(listener);
   }
 
-  /** Whether requests of it are in work. */
+  /** Whether it has open requests. */
   get busy(): boolean {
     return this.#state.pending.size > 0 || this.#holder !== undefined;
   }
@@ -236,7 +236,7 @@ export class Peer {
     );
   }
 
-  /** Whether a tool says that it may be called twice: it only reads, or a second call changes nothing. */
+  /** Whether a tool declares that it may be called twice: it only reads, or a second call changes nothing. */
   async mayRepeat(tool: string): Promise<boolean> {
     this.#tools ??= this.#repeatableTools();
     return (await this.#tools).has(tool);
@@ -257,7 +257,7 @@ export class Peer {
     return this.#planned;
   }
 
-  // --- what the server says --------------------------------------------------------------------------
+  // --- messages of the server --------------------------------------------------------------------------
 
   #received(message: JsonObject): void {
     const { id, method } = message;

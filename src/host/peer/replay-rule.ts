@@ -15,7 +15,7 @@ export interface Sent {
   readonly repeatable: boolean;
 }
 
-/** What the option `replay` says of calls that were sent: those that declared it, all, or none. */
+/** The option `replay` for calls that were sent: those whose tool declared it safe, all, or none. */
 export type Replay = 'safe' | 'allow' | 'never';
 
 /** @returns whether a call may run from its start; a call that was not sent always may */
