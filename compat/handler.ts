@@ -69,7 +69,7 @@ export interface AwaitHandler {
 /**
  * Serves an await-style MCP server to clients of every revision.
  * @param factory makes a server: an SDK v1 or v2 `McpServer` or `Server`, or `{ server, cleanup }`. It is called for
- * each session, or each call where there are no sessions, and must return a fresh one.
+ * each session, or each call on revisions without sessions, and must return a new one.
  * @throws AwaitError `bad-option` for an invalid option; the message says what to write instead
  *
  * @example

@@ -337,7 +337,7 @@ function handoffOver(relay: Relay, sealer: Sealer, now: () => number): HandoffPa
   };
 }
 
-/** The parts for asks outside of calls where there is no session: they have no client, and stay pending. */
+/** The parts for asks outside of calls on revisions without sessions: they have no client, and stay pending. */
 export function noSession(
   settings: Settings,
   outside: ReadonlySet<(notification: JsonObject) => void>,

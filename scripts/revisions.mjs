@@ -1,5 +1,5 @@
-// Takes each revision out of a copy, on the server's and on the client's side: what is left must compile, and every
-// other revision must still ask and answer. So no revision is needed by another, nor named outside of its folder.
+// Removes each revision from a copy, on the server's and on the client's side: the rest must compile, and every other
+// revision must still ask and answer. So no revision needs another, or is named outside of its folder.
 import { spawn } from 'node:child_process';
 import { cpSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -13,7 +13,7 @@ const AT = join(ROOT, '.cache/revisions');
 const TABLES = ['compat/revisions.ts', 'src/client/revisions.ts', 'compat/side-by-side/clients.ts'];
 const SMOKE = 'test/side-by-side/one-ask.ts';
 
-/** Runs a command. Resolves to its exit code and what it printed. */
+/** Runs a command. Resolves to its exit code and its output. */
 function run(command, args, cwd) {
   const child = spawn(command, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'] });
   let output = '';

@@ -186,7 +186,7 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
   );
   if (outcome === undefined) return sse(services, session, found, 'postStreams', untilInput);
   if (isBadToken(outcome)) return unknownEventId(services, inbound);
-  // Its client has cancelled it, or disconnected: there is no response.
+  // Its client has cancelled it, or disconnected, and gets no response.
   if (outcome.kind === 'gone') return empty(202);
   if (goesOnElsewhere(outcome)) return shuttingDown();
   if (outcome.kind === 'responded') {
@@ -204,7 +204,7 @@ async function saysMore({ streams }: Services, session: Session, last: string): 
   return next !== undefined && !next.isLast;
 }
 
-/** A client that returns for its stream: sends what its call did meanwhile. */
+/** A client that returns for its stream: sends its call's events since then. */
 function follow(call: Exchange, stream: string, sink: Sink): void {
   const { services, session, inbound, home } = call;
   followPost({ services, session, stream, source: sourceOf(inbound), home, sink }, (takeOver, taken) => ({

@@ -44,7 +44,7 @@ export class Sessions {
   /** The least recently used first. */
   readonly #here = new Map<string, Session>();
   readonly #room: Allowance;
-  /** Ids that were ended here: the store may not have that yet, or there is no store. */
+  /** Ids that were ended here: the store may not have that yet, or the handler has none. */
   readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
   #looking = false;
@@ -129,7 +129,7 @@ export class Sessions {
   async #look(session: Session): Promise<Found | undefined> {
     const { store, now } = this.#services;
     if (session.expires > now()) {
-      // Where nobody else has the session, what ended it here let it go.
+      // Without a shared store the session was removed when it ended.
       if (store?.isShared !== true) return { session };
       const { at, name } = session.state.next;
       const [end, entry] = await store.getAll([ended(session.name), name]);

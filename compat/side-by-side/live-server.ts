@@ -1,6 +1,6 @@
 /**
- * Serves the page of `mcp-await compare --ui`, and what its buttons do. It listens on loopback, and does nothing for a
- * page of another origin or under a foreign host name: whoever reaches it can call the server's tools.
+ * Serves the page of `mcp-await compare --ui`, and the requests of its buttons. It listens on loopback, and refuses
+ * pages of other origins and foreign host names, since its requests can call the server's tools.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';

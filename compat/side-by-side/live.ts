@@ -193,7 +193,7 @@ export class Live {
   }
 
   async #ask({ asks }: Played, ask: Ask, suggested: JsonObject): Promise<JsonObject> {
-    // A client that comes back is asked again what is open.
+    // A client that reconnects gets its open asks again.
     const same = [...asks.values()].find(
       ({ params }) => JSON.stringify(params) === JSON.stringify(ask.params),
     );

@@ -50,7 +50,7 @@ export class Wire {
   posts = 0;
   bytes = 0;
   step = -1;
-  /** Attempts at a request whose process is gone before it responds. */
+  /** Attempts at a request whose process ends before it responds. */
   tries = TRIES;
   /** Called after each message. */
   onMessage: (() => void) | undefined;

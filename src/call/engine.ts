@@ -401,7 +401,7 @@ export class Engine {
 
   /**
    * Takes over a task whose owner gave no sign of life for a lease. Resolves when it runs here, or cannot: another
-   * process has it after all, or there is no room for it.
+   * process has it after all, or this one is full.
    * @param at the last position of its journal then
    */
   takeUpTask(call: CallRecord, at: number): Promise<Outcome> {

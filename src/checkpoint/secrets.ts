@@ -10,7 +10,7 @@ const HOW = "Make one with: node -e \"console.log(require('crypto').randomBytes(
 
 /**
  * Checks secrets before anything uses them.
- * @throws AwaitError `bad-option`, with what is wrong
+ * @throws AwaitError `bad-option`; the message names the fault
  */
 export function assertSecrets(secrets: unknown): asserts secrets is readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0)

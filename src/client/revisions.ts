@@ -39,7 +39,7 @@ const REVISIONS = {
 /** What this transport speaks beside the revisions that the SDK speaks itself. */
 export type ClientRevision = keyof typeof REVISIONS;
 
-/** @throws AwaitError `bad-option` for a name that is none of these */
+/** @throws AwaitError `bad-option` for another name */
 export function rowOf(revision: ClientRevision): Row {
   if (Object.hasOwn(REVISIONS, revision)) return REVISIONS[revision];
   const names = Object.keys(REVISIONS).join(', ');

@@ -60,7 +60,7 @@ export interface HostInstance extends Instance {
   readonly guards: Guards | undefined;
   /** Whether the server has a handler for a method without a capability of its own. */
   handles(method: string): boolean;
-  /** Sends a request that cannot ask, such as `tools/list` where there are no sessions. */
+  /** Sends a request that cannot ask, such as `tools/list` on revisions without sessions. */
   request(request: Sent, leg: InstanceLeg): Promise<Response>;
   /** A notification of the client's. */
   notify(message: Message): void;

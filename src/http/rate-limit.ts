@@ -1,6 +1,6 @@
 /**
  * Limits per caller: new calls, requests that continue a call, and bad tokens. `rate-limiter-flexible` counts; this
- * file decides what counts as which, and what a caller gets when it has too many.
+ * file decides what counts as which, and how a request above a limit is refused.
  */
 import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
 import { isObject, type JsonObject } from '../base/json.ts';

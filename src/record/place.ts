@@ -2,9 +2,9 @@
  * The place in the code that draws a value: the call site, and its branch among those that run at once.
  *
  * V8's stacks continue across `await`, and name the index of a branch inside of `Promise.all`, `allSettled` and `any`
- * (V8's "zero-cost async stack traces"; seen on Node 20, 22 and 24). Unlike a count of what was drawn so far, or of
+ * (V8's "zero-cost async stack traces"; seen on Node 20, 22 and 24). Unlike a count of values drawn so far, or of
  * promises made, a stack does not depend on which branch came first, nor on caches. One takes about ten microseconds,
- * and is taken inside of calls only.
+ * only inside of calls.
  */
 import { createHash } from 'node:crypto';
 import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';

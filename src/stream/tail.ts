@@ -139,7 +139,7 @@ export class Tail {
     this.#arm();
   }
 
-  /** Sends what is there; returns when there is no more, or the connection stops. */
+  /** Sends the events in the store; returns after the last one, or when the connection stops. */
   async #readOn(): Promise<void> {
     const { log } = this.#options;
     while (this.#state === 'reading') {

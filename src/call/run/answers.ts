@@ -10,7 +10,7 @@ export class Answers {
   readonly #parts: EngineParts;
   readonly #runs: Runs;
   readonly #ownership: Ownership;
-  /** Answers that other processes received for the calls of this one; undefined where there is no shared store. */
+  /** Answers that other processes received for the calls of this one; undefined without a shared store. */
   readonly inbox: Inbox | undefined;
 
   constructor(parts: EngineParts, runs: Runs, ownership: Ownership) {

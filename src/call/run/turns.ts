@@ -314,7 +314,7 @@ export class Turns {
       return { kind: 'task', taskId: run.call.id };
     };
     const outcome = await this.#orInterrupted(run, request, become, response);
-    // If its end cannot be written, it is taken over like any task.
+    // If its end cannot be written, another process takes it over like any task.
     await this.#finishTask(run, response, leg).catch((error: unknown) =>
       reported(this.#parts, run.call.id, AwaitError.from(error)),
     );

@@ -21,7 +21,7 @@ export interface ListenerPorts {
 /** A stream, from its request to its end. */
 interface Stream {
   readonly stop: AbortController;
-  /** The notifications that the server granted. Rejects if there is no stream. */
+  /** The notifications that the server granted. Rejects without a stream. */
   readonly acknowledged: Promise<JsonObject>;
 }
 

@@ -143,7 +143,7 @@ export class RoundTripCall {
     }
   }
 
-  /** Puts the asks to the client, and sends the request again; at once if there are none. */
+  /** Puts the asks to the client, and sends the request again; at once without asks. */
   async #nextRound({ inputRequests, requestState }: Input): Promise<Answer> {
     const state = {
       ...(requestState !== undefined && { requestState }),

@@ -221,7 +221,7 @@ export class Call implements Asker {
   #ask(message: RpcRequest): void {
     // A reopened stream may repeat an ask.
     if (this.#turn?.has(message.id)) return;
-    // The client cancelled the call: there is no turn to hold an answer.
+    // The client cancelled the call, and without a turn an answer cannot be held.
     if (this.#cancelled && this.#ports.negotiated()) return;
     const name = this.#ports.asks.open(this, message.id);
     if (name === undefined) return;

@@ -1,7 +1,7 @@
 /**
  * A server that runs elsewhere, as a host of `createAwaitHandler`: decides which client uses which servers.
  * 1. A session has servers of its own, which end with its instance.
- * 2. Where there are no sessions a known caller has servers, separate by the client's capabilities, name and version,
+ * 2. Without sessions a known caller has servers, separate by the client's capabilities, name and version,
  *    kept while they are used. Unknown callers share theirs if the connection comes from this machine, unforwarded, or
  *    `shared` says so; otherwise each call has a server of its own.
  */

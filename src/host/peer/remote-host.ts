@@ -9,7 +9,7 @@ export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
 
 /**
  * A remote server of 2025-11-25 or before, for `createAwaitHandler`. It gets a session of its own for each session
- * here, or for each known caller where there are no sessions. It needs the package `@modelcontextprotocol/sdk`.
+ * here, or for each known caller without sessions. It needs the package `@modelcontextprotocol/sdk`.
  *
  * @throws AwaitError `bad-option`
  *

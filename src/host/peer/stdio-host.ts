@@ -10,7 +10,7 @@ export interface StdioHostOptions extends ChildOptions, PeerHostOptions {}
 
 /**
  * A server that speaks MCP over its stdin and stdout, for `createAwaitHandler`. It needs no change, and is started once
- * for each session, or for each known caller where there are no sessions.
+ * for each session, or for each known caller without sessions.
  *
  * @throws AwaitError `bad-option`
  *
