@@ -55,8 +55,8 @@ export interface Dialect {
 /** Asks as both drafts have them: requests without ids, by their keys. */
 export function inputRequests(asks: readonly OpenAsk[]): JsonObject {
   return Object.fromEntries(
-    asks.map(({ key, method, params }) => [
-      key,
+    asks.map(({ key, name = key, method, params }) => [
+      name,
       Object.keys(params).length > 0 ? { method, params } : { method },
     ]),
   );

@@ -76,6 +76,28 @@ describe.each(CELLS)('an answer that cannot be used ($name)', (cell) => {
     );
   });
 
+  it('an answer to an ask that its author named is asked again under that name', async () => {
+    served = await serveHere(() => {
+      const server = new McpServer({ name: 'named', version: '1.0.0' });
+      server.registerTool('login', {}, async () => {
+        const { content } = await server.server.elicitInput({
+          message: 'Who?',
+          requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] },
+          _meta: { 'mcp-await/key': 'github_login' },
+        });
+        return { content: [{ type: 'text', text: `Hello ${String(content?.name)}` }] };
+      });
+      return server;
+    }, optionsOf(cell));
+    const { state, keys } = await post(served.url, { tool: 'login' });
+    expect(keys).toEqual(['github_login']);
+    const again = await post(served.url, { tool: 'login', state, responses: accept(keys, { nam: 'Ann' }) });
+    expect(again.keys).toEqual(['github_login']);
+    const good = { tool: 'login', state: again.state, responses: accept(again.keys, { name: 'Ann' }) };
+    expect(textOf(await post(served.url, good))).toBe('Hello Ann');
+    expect(textOf(await post(served.url, good))).toBe('Hello Ann');
+  });
+
   it.each([
     ['a nested object', { inside: { of: 'it' } }],
     ['null', { extra: null }],

@@ -88,7 +88,7 @@ describe.each(MATRIX)('$words.revision ($name)', ({ words, cell }) => {
     expect(resultIn(reply)).toMatchObject({ messages: [{ content: { text: 'Greet Ann' } }] });
   });
 
-  it('asks again what is missing, under its key, and what is bad, under a new one; ignores the rest', async () => {
+  it('asks again what is missing and what is bad, under the names that their author gave; ignores the rest', async () => {
     const session = await start();
     const asking = call('login');
     const first = await session.post(asking);
@@ -103,10 +103,21 @@ describe.each(MATRIX)('$words.revision ($name)', ({ words, cell }) => {
         google_login: accepted({ other: 1 }),
       }),
     );
-    const [key = ''] = keysOf(bad);
-    expect(key).toMatch(/^google_login~/);
-    const done = await session.post(retry(asking, bad, { [key]: accepted({ name: 'ann' }) }));
+    expect(keysOf(bad)).toEqual(['google_login']);
+    const done = await session.post(retry(asking, bad, { google_login: accepted({ name: 'ann' }) }));
     expect(textIn(done)).toBe('octocat & ann');
+  });
+
+  it('takes a retry without arguments for the same call as one with none', async () => {
+    const session = await start();
+    const { params, ...asking } = call('login') as { params: { name: string; arguments?: object } };
+    const { arguments: _none, ...without } = params;
+    const first = await session.post({ ...asking, params: without });
+    const answers = { github_login: accepted({ name: 'a' }), google_login: accepted({ name: 'b' }) };
+    const reply = await session.post(
+      retry({ ...asking, params: { ...without, arguments: {} } }, first, answers),
+    );
+    expect(textIn(reply)).toBe('a & b');
   });
 
   it('takes answers without a state for a new call, by explicit key', async () => {

@@ -55,12 +55,14 @@ export function sortAnswers(
   const bad: OpenAsk[] = [];
   const missing: OpenAsk[] = [];
   for (const ask of open) {
-    const name = [ask.key, ask.name ?? ask.key].find((key) => Object.hasOwn(responses ?? {}, key));
+    const names = [ask.key, ask.name ?? ask.key];
+    const name = names.find((key) => Object.hasOwn(responses ?? {}, key));
     const value = name === undefined ? undefined : responses?.[name];
+    const failed = names.find((key) => Object.hasOwn(errors, key));
     if (ask.deadline !== undefined && now > ask.deadline.at)
       accepted.push(timedOut(ask, ask.deadline.timeout));
-    else if (errors[ask.key] !== undefined && Object.hasOwn(errors, ask.key)) {
-      accepted.push(answerTo(ask, { error: errors[ask.key] as RpcError }));
+    else if (failed !== undefined) {
+      accepted.push(answerTo(ask, { error: errors[failed] as RpcError }));
     } else if (value === undefined) missing.push(ask);
     else {
       const result = usable(ask, value, check);

@@ -8,6 +8,9 @@ import { digest, isObject, type JsonObject } from '../../base/json.ts';
 /** The `_meta` entry by which a tool of any language names an ask's key. */
 export const KEY_META = 'mcp-await/key';
 
+/** How the class of an ask begins whose author gave it a key. */
+const KEYED = 'key:';
+
 export interface Question {
   /** The part that asks of the same class share. */
   readonly class: string;
@@ -33,7 +36,7 @@ export function questionOf(method: string, rawParams: unknown): Question {
   const { elicitationId: _id, _meta: _ignored, requestedSchema, ...text } = params;
   const schema = digestOfSchema(requestedSchema);
   return {
-    class: explicitKey === undefined ? shapeOf(method, params, schema) : `key:${explicitKey}`,
+    class: explicitKey === undefined ? shapeOf(method, params, schema) : `${KEYED}${explicitKey}`,
     ...(explicitKey !== undefined && { explicitKey }),
     method,
     params,
@@ -71,6 +74,12 @@ export function wireKey(question: Question, nth: number, count: number, again: b
 /** The key under which an ask goes out again after an unusable answer. */
 export function nextKey(key: string, count: number): string {
   return `${key.replace(/~\d+$/, '')}~${count}`;
+}
+
+/** The key that an ask's author gave it: only the first ask of a key goes out under it. */
+export function authorsKeyOf(place: string): string | undefined {
+  const isFirst = place.startsWith(KEYED) && nthOf(place) === 1;
+  return isFirst ? classOf(place).slice(KEYED.length) : undefined;
 }
 
 /** The class of a place. */

@@ -25,7 +25,8 @@ export function bindingOf({ revision, method, params, principal }: Bound, args =
     revision,
     method,
     target: String(params.name ?? params.uri ?? ''),
-    args: digest(args),
+    // Absent arguments are none.
+    args: digest({ ...args, arguments: args.arguments ?? {} }),
     ...(principal !== undefined && { principal }),
   };
 }

@@ -9,7 +9,7 @@ import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
-import { nextKey } from '../frame/place.ts';
+import { authorsKeyOf, nextKey } from '../frame/place.ts';
 import { addDrawn, type DrawnValues } from '../journal/drawn.ts';
 import type { CallRecord, Checkpoint, Completion, Entry, OpenAsk } from '../journal/entries.ts';
 import { type Found, readOn } from '../journal/follow.ts';
@@ -365,7 +365,10 @@ function reask(bad: readonly OpenAsk[], asked: number): { byOldKey: Map<string, 
   let count = asked;
   for (const ask of bad) {
     count += 1;
-    byOldKey.set(ask.key, { ...ask, key: nextKey(ask.key, count) });
+    // Where asks go out together, one that its author named keeps that name.
+    const name = ask.name ?? authorsKeyOf(ask.place);
+    const key = nextKey(ask.key, count);
+    byOldKey.set(ask.key, { ...ask, key, ...(name !== undefined && { name }) });
   }
   return { byOldKey, asked: count };
 }
