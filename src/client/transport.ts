@@ -16,8 +16,8 @@ import { type ClientRevision, rowOf } from './revisions.ts';
 import type { OnState } from './round-trips/round-trips.ts';
 import type { CallOptions } from './session/multi-turn.ts';
 
-/** Ten, as the official client of 2026-07-28. */
-const MAX_ROUNDS = 10;
+/** As many as a server of this package serves (`limits.rounds`). */
+const MAX_ROUNDS = 100;
 
 /** The options of `AwaitClientTransport`. */
 export interface AwaitClientOptions extends EndpointOptions {
@@ -28,7 +28,7 @@ export interface AwaitClientOptions extends EndpointOptions {
   readonly revision: ClientRevision;
   /** How a stream that broke is opened again; each has the SDK's default. */
   readonly reconnectionOptions?: Partial<Reconnection> | undefined;
-  /** Most rounds of asks in one call before it fails; 10. */
+  /** Most rounds of asks in one call before it fails; 100. */
   readonly maxRounds?: number | undefined;
   /**
    * Whether calls of tools may become tasks, which this transport then follows until their result is there.

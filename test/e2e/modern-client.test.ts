@@ -183,9 +183,9 @@ describe('over our server', () => {
     const client = await connect(served.url);
     expect(await client.tool('wizard')).toBe('twelve pages');
     expect(client.asked).toHaveLength(12);
-    const poor = await connect(served.url, {}, { tasks: false });
+    const poor = await connect(served.url, {}, { tasks: false, maxRounds: 10 });
     await expect(poor.tool('wizard')).rejects.toThrow(/more input after 10 rounds/);
-    const patient = await connect(served.url, {}, { tasks: false, maxRounds: 12 });
+    const patient = await connect(served.url, {}, { tasks: false });
     expect(await patient.tool('wizard')).toBe('twelve pages');
   });
 
