@@ -127,7 +127,7 @@ describe.each(REVISIONS)('%s', (revision) => {
     expect(calls(server)).toHaveLength(4);
     const usual = await connect(server.url, { revision });
     await expect(usual.client.callTool({ name: 'ask', arguments: {} })).rejects.toThrow(/100 rounds/);
-    expect(calls(server)).toHaveLength(4 + 11);
+    expect(calls(server)).toHaveLength(4 + 101);
   });
 
   it('refuses what is no input request and no state', async () => {
