@@ -34,6 +34,13 @@ const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: 
 /** Tools that are there to show asking. */
 const ASKING = /elicit|sampling|roots/i;
 
+/** No package may fetch a browser or another binary, neither as it is installed nor as it starts. */
+const NO_DOWNLOADS = {
+  PUPPETEER_SKIP_DOWNLOAD: '1',
+  PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD: '1',
+  npm_config_ignore_scripts: 'true',
+};
+
 const { values } = parseArgs({
   options: { again: { type: 'string', multiple: true }, most: { type: 'string' } },
 });
@@ -104,7 +111,8 @@ function install(folder, name, version) {
       '--loglevel=error',
       `${name}@${version}`,
     ];
-    const { status, stderr } = spawnSync('npm', npm, { cwd: folder, timeout: INSTALL, encoding: 'utf8' });
+    const env = { ...process.env, ...NO_DOWNLOADS };
+    const { status, stderr } = spawnSync('npm', npm, { cwd: folder, env, timeout: INSTALL, encoding: 'utf8' });
     if (status !== 0) throw new Error(`npm install failed: ${firstLine(stderr)}`);
   }
   const { bin } = JSON.parse(readFileSync(own, 'utf8'));
@@ -130,7 +138,7 @@ async function startProxy(folder, command, env) {
   ];
   const child = spawn(process.execPath, args, {
     cwd: folder,
-    env: { ...process.env, ...env },
+    env: { ...process.env, ...NO_DOWNLOADS, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let stderr = '';
