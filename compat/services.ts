@@ -168,10 +168,12 @@ export function createServices(
     marks.forget();
     guards.forget();
   });
+  const handoff = settings.relay === undefined ? undefined : handoffOver(settings.relay, sealer, now);
   if (isPeerHost(factory)) {
-    factory.attach(logger, (notification) => {
+    const heard = (notification: JsonObject): void => {
       for (const listener of outside) listener(notification);
-    });
+    };
+    factory.attach(logger, heard, handoff);
   }
   // Without an async context of its own, nothing is known to be a call's.
   const isWatched = settings.warnUnjournaled && settings.steps;
@@ -215,7 +217,7 @@ export function createServices(
       counters[what] += 1;
     },
     log: (level, message, detail) => logger[level](message, detail),
-    ...(settings.relay !== undefined && { handoff: handoffOver(settings.relay, sealer, now) }),
+    ...(handoff !== undefined && { handoff }),
     ...(taskIndex !== undefined && { began: (call) => taskIndex.add(call.id, call.task?.owner) }),
     watch: (id) => sweeper?.watch(id),
     called: (call) => audit('called', call),

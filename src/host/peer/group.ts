@@ -19,6 +19,7 @@ export interface GroupOptions extends PeerOptions {
   readonly queue: number;
   /** How long one may wait, in milliseconds. */
   readonly queueWait: number;
+  readonly onClose?: () => void;
 }
 
 export interface Turn {
@@ -140,6 +141,7 @@ export class Group {
   /** Ends its servers. @param atOnce without letting them end by themselves */
   async close(atOnce = false): Promise<void> {
     this.#closed = true;
+    this.#options.onClose?.();
     const error = new AwaitError('closed', `${this.#options.name} was closed`);
     for (const { refuse } of this.#waiters.splice(0)) refuse(error);
     if (atOnce) for (const peer of this.#peers) peer.kill();

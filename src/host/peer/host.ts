@@ -9,12 +9,14 @@
 import { AwaitError } from '../../base/error.ts';
 import { digest, type JsonObject } from '../../base/json.ts';
 import type { CallRecord, Client, Completion } from '../../call/journal/entries.ts';
+import type { HandoffParts } from '../../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host.ts';
 import { LATEST, NOBODY, SPOKEN } from '../spoken.ts';
 import { Group } from './group.ts';
 import { Lease } from './lease.ts';
 import type { OpenLink, PeerLogger } from './link.ts';
 import { type Replay, replayRule } from './replay-rule.ts';
+import { Sharing } from './sharing.ts';
 
 /** Options that `stdioHost` and `remoteHost` share. */
 export interface PeerHostOptions {
@@ -48,8 +50,11 @@ export interface PeerHost {
   (context: FactoryContext): Promise<HostProduct>;
   /** Whether a call may be run again, by its journal. */
   readonly mayReplay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
-  /** Called by the handler: sets the receivers of its servers' log and of messages outside of calls. */
-  attach(logger: PeerLogger, outside: (notification: JsonObject) => void): void;
+  /**
+   * Called by the handler: sets the receivers of its servers' log and of messages outside of calls, and the relay over
+   * which processes use one another's servers.
+   */
+  attach(logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts): void;
   /**
    * Starts a server and ends it, so that a wrong command fails before the first call. @throws AwaitError `host-gone`
    */
@@ -68,17 +73,20 @@ const LOOK_EVERY = 10_000;
 
 /**
  * @param name the name of its servers in the log
+ * @param identity what it is: processes share their servers over the relay where this is equal
  * @param openLink starts one, or connects to one
  */
 export function peerHost(
   name: string,
   options: PeerHostOptions,
+  identity: unknown,
   openLink: (logger: PeerLogger) => OpenLink,
 ): PeerHost {
-  const pool = new Pool(name, checked(options), openLink);
+  const pool = new Pool(name, checked(options), identity, openLink);
   return Object.assign((context: FactoryContext) => pool.lease(context), {
     mayReplay: replayRule(options.replay ?? DEFAULTS.replay),
-    attach: (logger: PeerLogger, outside: (notification: JsonObject) => void) => pool.attach(logger, outside),
+    attach: (logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts) =>
+      pool.attach(logger, outside, relay),
     check: () => pool.check(),
     close: () => pool.close(),
   });
@@ -87,23 +95,38 @@ export function peerHost(
 class Pool {
   readonly #name: string;
   readonly #options: Required<PeerHostOptions>;
+  readonly #identity: unknown;
   readonly #openLink: (logger: PeerLogger) => OpenLink;
   readonly #groups = new Map<string, Group>();
   #logger: PeerLogger = SILENT;
+  #sharing: Sharing | undefined;
   #outside: (notification: JsonObject) => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #alone = 0;
   #closed = false;
 
-  constructor(name: string, options: Required<PeerHostOptions>, openLink: (logger: PeerLogger) => OpenLink) {
+  constructor(
+    name: string,
+    options: Required<PeerHostOptions>,
+    identity: unknown,
+    openLink: (logger: PeerLogger) => OpenLink,
+  ) {
     this.#name = name;
     this.#options = options;
+    this.#identity = identity;
     this.#openLink = openLink;
   }
 
-  attach(logger: PeerLogger, outside: (notification: JsonObject) => void): void {
+  attach(logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts): void {
     this.#logger = logger;
     this.#outside = outside;
+    if (relay === undefined) return;
+    this.#sharing = new Sharing({
+      parts: relay,
+      logger,
+      identity: this.#identity,
+      lease: (group) => this.#newLease(group, false, () => {}),
+    });
   }
 
   async check(): Promise<JsonObject> {
@@ -123,7 +146,8 @@ class Pool {
       protocolVersion: SPOKEN.has(context.revision) ? context.revision : LATEST,
     };
     const { key, isKept } = this.#keyOf(context, client);
-    const group = this.#groups.get(key) ?? this.#newGroup(client);
+    const isOfOneCall = !isKept && context.sessionId === undefined;
+    const group = this.#groups.get(key) ?? this.#newGroup(client, isOfOneCall ? undefined : key);
     this.#groups.set(key, group);
     const end = (): void => {
       if (isKept) return;
@@ -134,13 +158,9 @@ class Pool {
       end();
       throw error;
     });
-    const lease = new Lease(group, {
-      logger: this.#logger,
-      repeatsAll: this.#options.replay === 'allow',
-      cancelGrace: this.#options.cancelGrace,
-      isShared: this.#options.shared && context.principal === undefined && context.sessionId === undefined,
-      onEnd: end,
-    });
+    const isShared =
+      this.#options.shared && context.principal === undefined && context.sessionId === undefined;
+    const lease = this.#newLease(group, isShared, end);
     if (context.sessionId !== undefined) {
       group.sayOutside({
         notification: (message) => lease.notification(message),
@@ -162,6 +182,7 @@ class Pool {
     const groups = [...this.#groups.values()];
     this.#groups.clear();
     await Promise.all(groups.map((group) => group.close()));
+    await this.#sharing?.close();
   }
 
   #keyOf(context: FactoryContext, client: Client): { key: string; isKept: boolean } {
@@ -173,23 +194,39 @@ class Pool {
     return { key: `call ${this.#alone}`, isKept: false };
   }
 
-  #newGroup(client: Client): Group {
+  #newLease(group: Group, isShared: boolean, onEnd: () => void): Lease {
+    const { replay, cancelGrace } = this.#options;
+    return new Lease(group, {
+      logger: this.#logger,
+      repeatsAll: replay === 'allow',
+      cancelGrace,
+      isShared,
+      onEnd,
+    });
+  }
+
+  /** @param key the client's, where other processes may use its servers */
+  #newGroup(client: Client, key?: string): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
     const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
-    return new Group(
+    const local = this.#openLink(this.#logger);
+    const sharing = key === undefined ? undefined : this.#sharing;
+    const group: Group = new Group(
       client,
       {
         name: this.#name,
         logger: this.#logger,
-        openLink: this.#openLink(this.#logger),
+        openLink: sharing?.openLink(key ?? '', () => group, local) ?? local,
         children,
         queue,
         queueWait,
         startTimeout,
         askTimeout,
+        ...(key !== undefined && { onClose: () => sharing?.release(key) }),
       },
       { notification: (message) => this.#outside(message) },
     );
+    return group;
   }
 
   /** @throws AwaitError `limit` when all servers have work */

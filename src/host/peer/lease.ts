@@ -25,6 +25,9 @@ const ATTEMPTS = 3;
 /** How long the journal may take to say that a call is sent, in milliseconds. */
 const NOTED = 30_000;
 
+/** Where an instance of the engine, or another process, is reached. */
+export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'send' | 'ask' | 'lose'>;
+
 interface Work {
   readonly holder: Holder;
   turn?: Turn;
@@ -49,7 +52,7 @@ export class Lease implements Owner {
   readonly #group: Group;
   readonly #options: LeaseOptions;
   readonly #work = new Map<string | number, Work>();
-  #transport: HostTransport | undefined;
+  #transport: LeaseTransport | undefined;
   #over = false;
 
   constructor(group: Group, options: LeaseOptions) {
@@ -57,7 +60,7 @@ export class Lease implements Owner {
     this.#options = options;
   }
 
-  async connect(transport: HostTransport): Promise<void> {
+  async connect(transport: LeaseTransport): Promise<void> {
     this.#transport = transport;
     transport.onmessage = (message) => this.#received(message);
     await transport.start();

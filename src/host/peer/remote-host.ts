@@ -24,5 +24,5 @@ export function remoteHost(options: RemoteHostOptions): PeerHost {
     throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
   }
   const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
-  return peerHost(new URL(url).host, host, () => (events) => openRemote(remote, events));
+  return peerHost(new URL(url).host, host, remote, () => (events) => openRemote(remote, events));
 }

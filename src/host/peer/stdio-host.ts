@@ -36,5 +36,5 @@ export function stdioHost(options: StdioHostOptions): PeerHost {
     ...(lineBytes !== undefined && { lineBytes }),
   };
   const name = basename(command);
-  return peerHost(name, host, (logger) => (events) => openChild(child, name, logger, events));
+  return peerHost(name, host, child, (logger) => (events) => openChild(child, name, logger, events));
 }

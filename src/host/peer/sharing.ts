@@ -1,0 +1,339 @@
+/**
+ * One server for a client in several processes: the process that has it serves the others over the relay.
+ * It owns the lines between processes, and which clients' servers are here.
+ * 1. A process that has a client's server listens under the client's name; one that needs it asks there first.
+ * 2. A call of another process goes through a lease of the group that has the server, so turns are granted in one place.
+ * 3. A line delivers in order and once. A gap, or silence, ends it: its calls are lost as if their server had ended.
+ * Two processes that start a server for one client at the same moment have one each.
+ */
+import { randomUUID } from 'node:crypto';
+import { AwaitError } from '../../base/error.ts';
+import { digest, type JsonObject } from '../../base/json.ts';
+import type { Response } from '../../call/journal/entries.ts';
+import type { HandoffParts } from '../../call/run/handoff.ts';
+import { type Message, responseOf } from '../transport.ts';
+import type { Group } from './group.ts';
+import type { Lease, LeaseTransport } from './lease.ts';
+import type { Link, LinkEvents, OpenLink, PeerLogger } from './link.ts';
+import { isRpcMessage } from './link.ts';
+
+/** How long a process that listens may take to answer, in milliseconds. */
+const WELCOME = 1_000;
+/** Time between two signs of life, and how long the other end may be silent, in milliseconds. */
+const ALIVE = 1_000;
+const SILENT = 10_000;
+/** Messages of a line that may arrive before an earlier one. */
+const EARLY = 1_000;
+
+export interface SharingOptions {
+  readonly parts: HandoffParts;
+  readonly logger: PeerLogger;
+  /** What the server is: processes with another command behind the same relay do not share. */
+  readonly identity: unknown;
+  /** A lease of the group, for another process. */
+  readonly lease: (group: Group) => Lease;
+}
+
+export class Sharing {
+  readonly #options: SharingOptions;
+  /** The name this process is reached by. */
+  readonly #name = randomUUID();
+  readonly #lines = new Map<string, Line>();
+  /** Clients whose server is here, with what ends their guests. */
+  readonly #owned = new Map<string, { readonly guests: Set<Line>; stop?: () => Promise<void> }>();
+  #listening: Promise<() => Promise<void>> | undefined;
+
+  constructor(options: SharingOptions) {
+    this.#options = options;
+  }
+
+  /** Uses the client's server where it is; starts one where it is nowhere. */
+  openLink(key: string, group: () => Group, local: OpenLink): OpenLink {
+    return (events) => new EitherLink(events, (heard) => this.#find(key, group, local, heard));
+  }
+
+  /** The client's group was closed. */
+  release(key: string): void {
+    const owned = this.#owned.get(key);
+    this.#owned.delete(key);
+    void owned?.stop?.().catch(() => {});
+    for (const guest of owned?.guests ?? []) guest.end();
+  }
+
+  async close(): Promise<void> {
+    for (const key of [...this.#owned.keys()]) this.release(key);
+    for (const line of [...this.#lines.values()]) line.end();
+    const stop = await this.#listening?.catch(() => undefined);
+    await stop?.().catch(() => {});
+  }
+
+  async #find(key: string, group: () => Group, local: OpenLink, events: LinkEvents): Promise<Link> {
+    if (this.#owned.has(key)) return local(events);
+    try {
+      const found = await this.#ask(key, events);
+      if (found !== undefined) return found;
+      await this.#own(key, group);
+    } catch (error) {
+      this.#options.logger.warn('the relay failed; this client has a server of its own here', {
+        error: String(error),
+      });
+    }
+    return local(events);
+  }
+
+  async #ask(key: string, events: LinkEvents): Promise<Link | undefined> {
+    await this.#listen();
+    const id = randomUUID();
+    const line = this.#newLine(id, undefined, {
+      hear: (message) => events.message(message),
+      ended: () => events.ended('the process that has it is gone'),
+    });
+    const isHeard = await this.#send(this.#nameOf(key), { hello: id, from: this.#name });
+    if (!isHeard || !(await line.welcomed(WELCOME))) {
+      line.forget();
+      return undefined;
+    }
+    return { send: (message) => line.say(message), close: async () => line.end(), kill: () => line.end() };
+  }
+
+  async #own(key: string, group: () => Group): Promise<void> {
+    const guests = new Set<Line>();
+    const owned: { readonly guests: Set<Line>; stop?: () => Promise<void> } = { guests };
+    this.#owned.set(key, owned);
+    await this.#listen();
+    owned.stop = await this.#options.parts.relay.listen(this.#nameOf(key), (text) => {
+      void this.#opened(text).then((message) => {
+        const { hello, from } = message ?? {};
+        if (typeof hello !== 'string' || typeof from !== 'string' || !this.#owned.has(key)) return;
+        this.#admit(group(), guests, hello, from);
+      });
+    });
+  }
+
+  /** Another process uses this group's server. */
+  #admit(group: Group, guests: Set<Line>, id: string, from: string): void {
+    const lease = this.#options.lease(group);
+    const asks = new Map<string | number, (response: Response) => void>();
+    const line = this.#newLine(id, from, {
+      hear: (message) => {
+        const answered = message.id as string | number;
+        if (message.method !== undefined) transport.onmessage?.(message as Message);
+        else {
+          asks.get(answered)?.(responseOf(message));
+          asks.delete(answered);
+        }
+      },
+      ended: () => {
+        guests.delete(line);
+        lease.close();
+      },
+    });
+    guests.add(line);
+    let asked = 0;
+    const transport: LeaseTransport = {
+      start: async () => {},
+      send: async (message) => line.say(message),
+      ask: (message, { signal }) => {
+        asked += 1;
+        const ask = asked;
+        signal?.addEventListener('abort', () => {
+          if (!asks.delete(ask)) return;
+          line.say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: ask } });
+        });
+        return new Promise((resolve) => {
+          asks.set(ask, resolve);
+          line.say({ ...message, id: ask });
+        });
+      },
+      lose: () => line.end(),
+    };
+    void lease.connect(transport).then(() => line.welcome());
+  }
+
+  #newLine(id: string, to: string | undefined, events: LineEvents): Line {
+    const line = new Line(id, to, this.#name, {
+      ...events,
+      send: (name, message) => this.#send(name, message),
+      forget: () => this.#lines.delete(id),
+    });
+    this.#lines.set(id, line);
+    return line;
+  }
+
+  #listen(): Promise<() => Promise<void>> {
+    this.#listening ??= this.#options.parts.relay.listen(this.#name, (text) => {
+      void this.#opened(text).then((message) => {
+        if (message !== undefined) this.#lines.get(String(message.line))?.received(message);
+      });
+    });
+    return this.#listening;
+  }
+
+  #send(name: string, message: JsonObject): Promise<boolean> {
+    const { relay, seal } = this.#options.parts;
+    return relay.send(name, seal(message));
+  }
+
+  async #opened(text: string): Promise<JsonObject | undefined> {
+    try {
+      return await this.#options.parts.open(text);
+    } catch {
+      return undefined;
+    }
+  }
+
+  #nameOf(key: string): string {
+    return `server.${digest([this.#options.identity, key])}`;
+  }
+}
+
+interface LineEvents {
+  readonly hear: (message: JsonObject) => void;
+  /** Called once, however it ended. */
+  readonly ended: () => void;
+}
+
+interface LineParts extends LineEvents {
+  readonly send: (name: string, message: JsonObject) => Promise<boolean>;
+  readonly forget: () => void;
+}
+
+/** Messages between two processes, numbered from 1 in each direction. */
+class Line {
+  readonly #id: string;
+  readonly #own: string;
+  readonly #parts: LineParts;
+  #to: string | undefined;
+  #said = 0;
+  #heard = 0;
+  #heardAt = performance.now();
+  readonly #early = new Map<number, JsonObject>();
+  #sending: Promise<unknown> = Promise.resolve();
+  #onWelcome: (() => void) | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #isOver = false;
+
+  constructor(id: string, to: string | undefined, own: string, parts: LineParts) {
+    this.#id = id;
+    this.#to = to;
+    this.#own = own;
+    this.#parts = parts;
+    if (to !== undefined) this.#stayAlive();
+  }
+
+  say(message: JsonObject): void {
+    this.#said += 1;
+    this.#post({ n: this.#said, message });
+  }
+
+  welcome(): void {
+    this.#post({ welcome: true });
+  }
+
+  /** @returns whether the other end answered within that time, in milliseconds */
+  welcomed(within: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(false), within);
+      this.#onWelcome = () => {
+        clearTimeout(timer);
+        resolve(true);
+      };
+    });
+  }
+
+  received({ from, welcome, over, n, message }: JsonObject): void {
+    this.#heardAt = performance.now();
+    if (welcome === true && this.#to === undefined && typeof from === 'string') {
+      this.#to = from;
+      this.#stayAlive();
+      this.#onWelcome?.();
+    }
+    if (over === true) this.#ended();
+    if (typeof n !== 'number' || n <= this.#heard || !isRpcMessage(message)) return;
+    this.#early.set(n, message);
+    if (this.#early.size > EARLY) this.end();
+    for (let next = this.#early.get(this.#heard + 1); next !== undefined && !this.#isOver; ) {
+      this.#heard += 1;
+      this.#early.delete(this.#heard);
+      this.#parts.hear(next);
+      next = this.#early.get(this.#heard + 1);
+    }
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#post({ over: true });
+    this.#ended();
+  }
+
+  /** Nobody answered: nothing is told. */
+  forget(): void {
+    this.#isOver = true;
+    this.#parts.forget();
+  }
+
+  #post(body: JsonObject): void {
+    const to = this.#to;
+    if (to === undefined || this.#isOver) return;
+    const message = { line: this.#id, from: this.#own, ...body };
+    this.#sending = this.#sending
+      .then(() => this.#parts.send(to, message))
+      .then(
+        (isHeard) => isHeard || this.#ended(),
+        () => this.#ended(),
+      );
+  }
+
+  #stayAlive(): void {
+    this.#timer = setInterval(() => {
+      // A message that is late by that much was lost.
+      if (performance.now() - this.#heardAt > SILENT) this.end();
+      else this.#post({ alive: true });
+    }, ALIVE).unref();
+  }
+
+  #ended(): void {
+    if (this.#isOver) return;
+    this.forget();
+    clearInterval(this.#timer);
+    this.#parts.ended();
+  }
+}
+
+/** A link whose other end is found first. What is sent meanwhile waits. */
+class EitherLink implements Link {
+  readonly #link: Promise<Link>;
+  #opened: Link | undefined;
+  #isOver = false;
+
+  constructor(events: LinkEvents, find: (events: LinkEvents) => Promise<Link>) {
+    this.#link = find({
+      message: (message) => events.message(message),
+      ended: (reason) => {
+        if (this.#isOver) return;
+        this.#isOver = true;
+        events.ended(reason);
+      },
+    });
+    this.#link.then(
+      (link) => {
+        this.#opened = link;
+      },
+      (error: unknown) => events.ended(AwaitError.from(error).message),
+    );
+  }
+
+  send(message: JsonObject): void {
+    if (this.#opened !== undefined) this.#opened.send(message);
+    else void this.#link.then((link) => link.send(message)).catch(() => {});
+  }
+
+  async close(): Promise<void> {
+    await (await this.#link.catch(() => undefined))?.close();
+  }
+
+  kill(reason?: string): void {
+    if (this.#opened !== undefined) this.#opened.kill(reason);
+    else void this.#link.then((link) => link.kill(reason)).catch(() => {});
+  }
+}

@@ -1,0 +1,162 @@
+/** Two proxies with a relay: a client's calls go to the process that has its server, whichever proxy they reach. */
+import { join } from 'node:path';
+import Keyv from 'keyv';
+import { afterEach, describe, expect, it } from 'vitest';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import { memoryRelay, stdioHost } from '../../src/index.ts';
+import { accept, legacy, modern, post, textOf } from './clients.ts';
+import { balance, SECRET, type Served, scratch, serveHere } from './harness.ts';
+import { effectsFile, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
+import { REDIS, redisDatabase } from './services.ts';
+
+const [command = '', ...args] = PYTHON;
+const open: { close(): Promise<unknown> }[] = [];
+afterEach(async () => {
+  for (const one of open.splice(0).reverse()) await one.close();
+});
+
+/** Two handlers over one store and one relay, and a balancer that sends each request to the other one. */
+async function pair() {
+  const [effects, pids] = [effectsFile(), effectsFile()];
+  const [file, relay] = [join(scratch(), 'calls.db'), memoryRelay()];
+  const serve = async (): Promise<Served> =>
+    serveHere(stdioHost({ command, args, env: { EFFECTS: effects.path, PIDS: pids.path } }), {
+      store: await openStore(`sqlite://${file}`),
+      relay,
+      secrets: [SECRET],
+      limits: { drain: 300, lease: 1_000 },
+    });
+  const [one, two] = [await serve(), await serve()];
+  const balancer = await balance([one.url, two.url]);
+  open.push(one, two, balancer);
+  return { one, two, url: balancer.url, effects, pids };
+}
+
+const ANN = { authorization: 'Bearer ann' };
+
+describe('with a relay', () => {
+  it('a session has one process, whose memory all its calls share', async () => {
+    const { url, pids } = await pair();
+    const [ann, bob] = [await legacy(url), await legacy(url)];
+    const counts = [];
+    for (let n = 0; n < 4; n += 1) counts.push(await ann.tool('count'));
+    expect(counts).toEqual(['1', '2', '3', '4']);
+    expect(await bob.tool('count')).toBe('1');
+    expect(pids.lines()).toHaveLength(2);
+    await ann.close();
+    await bob.close();
+  });
+
+  it('so has a known caller of 2026-07-28', async () => {
+    const { one, two, pids } = await pair();
+    const pidAt = async ({ url }: Served): Promise<string> =>
+      textOf(await post(url, { tool: 'pid', headers: ANN }));
+    expect(await pidAt(one)).toBe(await pidAt(two));
+    expect(pids.lines()).toHaveLength(1);
+  });
+
+  it.each([
+    ['2026-07-28', modern],
+    ['2025-11-25', legacy],
+  ] as const)('calls ask, report and end wherever their requests go, on %s', async (_revision, connect) => {
+    const { url, effects, pids } = await pair();
+    const client = await connect(url);
+    for (let n = 0; n < 2; n += 1) {
+      expect(await client.tool('order')).toBe('its name of its city');
+      expect(await client.tool('progress')).toBe('done');
+      expect(await client.prompt('greeting')).toBe('Greet its name');
+    }
+    expect(client.progressed).toEqual([1, 2, 1, 2]);
+    expect(effects.lines()).toEqual(['order', 'ship', 'order', 'ship']);
+    expect(pids.lines()).toHaveLength(1);
+    await client.close();
+  });
+
+  it('a call that waits at one proxy goes on in its process when its answer comes to the other', async () => {
+    const { one, two, effects } = await pair();
+    const first = await post(one.url, { tool: 'order', headers: ANN });
+    const answer = { tool: 'order', headers: ANN };
+    const second = await post(two.url, {
+      ...answer,
+      state: first.state,
+      responses: accept(first.keys, { name: 'Ann' }),
+    });
+    const done = await post(two.url, {
+      ...answer,
+      state: second.state,
+      responses: accept(second.keys, { city: 'Rome' }),
+    });
+    expect(textOf(done)).toBe('Ann of Rome');
+    expect(effects.lines()).toEqual(['order', 'ship']);
+  });
+
+  it('calls of two proxies take turns in the one process', async () => {
+    const { one, two } = await pair();
+    const first = await post(one.url, { tool: 'greet', headers: ANN });
+    const waiting = post(two.url, { tool: 'pid', headers: ANN });
+    const done = await post(one.url, {
+      tool: 'greet',
+      headers: ANN,
+      state: first.state,
+      responses: accept(first.keys, { name: 'Ann' }),
+    });
+    expect(textOf(done)).toBe('Hello Ann');
+    expect(textOf(await waiting)).toMatch(/^\d+$/);
+  });
+
+  it('cancels at the process what its client cancels at the other proxy', async () => {
+    const { one, two, effects } = await pair();
+    await post(one.url, { tool: 'pid', headers: ANN });
+    const abort = new AbortController();
+    const call = post(two.url, { tool: 'slow', headers: ANN, signal: abort.signal });
+    await expect.poll(effects.lines).toContain('slow begins');
+    abort.abort();
+    await expect(call).rejects.toThrow();
+    await expect.poll(effects.lines).toContain('cancelled');
+  });
+
+  it.each([
+    ['runs again where it may', 'greet', /"Hello Ann"/],
+    ['ends with an error where it may not', 'order', /may not be run again/],
+  ])('a call whose process goes with its proxy %s', async (_what, tool, told) => {
+    const { one, two, effects } = await pair();
+    await post(one.url, { tool: 'pid', headers: ANN });
+    const first = await post(two.url, { tool, headers: ANN });
+    expect(effects.lines()).toEqual([tool]);
+    await one.handler.close();
+    const responses = accept(first.keys, { name: 'Ann' });
+    const then = await post(two.url, { tool, headers: ANN, state: first.state, responses });
+    expect(JSON.stringify(then.message)).toMatch(told);
+    expect(effects.lines()).toEqual(tool === 'greet' ? [tool, tool] : [tool]);
+  });
+
+  it('servers of another command behind the same relay are not taken for this one', async () => {
+    const relay = memoryRelay();
+    const options = { store: new Keyv(), relay, secrets: [SECRET] };
+    const plain = await serveHere(stdioHost({ command, args }), options);
+    const other = await serveHere(stdioHost({ command, args: [...args, 'other'] }), options);
+    open.push(plain, other);
+    const pidAt = async ({ url }: Served): Promise<string> =>
+      textOf(await post(url, { tool: 'pid', headers: ANN }));
+    expect(await pidAt(plain)).not.toBe(await pidAt(other));
+  });
+});
+
+describe.skipIf(REDIS.down)(`over ${REDIS.name}`, () => {
+  it('two proxies share a process, and the one that is left starts another when its owner is killed', async () => {
+    const url = redisDatabase(9);
+    const pids = effectsFile();
+    const start = (): Promise<RunningProxy> =>
+      startProxy(PYTHON, ['--store', url, '--relay', url, '--log', 'error'], { PIDS: pids.path });
+    const [one, two] = [await start(), await start()];
+    open.push({ close: () => one.stop() }, { close: () => two.stop() });
+    const pidAt = async (proxy: RunningProxy): Promise<string> =>
+      textOf(await post(proxy.url, { tool: 'pid' }));
+    const pid = await pidAt(one);
+    expect(await pidAt(two)).toBe(pid);
+    await one.stop('SIGKILL');
+    // A call that may have reached the killed one may end with an error.
+    await expect.poll(() => pidAt(two), { timeout: 10_000 }).toMatch(/^\d+$/);
+    expect(await pidAt(two)).not.toBe(pid);
+  });
+});
