@@ -112,7 +112,12 @@ function install(folder, name, version) {
       `${name}@${version}`,
     ];
     const env = { ...process.env, ...NO_DOWNLOADS };
-    const { status, stderr } = spawnSync('npm', npm, { cwd: folder, env, timeout: INSTALL, encoding: 'utf8' });
+    const { status, stderr } = spawnSync('npm', npm, {
+      cwd: folder,
+      env,
+      timeout: INSTALL,
+      encoding: 'utf8',
+    });
     if (status !== 0) throw new Error(`npm install failed: ${firstLine(stderr)}`);
   }
   const { bin } = JSON.parse(readFileSync(own, 'utf8'));
