@@ -1,13 +1,18 @@
-// Runs the benchmark that is named: `npm run bench -- round-trip [--rounds n] [--seconds n] …`
+// Runs the benchmark that is named, or all that are compared: `npm run bench -- [calls | round-trip | stream] [options]`
 const BENCHMARKS = {
+  calls: () => import('./calls/main.mjs'),
   'round-trip': () => import('./round-trip/main.mjs'),
   stream: () => import('./stream.mjs'),
 };
+const COMPARED = ['calls', 'round-trip'];
 
 const [name, ...args] = process.argv.slice(2);
-if (name === undefined || !Object.hasOwn(BENCHMARKS, name)) {
-  console.error(`usage: npm run bench -- <${Object.keys(BENCHMARKS).join(' | ')}> [options]`);
+if (name !== undefined && !Object.hasOwn(BENCHMARKS, name)) {
+  console.error(`usage: npm run bench -- [${Object.keys(BENCHMARKS).join(' | ')}] [options]`);
   process.exit(2);
 }
-const { main } = await BENCHMARKS[name]();
-await main(args);
+for (const one of name === undefined ? COMPARED : [name]) {
+  console.log(`\n# ${one}`);
+  const { main } = await BENCHMARKS[one]();
+  await main(args);
+}

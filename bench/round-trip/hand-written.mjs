@@ -41,7 +41,7 @@ function build() {
 }
 
 /** The SDK's handler on node:http, with less to do than `toNodeHandler` of @modelcontextprotocol/node. */
-function onNode(handler) {
+export function onNode(handler) {
   return async (req, res) => {
     const gone = new AbortController();
     res.once('close', () => {

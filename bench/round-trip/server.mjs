@@ -1,5 +1,5 @@
-/** The process of one variant. It tells its port, and its processor time when asked; it ends with its parent. */
-import { createServer } from 'node:http';
+/** The process of one variant of the round trip. */
+import { serve } from '../serving.mjs';
 
 const VARIANTS = {
   'hand-written': () => import('./hand-written.mjs').then(({ listener }) => listener()),
@@ -9,8 +9,4 @@ const VARIANTS = {
   floor: () => import('./floor.mjs').then(({ listener }) => listener()),
 };
 
-const [name] = process.argv.slice(2);
-const server = createServer(await VARIANTS[name]());
-server.listen(0, '127.0.0.1', () => process.send({ port: server.address().port }));
-process.on('message', () => process.send(process.cpuUsage()));
-process.on('disconnect', () => process.exit());
+serve(await VARIANTS[process.argv[2]]());

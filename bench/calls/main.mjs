@@ -1,0 +1,90 @@
+/**
+ * Calls per second of a tool that never asks, and what its peer makes of them: on 2025-11-25 SDK v1's own transport
+ * with sessions, with one read of the same store before each call; on 2026-07-28 SDK v2's own handler.
+ */
+import { parseArgs } from 'node:util';
+import { load as loadOf, unexpected } from '../connection.mjs';
+import { interleave, positive } from '../interleaved.mjs';
+import { asking, REVISION, resultText, TOOL } from '../round-trip/tool.mjs';
+
+const STORES = ['memory', 'redis', 'postgres', 'sqlite'];
+const CONCURRENCIES = [8, 1];
+const SESSIONS = '2025-11-25';
+
+export async function main(args) {
+  const { values } = parseArgs({
+    args,
+    options: {
+      rounds: { type: 'string', default: '5' },
+      seconds: { type: 'string', default: '1' },
+      stores: { type: 'string', default: STORES.join() },
+      profile: { type: 'string' },
+    },
+  });
+  const stores = values.stores.split(',');
+  const pairs = stores.flatMap((store) => [
+    { revision: SESSIONS, store, ours: `ours-2025 ${store}`, peer: `sdk-v1 ${store}` },
+    { revision: REVISION, store, ours: `ours-2026 ${store}`, peer: 'sdk-v2 memory' },
+  ]);
+  const measured = await interleave({
+    script: new URL('./server.mjs', import.meta.url),
+    variants: [...new Set(pairs.flatMap(({ ours, peer }) => [ours, peer]))],
+    concurrencies: CONCURRENCIES,
+    rounds: positive('rounds', values.rounds),
+    seconds: positive('seconds', values.seconds),
+    profile: values.profile,
+    load,
+  });
+  for (const concurrency of CONCURRENCIES) {
+    console.log(`\nno ask, concurrency ${concurrency}`.padEnd(30), '     ours      peer   ratio');
+    for (const { revision, store, ours, peer } of pairs) {
+      const [a, b] = [ours, peer].map((name) => measured.get(name).get(concurrency).rate);
+      const figures = [a.toFixed(0).padStart(9), b.toFixed(0).padStart(9), (a / b).toFixed(2).padStart(7)];
+      console.log(`${revision}, ${store}`.padEnd(29), ...figures);
+    }
+  }
+}
+
+function load({ name, port }, concurrency, seconds) {
+  const isModern = name.startsWith('sdk-v2') || name.startsWith('ours-2026');
+  return loadOf(port, concurrency, seconds, isModern ? modern : session);
+}
+
+const HEAD = [
+  'POST /mcp HTTP/1.1',
+  'Host: 127.0.0.1',
+  'Content-Type: application/json',
+  'Accept: application/json, text/event-stream',
+];
+
+function modern(connection, index) {
+  const head = [...HEAD, `MCP-Protocol-Version: ${REVISION}`, 'Mcp-Method: tools/call', `Mcp-Name: ${TOOL}`];
+  return calls(connection, head, index, asking);
+}
+
+/** Each worker has a session. */
+async function session(connection, index) {
+  const clientInfo = { name: 'bench-client', version: '1.0.0' };
+  const params = { protocolVersion: SESSIONS, capabilities: {}, clientInfo };
+  const initialize = { jsonrpc: '2.0', id: 0, method: 'initialize', params };
+  const { head } = await connection.exchange(HEAD.join('\r\n'), initialize);
+  const id = /^mcp-session-id: (\S+)/im.exec(head)?.[1];
+  if (id === undefined) throw unexpected(head);
+  const lines = [...HEAD, `Mcp-Session-Id: ${id}`, `MCP-Protocol-Version: ${SESSIONS}`];
+  await connection.exchange(lines.join('\r\n'), { jsonrpc: '2.0', method: 'notifications/initialized' });
+  return calls(connection, lines, index, (nth, branch) => ({
+    jsonrpc: '2.0',
+    id: nth + 1,
+    method: 'tools/call',
+    params: { name: TOOL, arguments: { branch } },
+  }));
+}
+
+function calls(connection, lines, index, request) {
+  const head = lines.join('\r\n');
+  return async (nth) => {
+    const branch = `branch-${index}-${nth}`;
+    const { message } = await connection.exchange(head, request(nth, branch));
+    if (message?.result?.content?.[0]?.text !== resultText(branch)) throw unexpected(message);
+  };
+}

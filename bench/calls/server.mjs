@@ -1,0 +1,59 @@
+/** The process of one variant: `<whose> <store>`, as `sdk-v1 redis`: whose transport, and the store it has. */
+import { randomUUID } from 'node:crypto';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import { createMcpHandler, McpServer as McpServerV2 } from '@modelcontextprotocol/server';
+import { openStore } from '../../dist/src/checkpoint/open-store.js';
+import { createAwaitHandler } from '../../dist/src/index.js';
+import { toNodeHandler } from '../../dist/src/node.js';
+import { onNode } from '../round-trip/hand-written.mjs';
+import { DESCRIPTION, INPUT, resultText, SECRET, SERVER, TOOL } from '../round-trip/tool.mjs';
+import { serve } from '../serving.mjs';
+
+const URLS = {
+  redis: () => process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
+  postgres: () => process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/test',
+  sqlite: () => `sqlite://${join(mkdtempSync(join(tmpdir(), 'mcp-await-bench-')), 'calls.db')}`,
+};
+
+function build(Server) {
+  const server = new Server(SERVER);
+  server.registerTool(TOOL, { description: DESCRIPTION, inputSchema: INPUT }, async ({ branch }) => ({
+    content: [{ type: 'text', text: resultText(branch) }],
+  }));
+  return server;
+}
+
+/** SDK v1's own transport with sessions; before each request one read of the store, where there is one. */
+function sdkV1(store) {
+  const transports = new Map();
+  return async (req, res) => {
+    const chunks = [];
+    for await (const chunk of req) chunks.push(chunk);
+    const id = req.headers['mcp-session-id'];
+    if (id !== undefined) await store?.get(`ended ${id}`);
+    const known = transports.get(id);
+    const transport = known ?? new StreamableHTTPServerTransport({ sessionIdGenerator: randomUUID });
+    if (known === undefined) await build(McpServer).connect(transport);
+    await transport.handleRequest(req, res, JSON.parse(Buffer.concat(chunks).toString()));
+    if (known === undefined) transports.set(transport.sessionId, transport);
+  };
+}
+
+const ours = (store) =>
+  toNodeHandler(
+    createAwaitHandler(() => build(McpServer), { secrets: [SECRET], ...(store !== undefined && { store }) }),
+  );
+
+const [whose, kind] = process.argv[2].split(' ');
+const store = kind === 'memory' ? undefined : await openStore(URLS[kind]());
+const listeners = {
+  'sdk-v1': sdkV1,
+  'sdk-v2': () => onNode(createMcpHandler(() => build(McpServerV2))),
+  'ours-2025': ours,
+  'ours-2026': ours,
+};
+serve(listeners[whose](store));
