@@ -11,7 +11,7 @@ import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
 import { messageText, SSE_HEADERS } from '../../src/http/reply.ts';
-import { callIdOf } from '../../src/stream/event-id.ts';
+import { streamIdOf } from '../../src/stream/event-id.ts';
 import { sseEvent } from '../../src/stream/sse.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
@@ -38,7 +38,6 @@ export class HeldReply implements CallStream {
   readonly reply: Promise<Reply>;
   readonly held: NonNullable<CallStream['held']>;
   readonly #options: HeldOptions;
-  readonly #id: string;
   readonly #calls = new Set<Begun>();
   /** Notifications from before there is a stream. */
   #said: JsonObject[] = [];
@@ -52,7 +51,7 @@ export class HeldReply implements CallStream {
   readonly #release: () => void;
   #resolve: (reply: Reply) => void = () => {};
   #reject: (error: unknown) => void = () => {};
-  readonly #heard: Promise<void>;
+  #isHeard = false;
   #onHeard = (): void => {};
 
   /** @throws AwaitError `limit` where the session has too many streams already */
@@ -60,17 +59,13 @@ export class HeldReply implements CallStream {
     this.#options = options;
     const { services, session, count, own } = options;
     this.#release = own === undefined ? services.streams.reserve(session.id) : () => {};
-    this.#id = own?.id ?? session.newStreamId();
     this.#left = count;
     this.reply = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    this.#heard = new Promise((resolve) => {
-      this.#onHeard = resolve;
-    });
     this.held = {
-      how: { ...(count === 1 && { id: callIdOf(this.#id) }), onDurable: () => this.begin() },
+      how: { onDurable: () => this.begin() },
       add: (started) => {
         this.#calls.add(started);
         void started.outcome.then(() => this.#calls.delete(started));
@@ -134,10 +129,15 @@ export class HeldReply implements CallStream {
   /** Its connection ends with the first event; its client comes back for the rest. */
   disconnect(): void {
     const { services, session } = this.#options;
-    const disconnect = (): void => services.streams.disconnect(this.#id, session.id);
+    const disconnect = (): void => {
+      if (this.#stream !== undefined) services.streams.disconnect(this.#stream.id, session.id);
+    };
     this.begin().then(
-      // A client without an id would not come back.
-      () => this.#heard.then(disconnect),
+      () => {
+        // A client without an id would not come back.
+        if (this.#isHeard) disconnect();
+        else this.#onHeard = () => queueMicrotask(disconnect);
+      },
       () => {},
     );
   }
@@ -145,10 +145,13 @@ export class HeldReply implements CallStream {
   async #open(): Promise<void> {
     const { services, session, inbound, own, remember } = this.#options;
     const calls = [...this.#calls];
-    await Promise.all([...calls.map((call) => call.keep()), remember(this.#id, calls)]);
+    const [first] = calls;
+    const isAlone = this.#options.count === 1 && first !== undefined;
+    const id = own?.id ?? (isAlone ? streamIdOf(first.callId) : session.newStreamId());
+    await Promise.all([...calls.map((call) => call.keep()), remember(id, calls)]);
     // All requests ended meanwhile.
     if (this.#state !== 'held') return;
-    const stream = own ?? session.newStream(this.#id);
+    const stream = own ?? session.newStream(id);
     this.#leave('stream');
     const found = await services.streams.find(stream.id, 0, session.id).catch((error: unknown) => {
       this.#reject(error);
@@ -157,8 +160,11 @@ export class HeldReply implements CallStream {
     await new Promise<void>((connected) => {
       const wrap = (sink: Sink): Sink => {
         connected();
-        sink.onClose(this.#onHeard);
-        return noteFirst(this.#onHeard)(sink);
+        const heard = (): void => {
+          this.#isHeard = true;
+          this.#onHeard();
+        };
+        return noteFirst(heard)(sink);
       };
       this.#resolve(sse(services, session, found, 'postStreams', wrap));
       if (inbound.signal.aborted) connected();

@@ -48,7 +48,8 @@ export async function serveMessages(exchange: Exchange, body: unknown, start: St
     for (const { id } of requests) session.release(id);
   };
   try {
-    const refusal = await take(services, session, messages);
+    const hasMore = messages.length > requests.length;
+    const refusal = hasMore ? await take(services, session, messages) : undefined;
     if (requests.length > 0 && refusal === undefined) return await start(exchange, requests, sent?.stream);
     release();
     return refusal ?? empty(202);

@@ -92,9 +92,11 @@ export async function run(
     : startCall(session.start(request, instance, source, stream));
   const ended = outcome.then(async (came) => {
     if (came.kind === 'responded' && 'result' in came.response) {
-      await remembered(services, session.state.record(shared, request.method, request.params));
+      const recorded = session.state.record(shared, request.method, request.params);
+      if (recorded !== undefined) await remembered(services, recorded);
     }
-    await session.settled();
+    const settled = session.settled();
+    if (settled !== undefined) await settled;
     session.release(request.id);
     return came;
   });

@@ -376,7 +376,11 @@ export class Session {
   }
 
   /** Called before a call's outcome is sent: stores the call's changes to its server for all processes. */
-  async settled(): Promise<void> {
+  settled(): Promise<void> | undefined {
+    return this.state.hasChanges ? this.#settle() : undefined;
+  }
+
+  async #settle(): Promise<void> {
     const instance = await this.#instance;
     if (instance === undefined) return;
     try {

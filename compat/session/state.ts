@@ -68,8 +68,8 @@ export class SessionState {
   }
 
   /** A request that this process's instance answered, for the others. */
-  async record(instance: HostInstance, method: string, params: JsonObject): Promise<void> {
-    if (SETS_STATE.has(method) && this.#isShared) await this.#append(instance, { method, params });
+  record(instance: HostInstance, method: string, params: JsonObject): Promise<void> | undefined {
+    return SETS_STATE.has(method) && this.#isShared ? this.#append(instance, { method, params }) : undefined;
   }
 
   /**
@@ -91,6 +91,11 @@ export class SessionState {
     this.#changes.set(frame, [...(this.#changes.get(frame) ?? []), message]);
     keepNewest(this.#changes, CHANGING);
     return true;
+  }
+
+  /** Whether calls in work or ended changed a list, which `settle` has not stored. */
+  get hasChanges(): boolean {
+    return this.#changes.size > 0;
   }
 
   /** Stores ended calls that changed a list, for the other processes; then sends their notifications by `tell`. */

@@ -15,7 +15,7 @@ export const RETRY = 1_000;
 export interface CallStream {
   /** Its call writes nothing before it has something to lose. */
   readonly held?: {
-    readonly how: Pick<NewCall, 'id' | 'onDurable'>;
+    readonly how: Pick<NewCall, 'onDurable'>;
     /** Adds a call that other processes may take over, before its first event. */
     add(started: Begun): void;
   };

@@ -68,8 +68,6 @@ export interface NewCall {
   readonly ttl?: number;
   /** Whether it continues without its request: others may follow it, and take it over (`takeUp`). */
   readonly resumable?: boolean;
-  /** Its id, where its client's way back to it is known before: no other call may have it. */
-  readonly id?: string;
   /**
    * Where given, nothing is written of it until it has something to lose: at its first ask or step, or when `keep` is
    * called. Then this is called, once or, where it fails, again: it gives the client its way back, and no step runs
@@ -199,8 +197,9 @@ export class Engine {
     const { binding, responses, resumable = false } = request;
     const { room } = this.#runs;
     const { onDurable } = request;
-    let onLate = (_late?: LateJournal): void => {};
-    const late = onDurable && new Promise<LateJournal | undefined>((resolve) => (onLate = resolve));
+    let late: LateJournal | undefined;
+    let isReady = false;
+    let onReady = (): void => {};
     const taker = takerOf({ call: record }, leg);
     this.#parts.count('calls');
     this.#parts.called?.(record);
@@ -224,8 +223,8 @@ export class Engine {
       const opened = store?.open(call, -1) ?? volatileJournal(-1);
       const isTask = task?.when === 'now' && leg.takesTasks === true;
       const called = resumable && store !== undefined ? this.#calledEntry(call) : undefined;
-      const waits = onDurable && !isTask ? new LateJournal(opened, called, onDurable) : undefined;
-      const journal = new TaskJournal(waits ?? opened, call.id, this.#parts.limits.journalBytes);
+      if (onDurable && !isTask) late = new LateJournal(opened, called, onDurable);
+      const journal = new TaskJournal(late ?? opened, call.id, this.#parts.limits.journalBytes);
       try {
         if (isTask) {
           if (!room.has(taker)) throw noRoom(call.id);
@@ -234,14 +233,15 @@ export class Engine {
           journal.count(call);
         }
         // Written now, so that a process that takes it over finds it, whatever fails from here on.
-        if ((resumable || isTask) && store !== undefined && waits === undefined)
+        if ((resumable || isTask) && store !== undefined && late === undefined)
           await this.#keep(call, journal, isTask);
       } catch (error) {
         if (instance === undefined) home.release(false);
         throw error;
       }
-      if (waits === undefined) onKept();
-      onLate(waits);
+      if (late === undefined) onKept();
+      isReady = true;
+      onReady();
       const frame = new Frame(call, journal, this.#parts.frame);
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
       return { run: newRun({ call, binding, frame, instance: home, journal, held: { by } }), responses };
@@ -249,13 +249,17 @@ export class Engine {
     void started.outcome.then(() => {
       this.#inWork.leave(record);
       room.leave(record);
+      late?.end();
       onKept();
-      onLate();
+      isReady = true;
+      onReady();
     });
-    if (late === undefined) return { ...started, kept, keep: () => kept };
-    void started.outcome.then(async () => (await late)?.end());
+    let ready: Promise<void> | undefined;
     const keep = async (): Promise<void> => {
-      await (await late)?.keep();
+      // Its journal is opened once it has its instance.
+      if (!isReady) ready ??= new Promise((resolve) => (onReady = resolve));
+      await ready;
+      await (late === undefined ? kept : late.keep());
       onKept();
     };
     return { ...started, kept, keep };
@@ -565,12 +569,12 @@ export class Engine {
   }
 
   #record(request: NewCall): CallRecord {
-    const { method, params, requestId, client, binding, id, ttl = this.#parts.ttl } = request;
+    const { method, params, requestId, client, binding, ttl = this.#parts.ttl } = request;
     const created = this.#parts.clock.now();
     const expires = created + Math.min(ttl, this.#parts.ttl);
     return {
       // The id begins with the call's expiry, so a sweeper need not read a record to delete it.
-      id: id ?? `${Math.ceil(expires).toString(36)}.${randomUUID()}`,
+      id: `${Math.ceil(expires).toString(36)}.${randomUUID()}`,
       method,
       params,
       requestId,

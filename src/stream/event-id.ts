@@ -25,6 +25,13 @@ export function callIdOf(stream: string): string {
   return `${stream.slice(0, dot)}${hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')}`;
 }
 
+/** The id of a stream of one call alone: the same bits, written as streams' ids are. */
+export function streamIdOf(callId: string): string {
+  const dot = callId.indexOf('.') + 1;
+  const bytes = Buffer.from(callId.slice(dot).replaceAll('-', ''), 'hex');
+  return `${callId.slice(0, dot)}${bytes.toString('base64url')}`;
+}
+
 /** A new stream that each process may append to. */
 export function sharedId(expires: number): string {
   return `${Math.ceil(expires).toString(36)}.~${randomBytes(16).toString('base64url')}`;
