@@ -395,12 +395,10 @@ export class Engine {
     const here = this.#runs.unattached(callId);
     if (here !== undefined && here.call.principal !== principal) throw foreign;
     if (here !== undefined && (await this.#answers.taken(here, key, response))) return;
-    const first = await this.#parts.store?.read(callId, 0);
-    const call =
-      first?.type === 'suspended' ? first.checkpoint.call : first?.type === 'called' ? first.call : undefined;
-    if (call === undefined || call.principal !== principal) throw foreign;
-    await this.#parts.store?.deliver(callId, key, response, call.expires);
-    await this.wake(callId, first?.type === 'called' ? first.by : undefined);
+    const asked = await this.tasks?.asked(callId, principal, key);
+    if (asked === undefined) throw foreign;
+    await this.#parts.store?.deliver(callId, key, response, asked.call.expires);
+    await this.wake(callId, asked.by);
   }
 
   /**

@@ -98,6 +98,19 @@ describe('an answer that comes in elsewhere', () => {
     expect(resultOf(await taken.outcome)).toEqual(ALL);
   });
 
+  it('is refused for an ask that was never made', async () => {
+    const store = new MemoryStore();
+    const [owner, other] = [workbench(both, { store }), workbench(both, { store })];
+    const { leg, asked } = listening();
+    beginResumable(owner.engine, leg);
+    await until(() => asked.length === 1);
+    const made = other.engine.deliver(callIn(store), undefined, 'elicitation-99', {
+      result: { action: 'cancel' },
+    });
+    await expect(made).rejects.toMatchObject({ code: 'bad-token' });
+    expect(store.inbox.size).toBe(0);
+  });
+
   it('is refused for a call of another caller, and for none', async () => {
     const store = new MemoryStore();
     const owner = workbench(both, { store });

@@ -177,6 +177,22 @@ export class Tasks {
     return undefined;
   }
 
+  /**
+   * The call of an ask, and the process that runs it; undefined where this caller's call of this id made none of this
+   * key. One that is answered counts: its client may send the answer again.
+   * @throws AwaitError `store`
+   */
+  async asked(
+    id: string,
+    principal: string | undefined,
+    key: string,
+  ): Promise<{ readonly call: CallRecord; readonly by: string | undefined } | undefined> {
+    const { call, by, open, completions } = await this.#read(id);
+    if (call === undefined || call.principal !== principal) return undefined;
+    const isAnswered = completions.some((done) => done.kind === 'answer' && done.key === key);
+    return open.has(key) || isAnswered ? { call, by } : undefined;
+  }
+
   /** Whether a task of this caller may be taken over here. */
   hasRoom(principal: string | undefined): boolean {
     return this.#parts.runs.room.has({ principal });
