@@ -65,10 +65,13 @@ for (const [at, server] of servers.entries()) {
 writeTable(servers, results);
 process.exit(0);
 
-async function tryServer({ name, version, args = [], env = {} }) {
+async function tryServer({ name, version, args = [], env = {}, standIn, asks = [] }) {
   const folder = join(CACHE, name.replaceAll('/', '+'));
   const bin = install(folder, name, version);
-  const command = [process.execPath, bin, ...args];
+  // What takes the place of a network that it would need to ask; the server itself is as it was published.
+  const before =
+    standIn === undefined ? [] : ['--import', new URL(`./stand-ins/${standIn}`, import.meta.url).href];
+  const command = [process.execPath, ...before, bin, ...args];
   const proxies = [];
   try {
     for (let n = 0; n < 2; n += 1) proxies.push(await startProxy(folder, command, env));
@@ -84,7 +87,7 @@ async function tryServer({ name, version, args = [], env = {} }) {
     ) {
       return { ok: false, reason: 'the clients of both eras, or the two processes, see different lists' };
     }
-    const asked = await askAll(proxies, first.asking);
+    const asked = await askAll(proxies, [...first.asking.map(withArguments), ...asks]);
     return {
       ok: asked.failed.length === 0,
       ...first.counts,
@@ -253,15 +256,20 @@ async function pages(list, kind) {
   return items;
 }
 
+/** A call of a tool with each argument that it requires. */
+function withArguments({ name, inputSchema = {} }) {
+  const wanted = (inputSchema.required ?? []).map((field) => [
+    field,
+    filled(inputSchema.properties?.[field] ?? {}),
+  ]);
+  return { name, arguments: Object.fromEntries(wanted) };
+}
+
 /** Every tool that is there to ask, with clients of both eras. */
-async function askAll([{ url }], tools) {
+async function askAll([{ url }], calls) {
   const [completed, failed] = [[], []];
-  for (const { name, inputSchema = {} } of tools) {
-    const wanted = (inputSchema.required ?? []).map((field) => [
-      field,
-      filled(inputSchema.properties?.[field] ?? {}),
-    ]);
-    const params = { name, arguments: Object.fromEntries(wanted) };
+  for (const params of calls) {
+    const { name } = params;
     for (const [era, run] of [
       ['2026-07-28', withModern],
       ['2025-11-25', withLegacy],
@@ -271,8 +279,8 @@ async function askAll([{ url }], tools) {
           era === '2026-07-28'
             ? client.callTool(params, { timeout: CALL })
             : client.callTool(params, undefined, { timeout: CALL });
-        const { isError } = await call;
-        return isError ? 'an error' : asked.length > 0 ? 'asked' : 'nothing was asked';
+        const { isError, content } = await call;
+        return isError ? firstLine(content[0]?.text) : asked.length > 0 ? 'asked' : 'nothing was asked';
       }).catch(firstLine);
       if (told === 'asked') completed.push(`${name} (${era})`);
       else if (told !== 'nothing was asked') failed.push(`${name} on ${era}: ${told}`);
@@ -282,6 +290,8 @@ async function askAll([{ url }], tools) {
 }
 
 function firstLine(error) {
-  const text = error instanceof Error ? error.message : String(error);
+  const told = error instanceof Error ? error.message : String(error);
+  // A list of mistakes begins on the first line and says what they are on the next ones.
+  const text = /^.*[[{]\n/.test(told) ? told.replaceAll(/\s+/g, ' ') : told;
   return (text.split('\n').find((line) => line.trim() !== '') ?? 'unknown').trim().slice(0, 300);
 }
