@@ -190,7 +190,7 @@ describe('a call whose frame is parked elsewhere', () => {
 });
 
 describe('a message of the relay', () => {
-  it('that comes twice, or is nobody’s, changes nothing', async () => {
+  it('that arrives twice, or for an unknown offer, changes nothing', async () => {
     const { seen, tool } = counting();
     const base = memoryRelay();
     const relay: Relay = {

@@ -77,7 +77,7 @@ describe('an answer that comes in elsewhere', () => {
     expect(answered).toHaveLength(3);
   });
 
-  it('is there for whoever takes the call up', async () => {
+  it('is read by the process that takes the call over', async () => {
     const store = new MemoryStore(LIMITS.lease);
     // As if it had died: it sends no sign of life and fetches nothing.
     const dead: MemoryStore = Object.create(store.muted(), { delivered: { value: async () => undefined } });

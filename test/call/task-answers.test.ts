@@ -102,7 +102,7 @@ describe('a bad answer to a task', () => {
     }
   });
 
-  it('whose owner is dead has its ask go out again by whoever takes the task up', async () => {
+  it('to a dead owner makes the process that takes the task over ask again', async () => {
     const store = new MemoryStore(LEASE);
     const [owner, other] = [processOf(tool, store), processOf(tool, store)];
     const id = taskOf(await begin(owner, wish()).outcome);
@@ -118,7 +118,7 @@ describe('a bad answer to a task', () => {
     expect(resultIn((await viewed(other, id, isOver)).response)).toEqual(DONE);
   });
 
-  it('that was asked for again stays so for whoever takes the task up', async () => {
+  it('that was asked for again stays so after a takeover', async () => {
     const store = new MemoryStore(LEASE);
     const [owner, other] = [processOf(tool, store), processOf(tool, store)];
     const id = taskOf(await begin(owner, wish()).outcome);

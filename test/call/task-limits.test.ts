@@ -58,7 +58,7 @@ describe('limits.tasks', () => {
     expect((await begin(owner, wish()).outcome).kind).toBe('task');
   });
 
-  it('leaves a call what it is that would become a task late, and lets it come to its end', async () => {
+  it('keeps a call that would become a task late as a call, and lets it finish', async () => {
     for (const how of [wish({ when: 'after-asks' }), wish({ when: 'late', after: 1, rounds: 1 })]) {
       const owner = processOf(asks, new MemoryStore(LEASE), { limits: { tasks: 1 } });
       await begin(owner, wish()).outcome;

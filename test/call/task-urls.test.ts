@@ -99,7 +99,7 @@ describe('a task that throws -32042', () => {
     expect(keys.size).toBe(2);
   });
 
-  it('has its end when one is declined, also where whoever heard it died', async () => {
+  it('ends when one is declined, also after the process that got the answer died', async () => {
     for (const dies of [false, true]) {
       const store = new MemoryStore(LEASE);
       const { effects, tool } = bank('a', 'b');

@@ -14,7 +14,7 @@ function sealer(secrets: string[], options: { audience?: string; now?: () => num
 }
 
 describe('a state token', () => {
-  it('opens with what it is bound to, and with nothing else', async () => {
+  it('opens with its own binding, and with no other', async () => {
     const tokens = stateTokens(sealer([NEW]));
     const token = await tokens.seal(STATE, BINDING, 2_000);
     expect(await tokens.open(token, BINDING)).toEqual(STATE);

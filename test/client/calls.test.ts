@@ -132,7 +132,7 @@ describe('what is taken back', () => {
     ]);
   });
 
-  it('by the client in the middle of a turn: what is asked after that, nobody is asked', async () => {
+  it('by the client in the middle of a turn: later asks do not reach its user', async () => {
     const server = await serve(
       onCall(async (_, reply) => {
         reply.write(bare('buffer_input', '2'), message(ask('one', 'one')));

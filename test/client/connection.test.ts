@@ -65,7 +65,7 @@ describe('the version', () => {
     expect(transport.protocolVersion).toBe('2025-06-18');
   });
 
-  it('that nobody knows is refused by the client itself', async () => {
+  it('that is unknown is refused by the client itself', async () => {
     const server = await serve('2031-01-01');
     await expect(connect(server.url)).rejects.toThrow('2031-01-01');
   });

@@ -194,7 +194,7 @@ describe('each request', () => {
     expect(call?.body.params?._meta).toMatchObject({ [`${META}/logLevel`]: 'warning' });
   });
 
-  it('is retried with what it says of its client, and answers nobody gave', async () => {
+  it('is retried with its client’s declaration, and without answers', async () => {
     const inputRequests = { login: LOGIN };
     const server = await serve(
       onCall(({ body }, reply) => {
@@ -374,7 +374,7 @@ describe('a task', () => {
     expect(said).not.toHaveProperty('extensions');
   });
 
-  it('nobody polls once the client is closed', async () => {
+  it('is not polled once the client is closed', async () => {
     const server = await serve(task({ status: 'working' }));
     const { client } = await connect(server.url);
     client.callTool({ name: 'ask', arguments: {} }).catch(() => {});

@@ -300,7 +300,7 @@ describe('scopes of one handler, whose callers differ', () => {
   });
 });
 
-it('a server whose factory gives only some callers a guarded tool checks them, whoever came first', async () => {
+it('a server whose factory gives only some callers a guarded tool checks them, in any order', async () => {
   const build = ({ authInfo }: { authInfo?: { clientId?: unknown } }): McpServer => {
     const server = new McpServer({ name: 'some', version: '1.0.0' });
     const guard = authInfo?.clientId === 'bob' ? { scopeChallenge: requireScopes('db:drop') } : {};

@@ -151,7 +151,7 @@ for (const kind of KINDS) {
       expect((await stream.next(({ id }) => id === 7)).result?.content?.[0]?.text).toBe('Hello its name');
     });
 
-    it('refuse an id of another session, and one that is none, with one sentence', async () => {
+    it('refuse an id of another session, and a malformed one, with one sentence', async () => {
       const session = await start();
       const other = await begin();
       const stream = await session.post(0, call('one'));

@@ -81,7 +81,7 @@ describe.each(CELLS)('a token that is not good ($name)', (cell) => {
     expect(textOf(await retry(url, state, { headers: { authorization: 'Bearer ann' } }))).toBe('hi Ann');
   });
 
-  it("is a known caller's, and comes from nobody", async () => {
+  it("is a known caller's, and comes from an anonymous one", async () => {
     const url = await serve();
     const { state } = await ask(url, { authorization: 'Bearer ann' });
     refused(await retry(url, state), 77, /another principal/);

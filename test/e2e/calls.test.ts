@@ -78,7 +78,7 @@ for (const { name, url, down } of PLACES) {
       expect([(await handler.suspended()) - before, await handler.suspended(NAME)]).toEqual([0, 0]);
     });
 
-    it('are forgotten of one caller: over, erased, and nobody else’s', async () => {
+    it('are forgotten of one caller: ended and erased, without those of others', async () => {
       const events: AuditEvent[] = [];
       const service = await started(url(), { audit: (event: AuditEvent) => events.push(event) });
       const others = await begin('2026-07-28, tasks', service);

@@ -126,7 +126,7 @@ describe('a server', () => {
 });
 
 describe('a 2025 session', () => {
-  it('that nobody listens to is let go once its calls have expired, with what it has in work', async () => {
+  it('without a connection is closed once its calls have expired, with its running calls', async () => {
     let cleaned = 0;
     const count = (): void => {
       cleaned += 1;

@@ -180,7 +180,7 @@ for (const kind of KINDS) {
       expect(done.body).toMatch(/"progress":3[\s\S]*"id":7/);
     });
 
-    it('asks again for what is missing, ignores what nobody asked, and rejects with errors', async () => {
+    it('asks again for missing answers, ignores answers without an ask, and rejects with errors', async () => {
       const { post } = await session();
       const first = await post(call('at-once'));
       const ids = [...first.body.matchAll(/"id":"([^"]+)","method":"elicitation/g)].map(
@@ -373,7 +373,7 @@ describe('SEP-1858 in one process', () => {
     await served.close();
   });
 
-  it('knows an id of input_required no longer than the call lives, and says of answers that nobody asked', async () => {
+  it('keeps an id of input_required as long as the call lives, and refuses answers without an ask', async () => {
     vi.useFakeTimers({ toFake: ['Date'] });
     const served = await serveHere(() => buildServer(() => {}), { limits: { drain: 50 } });
     const { post } = await open(served.url, { elicitation: {} });

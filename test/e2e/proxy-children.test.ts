@@ -87,7 +87,7 @@ describe('a child', () => {
     expect(JSON.stringify(await post(served.url, { tool: 'try' }))).toContain('ended or cannot be started');
   });
 
-  it('that asks what no client has, and answers what nobody asked, completes its call', async () => {
+  it('that asks without a client’s capability, and answers without a request, completes its call', async () => {
     const served = await behind('asks-nobody');
     const client = await legacy(served.url);
     expect(await client.tool('try')).toBe('done');

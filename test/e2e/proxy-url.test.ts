@@ -78,7 +78,7 @@ describe.each([
   });
 });
 
-it('sends the headers it was given, and says when nobody is there', async () => {
+it('sends its configured headers, and reports a server that cannot be reached', async () => {
   const seen: string[] = [];
   const url = await streamable(seen);
   const { serverInfo } = await remoteHost({ url, headers: { 'x-key': 'secret' } }).check();

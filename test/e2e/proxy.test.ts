@@ -73,7 +73,7 @@ describe('a Python server of nothing but the standard library', () => {
     expect(textOf(done)).toBe('Ann of Rome');
   });
 
-  it('keeps what it has in memory for a session, and for nobody else', async () => {
+  it('keeps its memory for one session alone', async () => {
     const [ann, bob] = await Promise.all([legacy(served.url), legacy(served.url)]);
     expect([await ann.tool('count'), await ann.tool('count'), await bob.tool('count')]).toEqual([
       '1',

@@ -19,7 +19,7 @@ describe.each(CELLS)('a race of an ask and a timer ($name)', (cell) => {
     return { done, acted, answer: () => post(served.url, { ...race, state, responses }) };
   };
 
-  it('acts on neither branch while nobody holds the turn, though the timer fired', async () => {
+  it('acts on neither branch while no process has the turn, though the timer fired', async () => {
     const { done, acted } = await begin();
     await post(served.url, { tool: 'ring' });
     await expect.poll(() => done).toContain('timer fired');

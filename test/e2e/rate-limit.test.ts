@@ -22,7 +22,7 @@ const wrong = (url: string, caller: string): Promise<RawReply> =>
 const many = (times: number, what: () => Promise<RawReply>): Promise<number[]> =>
   Promise.all(Array.from({ length: times }, async () => (await what()).status));
 
-it('lets a caller begin so many calls and no more, and nobody else is held up', async () => {
+it('limits a caller’s new calls, and no other caller’s', async () => {
   const url = await serve({ rateLimit: { calls: { most: 3, per: 60_000 } } });
   const statuses = await many(5, () => ask(url, 'ann'));
   expect(statuses.sort()).toEqual([200, 200, 200, 429, 429]);
@@ -104,7 +104,7 @@ it('takes a limiter that processes share, and lets everybody in when it fails', 
   expect(served.log.text).toContain('a rate limiter failed');
 });
 
-it('holds nobody up by default who is within reason', async () => {
+it('does not limit an ordinary caller by default', async () => {
   const url = await serve({});
   expect(new Set(await many(50, () => ask(url, 'ann')))).toEqual(new Set([200]));
 });

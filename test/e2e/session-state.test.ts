@@ -108,7 +108,7 @@ for (const kind of KINDS) {
       await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
     });
 
-    it('end what a session that nobody asks for has elsewhere', async () => {
+    it('end an unused session’s calls elsewhere', async () => {
       const session = await start();
       const before = effectsIn(effects).length;
       const standing = await session.get(1);

@@ -367,7 +367,7 @@ describe('a task of 2026-07-28', () => {
     expect(again.result).toMatchObject({ resultType: 'task', taskId: made.result?.taskId });
   });
 
-  it('is what its caller’s tools say, whoever asked for a tool of that name before', async () => {
+  it('follows the declaration of its own caller’s tools, whichever caller came before', async () => {
     const required = { [TASKS_META]: { support: 'required' } };
     served = await serveHere(({ authInfo }) => {
       const server = new McpServer({ name: 'reports', version: '1' });
@@ -391,7 +391,7 @@ describe('a task of 2026-07-28', () => {
     expect(result).toMatchObject({ resultType: 'complete', content: [{ text: 'slept 1' }] });
   });
 
-  it('is none for a client that does not declare the extension', async () => {
+  it('does not exist for a client without the extension', async () => {
     const client = clientOf(await start(), {});
     expect((await client.call('sleep', { ms: 1 })).result).toMatchObject({ resultType: 'complete' });
     const missing = { code: -32021, data: { requiredCapabilities: { extensions: { [EXTENSION]: {} } } } };

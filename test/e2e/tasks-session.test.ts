@@ -178,7 +178,7 @@ describe('a task of 2025-11-25', () => {
     }
   });
 
-  it('is nobody else’s to see, answer or cancel', async () => {
+  it('cannot be seen, answered or cancelled by another caller', async () => {
     served = await serveHere(() => buildTaskServer(() => {}));
     const [ann, bob] = [await begin([served], undefined, 'ann'), await begin([served], undefined, 'bob')];
     const { taskId } = await create(ann, 'ship');

@@ -89,7 +89,7 @@ for (const kind of KINDS) {
       await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
     });
 
-    it('are one stream to whoever sends their answers again, where something was said', async () => {
+    it('are one stream for a client that sends its answers again, after a notification', async () => {
       const session = await start();
       const first = await session.post(0, call('lingers'));
       const [one, other] = [await goOn(session, first, 0), await goOn(session, first, 1)];

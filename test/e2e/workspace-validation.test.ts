@@ -149,7 +149,7 @@ describe('ids', () => {
   });
 });
 
-it('refuses a Last-Event-ID that is none, with one sentence', async () => {
+it('refuses a malformed Last-Event-ID, with one sentence', async () => {
   for (const last of ['nonsense', 'x'.repeat(5_000), 'abc_0', `${'z'.repeat(11)}.~${'A'.repeat(22)}_0`]) {
     const { status, json } = await (await get(url, { last })).end();
     expect([status, json.error]).toEqual([

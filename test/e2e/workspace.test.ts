@@ -269,7 +269,7 @@ it('cancels a call whose client went away with nothing to come back with', async
   await isAborted;
 });
 
-it('lets go of what nobody listens to any more: its calls are cancelled, its streams deleted', async () => {
+it('closes a stream without a connection: its calls are cancelled, its streams deleted', async () => {
   const { url, handler } = await serve({ ...CAN_BE_ASKED, limits: { sessionIdle: 150, drain: 50 } });
   const [body, stream] = [await post(url, call(1, 'one')), await get(url)];
   await post(url, call(2, 'one'));

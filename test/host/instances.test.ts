@@ -100,7 +100,7 @@ describe('an instance', () => {
     expect([(await count(talk)).id, (await count(talk)).id]).toEqual([1, 2]);
   });
 
-  it('of the process is everybody’s, and was made with nobody’s credentials', async () => {
+  it('of the process serves all callers, and is made without credentials', async () => {
     const as = host({ instance: 'process', principal });
     expect(await count(modernTalk(as('ann')))).toMatchObject({ id: 1, calls: 1 });
     expect(await count(modernTalk(as('bob')))).toMatchObject({ id: 1, calls: 2 });
@@ -150,7 +150,7 @@ describe('an instance', () => {
     expect(cleaned).toEqual([]);
   });
 
-  it('of a caller is closed once nobody used it for long, and all are with the handler', async () => {
+  it('of a caller is closed after a long time without use, and all are with the handler', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const as = host({ instance: 'caller', principal, limits: { sessionIdle: 60_000 } });
     await count(modernTalk(as('ann')));

@@ -65,7 +65,7 @@ describe.each([
     expect(JSON.stringify(response)).toContain(`elicitation/create cannot be asked inside of ${method}`);
   });
 
-  it('keeps no call waiting: the list is read for what a tool says of itself, and asks nobody', async () => {
+  it('delays no call: the list is read for the tools’ declarations, and cannot ask', async () => {
     const fetch = host(elicit, { ...STORED, ...options });
     done(await modernTalk(fetch).request('tools/call', call));
     const session = await sessionTalk(fetch, '2025-11-25');

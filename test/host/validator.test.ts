@@ -90,7 +90,7 @@ describe('a pattern', () => {
     expect(warn.mock.calls.map(([message]) => String(message))).toEqual([expect.stringContaining('(?=.*')]);
   });
 
-  it('that is none is an error, as it is in an SDK', () => {
+  it('that is invalid is an error, as in an SDK', () => {
     const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
     expect(() => validator.getValidator(field({ pattern: '(' }))).toThrow();
   });

@@ -71,7 +71,7 @@ describe('the default principal', () => {
     expect(warnings).toHaveLength(1);
   });
 
-  it('is nobody without credentials, and the client where there is no token', () => {
+  it('is undefined without credentials, and the client if there is no token', () => {
     const { of } = principalOf();
     expect(of(undefined)).toBeUndefined();
     expect(of({})).toBeUndefined();

@@ -98,7 +98,7 @@ describe('@supabase/mcp-server-supabase', () => {
     expect(executed).toEqual(['drop table users']);
   });
 
-  it('asks nobody on 2025-11-25, as natively: it looks for an envelope, which that revision has not', async () => {
+  it('does not ask on 2025-11-25, as natively: it needs an envelope, which that revision lacks', async () => {
     const client = await open(legacy);
     await client.tool('execute_sql', drop);
     expect(client.asked).toEqual([]);

@@ -184,7 +184,7 @@ describe('a fetch inside of a call', () => {
     expect(requests).toEqual(['GET /nothing', 'GET /json']);
   });
 
-  it('that nobody awaits is sent, and comes back, though the tool is done', async () => {
+  it('without an await is sent, and resolves, though the tool is done', async () => {
     let told: (status: number) => void = () => {};
     const status = new Promise<number>((resolve) => {
       told = resolve;
@@ -197,7 +197,7 @@ describe('a fetch inside of a call', () => {
     expect(await status).toBe(201);
   });
 
-  it('inside of a step is the step’s own, and outside of calls nobody’s', async () => {
+  it('inside of a step, or outside of calls, is not recorded', async () => {
     const { store } = await twice(() => fetch(`${base}/json`).then(({ status }) => status));
     expect([...store.entries.values()].join()).toContain('"/fetch GET 127.0.0.1');
     const plain = new MemoryStore();

@@ -48,7 +48,7 @@ for (const { name, down, make } of RELAYS) {
       expect(heard).toEqual(sent);
     });
 
-    it('brings it to nobody else', async () => {
+    it('delivers it to one listener alone', async () => {
       const heard: string[] = [];
       await one.listen(randomUUID(), (message) => heard.push(message));
       const to = randomUUID();
@@ -59,7 +59,7 @@ for (const { name, down, make } of RELAYS) {
       expect(heard).toEqual([]);
     });
 
-    it('says so when nobody listens, or nobody listens any more', async () => {
+    it('reports when there is no listener, or none any more', async () => {
       const to = randomUUID();
       expect(await one.send(to, 'hello')).toBe(false);
       const stop = await other.listen(to, () => {});
@@ -89,13 +89,13 @@ describe.skipIf(NATS.down)('NATS', () => {
 });
 
 describe('a relay by its URL', () => {
-  it('is refused when there is none of that kind', async () => {
+  it('is refused for an unknown kind', async () => {
     await expect(openRelay('amqp://host')).rejects.toThrow(/use redis:\/\/host:port or nats:/);
     expect(() => redisRelay('nats://host')).toThrow(/use redis:/);
     expect(() => natsRelay('redis://host')).toThrow(/use nats:/);
   });
 
-  it('that nobody answers at fails to send, and does not wait for ever', async () => {
+  it('that does not answer fails to send, and does not wait for ever', async () => {
     const relay = await openRelay('nats://127.0.0.1:1');
     await expect(relay.send('somebody', 'hello')).rejects.toThrow();
     await relay.close();

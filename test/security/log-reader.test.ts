@@ -12,7 +12,7 @@ afterEach(async () => {
 });
 
 describe('the log of a service', () => {
-  it.each(WIRES)('tells nothing that opens a call, whoever tries what ($name)', async (wire) => {
+  it.each(WIRES)('shows no id or token that opens a call, after every attempt ($name)', async (wire) => {
     const service = await serve('shop', { store: await openStore(SQLITE.url()) });
     ends.push(() => service.close());
     const [ann, bob] = ['ann', 'bob'].map((sub) => jwt({ iss: 'https://idp', sub }));

@@ -45,7 +45,7 @@ describe('a token', () => {
 });
 
 describe('the id of an answer', () => {
-  it('is escaped and cut, where nobody asked', async () => {
+  it('is escaped and cut, in an answer without an ask', async () => {
     const peer = await inSession(await serve(), '2025-11-25');
     const before = bytesOf((served as Served).log);
     await peer.post(answer(`${FORGED}${'i'.repeat(500_000)}`, {}));

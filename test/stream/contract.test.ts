@@ -340,7 +340,7 @@ for (const { name, down, stores, relays } of KINDS) {
       await expect(there.resume(last, scope)).rejects.toMatchObject(REFUSED);
     });
 
-    it('has a standing stream that both processes append to, and that nobody need know the id of', async () => {
+    it('has a standing stream with a derived id, to which both processes append', async () => {
       const scope = scoped();
       const expires = Date.now() + 60_000;
       const [near, far] = [here.standing(scope, expires), there.standing(scope, expires)];
@@ -370,7 +370,7 @@ for (const { name, down, stores, relays } of KINDS) {
       await expect(late.append({ data: '9' })).rejects.toMatchObject({ code: 'closed' });
     });
 
-    it('forgets a standing stream that nobody follows, and goes on with it when it is asked for', async () => {
+    it('drops a standing stream without a connection, and continues it on request', async () => {
       const scope = scoped();
       const expires = Date.now() + 60_000;
       const former = here.standing(scope, expires);

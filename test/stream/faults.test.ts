@@ -134,7 +134,7 @@ describe('time', () => {
     await streams.close();
   });
 
-  it('deletes a finished stream once nobody could come back for it, and no other', async () => {
+  it('deletes a finished stream once it cannot be resumed, and no other', async () => {
     const clock = new FakeClock();
     const records = memoryRecords(clock);
     const streams = startProcess({ records, clock, limits: { streamLife: 5_000 } });
@@ -150,7 +150,7 @@ describe('time', () => {
     await streams.close();
   });
 
-  it('is what an idle stream costs: looks, fewer and fewer, and none where nobody else can append', async () => {
+  it('of an idle stream gets rarer, and stops if no other process can append', async () => {
     const clock = new FakeClock();
     const store = flaky(memoryRecords(clock));
     const options = { records: store, clock, limits: { streamPoll: 1_000 } };
@@ -293,7 +293,7 @@ describe('an appender that is faster than its store', () => {
 });
 
 describe('encrypted records', () => {
-  it('hold events that nobody reads in the store, and that are replayed', async () => {
+  it('keep unread events in the store, which are replayed', async () => {
     const keyv = new Keyv();
     const ring = new KeyRing(['a secret of these tests, long enough to be taken for one']);
     const sealer = new Sealer({

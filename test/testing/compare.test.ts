@@ -111,7 +111,7 @@ describe('mcp-await compare', { timeout: 120_000 }, () => {
     expect(ofKind(report, 'upgrade')[0]?.text).toContain("renames the step 'reserve' to 'hold'");
   });
 
-  it('finds a tool that is registered late, which nobody told it of', async () => {
+  it('finds a tool that is registered late, without a notification', async () => {
     const steps = [{ call: 'log_in' }, { list: 'tools' as const }, { call: 'order' }];
     const found = await everyRevision(late, { steps }, { callers: false });
     expect(ofKind(found, 'listed')).toEqual([
