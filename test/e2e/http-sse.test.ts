@@ -561,7 +561,7 @@ describe('handler.close', () => {
 });
 
 describe('a session', () => {
-  it('has no connection to is closed once its calls have expired, with its running calls', async () => {
+  it('without a connection is closed once its calls have expired, with its running calls', async () => {
     const { root, handler } = await serve({ ttl: 300, limits: { sessionIdle: 200, frames: 10 } });
     const line = await begin(root);
     await line.post(call('one'));

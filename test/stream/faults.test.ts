@@ -150,7 +150,7 @@ describe('time', () => {
     await streams.close();
   });
 
-  it('of an idle stream gets rarer, and stops if no other process can append', async () => {
+  it('polls an idle stream ever more rarely, and not at all if no other process can append', async () => {
     const clock = new FakeClock();
     const store = flaky(memoryRecords(clock));
     const options = { records: store, clock, limits: { streamPoll: 1_000 } };
