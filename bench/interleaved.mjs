@@ -1,4 +1,7 @@
-/** Servers, each in a process of its own, that are measured in turns of one run: what else the machine does falls on all. */
+/**
+ * Servers, each in a process of its own, measured in turns of one run, so that other load on the machine affects all
+ * alike.
+ */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { arch, cpus, platform } from 'node:os';
@@ -12,7 +15,7 @@ export function positive(name, text) {
 }
 
 /**
- * @param script tells its port once it listens, and its processor time when asked
+ * @param script sends its port once it listens, and its processor time on request
  * @param load makes calls of a server: `(server, concurrency, seconds) => { calls, elapsed }`
  * @returns for each variant its medians, by concurrency
  */
@@ -48,7 +51,7 @@ export async function interleave({ script, variants, concurrencies, rounds, seco
 async function start(script, name, profile) {
   const execArgv =
     profile === undefined ? [] : ['--cpu-prof', `--cpu-prof-dir=${profile}/${name.replaceAll(/\W+/g, '-')}`];
-  // As it is deployed: in development mcp-await watches what tools do (`warnUnjournaled`).
+  // As deployed: in development mcp-await watches the effects of tools (`warnUnjournaled`).
   const env = { ...process.env, NODE_ENV: 'production' };
   const child = fork(script, [name], { execArgv, env });
   const failed = once(child, 'exit').then(() => Promise.reject(new Error(`${name} did not start`)));

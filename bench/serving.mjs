@@ -1,4 +1,4 @@
-/** The process of one variant. It tells its port, and its processor time when asked; it ends with its parent. */
+/** The process of one variant. It sends its port, and its processor time on request; it ends with its parent. */
 import { createServer } from 'node:http';
 
 export function serve(listener) {

@@ -222,10 +222,10 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
 export function fetchOver(serve: AwaitHandler['serve']): AwaitHandler['fetch'] {
   return async (request, options) => {
     const gone = new Departure();
-    if (request.signal.aborted) gone.tell();
-    request.signal.addEventListener('abort', gone.tell, { once: true });
+    if (request.signal.aborted) gone.fire();
+    request.signal.addEventListener('abort', gone.fire, { once: true });
     const reply = await serve({ ...inboundOf(request, options), signal: gone });
-    return responseOf(reply, gone.tell);
+    return responseOf(reply, gone.fire);
   };
 }
 

@@ -1,5 +1,5 @@
-// Runs tests whose packages are too heavy for everybody: each folder of test/ named here has a package.json and a
-// vitest.config.ts of its own. usage: node scripts/apart.mjs <folder>…
+// Runs tests whose packages are too large for the project's own dependencies: each folder of test/ named here has a
+// package.json and a vitest.config.ts of its own. usage: node scripts/apart.mjs <folder>…
 import { spawnSync } from 'node:child_process';
 import process from 'node:process';
 

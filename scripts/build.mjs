@@ -25,7 +25,7 @@ function sourcesDigest() {
 
 const sources = sourcesDigest();
 if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === sources) process.exit(0);
-// Built beside and moved, so that what runs from dist meanwhile is without it for a moment only.
+// Built beside dist and then moved, so that processes that use dist miss it for a moment only.
 const fresh = `dist.${process.pid}`;
 const tsc = spawnSync(
   process.execPath,

@@ -56,7 +56,7 @@ for (const [command, args, last] of [
   if (command === 'serve') run('serve at /sse', [url.replace('/mcp', '/sse')], RUNS.serve.slice(0, 2));
   child.kill('SIGTERM');
   const stdio = [process.execPath, CLI, ...args, '--stdio', '--log', 'error', ...last];
-  // Its own options end where a command with a -- of its own begins, so a shell stands for that.
+  // Its own options end where a command with a -- of its own begins, so a shell takes its place.
   const target = last.length === 0 ? stdio : ['sh', '-c', `exec ${stdio.join(' ')}`];
   run(`${command} --stdio`, target, RUNS[command]);
 }

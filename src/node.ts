@@ -49,7 +49,7 @@ export function toNodeHandler(
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new Departure();
     res.once('close', () => {
-      if (!res.writableFinished) gone.tell();
+      if (!res.writableFinished) gone.fire();
     });
     const { status, headers, body } = await handler.serve(inboundOf(req, gone));
     if (res.destroyed) return;

@@ -1,6 +1,6 @@
 /**
- * Calls per second of a tool that never asks, and what its peer makes of them: on 2025-11-25 SDK v1's own transport
- * with sessions, with one read of the same store before each call; on 2026-07-28 SDK v2's own handler.
+ * Calls per second of a tool that never asks, against its peer: on 2025-11-25 SDK v1's own transport with sessions,
+ * with one read of the same store before each call; on 2026-07-28 SDK v2's own handler.
  */
 import { parseArgs } from 'node:util';
 import { load as loadOf, unexpected } from '../connection.mjs';

@@ -1,4 +1,4 @@
-/** The process of one variant: `<whose> <store>`, as `sdk-v1 redis`: whose transport, and the store it has. */
+/** The process of one variant: `<transport> <store>`, such as `sdk-v1 redis`. */
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -11,14 +11,14 @@ export function parked() {
 }
 
 /**
- * The journal in the token, nothing parked. The second request of a call comes to a handler that has not
- * seen the first, as in another process: it opens the token and runs the call again from its start.
+ * The journal in the token, nothing parked. The second request of a call reaches a handler that has not seen the first,
+ * as in another process: it opens the token and runs the call again from its start.
  */
 export function replayed() {
   return inTurns(() => build());
 }
 
-/** The same, where the tool's author hands the SDK one validator, which otherwise makes one for each server. */
+/** The same with one shared validator; the SDK otherwise makes one for each server. */
 export function replayedShared() {
   const jsonSchemaValidator = new AjvJsonSchemaValidator();
   return inTurns(() => build({ jsonSchemaValidator }));

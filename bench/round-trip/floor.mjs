@@ -1,4 +1,4 @@
-/** The same bodies from a bare server: what HTTP and JSON alone take. */
+/** The same bodies from a bare server: the cost of HTTP and JSON alone. */
 import { QUESTION_SCHEMA, question, resultText, SERVER } from './tool.mjs';
 
 const META = { 'io.modelcontextprotocol/serverInfo': SERVER };

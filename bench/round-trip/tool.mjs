@@ -1,4 +1,4 @@
-/** What all variants have in common: a tool that asks once, and the requests that are sent to it. */
+/** The parts that all variants share: a tool that asks once, and the requests to it. */
 import { z } from 'zod';
 
 export const REVISION = '2026-07-28';

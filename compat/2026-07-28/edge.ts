@@ -309,7 +309,7 @@ function serveLean(
   refuse?: (instance: HostInstance) => Promise<Reply | undefined>,
 ): Promise<Reply> {
   const gone = new Departure();
-  const abort = gone.tell;
+  const abort = gone.fire;
   inbound.signal.addEventListener('abort', abort, { once: true });
   return new Promise((resolve) => {
     let stream: LeanStream | undefined;

@@ -113,7 +113,7 @@ async function serve(
     callId: `request ${String(id)}`,
     outcome: over.then(() => ({ kind: 'gone' })),
     answer: async () => false,
-    cancel: gone.tell,
+    cancel: gone.fire,
   });
   const work: Work = async (notify) => {
     try {
@@ -134,7 +134,7 @@ async function serve(
       tasks !== undefined && isTaskMethod(method) && !hasOwnTasks((await exchange.instance()).initialized);
     if (!isOurs) return serveCall(served, opened.incoming);
     // A wait for a task is one open connection, and ends with it.
-    inbound.signal.addEventListener('abort', gone.tell, { once: true });
+    inbound.signal.addEventListener('abort', gone.fire, { once: true });
     return serveTask(tasks, served);
   };
   const progressToken = isObject(params._meta) ? params._meta.progressToken : undefined;

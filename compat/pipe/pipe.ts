@@ -85,7 +85,7 @@ export class Pipe {
     if (this.#isOver) return;
     this.#isOver = true;
     for (const { gone, close } of this.#open.values()) {
-      gone.tell();
+      gone.fire();
       close();
     }
     this.#open.clear();
@@ -143,7 +143,7 @@ export class Pipe {
   #cancel(params: unknown): void {
     const id = isObject(params) ? params.requestId : undefined;
     if (!isRequestId(id)) return;
-    this.#open.get(id)?.gone.tell();
+    this.#open.get(id)?.gone.fire();
     this.#open.get(id)?.close();
     this.#open.delete(id);
   }

@@ -164,17 +164,17 @@ function untilCancelled(
   serve: (gone: Departure) => Promise<Response>,
 ): Starting {
   const gone = new Departure();
-  session.over.addEventListener('abort', gone.tell, { once: true });
+  session.over.addEventListener('abort', gone.fire, { once: true });
   const served = serve(gone).then((response): Outcome => ({ kind: 'responded', response }));
   const outcome = served.catch(failure(services)).then((came): Outcome => {
-    session.over.removeEventListener('abort', gone.tell);
+    session.over.removeEventListener('abort', gone.fire);
     return gone.aborted ? { kind: 'gone' } : came;
   });
   session.keep(id, {
     callId: `request ${String(id)}`,
     outcome,
     answer: async () => false,
-    cancel: gone.tell,
+    cancel: gone.fire,
   });
   return { outcome };
 }

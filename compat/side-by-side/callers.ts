@@ -1,6 +1,6 @@
 /**
- * Two callers at once, in one process: what one of them says must never be said to the other. Each fills its forms
- * in with words of its own, so whatever turns up at the wrong place is a leak.
+ * Two callers at once, in one process: neither may get the other's data. Each fills its forms in with words of its own,
+ * so such a word at the wrong place is a leak.
  */
 import { randomBytes } from 'node:crypto';
 import { isObject, type JsonObject } from '../../src/base/json.ts';

@@ -53,7 +53,7 @@ export function speakerOf(revision: Revision): Speaker {
   return SPEAKERS[revision];
 }
 
-/** Processes come and go under a call: whose stream breaks comes back at once, and for half a minute. */
+/** Processes end and start during a call: a broken stream is reopened at once, for half a minute. */
 const RECONNECTION = {
   initialReconnectionDelay: 50,
   maxReconnectionDelay: 500,
@@ -108,7 +108,7 @@ async function overHttp(origin: string, who: Identity, onAsk: OnAsk): Promise<Pl
   const options = {
     reconnectionOptions: RECONNECTION,
     requestInit: { headers: headersOf(who) },
-    // SDK v1 (1.32) goes on opening a stream that broke after its client is closed: 405 ends that.
+    // SDK v1 (1.32) keeps reopening a broken stream after its client is closed: 405 ends that.
     fetch: async (url: string | URL, init?: RequestInit): Promise<Response> =>
       isClosed ? new Response(null, { status: 405 }) : fetch(url, init),
   };

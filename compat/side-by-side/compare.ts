@@ -1,4 +1,4 @@
-/** A comparison: a scenario under every revision, of one version of a server or of two, and what differs. */
+/** A comparison: a scenario under every revision, of one version of a server or of two, and the differences. */
 import { AwaitError } from '../../src/base/error.ts';
 import { NAMES, type Revision, TABLE } from '../revisions.ts';
 import { findLeaks } from './callers.ts';
@@ -20,7 +20,7 @@ export interface CompareOptions {
   readonly processes?: number;
   /** Whether the scenario was generated: calls that fail everywhere are then not its author's mistake. */
   readonly isMade?: boolean;
-  /** Whether two callers are played at once, to find what leaks between them. Default true. */
+  /** Whether two callers are played at once, to find leaks between them. Default true. */
   readonly callers?: boolean;
   readonly onProgress?: (progress: Progress) => void;
 }
@@ -40,7 +40,7 @@ export interface Comparison {
   readonly differences: readonly Difference[];
   /** Mistakes in the scenario or the server that show on every revision. */
   readonly problems: readonly Problem[];
-  /** What counted as the same. */
+  /** The parts that were not compared. */
   readonly same: Sameness;
 }
 

@@ -1,4 +1,4 @@
-/** What differs between columns, each difference named in words that the server's author understands. */
+/** The differences between columns, each in words for the server's author. */
 import type { Column, PlayedStep } from './play.ts';
 import { type Leaves, leavesOf, questionsOf, type Sameness } from './same.ts';
 
@@ -13,7 +13,7 @@ export type DifferenceKind =
   | 'ask-order'
   /** a tool, a prompt or a resource that is listed here alone, or not here */
   | 'listed'
-  /** what the scenario expects */
+  /** an expectation of the scenario */
   | 'expectation'
   /** run again from its start, a tool does otherwise */
   | 'replay'
@@ -23,7 +23,7 @@ export type DifferenceKind =
   | 'steps'
   /** a call that began on the old version does not end on the new one as on either */
   | 'upgrade'
-  /** a call whose process died does not end as one whose process lives */
+  /** a call whose process died ends differently from one whose process lives */
   | 'crash';
 
 /** A difference between revisions, or between versions of a server. */
@@ -37,7 +37,7 @@ export interface Difference {
   readonly text: string;
 }
 
-/** Compares each column with what most of them have; of two equal groups the first is the measure. */
+/** Compares each column with the majority; of two equal groups the first counts as the majority. */
 export function differencesBetween(columns: readonly Column[], same: Sameness): Difference[] {
   const found: Difference[] = [];
   for (const index of columns[0]?.steps.keys() ?? []) {
@@ -211,7 +211,7 @@ function deviating(groups: readonly Named[][]): { readonly members: Named[]; rea
   return groups.filter((group) => group !== most).map((members) => ({ members, measure }));
 }
 
-/** One line for what differs in the same way in several columns. */
+/** One line for the same difference in several columns. */
 export function gathered(differences: readonly Difference[]): Difference[] {
   const lines = new Map<string, Difference>();
   for (const difference of differences) {

@@ -35,7 +35,7 @@ export async function firstScenario(server: ServerProcess): Promise<FirstScenari
       .catch((error: unknown) => {
         throw stage.refused(REVISION, error);
       });
-    // A server that has none of a kind says that it knows no such method.
+    // A server without any of a kind responds that the method is unknown.
     const listed = async (kind: 'tools' | 'prompts' | 'resources'): Promise<JsonObject[]> => {
       const result = await player.request(`${kind}/list`, {}, PATIENCE).catch((): JsonObject => ({}));
       return Array.isArray(result[kind]) ? result[kind].filter(isObject) : [];
@@ -62,7 +62,7 @@ export async function firstScenario(server: ServerProcess): Promise<FirstScenari
 
 function callOf({ name, inputSchema }: JsonObject): Step {
   const schema = isObject(inputSchema) ? inputSchema : {};
-  // Only what must be there: every other argument is its author's choice.
+  // Only required arguments: every other one is its author's choice.
   const required = Array.isArray(schema.required) ? schema.required : [];
   const args = required.length === 0 ? {} : filledIn(schema);
   return { call: String(name), ...(Object.keys(args).length > 0 && { with: args }) };

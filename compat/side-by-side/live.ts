@@ -1,7 +1,7 @@
 /**
- * What `mcp-await compare --ui` plays: the scenario or one tool, on one revision, answered by a person, while processes
- * are killed and started under it.
- * It owns the processes, the play in work, and the questions that are open. One play runs at a time; a new one ends it.
+ * The plays of `mcp-await compare --ui`: the scenario or one tool, on one revision, answered by a person, while
+ * processes are killed and started.
+ * It owns the processes, the running play, and the open questions. One play runs at a time; a new one ends it.
  */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Revision } from '../revisions.ts';
@@ -30,7 +30,7 @@ export interface LivePlay {
   readonly outcomes?: readonly string[];
 }
 
-/** What the page shows. */
+/** The state that the page shows. */
 export interface LiveState {
   readonly live: string;
   readonly revisions: readonly Revision[];
@@ -164,7 +164,7 @@ export class Live {
     this.onChange();
   }
 
-  /** Starts a process that was killed; the play goes on in it as well. */
+  /** Starts a process that was killed; the play continues in it as well. */
   async restart(name: string): Promise<void> {
     const process = this.#processes.find((one) => one.name === name && one.server === undefined);
     if (process === undefined) return;

@@ -29,7 +29,7 @@ export interface PlayedStep {
   readonly bytes: number;
   /** Milliseconds. */
   readonly time: number;
-  /** What the server's processes logged: warnings and errors. */
+  /** The warnings and errors in the log of the server's processes. */
   readonly log: readonly LogLine[];
 }
 

@@ -21,7 +21,7 @@ export function problemsIn(scenario: Scenario, columns: readonly Column[]): Prob
   });
 }
 
-/** What the scenario expects, and some columns do not keep to. */
+/** Expectations of the scenario that some columns do not meet. */
 export function expectationDifferences(scenario: Scenario, columns: readonly Column[]): Difference[] {
   return scenario.steps.flatMap((step, index) => {
     const broken = columns.flatMap(({ name, steps }) => {

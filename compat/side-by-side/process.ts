@@ -1,6 +1,6 @@
 /**
- * A process of a comparison. It loads one version of a server, opens sites of it as its parent says, and reaches
- * each site's store, relay and log in its parent.
+ * A process of a comparison. It loads one version of a server, opens sites of it on its parent's orders, and uses each
+ * site's store, relay and log in its parent.
  */
 import process from 'node:process';
 import { loadFactory } from '../../src/cli/load.ts';

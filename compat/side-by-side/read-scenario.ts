@@ -30,7 +30,7 @@ async function parseScenario(text: string, path: string): Promise<ReadScenario> 
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines });
   const lineAt = (keys: readonly PropertyKey[]): number | undefined => {
-    // A member that is missing stands where it should.
+    // An error about a missing member names the place where it should be.
     for (let length = keys.length; length >= 0; length -= 1) {
       const node: unknown = length === 0 ? document.contents : document.getIn(keys.slice(0, length), true);
       const range = isObject(node) && Array.isArray(node.range) ? node.range : undefined;

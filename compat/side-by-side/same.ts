@@ -37,7 +37,7 @@ export type Leaves = ReadonlyMap<string, string>;
 export type Varying = ReadonlyMap<string, ReadonlySet<number> | 'all'>;
 
 export interface Sameness {
-  /** What the scenario says to leave out. */
+  /** Texts that the scenario excludes. */
   readonly ignore: readonly RegExp[];
   /** By the index of the step. */
   readonly varying: readonly Varying[];
@@ -57,15 +57,15 @@ export function leavesOf(step: PlayedStep, index: number, { ignore, varying }: S
 }
 
 /**
- * The questions of a step as they are compared. Roots are not among them: many servers ask for them on their own,
- * whenever they come to it, and no client can tell in which call that is.
+ * The questions of a step as they are compared, without roots: many servers ask for them on their own, at any time, and
+ * no client can assign them to a call.
  */
 export function questionsOf(step: PlayedStep, { ignore }: Sameness): string[] {
   const toUser = step.asks.filter(({ method }) => method !== 'roots/list');
   return toUser.map(({ question }) => masked(question, ignore));
 }
 
-/** What varies between two plays of the same scenario on the same revision. */
+/** The words that vary between two plays of the same scenario on the same revision. */
 export function varyingIn(
   once: readonly PlayedStep[],
   again: readonly PlayedStep[],

@@ -87,7 +87,7 @@ export function scenarioJsonSchema(): object {
     steps: z.array(z.union([steps.call, steps.prompt, steps.read, steps.list])).min(1),
   });
   return z.toJSONSchema(published, {
-    // A user in code stands in no YAML.
+    // A function as a user cannot be in YAML.
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
       if (zodSchema._zod.def.type === 'custom') Object.assign(jsonSchema, { not: {} });

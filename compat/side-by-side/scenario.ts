@@ -24,8 +24,8 @@ export type Step = CallStep | PromptStep | ReadStep | ListStep;
 
 interface AskingStep {
   /**
-   * What the user answers. Without it, every form is filled in from its schema. With it, an ask that no answer is
-   * for is a mistake of the scenario.
+   * The user's answers. Without them, every form is filled in from its schema. With them, an ask without an answer is a
+   * mistake of the scenario.
    */
   readonly answers?: readonly Answer[] | Answering | undefined;
   readonly expect?: Expectation | undefined;
@@ -48,7 +48,7 @@ interface ReadStep extends AskingStep {
   readonly read: string;
 }
 
-/** Lists what the server has. */
+/** Lists the server's tools, prompts or resources. */
 interface ListStep {
   readonly list: 'tools' | 'prompts' | 'resources';
 }
@@ -76,7 +76,7 @@ export interface Ask {
   readonly params: JsonObject;
 }
 
-/** What the outcome must be, whatever the revision. */
+/** Conditions on the outcome, under every revision. */
 export interface Expectation {
   /** A part of the result's text. */
   readonly text?: string | undefined;

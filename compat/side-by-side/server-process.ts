@@ -22,7 +22,7 @@ export interface ServerProcess {
   kill(): void;
 }
 
-/** @throws AwaitError `bad-option` where it cannot be loaded or started, with what Node says of it */
+/** @throws AwaitError `bad-option` if it cannot be loaded or started, with Node's own message */
 export async function startServer({ server }: Version): Promise<ServerProcess> {
   if (typeof server !== 'function') return startProgram(server);
   return {

@@ -1,4 +1,4 @@
-/** How a revision is played: which processes there are, which of them gets a POST, and what becomes of frames. */
+/** How a revision is played: its processes, the process that gets each POST, and the handling of frames. */
 import { AwaitError } from '../../src/base/error.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import type { Limits } from '../../src/call/limits.ts';
@@ -17,7 +17,7 @@ export interface Setting {
   readonly onStep?: (step: number) => void;
 }
 
-/** A process whose calls others take up is waited for this long, in milliseconds. */
+/** How long a silent process keeps its calls, in milliseconds. */
 export const LEASE = 600;
 
 /** Two plays share a stage, and with it the state in the server's module. */
@@ -82,8 +82,7 @@ export interface Moves {
 }
 
 /**
- * Plays the scenario so that calls go on in other processes than the one they began in.
- *
+ * Plays the scenario so that calls continue in other processes than the one they began in.
  * @param path each call begins at the first; each move goes to the next, and from the last to another one like it
  */
 export async function moving(setting: Setting, path: readonly Running[], moves: Moves): Promise<Column> {

@@ -98,7 +98,7 @@ function asksIn(entry: Entry): readonly OpenAsk[] {
   return entry.type === 'suspended' ? entry.checkpoint.open : [];
 }
 
-/** A step that ran in a turn without others stands in no entry of its own, only in the checkpoint. */
+/** A step that ran in a turn without others has no entry of its own, and is only in the checkpoint. */
 function pathsIn(entry: Entry): string[] {
   const completions: readonly Completion[] =
     entry.type === 'completed'

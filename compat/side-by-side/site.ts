@@ -41,7 +41,7 @@ export interface Surroundings {
   readonly log: (line: LogLine) => void;
 }
 
-/** Turns get this long to end when a site is closed, in milliseconds: what asks goes on elsewhere. */
+/** How long turns may take to end when a site is closed, in milliseconds; asking ones continue elsewhere. */
 const DRAIN = 100;
 
 export async function openSite(

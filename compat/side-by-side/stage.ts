@@ -1,4 +1,4 @@
-/** What the sites of one play share, in whichever processes they are. */
+/** The state that the sites of one play share, in all of their processes. */
 import { randomBytes } from 'node:crypto';
 import { AwaitError } from '../../src/base/error.ts';
 import { memoryRelay } from '../../src/relay/memory.ts';

@@ -5,7 +5,7 @@ import { short } from './differences.ts';
 import type { PlayedStep } from './play.ts';
 
 export interface TableOptions {
-  /** Characters of a line; what does not fit goes into a further table. Default 100. */
+  /** Characters of a line; further columns go into a further table. Default 100. */
   readonly width?: number;
   readonly color?: boolean;
   /** The line of a step in the scenario's file. */

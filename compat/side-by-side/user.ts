@@ -10,11 +10,11 @@ export interface PlayedAsk extends Ask {
 export interface UserOptions {
   readonly roots: readonly string[];
   readonly answers: readonly Answer[] | Answering | undefined;
-  /** Changes the content of a form: to tell what one user said from what another one did. */
+  /** Changes the content of a form, to distinguish the answers of two users. */
   readonly accent?: ((content: JsonObject, schema: JsonObject) => JsonObject) | undefined;
   /** Before each answer goes out; `nth` counts from 1 in its step. */
   readonly beforeAnswer?: ((nth: number) => Promise<void>) | undefined;
-  /** A person who answers instead; `suggested` is what would be answered without one. */
+  /** A person who answers instead; `suggested` is the answer that would be given without one. */
   readonly by?: ((ask: Ask, suggested: JsonObject) => Promise<JsonObject>) | undefined;
 }
 

@@ -1,4 +1,6 @@
-/** What two versions of one server do differently, and what becomes of calls that wait while one replaces the other. */
+/**
+ * The differences between two versions of one server, and the outcome of calls that wait while one replaces the other.
+ */
 import { askDifferences, type Difference, outcomeDifference, short } from './differences.ts';
 import type { Column, PlayedStep } from './play.ts';
 import { brokenBy } from './replayed.ts';
@@ -37,7 +39,7 @@ export function versionDifferences(
   );
 }
 
-/** Calls that began on the old version and ended on the new one come to what either comes to. */
+/** Calls that began on the old version and ended on the new one must end as on one of them. */
 export function upgradeDifferences(
   moved: readonly Column[],
   versions: { readonly old: readonly Column[]; readonly renewed: readonly Column[] },

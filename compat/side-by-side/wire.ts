@@ -1,6 +1,5 @@
 /**
- * The wire of one column: stands between a client and its sites, sends each POST to the next of them, and keeps
- * every message that goes by.
+ * The wire of one column, between a client and its sites: sends each POST to the next site, and keeps every message.
  */
 import {
   createServer,

@@ -35,7 +35,7 @@ export class OwnBody {
     this.#onStream = onStream;
     this.reply = { status: 200, headers: HEADERS, body: (writer) => this.#connect(writer) };
     const onAbort = (): void => {
-      if (this.#channel === undefined) this.gone.tell();
+      if (this.#channel === undefined) this.gone.fire();
     };
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });

@@ -68,7 +68,7 @@ process.exit(0);
 async function tryServer({ name, version, args = [], env = {}, standIn, asks = [] }) {
   const folder = join(CACHE, name.replaceAll('/', '+'));
   const bin = install(folder, name, version);
-  // What takes the place of a network that it would need to ask; the server itself is as it was published.
+  // Replaces a network that the server would need; the server itself is as published.
   const before =
     standIn === undefined ? [] : ['--import', new URL(`./stand-ins/${standIn}`, import.meta.url).href];
   const command = [process.execPath, ...before, bin, ...args];
@@ -291,7 +291,7 @@ async function askAll([{ url }], calls) {
 
 function firstLine(error) {
   const told = error instanceof Error ? error.message : String(error);
-  // A list of mistakes begins on the first line and says what they are on the next ones.
+  // A list of mistakes begins on the first line, with the mistakes on the next ones.
   const text = /^.*[[{]\n/.test(told) ? told.replaceAll(/\s+/g, ' ') : told;
   return (text.split('\n').find((line) => line.trim() !== '') ?? 'unknown').trim().slice(0, 300);
 }

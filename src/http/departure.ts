@@ -17,14 +17,14 @@ export class Departure implements Gone {
   }
 
   /** The client disconnected; each listener is called once. */
-  readonly tell = (): void => {
+  readonly fire = (): void => {
     if (this.aborted) return;
     this.aborted = true;
     for (const listener of this.#listeners) listener();
     this.#listeners.clear();
   };
 
-  /** A signal for those who need a real one. */
+  /** A real signal, for code that needs one. */
   asAbortSignal(): AbortSignal {
     const controller = new AbortController();
     if (this.aborted) controller.abort();

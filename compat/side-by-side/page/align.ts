@@ -1,13 +1,13 @@
-/** Puts the messages of several columns side by side: one row for what plays the same part in each. */
+/** Puts the messages of several columns side by side: one row for messages with the same role. */
 import type { Column } from '../play.ts';
 import type { WireMessage } from '../wire.ts';
 
-/** What stands in one row, by column; a column may have nothing there. */
+/** The messages of one row, by column; a column may have none. */
 export interface Row {
   readonly cells: readonly (WireMessage | undefined)[];
 }
 
-/** The rows of one step. The second ask of one column stands beside the second ask of the others. */
+/** The rows of one step. The second ask of one column is beside the second ask of the others. */
 export function rowsOf(
   columns: readonly Column[],
   step: number,
