@@ -220,9 +220,13 @@ async function start(args: readonly string[], env: Readonly<Record<string, strin
     stderr += chunk.toString();
   });
   let isRunning = true;
+  // A test that fails before it ends its processes must not leave them behind.
+  const end = (): void => void child.kill('SIGKILL');
+  process.once('exit', end);
   const gone = new Promise<void>((resolve) =>
     child.once('exit', () => {
       isRunning = false;
+      process.off('exit', end);
       resolve();
     }),
   );

@@ -124,5 +124,6 @@ describe('turns of SEP-1858 in one process', () => {
     const put = await second;
     await expect.poll(() => put.over).toBe(true);
     expect([put.status, JSON.parse(put.text).error.code]).toEqual([503, -32000]);
+    await servers[1]?.kill();
   });
 });
