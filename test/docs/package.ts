@@ -34,18 +34,22 @@ export function expectImported(project: string): void {
   expect(typesOf(project, 'commonjs', 'require(path)')).toEqual(functions);
 }
 
-/** Runs the files of docs/start.md as they stand there: a factory, and the lines that mount it. */
+/** Runs the files of docs/start.md as they stand there: each factory, with the lines that mount it. */
 export async function expectStarted(project: string): Promise<void> {
-  const [factory, mount] = snippetsOf('docs/start.md').map(({ code }) => code);
-  const port = await freePort();
-  expect(mount).toContain('3000');
-  writeFileSync(join(project, 'server.js'), factory ?? '');
-  writeFileSync(join(project, 'mount.js'), (mount ?? '').replace('3000', String(port)));
-  const child = spawn(process.execPath, ['mount.js'], { cwd: project, stdio: 'pipe' });
-  await expectGreeting(await started(child, port));
+  const codes = snippetsOf('docs/start.md').map(({ code }) => code);
+  const factories = codes.filter((code) => code.includes('function buildServer'));
+  const mount = codes.find((code) => code.includes('createAwaitHandler')) ?? '';
+  expect([factories.length, mount.split('3000').length]).toEqual([2, 2]);
+  for (const factory of factories) {
+    const port = await freePort();
+    writeFileSync(join(project, 'server.js'), factory);
+    writeFileSync(join(project, 'mount.js'), mount.replace('3000', String(port)));
+    const child = spawn(process.execPath, ['mount.js'], { cwd: project, stdio: 'pipe' });
+    await expectGreeting(await started(child, port));
+  }
 }
 
-/** Serves the factory of docs/start.md. @param command the package's command, and arguments that come first */
+/** Serves the last factory that was run. @param command the package's command, and arguments that come first */
 export async function expectServed(
   project: string,
   [command = '', ...first]: readonly string[],
