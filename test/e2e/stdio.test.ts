@@ -15,6 +15,32 @@ import { fixture, PYTHON } from './proxied.ts';
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 
+/** The asking tools of the examples, with what each comes to. */
+const EXAMPLES: readonly (readonly [
+  string,
+  readonly (readonly [string, Record<string, unknown>, string])[],
+])[] = [
+  ['booking/server.ts', [['book_flight', { to: 'Rome' }, 'Booked a flight to Rome on its day.']]],
+  ['booking/with-steps.ts', [['book_flight', { to: 'Rome' }, 'Booked seat 12A to Rome on its day']]],
+  [
+    'work-item/server.ts',
+    [
+      [
+        'update_work_item',
+        { id: 4522, fields: { State: 'Resolved' } },
+        'State = Resolved, Resolution = Duplicate, DuplicateOf = its DuplicateOf.',
+      ],
+    ],
+  ],
+  [
+    'side-by-side.ts',
+    [
+      ['greet_await', {}, 'Hello, its name!'],
+      ['greet_input_required', {}, 'Hello, its name!'],
+    ],
+  ],
+];
+
 type Connect = (args: readonly string[]) => Promise<TestClient>;
 const params = (args: readonly string[]) => ({
   command: process.execPath,
@@ -53,6 +79,15 @@ describe.concurrent.each(CLIENTS)('on stdio %s', { timeout: 60_000 }, (_name, co
     expect(await client.tool('order')).toBe('its name of its city');
     expect(await client.tool('poem')).toBe('a poem');
     expect(await client.prompt('greeting')).toBe('Greet its name');
+    await client.close();
+  });
+});
+
+// The clients pinned and automatic; the fourth one speaks as the first does.
+describe.concurrent.each(CLIENTS.slice(0, 3))('on stdio %s', { timeout: 60_000 }, (_name, connect) => {
+  it.each(EXAMPLES)('completes the asking tools of examples/%s', async (example, calls) => {
+    const client = await connect(['serve', fixture(`../../examples/${example}`), '--stdio']);
+    for (const [tool, args, text] of calls) expect(await client.tool(tool, args)).toContain(text);
     await client.close();
   });
 });
