@@ -21,6 +21,7 @@ import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { replyOf } from '../src/http/fetch.ts';
 import { rpcError } from '../src/http/reply.ts';
 import type { Services } from './services.ts';
+import type { RpcRequest } from './session/start.ts';
 
 /** Names of tools that are remembered to mirror no argument in a header. */
 const NAMES = 5_000;
@@ -97,14 +98,16 @@ export async function passes(
  */
 export async function refuseScopes(
   { settings }: Services,
-  instance: HostInstance,
-  requests: readonly JsonObject[],
+  opened: () => Promise<HostInstance>,
+  calls: readonly RpcRequest[],
   inbound: Inbound,
 ): Promise<Reply | undefined> {
+  if (calls.length === 0) return undefined;
+  const instance = await opened();
   if (instance.guards === undefined) return undefined;
   try {
-    for (const request of requests) {
-      const challenge = readChallenge(await challengeOf(instance, request, inbound));
+    for (const call of calls) {
+      const challenge = readChallenge(await challengeOf(instance, { ...call }, inbound));
       if (challenge !== undefined) return await challengeReply(challenge, inbound.authInfo ?? {});
     }
     return undefined;

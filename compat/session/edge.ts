@@ -73,21 +73,9 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
   const found = await sessionOf(parts, inbound, idOf(body));
   if ('reply' in found) return found.reply;
   const { wire: spoken, exchange } = found;
-  return (await scopesOf(exchange, messages.filter(isCall))) ?? spoken.post(exchange, body);
-}
-
-/** The SDK's refusal of these requests' caller. */
-async function scopesOf(
-  { services, instance, inbound }: Exchange,
-  calls: readonly RpcRequest[],
-): Promise<Reply | undefined> {
-  if (calls.length === 0) return undefined;
-  return refuseScopes(
-    services,
-    await instance(),
-    calls.map((call) => ({ ...call })),
-    inbound,
-  );
+  const { services, instance } = exchange;
+  const refused = await refuseScopes(services, instance, messages.filter(isCall), inbound);
+  return refused ?? spoken.post(exchange, body);
 }
 
 async function startSession(parts: Parts, inbound: Inbound, request: RpcRequest): Promise<Reply> {
