@@ -69,7 +69,7 @@ class Door {
     });
   }
 
-  /** A POST that begins the call. Resolves once its client may be told of its stream. */
+  /** A POST that begins the call. Resolves once its stream may be sent to the client. */
   async begin(sink: Sink): Promise<void> {
     const { engine } = this.#process;
     const stream = this.#streams.open(SCOPE);
@@ -117,7 +117,7 @@ class Door {
     return true;
   }
 
-  /** Takes the call up where its owner is silent, and tells its outcome where nobody else does. */
+  /** Takes the call over once its owner is silent, and sends its outcome if the owner did not. */
   async #follow(stream: string, callId: string, gone: () => boolean): Promise<void> {
     while (!gone() && !this.#running.has(callId)) {
       let appender: Appender | undefined;
@@ -149,7 +149,7 @@ class Door {
         if (!gone()) await this.#tell(await this.#streams.takeOver(stream, SCOPE), outcome);
         return;
       }
-      // It was never written that the call begins, nor what its request came to.
+      // The store has neither the beginning of the call nor its outcome.
       if (isBadToken(outcome)) {
         await (await this.#streams.takeOver(stream, SCOPE)).finish();
         return;
@@ -171,7 +171,7 @@ class Door {
       notify: () => {},
       ask: (ask) => {
         const id = idOf(ask);
-        // What is taken in while the call is taken up may cross with its ask.
+        // An answer that arrives during the takeover may cross with its ask.
         if ((this.#acknowledged.get(id) ?? Number.POSITIVE_INFINITY) < since()) {
           this.#world.violated(`${this.#process.life.name} asks ${ask.key}, whose answer was taken in`);
         }
@@ -201,11 +201,11 @@ interface Shared {
   readonly world: World;
   readonly store: SimulatedStore;
   readonly relay: SimulatedRelay | undefined;
-  /** When the client was told that its answer is taken in, by the ask's id. */
+  /** When an answer was acknowledged, by the ask's id. */
   readonly acknowledged: Map<string, number>;
 }
 
-/** One connection of the client: what it reads, until it breaks. */
+/** One connection of the client, until it breaks. */
 interface Connection {
   readonly isOver: () => boolean;
   /** Resolves when it is over. */

@@ -25,7 +25,7 @@ export function bindingOf({ revision, method, params, principal }: Bound, args =
     revision,
     method,
     target: String(params.name ?? params.uri ?? ''),
-    // Absent arguments are none.
+    // A request without arguments has the same digest as one with `{}`.
     args: digest({ ...args, arguments: args.arguments ?? {} }),
     ...(principal !== undefined && { principal }),
   };
