@@ -42,7 +42,7 @@ export interface Append {
 }
 
 /** A step's result is on its way into a journal. */
-export interface Appending {
+interface Appending {
   readonly type: 'appending';
   readonly run: string;
   readonly at: number;
@@ -57,7 +57,7 @@ export interface Stall {
 }
 
 /** A call's tool began, and nothing of the call is kept yet. */
-export interface Moment {
+interface Moment {
   readonly type: 'moment';
   readonly call: string;
   readonly pid: number;

@@ -101,7 +101,7 @@ export interface Interrupted {
  * What a call's continuation depends on. `request`: without its request it is suspended or ended; `journal`: it
  * continues without it, and other processes may take it over; `task`: as `journal`, and its client polls it by its id.
  */
-export type Held =
+type Held =
   | { readonly by: 'request' | 'journal' | 'task' }
   /** Until it is written that it is a task. */
   | { readonly by: 'request' | 'journal'; readonly becomesTask: Promise<void> };
