@@ -25,6 +25,11 @@ mcp-await compare [options] -- <command> [args…]
 
   plays one scenario against a server under every revision, and says what differs
 
+    mcp-await compare ./server.ts --write booking.yaml
+    mcp-await compare ./server.ts --scenario booking.yaml --html compare.html
+    mcp-await compare ./old.ts ./new.ts
+    mcp-await compare ./server.ts --ui
+
   --scenario FILE      YAML or TypeScript; by default every tool is called once
   --write FILE         writes the scenario that was played, to be edited
   --revision NAME      plays this one; repeatable                           (default all)
