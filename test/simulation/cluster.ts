@@ -17,6 +17,8 @@ export interface ClusterOptions {
   readonly carry: boolean;
   readonly frames: number;
   readonly relayed: boolean;
+  /** Whether its calls are live, so that nothing runs before a call is written. */
+  readonly live?: true;
 }
 
 export const LEASE = 1_000;
@@ -287,6 +289,7 @@ export class Cluster {
     if (turn !== undefined && !['called', 'claimed'].includes(turn.entry.type) && !isInside) {
       this.#world.violated(`${who} behind the gate: the journal says ${turn.entry.type}`);
     }
+    if (turn === undefined && this.#options.live) this.#world.violated(`${who} before its call is written`);
     if (turn !== undefined && turn.by !== life) this.#world.violated(`${who} in a turn of ${turn.by.name}`);
     const attempts = this.effects.get(key) ?? [];
     const before = attempts.at(-1);

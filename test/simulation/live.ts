@@ -22,6 +22,8 @@ import type { Life } from './world.ts';
 import { World } from './world.ts';
 
 const SCOPE = 'session';
+/** How long a reply is held back, in milliseconds. */
+const MOMENT = 50;
 /** Of a stream, in milliseconds: longer than clocks jump. */
 const LIFE = 3_600_000_000;
 
@@ -44,6 +46,8 @@ export function playAny(scenario: AnyScenario): Promise<Report> {
   return scenario.live ? playLive(scenario) : play(scenario);
 }
 
+type Appends = Pick<Appender, 'appendSurely'>;
+type Said = Parameters<Appender['appendSurely']>;
 type Message = JsonObject & { readonly id?: string };
 
 /** What one life of a process has of sessions. */
@@ -69,13 +73,40 @@ class Door {
     });
   }
 
-  /** A POST that begins the call. Resolves once its stream may be sent to the client. */
-  async begin(sink: Sink): Promise<void> {
-    const { engine } = this.#process;
-    const stream = this.#streams.open(SCOPE);
-    const found = await this.#streams.find(stream.id, 0, SCOPE);
-    const primed = stream.append({ data: '' });
+  /** A POST that begins the call. Its reply is held back until the call has something to lose. */
+  begin(sink: Sink): void {
+    const { engine, life } = this.#process;
     const client = { capabilities: CAPABILITIES, info: {}, protocolVersion: '2025-11-25' };
+    const said: Said[] = [];
+    let state: 'held' | 'stream' | 'response' = 'held';
+    let stream: Appender | undefined;
+    let opening: Promise<void> | undefined;
+    const open = async (): Promise<void> => {
+      const opened = this.#streams.open(SCOPE);
+      const listed = this.#records.insert(`${opened.id}:call`, started.callId, Number.POSITIVE_INFINITY);
+      await Promise.all([listed, started.keep()]);
+      if (state !== 'held') return;
+      state = 'stream';
+      void (await this.#streams.find(opened.id, 0, SCOPE)).follow(sink);
+      const primed = opened.appendSurely({ data: '' });
+      stream = opened;
+      for (const [event, last] of said) void opened.appendSurely(event, last).catch(() => {});
+      await primed;
+    };
+    const begin = (): Promise<void> => {
+      if (state === 'response') return Promise.resolve();
+      opening ??= open().catch((error: unknown) => {
+        if (state === 'held') opening = undefined;
+        throw error;
+      });
+      return opening;
+    };
+    const appendSurely = async (...event: Said): Promise<string> => {
+      if (stream !== undefined) return stream.appendSurely(...event);
+      said.push(event);
+      if (event[1] !== true) await begin();
+      return '';
+    };
     const call: NewCall = {
       method: 'tools/call',
       params: { name: 'tool' },
@@ -83,19 +114,27 @@ class Door {
       client,
       binding: BINDING,
       resumable: true,
+      onDurable: begin,
     };
     const started = engine.start(
       call,
       this.#leg(
         () => started.callId,
-        () => stream,
+        () => ({ appendSurely }),
       ),
     );
     this.#keep(started);
-    void started.outcome.then((outcome) => this.#tell(stream, outcome));
-    const listed = this.#records.insert(`${stream.id}:call`, started.callId, Number.POSITIVE_INFINITY);
-    await Promise.all([listed, started.kept, primed]);
-    void found.follow(sink);
+    void started.outcome.then(async (outcome) => {
+      await this.#tell({ appendSurely }, outcome);
+      if (state !== 'held') return;
+      state = 'response';
+      for (const [event] of said) sink.send(event, '');
+      sink.end(said.length > 0 ? 'finished' : 'closed');
+    });
+    const moment = (): void => {
+      if (state === 'held') begin().catch(() => this.#world.after(MOMENT, moment, life));
+    };
+    this.#world.after(MOMENT, moment, life);
   }
 
   /** A GET with the id of the last event. */
@@ -158,7 +197,7 @@ class Door {
     }
   }
 
-  #leg(callId: () => string, stream: () => Appender | undefined, since = () => 0): Leg {
+  #leg(callId: () => string, stream: () => Appends | undefined, since = () => 0): Leg {
     const say = (message: Message): void => {
       void stream()
         ?.appendSurely({ event: 'message', data: JSON.stringify(message) })
@@ -186,7 +225,7 @@ class Door {
     void started.outcome.finally(() => this.#running.delete(started.callId));
   }
 
-  async #tell(stream: Appender, outcome: Outcome): Promise<void> {
+  async #tell(stream: Appends, outcome: Outcome): Promise<void> {
     if (outcome.kind !== 'responded' || goesOnElsewhere(outcome)) return;
     const data = JSON.stringify({ response: outcome.response, failure: outcome.failure ?? null });
     await stream.appendSurely({ event: 'message', data }, true).catch(() => {});
@@ -278,7 +317,7 @@ class LiveClient {
     };
     const serve = async (): Promise<void> => {
       const door = this.#doorOf(process);
-      if (this.#last === undefined) await door.begin(sink);
+      if (this.#last === undefined) door.begin(sink);
       else await door.comeBack(this.#last, sink, () => isOver);
     };
     world.after(world.between(0.1, 3), () => void serve().catch(() => world.after(1, end)), life);
@@ -304,8 +343,11 @@ class LiveClient {
   #take(data: string, id: string): void {
     const { world } = this.#shared;
     if (this.#had.has(id)) world.violated(`event ${id} comes twice`);
-    this.#had.add(id);
-    this.#last = id;
+    // Events of a response that was held back have none: nobody comes back for them.
+    if (id !== '') {
+      this.#had.add(id);
+      this.#last = id;
+    }
     if (data === '') return;
     const message = JSON.parse(data) as Message & { ask?: string; response?: JsonObject; failure?: unknown };
     if (message.response !== undefined) {
@@ -397,7 +439,7 @@ async function playLive(scenario: Scenario): Promise<Report> {
   const relay = new SimulatedRelay(world, scenario.weather ?? { loss: 0, twice: 0, delay: 1 });
   const { plan, frames, weather } = scenario;
   const relayed = weather !== undefined;
-  const cluster = new Cluster(world, store, relay, { plan, carry: false, frames, relayed });
+  const cluster = new Cluster(world, store, relay, { plan, carry: false, frames, relayed, live: true });
   for (const skew of scenario.skews) cluster.add(skew);
   for (const fault of scenario.faults) {
     if (fault.kind === 'then') cluster.strikeThen(fault);

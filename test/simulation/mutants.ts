@@ -30,6 +30,12 @@ export const MUTANTS: readonly Mutant[] = [
     to: "[this.#onRecorded(step, completion), journal.append({ type: 'completed', completion }).catch(() => {})];",
   },
   {
+    name: 'a step of a live call begins before the call is written',
+    file: 'src/call/frame/step-runner.ts',
+    from: 'if (begun !== undefined) await begun;',
+    to: 'void begun?.catch(() => {});',
+  },
+  {
     name: 'an outcome is told before it is written',
     file: 'src/call/run/checkpoints.ts',
     from: "await journal.append({ type: 'ended', response, when: this.#parts.clock.now() });",
