@@ -68,7 +68,7 @@ interface RunProps {
 function Run({ state, send }: RunProps) {
   const { revisions, tools, scenario } = state;
   const [revision, setRevision] = useState(
-    revisions.find((one) => one === '2026-07-28') ?? revisions[0] ?? '',
+    revisions.find((one) => String(one) === '2026-07-28') ?? revisions[0] ?? '',
   );
   const [tool, setTool] = useState('');
   const schema = tools.find(({ name }) => name === tool)?.inputSchema ?? {};
