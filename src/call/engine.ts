@@ -546,7 +546,7 @@ export class Engine {
       const outcome = await this.#resumption
         .resume({ ...offer, sent, leg, active: turn, ...accepted })
         .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));
-      this.#runs.over(key, sent);
+      this.#runs.over(key, turn);
       this.#countError(outcome);
       return outcome;
     });

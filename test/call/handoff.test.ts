@@ -154,7 +154,7 @@ describe('a call whose frame is parked elsewhere', () => {
       await step('next', () => ran.push('next'));
       return 'finished';
     };
-    const { owner, other, store } = two(tool);
+    const { owner, other } = two(tool);
     await listening();
     const first = suspended(await start(owner.engine, legOf()));
     const resumed = other.engine.resume(first.token, BINDING, answers(first), legOf({ signal: gone.signal }));
@@ -163,7 +163,6 @@ describe('a call whose frame is parked elsewhere', () => {
     expect((await resumed).kind).toBe('gone');
     await listening();
     finish();
-    while (!store.types().includes('left')) await listening();
     expect(ran).toEqual(['slow']);
     expect(resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()))).toBe(
       'finished',

@@ -10,6 +10,7 @@ export class Active {
   readonly outcome: Promise<Outcome>;
   #waiters = 0;
   #disconnect: (() => void) | undefined;
+  #isAbandoned = false;
 
   /** @param run runs the turn; it must not throw */
   constructor(sent: string, run: (active: Active) => Promise<Outcome>) {
@@ -24,6 +25,11 @@ export class Active {
   begun(disconnect: () => void): void {
     this.#disconnect = disconnect;
     queueMicrotask(() => this.#endUnlessAwaited());
+  }
+
+  /** Whether it ends without an outcome, because every client disconnected: nobody may join it. */
+  get isAbandoned(): boolean {
+    return this.#isAbandoned;
   }
 
   /** The outcome for one request; `gone` once its client disconnected. */
@@ -49,6 +55,8 @@ export class Active {
   }
 
   #endUnlessAwaited(): void {
-    if (this.#waiters === 0) this.#disconnect?.();
+    if (this.#waiters > 0 || this.#disconnect === undefined) return;
+    this.#isAbandoned = true;
+    this.#disconnect();
   }
 }

@@ -136,7 +136,7 @@ export class Ownership {
     const key = keyOf(request.state);
     run.frame.leave();
     this.#runs.leaveTurn(run);
-    this.#runs.over(key, request.sent);
+    this.#runs.over(key, request.active);
     const abandoned = this.#abandonTurn(run, key, interrupted(run, request));
     this.#runs.abandon(run, abandoned);
     void abandoned.finally(this.#runs.unsettle(key));

@@ -60,9 +60,9 @@ export class Runs {
 
   /** A turn that was requested already; one with other answers only if no journal decides between them. */
   known(key: string, sent: string): Active | undefined {
-    const active = this.#active.get(key);
-    const other = this.#parts.store === undefined ? active?.values().next().value : undefined;
-    return active?.get(sent) ?? this.#recent.get(key) ?? other;
+    const active = [...(this.#active.get(key)?.values() ?? [])].filter(({ isAbandoned }) => !isAbandoned);
+    const other = this.#parts.store === undefined ? active[0] : undefined;
+    return active.find((turn) => turn.sent === sent) ?? this.#recent.get(key) ?? other;
   }
 
   begin(key: string, active: Active): void {
@@ -70,9 +70,10 @@ export class Runs {
     this.#active.set(key, turns.set(active.sent, active));
   }
 
-  over(key: string, sent: string): void {
+  over(key: string, active: Active): void {
     const turns = this.#active.get(key);
-    turns?.delete(sent);
+    // The same request may have begun another turn in place of an abandoned one.
+    if (turns?.get(active.sent) === active) turns.delete(active.sent);
     if (turns?.size === 0) this.#active.delete(key);
   }
 
