@@ -1,6 +1,7 @@
 /** `mcp-await compare --ui` in a real browser: a scenario run and answered by keyboard while a process is killed. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { get } from 'node:http';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import process from 'node:process';
@@ -150,6 +151,24 @@ describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 12
     await page.close();
   });
 
+  it('cancels a question, and answers for a model', async () => {
+    const { page, errors } = await open();
+    const outcomes = page.locator('[aria-labelledby=outcomes] li');
+    const run = async (tool: string): Promise<void> => {
+      await page.getByLabel('What is run').selectOption(tool);
+      await page.getByRole('button', { name: 'Run' }).click();
+    };
+    await run('one');
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await expect.poll(() => outcomes.allTextContents()).toEqual(['Hello cancel']);
+    await run('sample');
+    await page.getByRole('textbox', { name: 'What the model says' }).fill('roses are red');
+    await page.getByRole('button', { name: 'Answer' }).click();
+    await expect.poll(() => outcomes.allTextContents()).toEqual(['roses are red']);
+    expect(errors).toEqual([]);
+    await page.close();
+  });
+
   it('takes the arguments of a tool in a form', async () => {
     const { page } = await open();
     await page.getByLabel('What is run').selectOption('echo');
@@ -171,6 +190,11 @@ describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 12
     expect((await kill({})).status).toBe(403);
     const own = { origin: new URL(url).origin };
     expect((await kill({ ...own, 'content-type': 'text/plain' })).status).toBe(403);
+    // A page whose name resolves to this machine reads nothing, either.
+    const rebound = new Promise<number | undefined>((resolve) => {
+      get(url, { headers: { host: 'evil.example' } }, ({ statusCode }) => resolve(statusCode));
+    });
+    expect(await rebound).toBe(421);
     const { page } = await open();
     await page.getByRole('button', { name: 'Kill process A' }).waitFor();
     await page.close();
