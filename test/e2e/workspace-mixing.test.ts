@@ -272,7 +272,12 @@ class Client {
       if (message.method !== 'elicitation/create' || this.#answered.has(message.id)) continue;
       this.#answered.add(message.id);
       const content = { name: this.word };
-      void post(this.#url, { id: message.id, result: { action: 'accept', content } }, this.#who);
+      const again = (): void => void this.#answered.delete(message.id);
+      // Sixty clients at once may have a connection refused: as any client, this one sends its answer again.
+      post(this.#url, { id: message.id, result: { action: 'accept', content } }, this.#who).then(
+        ({ status }) => status === 202 || again(),
+        again,
+      );
     }
   }
 }
