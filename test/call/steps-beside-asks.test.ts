@@ -55,29 +55,20 @@ describe('a step beside an ask whose answer breaks its schema', () => {
   // A lease longer than any test: a request that waits for it gets `busy`.
   const options = { frame: { askDelay: 5 }, limits: { lease: 60_000, turnWait: 300 } };
 
-  it('is not run again by the process that gets the good answer', async () => {
+  it.each([
+    ['is not run again by the process that gets the good answer', 0],
+    ['is not waited for by the next request where a replay got the bad answer', 1],
+  ])('%s', async (_, bads) => {
     const store = new MemoryStore();
     const work = slow();
-    const [here, there] = [0, 1].map(() => workbench(askingBeside(work), { store, ...options }));
-    if (here === undefined || there === undefined) throw new Error('two processes');
+    const processes = [0, 1].map(() => workbench(askingBeside(work), { store, ...options }));
+    const [here, there] = processes;
+    const getsBad = processes[bads];
+    if (here === undefined || there === undefined || getsBad === undefined) throw new Error('two processes');
     const first = suspended(await start(here.engine));
     work.finish();
     await until(isRecorded(store, 'charge'));
-    const second = suspended(await here.engine.resume(first.token, BINDING, answers(first, bad), legOf()));
-    const done = await there.engine.resume(second.token, BINDING, answers(second), legOf());
-    expect(resultOf(done)).toEqual({ a: 're: which?' });
-    expect(work.began).toBe(1);
-  });
-
-  it('is not waited for by the next request where a replay got the bad answer', async () => {
-    const store = new MemoryStore();
-    const work = slow();
-    const [here, there] = [0, 1].map(() => workbench(askingBeside(work), { store, ...options }));
-    if (here === undefined || there === undefined) throw new Error('two processes');
-    const first = suspended(await start(here.engine));
-    work.finish();
-    await until(isRecorded(store, 'charge'));
-    const second = suspended(await there.engine.resume(first.token, BINDING, answers(first, bad), legOf()));
+    const second = suspended(await getsBad.engine.resume(first.token, BINDING, answers(first, bad), legOf()));
     const done = await there.engine.resume(second.token, BINDING, answers(second), legOf());
     expect(resultOf(done)).toEqual({ a: 're: which?' });
     expect(work.began).toBe(1);

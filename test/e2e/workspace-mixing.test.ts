@@ -273,7 +273,7 @@ class Client {
       this.#answered.add(message.id);
       const content = { name: this.word };
       const again = (): void => void this.#answered.delete(message.id);
-      // Sixty clients at once may have a connection refused: as any client, this one sends its answer again.
+      // As any client, it sends an answer again that was not accepted.
       post(this.#url, { id: message.id, result: { action: 'accept', content } }, this.#who).then(
         ({ status }) => status === 202 || again(),
         again,
