@@ -2,22 +2,21 @@
  * Measures the cost of a stream: appending an event in memory (time) and on Redis (commands, as the server counts
  * them), and the heap of open, idle streams.
  */
-import { fork, spawn } from 'node:child_process';
+import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { createClient } from '@redis/client';
-import Keyv from 'keyv';
-import { systemClock } from '../dist/src/call/clock.js';
+import { systemClock } from '../dist/src/base/clock.js';
 import { DEFAULT_LIMITS } from '../dist/src/call/limits.js';
 import { KeyvCallStore } from '../dist/src/checkpoint/call-store.js';
 import { openStore } from '../dist/src/checkpoint/open-store.js';
 import { toNodeHandler } from '../dist/src/node.js';
 import { EventStreams } from '../dist/src/stream/event-streams.js';
 import { sseSink } from '../dist/src/stream/sse-sink.js';
+import { ownRedis } from './own-redis.mjs';
 
 const SCOPE = 'a session';
 const SSE = { clock: systemClock, keepAlive: DEFAULT_LIMITS.keepAlive, stalled: DEFAULT_LIMITS.stalled };
@@ -48,9 +47,11 @@ export async function main(args) {
   await idle(Number(values.streams));
 }
 
-function streamsOn(keyv) {
+/** @param store a Keyv, or `memory`; undefined: none */
+function streamsOn(store) {
+  const keyv = store === 'memory' ? undefined : store;
   return new EventStreams({
-    ...(keyv !== undefined && { records: new KeyvCallStore(keyv, systemClock, DEFAULT_LIMITS.lease) }),
+    ...(store !== undefined && { records: new KeyvCallStore(keyv, systemClock, DEFAULT_LIMITS.lease) }),
     clock: systemClock,
     limits: { ...DEFAULT_LIMITS, streams: 1_000_000 },
     warn: console.warn,
@@ -59,7 +60,7 @@ function streamsOn(keyv) {
 
 /** Streams of 200 events, each followed by a connection that takes them at once. */
 async function appendInMemory(kind, events) {
-  const streams = streamsOn(kind === 'no store' ? undefined : new Keyv());
+  const streams = streamsOn(kind === 'no store' ? undefined : 'memory');
   const times = [];
   for (let done = 0; done < events * 2; ) {
     const stream = streams.open(SCOPE);
@@ -83,16 +84,12 @@ function silentSink() {
 
 /** On a server of its own, so that all it counts is ours. */
 async function appendOnRedis(port) {
-  const server = spawn('redis-server', ['--port', String(port), '--save', '', '--appendonly', 'no'], {
-    stdio: 'ignore',
-  });
-  server.on('error', () => {});
-  const client = createClient({ url: `redis://127.0.0.1:${port}` });
-  client.on('error', () => {});
-  if (!(await connected(client, server))) {
+  const redis = await ownRedis(port);
+  if (redis === undefined) {
     console.log('append, Redis: skipped, redis-server does not start');
     return;
   }
+  const { client } = redis;
   const keyv = await openStore(`redis://127.0.0.1:${port}`);
   const streams = streamsOn(keyv);
   for (const [what, first, appended] of [
@@ -123,22 +120,7 @@ async function appendOnRedis(port) {
   }
   await streams.close();
   await keyv.disconnect();
-  await client.close();
-  server.kill();
-}
-
-async function connected(client, server) {
-  for (let tries = 0; tries < 50 && server.exitCode === null; tries += 1) {
-    try {
-      if (!client.isOpen) await client.connect();
-      await client.ping();
-      return true;
-    } catch {
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-  }
-  client.destroy();
-  return false;
+  await redis.stop();
 }
 
 function settled() {
@@ -151,7 +133,7 @@ async function idle(count) {
     const writer = { unsent: 0, write: () => true, end() {}, destroy() {}, onDrain() {}, onClose() {} };
     return sseSink(writer, SSE);
   };
-  const streams = streamsOn(new Keyv());
+  const streams = streamsOn('memory');
   const opened = [];
   const before = heap();
   for (let nth = 0; nth < count; nth += 1) opened.push(await openOne(streams, `session ${nth}`, wire()));
@@ -159,7 +141,7 @@ async function idle(count) {
   console.log(`heap of an idle stream, of ${opened.length}: ${alone.toFixed(1)} KiB (wanted: under 20 KiB)`);
   await streams.close();
 
-  const served = streamsOn(new Keyv());
+  const served = streamsOn('memory');
   let connections = 0;
   const listener = toNodeHandler({
     serve: async () => ({

@@ -1,6 +1,7 @@
 /**
  * Calls per second of a tool that never asks, against its peer: on 2025-11-25 SDK v1's own transport with sessions,
- * with one read of the same store before each call; on 2026-07-28 SDK v2's own handler.
+ * with one read of the same store before each call; on 2026-07-28 SDK v2's own handler, while ours hosts the server
+ * of SDK v2, and of v1.
  */
 import { parseArgs } from 'node:util';
 import { load as loadOf, unexpected } from '../connection.mjs';
@@ -24,7 +25,8 @@ export async function main(args) {
   const stores = values.stores.split(',');
   const pairs = stores.flatMap((store) => [
     { revision: SESSIONS, store, ours: `ours-2025 ${store}`, peer: `sdk-v1 ${store}` },
-    { revision: REVISION, store, ours: `ours-2026 ${store}`, peer: 'sdk-v2 memory' },
+    { revision: `${REVISION}, v2`, store, ours: `ours-2026-v2 ${store}`, peer: 'sdk-v2 memory' },
+    { revision: `${REVISION}, v1`, store, ours: `ours-2026-v1 ${store}`, peer: 'sdk-v2 memory' },
   ]);
   const measured = await interleave({
     script: new URL('./server.mjs', import.meta.url),
@@ -45,7 +47,7 @@ export async function main(args) {
   }
 }
 
-function load({ name, port }, concurrency, seconds) {
+export function load({ name, port }, concurrency, seconds) {
   const isModern = name.startsWith('sdk-v2') || name.startsWith('ours-2026');
   return loadOf(port, concurrency, seconds, isModern ? modern : session);
 }

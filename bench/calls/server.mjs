@@ -43,9 +43,9 @@ function sdkV1(store) {
   };
 }
 
-const ours = (store) =>
+const ours = (store, Server = McpServer) =>
   toNodeHandler(
-    createAwaitHandler(() => build(McpServer), { secrets: [SECRET], ...(store !== undefined && { store }) }),
+    createAwaitHandler(() => build(Server), { secrets: [SECRET], ...(store !== undefined && { store }) }),
   );
 
 const [whose, kind] = process.argv[2].split(' ');
@@ -54,6 +54,7 @@ const listeners = {
   'sdk-v1': sdkV1,
   'sdk-v2': () => onNode(createMcpHandler(() => build(McpServerV2))),
   'ours-2025': ours,
-  'ours-2026': ours,
+  'ours-2026-v1': ours,
+  'ours-2026-v2': (store) => ours(store, McpServerV2),
 };
 serve(listeners[whose](store));

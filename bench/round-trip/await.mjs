@@ -1,6 +1,6 @@
 /** The tool in await style on SDK v1, served by mcp-await. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
+import { openStore } from '../../dist/src/checkpoint/open-store.js';
 import { createAwaitHandler } from '../../dist/src/index.js';
 import { toNodeHandler } from '../../dist/src/node.js';
 import { DESCRIPTION, INPUT, QUESTION_SCHEMA, question, resultText, SECRET, SERVER, TOOL } from './tool.mjs';
@@ -10,23 +10,52 @@ export function parked() {
   return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET] }));
 }
 
+/** The same; the tool's author passes on what all servers can share. */
+export function parkedShared() {
+  return toNodeHandler(
+    createAwaitHandler(({ serverOptions }) => build(serverOptions), { secrets: [SECRET] }),
+  );
+}
+
+/** The same with one server for all calls. */
+export function parkedProcess() {
+  return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], instance: 'process' }));
+}
+
+/** The journal in Redis; each second request comes to the other of two processes, as two handlers without a relay. */
+export async function elsewhere() {
+  const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+  const stores = await Promise.all([openStore(url), openStore(url)]);
+  return inTurns(
+    () => build(),
+    (nth) => ({ secrets: [SECRET], store: stores[nth] }),
+  );
+}
+
 /**
  * The journal in the token, nothing parked. The second request of a call reaches a handler that has not seen the first,
  * as in another process: it opens the token and runs the call again from its start.
  */
 export function replayed() {
-  return inTurns(() => build());
+  return inTurns(
+    () => build(),
+    () => SEALED,
+  );
 }
 
-/** The same with one shared validator; the SDK otherwise makes one for each server. */
+/** The same; the tool's author passes on what all servers can share. */
 export function replayedShared() {
-  const jsonSchemaValidator = new AjvJsonSchemaValidator();
-  return inTurns(() => build({ jsonSchemaValidator }));
+  return inTurns(
+    ({ serverOptions }) => build(serverOptions),
+    () => SEALED,
+  );
 }
 
-function inTurns(factory) {
-  const options = { secrets: [SECRET], state: 'sealed', limits: { frames: 0 } };
-  const handlers = [0, 1].map(() => toNodeHandler(createAwaitHandler(factory, options)));
+const SEALED = { secrets: [SECRET], state: 'sealed', limits: { frames: 0 } };
+
+/** @param options of each of the two handlers */
+function inTurns(factory, options) {
+  const handlers = [0, 1].map((nth) => toNodeHandler(createAwaitHandler(factory, options(nth))));
   const served = new WeakMap();
   return (req, res) => {
     const count = served.get(req.socket) ?? 0;
@@ -35,7 +64,7 @@ function inTurns(factory) {
   };
 }
 
-function build(options) {
+export function build(options) {
   const server = new McpServer(SERVER, options);
   server.registerTool(TOOL, { description: DESCRIPTION, inputSchema: INPUT }, async ({ branch }) => {
     const answer = await server.server.elicitInput({

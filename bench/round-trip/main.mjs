@@ -4,7 +4,16 @@ import { interleave, positive } from '../interleaved.mjs';
 import { load } from './client.mjs';
 
 const REFERENCE = 'hand-written';
-const VARIANTS = [REFERENCE, 'parked', 'replayed', 'replayed-shared', 'floor'];
+const VARIANTS = [
+  REFERENCE,
+  'parked',
+  'parked-shared',
+  'parked-process',
+  'replayed',
+  'replayed-shared',
+  'elsewhere',
+  'floor',
+];
 const CONCURRENCIES = [8, 1];
 
 export async function main(args) {

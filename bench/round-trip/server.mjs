@@ -4,6 +4,9 @@ import { serve } from '../serving.mjs';
 const VARIANTS = {
   'hand-written': () => import('./hand-written.mjs').then(({ listener }) => listener()),
   parked: () => import('./await.mjs').then(({ parked }) => parked()),
+  'parked-shared': () => import('./await.mjs').then(({ parkedShared }) => parkedShared()),
+  'parked-process': () => import('./await.mjs').then(({ parkedProcess }) => parkedProcess()),
+  elsewhere: () => import('./await.mjs').then(({ elsewhere }) => elsewhere()),
   replayed: () => import('./await.mjs').then(({ replayed }) => replayed()),
   'replayed-shared': () => import('./await.mjs').then(({ replayedShared }) => replayedShared()),
   floor: () => import('./floor.mjs').then(({ listener }) => listener()),
