@@ -4,8 +4,9 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/setup.ts'],
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // In CI the other half takes most of both cores.
+    testTimeout: process.env.CI === undefined ? 30_000 : 120_000,
+    hookTimeout: process.env.CI === undefined ? 60_000 : 120_000,
     // Most files wait for processes and leases: two cores serve four.
     maxWorkers: 4,
     // CI runs chaos and simulation beside the tests: one that waits for processes may be starved. Retries are reported.

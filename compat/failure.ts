@@ -10,22 +10,35 @@ import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { rpcError } from '../src/http/reply.ts';
 import type { Services } from './services.ts';
 
+/** A 503 whose request may be sent again. @param after seconds until then */
+function unavailable(
+  after: number,
+  message: string,
+  id: string | number | null = null,
+  code = -32000,
+): Reply {
+  const reply = rpcError(503, code, message, id);
+  return { ...reply, headers: { ...reply.headers, 'retry-after': String(after) } };
+}
+
 /** The same request is good at another process, or here once it is back. */
 export function shuttingDown(): Reply {
-  const reply = rpcError(503, CLOSING.code, CLOSING.message);
-  return { ...reply, headers: { ...reply.headers, 'retry-after': '1' } };
+  return unavailable(1, CLOSING.message, null, CLOSING.code);
+}
+
+/** The session, or this server, was closed while the request arrived: sent again, it gets the usual answer. */
+export function closedMeanwhile(id: string | number | null): Reply {
+  return unavailable(1, 'Its session was closed meanwhile; send the same request again', id);
 }
 
 /** Its secrets cannot be had yet: nothing can be sealed, nor opened. */
 export function withoutSecrets(): Reply {
-  const reply = rpcError(503, -32000, 'This server is not ready; send the same request again');
-  return { ...reply, headers: { ...reply.headers, 'retry-after': '5' } };
+  return unavailable(5, 'This server is not ready; send the same request again');
 }
 
 /** This process runs as many requests as it may: another one, or this one in a moment, accepts the same request. */
 export function noRoom(id: string | number | null): Reply {
-  const reply = rpcError(503, -32000, 'This server is busy; send the same request again', id);
-  return { ...reply, headers: { ...reply.headers, 'retry-after': '5' } };
+  return unavailable(5, 'This server is busy; send the same request again', id);
 }
 
 /** Refuses an answer that no open ask can take: its client must not read a 202. */

@@ -16,10 +16,10 @@ import type { Place } from '../src/http/paths.ts';
 import { empty, idOf, rpcError } from '../src/http/reply.ts';
 import type { Counters } from '../src/observe/counters.ts';
 import { type AwaitOptions as Options, type Settings, settle } from '../src/options.ts';
-import { noRoom, shuttingDown, withoutSecrets } from './failure.ts';
+import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets } from './failure.ts';
 import { handlerPerRequest } from './per-request.ts';
 import type { Edge, Row } from './revision.ts';
-import { NAMES, type Revision, TABLE } from './revisions.ts';
+import { NAMES, type Revision, STORED, TABLE } from './revisions.ts';
 import { createServices } from './services.ts';
 import { takerOf } from './taker.ts';
 
@@ -73,16 +73,14 @@ export interface AwaitHandler {
  * @throws AwaitError `bad-option` for an invalid option; the message says what to write instead
  *
  * @example
- * import KeyvRedis from '@keyv/redis';
- * import Keyv from 'keyv';
  * import { createAwaitHandler } from 'mcp-await';
+ * import { openStore } from 'mcp-await/store';
  * import buildServer from './server.js';
  *
- * const handler = createAwaitHandler(buildServer, {
- *   store: new Keyv(new KeyvRedis(process.env.REDIS_URL)),
- *   secrets: [process.env.MCP_AWAIT_SECRET],
- * });
- * export default { fetch: handler.fetch };
+ * export async function makeHandler() {
+ *   const store = await openStore('redis://127.0.0.1:6379');
+ *   return createAwaitHandler(buildServer, { store, secrets: [process.env.MCP_AWAIT_SECRET] });
+ * }
  */
 export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
   if (typeof factory !== 'function') {
@@ -91,7 +89,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
       'createAwaitHandler needs a factory that makes a server: createAwaitHandler(() => buildServer(), options)',
     );
   }
-  const settings = settle(options, NAMES);
+  const settings = settle(options, NAMES, STORED);
   return isPerRequest()
     ? handlerPerRequest(settings, (own, counters) => createHandler(factory, own, counters))
     : createHandler(factory, settings);
@@ -102,8 +100,12 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
   const { settings } = services;
   const served = [...TABLE.values()].filter(({ name }) => settings.revisions.has(name));
   const edges = [...new Set(served.map(({ edge }) => edge))].reverse().map((edge) => edge(services));
-  const at = (wire: Place['wire']): readonly Edge[] =>
-    edges.flatMap((edge) => (edge[wire] === undefined ? [] : [edge[wire]]));
+  const at = new Map<Place['wire'], readonly Edge[]>();
+  for (const wire of new Set(edges.flatMap((edge) => Object.keys(edge) as Place['wire'][])))
+    at.set(
+      wire,
+      edges.flatMap((edge) => edge[wire] ?? []),
+    );
   const rules: OriginRules = {
     origins: settings.allowedOrigins,
     hosts: settings.allowedHosts,
@@ -122,7 +124,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     const here = edgesOf(place);
     switch (inbound.method) {
       case 'POST': {
-        const read = await readBody(inbound, settings.limits.bodyBytes, services.bodies);
+        const read = await readBody(inbound, settings.limits, services.bodies);
         if ('reply' in read) return read.reply;
         onBody(read.body);
         const tooMuch =
@@ -151,10 +153,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
   };
 
   /** A path that no edge is on is one of Streamable HTTP, which is wherever the handler is mounted. */
-  const edgesOf = ({ wire }: Place): readonly Edge[] => {
-    const own = at(wire);
-    return own.length > 0 ? own : at('mcp');
-  };
+  const edgesOf = ({ wire }: Place): readonly Edge[] => at.get(wire) ?? at.get('mcp') ?? [];
 
   /** Accepts answers to open asks while running turns end. */
   const lastWords = async (inbound: Inbound): Promise<Reply | undefined> => {
@@ -162,7 +161,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     const place = settings.paths.find(inbound.path, inbound.base);
     const here = place === undefined ? [] : edgesOf(place).filter(({ answers }) => answers?.(inbound));
     if (place === undefined || here.length === 0) return undefined;
-    const read = await readBody(inbound, settings.limits.bodyBytes, services.bodies);
+    const read = await readBody(inbound, settings.limits, services.bodies);
     if ('reply' in read) return read.reply;
     if (refuseLong(read.body, settings.limits.batch) !== undefined) return undefined;
     const isAnswer = messagesOf(read.body).every(
@@ -190,6 +189,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
       });
     } catch (error) {
       const failure = AwaitError.from(error);
+      if (failure.code === 'closed') return closedMeanwhile(id);
       const level = failure.code === 'no-room' ? 'warn' : 'error';
       settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
       if (failure.code === 'no-room') return noRoom(id);

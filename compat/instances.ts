@@ -59,11 +59,11 @@ export function createInstances(
     return kept.lease(key, { outside, isCall }, (shared) => fresh(opening, shared, true));
   };
   return {
-    open: async (opening) => {
-      const instance = await open(opening);
-      onOpen(instance);
-      return instance;
-    },
+    open: (opening) =>
+      open(opening).then((instance) => {
+        onOpen(instance);
+        return instance;
+      }),
     close: () => kept.close(),
   };
 }

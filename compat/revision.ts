@@ -16,6 +16,8 @@ export interface Row {
   /** `live`: asks go out while their call runs. `rounds`: they end its turn. */
   readonly asks: 'live' | 'rounds';
   readonly can: readonly Ability[];
+  /** Whether a call's next request has no token that could carry the call: its processes share a store. */
+  readonly needsStore?: true;
   /** Makes its edge; rows with the same function share one. */
   readonly edge: (services: Services) => Edges;
   /** How its sessions speak, where several revisions share the edge. */
@@ -27,6 +29,8 @@ export type Ability =
   | 'batches'
   /** A call may continue as a task. */
   | 'tasks'
+  /** Asks are parts of responses: none can go out outside of a call. */
+  | 'asks-in-responses'
   /** A client that comes back for a stream is given an event without content first, so that it has an id at once. */
   | 'primes';
 

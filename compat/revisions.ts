@@ -27,19 +27,19 @@ const REVISIONS = [
   { ...SESSION, name: '2025-03-26', asks: 'live', can: ['batches'], wire: LIVE },
   { ...SESSION, name: '2025-06-18', asks: 'live', can: [], wire: LIVE },
   { ...SESSION, name: '2025-11-25', asks: 'live', can: ['tasks', 'primes'], wire: LIVE },
-  { ...SESSION, name: 'DRAFT-SEP-1858', asks: 'rounds', can: [], wire: MULTI_TURN },
+  { ...SESSION, name: 'DRAFT-SEP-1858', asks: 'rounds', can: [], needsStore: true, wire: MULTI_TURN },
   {
     ...SESSION,
     name: 'DRAFT-MRTR-2026-02',
     asks: 'rounds',
-    can: ['tasks', 'primes'],
+    can: ['tasks', 'primes', 'asks-in-responses'],
     wire: roundTrips(MRTR_DRAFT),
   },
   {
     ...SESSION,
     name: 'DRAFT-SEP-2322',
     asks: 'rounds',
-    can: ['tasks', 'primes'],
+    can: ['tasks', 'primes', 'asks-in-responses'],
     wire: roundTrips(SEP_2322),
   },
   {
@@ -67,6 +67,11 @@ export type Revision = (typeof REVISIONS)[number]['name'];
 
 /** As the option `revisions` names them, the oldest first. */
 export const NAMES: readonly Revision[] = REVISIONS.map(({ name }) => name);
+
+/** Those that are not served by tokens alone (`state: 'sealed'` without a store). */
+export const STORED: readonly Revision[] = REVISIONS.flatMap((row) =>
+  'needsStore' in row ? [row.name] : [],
+);
 
 /** By name. */
 export const TABLE: ReadonlyMap<string, Row> = new Map(REVISIONS.map((row) => [row.name, row]));

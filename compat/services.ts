@@ -4,8 +4,6 @@ import { systemClock, within } from '../src/base/clock.ts';
 import type { JsonObject } from '../src/base/json.ts';
 import { Engine } from '../src/call/engine.ts';
 import type { CallRecord } from '../src/call/journal/entries.ts';
-import type { Relay } from '../src/call/ports.ts';
-import type { HandoffParts } from '../src/call/run/handoff.ts';
 import { type IndexRecords, TaskIndex } from '../src/call/task/index.ts';
 import { type Sweeper, sweepTasks } from '../src/call/task/sweeper.ts';
 import { CallBook, streamItem } from '../src/checkpoint/call-book.ts';
@@ -19,18 +17,19 @@ import { startSweeping } from '../src/checkpoint/sweep.ts';
 import { answerCheck } from '../src/host/answer-check.ts';
 import type { HostFactory } from '../src/host/host.ts';
 import { isPeerHost } from '../src/host/peer/host.ts';
-import type { Outside } from '../src/host/router.ts';
+import { type Outside, refuseOutside } from '../src/host/router.ts';
 import { CachingValidator, compilingValidator, evaluatingValidator } from '../src/host/validator.ts';
 import { Backlog } from '../src/http/backlog.ts';
 import { Bodies } from '../src/http/bodies.ts';
 import { defaultPrincipal, type Principal } from '../src/http/principal.ts';
 import { RateLimits } from '../src/http/rate-limit.ts';
-import { type AuditEvent, auditEvent, auditedAs } from '../src/observe/audit.ts';
+import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../src/observe/audit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
 import { watchLoad } from '../src/observe/load.ts';
 import { withoutIds } from '../src/observe/redact.ts';
 import { watchUnjournaled } from '../src/observe/unjournaled.ts';
 import type { Settings } from '../src/options.ts';
+import { sealedMessages } from '../src/relay/messages.ts';
 import { EventStreams } from '../src/stream/event-streams.ts';
 import { admit, KnownGuards } from './guards.ts';
 import { createInstances, type Instances } from './instances.ts';
@@ -110,19 +109,25 @@ export function createServices(
   const audit = (what: AuditEvent['what'], call: CallRecord): void =>
     settings.audit?.(auditEvent(what, names.label(call.id), call, now()));
   let callIndex: TaskIndex | undefined;
+  const bytes = { all: limits.storedBytes, caller: limits.callerStoredBytes };
   const store: KeyvCallStore | undefined =
     settings.store === undefined
       ? undefined
-      : new KeyvCallStore(settings.store, systemClock, limits.lease, {
-          names,
-          cipher: settings.encrypt ? encryptedRecords(sealer) : plainRecords(audience, ring, unknown),
-          bytes: { all: limits.storedBytes, caller: limits.callerStoredBytes },
-          list: async (callId: string, caller: string) => callIndex?.addOwn(callId, caller),
-          written: (call, entry) => {
-            const what = auditedAs(entry);
-            if (what !== undefined) audit(what, call);
+      : new KeyvCallStore(
+          settings.store === 'memory' ? undefined : settings.store,
+          systemClock,
+          limits.lease,
+          {
+            names,
+            cipher: settings.encrypt ? encryptedRecords(sealer) : plainRecords(audience, ring, unknown),
+            bytes,
+            list: async (callId: string, caller: string) => callIndex?.addOwn(callId, caller),
+            written: (call, entry) => {
+              const what = auditedAs(entry);
+              if (what !== undefined) audit(what, call);
+            },
           },
-        });
+        );
   if (store?.primitive === 'none') {
     logger.warn(
       'this store has no insert-if-absent, so two processes may run the same turn. Use Redis, PostgreSQL or SQLite, or add insertIfAbsent(key, value) to the adapter',
@@ -149,6 +154,7 @@ export function createServices(
       : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
   const streams = new EventStreams({
     ...(store !== undefined && { records: store }),
+    ...(store?.isShared !== true && { bytes }),
     ...(settings.relay !== undefined && { relay: settings.relay }),
     clock: systemClock,
     limits,
@@ -168,7 +174,7 @@ export function createServices(
     marks.forget();
     guards.forget();
   });
-  const handoff = settings.relay === undefined ? undefined : handoffOver(settings.relay, sealer, now);
+  const handoff = settings.relay && { relay: settings.relay, ...sealedMessages(sealer, now) };
   if (isPeerHost(factory)) {
     const heard = (notification: JsonObject): void => {
       for (const listener of outside) listener(notification);
@@ -221,6 +227,10 @@ export function createServices(
     ...(taskIndex !== undefined && { began: (call) => taskIndex.add(call.id, call.task?.owner) }),
     watch: (id) => sweeper?.watch(id),
     called: (call) => audit('called', call),
+    ended: (call, outcome) => {
+      const what = auditedEnd(outcome);
+      if (what !== undefined) audit(what, call);
+    },
     admit,
     openInstance: async (call, leg) => {
       const { id, revision, client, principal: caller } = call;
@@ -251,7 +261,7 @@ export function createServices(
       lease: limits.lease,
       added: newTasks(taskIndex),
       heard: (id) => store.heard(id),
-      progress: (id) => tasks.progress(id),
+      progress: (id, from) => tasks.progress(id, from),
       runsHere: (id) => tasks.runs(id),
       hasRoom: ({ principal }) => tasks.hasRoom(principal),
       takeUp: (call, at) => engine.takeUpTask(call, at),
@@ -285,12 +295,12 @@ export function createServices(
     },
     suspended: async (caller) => calls?.suspended(caller) ?? 0,
     async forget(caller) {
-      engine.forget(caller);
+      const unwritten = engine.forget(caller);
       const count = await calls?.forget(caller, (call) => {
         engine.tasks?.forget(call.id);
         audit('forgotten', call);
       });
-      return count ?? 0;
+      return unwritten + (count ?? 0);
     },
     async close() {
       sweeping?.stop();
@@ -327,18 +337,6 @@ function newTasks(index: TaskIndex): () => Promise<string[]> {
   return () => index.added(seen);
 }
 
-/** How long a message of the relay is good for, in milliseconds; clocks may differ by as much. */
-const MESSAGE_LIFE = 300_000;
-
-/** Messages over a relay are sealed: they hold answers and credentials, and no stranger may forge one. */
-function handoffOver(relay: Relay, sealer: Sealer, now: () => number): HandoffParts {
-  return {
-    relay,
-    seal: (message) => sealer.seal('relay', message, now() + MESSAGE_LIFE, Number.POSITIVE_INFINITY),
-    open: (text) => sealer.open('relay', text, Number.POSITIVE_INFINITY),
-  };
-}
-
 /** The parts for asks outside of calls on revisions without sessions: they have no client, and stay pending. */
 export function noSession(
   settings: Settings,
@@ -348,7 +346,7 @@ export function noSession(
     notification: (message) => {
       for (const listener of outside) listener(message);
     },
-    request: () => new Promise(() => {}),
+    request: (asked) => refuseOutside(asked, settings.logger),
     error: (error) => settings.logger.warn('a server instance reported an error', { error: String(error) }),
   };
 }

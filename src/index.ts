@@ -19,6 +19,7 @@ export type { FactoryContext, HostFactory, HostProduct, HostServer } from './hos
 export type { PeerHost, PeerHostOptions } from './host/peer/host.ts';
 export { type RemoteHostOptions, remoteHost } from './host/peer/remote-host.ts';
 export { type StdioHostOptions, stdioHost } from './host/peer/stdio-host.ts';
+export type { ServerOptions } from './host/validator.ts';
 export type { Limiter, Rate, RateLimitOptions } from './http/rate-limit.ts';
 export type { Counters } from './observe/counters.ts';
 export type { Logger, StoreLike, TaskChoice, TaskRequest, WorkspaceOptions } from './options.ts';

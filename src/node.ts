@@ -129,7 +129,9 @@ function webHeaders(req: IncomingMessage): Headers {
 
 function readText(req: IncomingMessage, maxBytes: number, bodies: Bodies): Promise<string> {
   return new Promise((resolve, reject) => {
+    let isOver = false;
     const fail = (error: unknown): void => {
+      isOver = true;
       body.over();
       req.off('data', onData);
       // The rest of the body is discarded; the reply closes the connection.
@@ -145,12 +147,15 @@ function readText(req: IncomingMessage, maxBytes: number, bodies: Bodies): Promi
       }
     };
     req.on('data', onData);
-    req.once('end', () => {
+    req.on('end', () => {
+      isOver = true;
       body.over();
       resolve(body.text());
     });
-    req.once('error', fail);
-    req.once('close', () => fail(new Error('the client went away')));
+    req.on('error', fail);
+    req.on('close', () => {
+      if (!isOver) fail(new Error('the client went away'));
+    });
   });
 }
 

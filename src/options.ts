@@ -1,7 +1,7 @@
 /** The options of `createAwaitHandler`, their defaults, and the errors of invalid ones. */
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
-import Keyv from 'keyv';
+import type Keyv from 'keyv';
 import { AwaitError } from './base/error.ts';
 import { isObject, type JsonObject } from './base/json.ts';
 import type { CallRecord } from './call/journal/entries.ts';
@@ -54,7 +54,8 @@ export type TaskChoice = 'never' | 'now' | 'after-asks';
  */
 export interface AwaitOptions<Name extends string = string> {
   /**
-   * Where calls are kept, shared by all processes: `new Keyv(new KeyvRedis(url))`. Default: an in-memory Keyv.
+   * Where calls are kept, shared by all processes: `await openStore(url)` of `mcp-await/store`, or a Keyv
+   * of your own. Default: this process's memory.
    */
   readonly store?: StoreLike;
   /** `stored` (default): tokens name a checkpoint in the store. `sealed`: they carry it. */
@@ -159,7 +160,8 @@ export interface WorkspaceOptions {
 }
 
 export interface Settings {
-  readonly store: Keyv | undefined;
+  /** `memory`: this process's own, which no other process reads. */
+  readonly store: Keyv | 'memory' | undefined;
   readonly state: 'stored' | 'sealed';
   readonly secrets: readonly string[] | AskSecrets;
   readonly encrypt: boolean;
@@ -223,8 +225,16 @@ const KNOWN: ReadonlySet<string> = new Set<keyof AwaitOptions>([
 /** Options of later versions: refused by name until they exist; `false` is accepted. */
 const COMING: ReadonlySet<string> = new Set(['onEvent']);
 
-/** @throws AwaitError `bad-option`; the message says what to write instead */
-export function settle(options: AwaitOptions, known: readonly string[]): Settings {
+/**
+ * @param known the revisions there are
+ * @param stored those of them that need a store, if only one of this process
+ * @throws AwaitError `bad-option`; the message says what to write instead
+ */
+export function settle(
+  options: AwaitOptions,
+  known: readonly string[],
+  stored: readonly string[] = [],
+): Settings {
   for (const [name, value] of Object.entries(options)) {
     if (COMING.has(name) && (value === undefined || value === false)) continue;
     if (COMING.has(name)) throw wrong(name, 'is not in this version of mcp-await yet; leave it out');
@@ -285,7 +295,7 @@ export function settle(options: AwaitOptions, known: readonly string[]): Setting
     );
   }
   return {
-    store: store ?? (state === 'stored' ? new Keyv() : undefined),
+    store: store ?? (state === 'stored' ? 'memory' : undefined),
     state,
     secrets: secretsOf(options),
     encrypt: options.encrypt ?? false,
@@ -302,7 +312,7 @@ export function settle(options: AwaitOptions, known: readonly string[]): Setting
     rateLimit: rateLimitOf(options.rateLimit),
     allowedOrigins: options.allowedOrigins ?? [],
     allowedHosts: options.allowedHosts,
-    revisions: revisionsOf(options.revisions, known),
+    revisions: revisionsOf(options.revisions, known, state === 'sealed' && store === undefined ? stored : []),
     tasks: options.tasks && choiceOf(options.tasks),
     shedAbove: options.shedAbove,
     literal: options.literal ?? false,
@@ -418,8 +428,16 @@ function isRate(value: unknown): boolean {
 function revisionsOf(
   revisions: readonly string[] | undefined,
   known: readonly string[],
+  unserved: readonly string[],
 ): ReadonlySet<string> {
-  if (revisions === undefined) return new Set(known);
+  if (revisions === undefined) return new Set(known.filter((revision) => !unserved.includes(revision)));
+  const without = revisions.find((revision) => unserved.includes(revision));
+  if (without !== undefined) {
+    throw wrong(
+      'revisions',
+      `names ${without}, which needs a store: its clients send no token that could carry a call, so with state: 'sealed' alone another process could not continue it. Add store: new Keyv(…), or leave ${without} out`,
+    );
+  }
   const unknown = revisions.find((revision) => !known.includes(revision));
   if (revisions.length === 0 || unknown !== undefined) {
     throw wrong(
@@ -489,7 +507,7 @@ function wrong(name: string, what: string): AwaitError {
 }
 
 /** Writes warnings and errors to stderr, one line each, and leaves the rest out. */
-const consoleLogger: Logger = {
+export const consoleLogger: Logger = {
   debug: () => {},
   info: () => {},
   warn: (message, detail) => write('warn', message, detail),

@@ -10,6 +10,7 @@ import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Gone, Instance, Leg, Outcome } from '../../src/call/ports.ts';
 import { INTERNAL, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
+import { SPOKEN } from '../../src/host/spoken.ts';
 import { countedAddress } from '../../src/http/address.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
@@ -96,8 +97,16 @@ export function createEdge(services: Services): Edges {
 /** The SDK knows no drafts, and a client that begins a session negotiates, whatever its header hopes for. */
 function isElsewhere(inbound: Inbound, body: unknown): boolean {
   const version = inbound.header('mcp-protocol-version') ?? '';
+  if (inbound.header('mcp-session-id') !== undefined && SPOKEN.has(version) && isOfSession(body)) return true;
   const begins = isObject(body) && body.method === 'initialize' && version !== REVISION;
   return begins || version.startsWith('DRAFT-');
+}
+
+/** Whether a body is a sound request without an envelope: the SDK would find the same, and take longer. */
+function isOfSession(body: unknown): boolean {
+  if (!isObject(body) || body.jsonrpc !== '2.0' || typeof body.method !== 'string') return false;
+  const { id, params } = body;
+  return isRequestId(id) && isObject(params) && params._meta === undefined;
 }
 
 /** The SDK knows these methods, as another revision had them, and refuses them. */

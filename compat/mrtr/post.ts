@@ -113,6 +113,7 @@ async function serve(
     callId: `request ${String(id)}`,
     outcome: over.then(() => ({ kind: 'gone' })),
     answer: async () => false,
+    report: () => false,
     cancel: gone.fire,
   });
   const work: Work = async (notify) => {

@@ -30,7 +30,7 @@ export function headersOf(
     return {
       'mcp-protocol-version': envelope,
       ...(typeof method === 'string' && { 'mcp-method': method }),
-      ...(typeof name === 'string' && { 'mcp-name': headerValue(name) }),
+      ...(typeof name === 'string' && { 'mcp-name': name }),
     };
   }
   return {
@@ -39,7 +39,7 @@ export function headersOf(
   };
 }
 
-/** A value that a header cannot hold is base64, as in 2026-07-28. */
+/** Ids and names come from the client's JSON: one that a header cannot hold is base64, as in 2026-07-28. */
 function headerValue(name: string): string {
   const isPlain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(name) && !name.startsWith('=?base64?');
   return isPlain ? name : `=?base64?${Buffer.from(name).toString('base64')}?=`;
@@ -59,7 +59,7 @@ export function inboundOf(source: Source, { method, headers, text = '', gone, re
     ...source.headers,
     'content-type': 'application/json',
     accept: method === 'GET' ? 'text/event-stream' : 'application/json, text/event-stream',
-    ...headers,
+    ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, headerValue(value)])),
   };
   let made: Request | undefined;
   return {

@@ -20,11 +20,11 @@ import { headersOf, inboundOf, REVISION_META } from './exchange.ts';
 import { lastEventOf, sessionOf, wantsResume, withEvent, withoutResume, withSession } from './resume.ts';
 
 /** Where messages go. */
-export interface PipeEnd {
+interface PipeEnd {
   /** @returns false when the client is behind: later messages wait in memory */
   send(text: string): boolean;
   readonly unsent: number;
-  /** Calls each time that nothing waits any more. */
+  /** Calls each time that nothing waits any more; given once. */
   onDrain(fn: () => void): void;
   /** Breaks the pipe off: its client reads nothing. */
   destroy(): void;
@@ -40,18 +40,33 @@ export interface PipeParts {
   readonly lost?: () => void;
 }
 
-interface Open {
-  readonly gone: Departure;
-  close: () => void;
+/** The id of a request; none of a message without one. */
+type Key = string | number | symbol | undefined;
+
+/** An exchange: a message until its reply is whole. */
+class Open {
+  readonly key: Key;
+  readonly gone = new Departure();
+  close = (): void => {};
+
+  constructor(key: Key) {
+    this.key = key;
+  }
+
+  end(): void {
+    this.gone.fire();
+    this.close();
+  }
 }
 
-/** Without a request: a session's own stream. */
+/** In place of a request's id: a session's own stream. */
 const STANDING = Symbol('standing');
 
 export class Pipe {
   readonly #parts: PipeParts;
-  /** Keyed by the request's id, or by a symbol for a message without one. */
-  readonly #open = new Map<string | number | symbol, Open>();
+  readonly #open = new Set<Open>();
+  /** Of the open streams: what each does once nothing waits for the client any more. */
+  readonly #draining = new Set<() => void>();
   #session: string | undefined;
   #version: string | undefined;
   #resumes = false;
@@ -59,6 +74,9 @@ export class Pipe {
 
   constructor(parts: PipeParts) {
     this.#parts = parts;
+    parts.end.onDrain(() => {
+      for (const fn of this.#draining) fn();
+    });
   }
 
   /** One message, as text. */
@@ -84,17 +102,10 @@ export class Pipe {
   async end(endSession: boolean): Promise<void> {
     if (this.#isOver) return;
     this.#isOver = true;
-    for (const { gone, close } of this.#open.values()) {
-      gone.fire();
-      close();
-    }
+    for (const open of this.#open) open.end();
     this.#open.clear();
-    if (endSession && this.#session !== undefined) await this.#exchange('DELETE', undefined, new Departure());
-  }
-
-  /** Requests that are open. */
-  get busy(): boolean {
-    return [...this.#open.keys()].some((key) => key !== STANDING);
+    if (endSession && this.#session !== undefined)
+      await this.#exchange('DELETE', undefined, new Open(undefined));
   }
 
   async #received(body: unknown, text: string): Promise<void> {
@@ -143,42 +154,42 @@ export class Pipe {
   #cancel(params: unknown): void {
     const id = isObject(params) ? params.requestId : undefined;
     if (!isRequestId(id)) return;
-    this.#open.get(id)?.gone.fire();
-    this.#open.get(id)?.close();
-    this.#open.delete(id);
+    for (const open of this.#open) {
+      if (open.key !== id) continue;
+      open.end();
+      this.#open.delete(open);
+    }
   }
 
-  async #post(key: string | number | undefined, body: unknown, text: string): Promise<void> {
-    const gone = new Departure();
-    const open: Open = { gone, close: () => {} };
-    if (key !== undefined) this.#open.set(key, open);
+  async #post(key: Key, body: unknown, text: string): Promise<void> {
+    const open = new Open(key);
     const headers = headersOf(body, this.#session, this.#version);
-    const reply = await this.#exchange('POST', text, gone, headers);
+    const reply = await this.#exchange('POST', text, open, headers);
     if (isObject(body) && body.method === 'initialize') this.#began(reply);
-    this.#pass(reply, key, open);
+    this.#pass(reply, open);
   }
 
   /** The events of a stream, after the one that the client had last. */
   async #follow(key: string | number | symbol, after?: string): Promise<void> {
-    const gone = new Departure();
-    const open: Open = { gone, close: () => {} };
-    this.#open.set(key, open);
+    const open = new Open(key);
     const headers = {
       ...headersOf(undefined, this.#session, this.#version),
       ...(after !== undefined && { 'last-event-id': after }),
     };
-    const reply = await this.#exchange('GET', undefined, gone, headers);
+    const reply = await this.#exchange('GET', undefined, open, headers);
     if (key === STANDING && reply.status === 404) this.#parts.lost?.();
-    if (key === STANDING && reply.status >= 400) return;
-    this.#pass(reply, key, open);
+    if (key === STANDING && reply.status >= 400) this.#open.delete(open);
+    else this.#pass(reply, open);
   }
 
   #exchange(
     method: string,
     text: string | undefined,
-    gone: Departure,
+    open: Open,
     headers: Readonly<Record<string, string>> = headersOf(undefined, this.#session, this.#version),
   ): Promise<Reply> {
+    this.#open.add(open);
+    const { gone } = open;
     return this.#parts.serve(
       inboundOf(this.#parts.source, { method, headers, text, gone, repeats: this.#resumes }),
     );
@@ -192,19 +203,21 @@ export class Pipe {
     if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
   }
 
-  #pass({ status, body }: Reply, key: string | number | symbol | undefined, open: Open): void {
+  #pass({ status, body }: Reply, open: Open): void {
     if (typeof body === 'function') {
-      body(this.#writer(key, open));
+      body(this.#writer(open));
       return;
     }
-    if (key !== undefined) this.#open.delete(key);
+    this.#open.delete(open);
+    const { key } = open;
     if (open.gone.aborted || this.#isOver) return;
     const message = parsed(body);
     // Notifications and responses get no reply; each request of a batch is replied to on its own.
     if (key === undefined && status < 400) return;
     if (message === undefined || isForHttp(message)) {
       if (typeof key === 'symbol' || key === undefined || status < 400) return;
-      this.#send({ jsonrpc: '2.0', id: key, error: { code: -32603, message: `Internal error (${status})` } });
+      const [code, what] = status < 500 ? [-32600, 'Invalid Request'] : [-32603, 'Internal error'];
+      this.#send({ jsonrpc: '2.0', id: key, error: { code, message: `${what} (${status})` } });
       return;
     }
     if (key === undefined && !Array.isArray(message) && isObject(message) && message.error === undefined)
@@ -213,7 +226,7 @@ export class Pipe {
   }
 
   /** The events of a stream as messages of the pipe. */
-  #writer(key: string | number | symbol | undefined, open: Open): Writer {
+  #writer(open: Open): Writer {
     const { end } = this.#parts;
     const closing: (() => void)[] = [];
     let isClosed = false;
@@ -221,14 +234,14 @@ export class Pipe {
     const close = (): void => {
       if (isClosed) return;
       isClosed = true;
-      if (key !== undefined && this.#open.get(key) === open) this.#open.delete(key);
+      this.#open.delete(open);
       for (const fn of closing) fn();
     };
     open.close = close;
     const parser = createParser({
       onEvent: ({ data, id }) => {
         if (data === '' || isClosed) return;
-        keepsUp = this.#sendEvent(data, id, key) && keepsUp;
+        keepsUp = this.#sendEvent(data, id, open.key) && keepsUp;
       },
     });
     if (this.#isOver) queueMicrotask(close);
@@ -242,7 +255,12 @@ export class Pipe {
       get unsent() {
         return end.unsent;
       },
-      onDrain: (fn) => end.onDrain(fn),
+      onDrain: (fn) => {
+        if (isClosed) return;
+        this.#draining.add(fn);
+        closing.push(() => this.#draining.delete(fn));
+      },
+      limitsItself: true,
       end: close,
       destroy: () => {
         close();
@@ -255,7 +273,7 @@ export class Pipe {
     };
   }
 
-  #sendEvent(data: string, event: string | undefined, key: string | number | symbol | undefined): boolean {
+  #sendEvent(data: string, event: string | undefined, key: Key): boolean {
     if (!this.#resumes || event === undefined) return this.#parts.end.send(data);
     const request = typeof key === 'symbol' ? undefined : key;
     return this.#parts.end.send(JSON.stringify(withEvent(JSON.parse(data) as JsonObject, event, request)));

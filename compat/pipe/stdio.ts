@@ -6,13 +6,17 @@ import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import process from 'node:process';
 import type { Readable, Writable } from 'node:stream';
+import { systemClock } from '../../src/base/clock.ts';
 import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
 import type { HostFactory } from '../../src/host/host.ts';
 import { Lines } from '../../src/host/peer/lines.ts';
-import { MAX_UNSENT } from '../../src/http/exchange.ts';
-
+import { consoleLogger } from '../../src/options.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../handler.ts';
-import { Pipe, type PipeEnd } from './pipe.ts';
+import { Outlet } from './outlet.ts';
+import { Pipe } from './pipe.ts';
+
+/** How long the remaining output may take when it closes, in milliseconds. */
+const LAST_WORDS = 2_000;
 
 /** The options of `createStdio`. */
 export interface StdioOptions extends AwaitOptions {
@@ -44,30 +48,39 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
   const { stdin = process.stdin, stdout = process.stdout, ...rest } = options;
   const handler = createAwaitHandler(factory, rest);
   const release = stdout === process.stdout ? reserveStdout() : undefined;
-  const write = release?.write ?? ((text: string) => stdout.write(text));
+  const write = release?.write ?? stdout.write.bind(stdout);
+  const limits = { ...DEFAULT_LIMITS, ...rest.limits };
   let settle = (): void => {};
   const closed = new Promise<void>((resolve) => {
     settle = resolve;
   });
-  const end: PipeEnd = {
-    send: (text) => {
-      if (stdout.destroyed || stdout.writableEnded) return false;
-      if (stdout.writableLength > MAX_UNSENT) {
-        void close();
-        return false;
-      }
-      return write(`${text}\n`);
+  const outlet = new Outlet({
+    clock: systemClock,
+    write,
+    stalled: limits.stalled,
+    most: limits.unreadBytes,
+    onFull: (isFull) => void (isFull ? stdin.pause() : isClosing || stdin.resume()),
+    onStalled: (reason) => {
+      (rest.logger ?? consoleLogger).warn(
+        'the client on stdio is disconnected, since it does not read: it must read its end all the time, or the limit must be raised',
+        { reason },
+      );
+      void close();
     },
-    get unsent() {
-      return stdout.writableLength;
-    },
-    onDrain: (fn) => stdout.on('drain', fn),
-    destroy: () => void close(),
-  };
+  });
+  const send = (text: string): boolean =>
+    !stdout.destroyed && !stdout.writableEnded && outlet.send(`${text}\n`);
   const pipe = new Pipe({
     serve: handler.serve,
     source: { path: '/mcp', headers: { host: 'localhost' }, address: '127.0.0.1', onLoopback: true },
-    end,
+    end: {
+      send,
+      get unsent() {
+        return outlet.unsent;
+      },
+      onDrain: (fn) => outlet.onDrain(fn),
+      destroy: () => void close(),
+    },
     resumable: false,
   });
   let isClosing = false;
@@ -77,30 +90,34 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
     stdin.pause();
     await pipe.end(true);
     await handler.close();
+    await outlet.close(LAST_WORDS);
     release?.undo();
     settle();
     return undefined;
   };
-  const lines = new Lines(rest.limits?.bodyBytes ?? DEFAULT_LIMITS.bodyBytes, (line) => pipe.receive(line));
+  const lines = new Lines(limits.bodyBytes, (line) => pipe.receive(line));
   stdin.on('data', (chunk: Buffer | string) => {
     if (lines.push(Buffer.from(chunk))) return;
     const error = {
       code: -32600,
       message: 'Invalid Request: the message is too long; raise limits.bodyBytes',
     };
-    end.send(JSON.stringify({ jsonrpc: '2.0', id: null, error }));
+    send(JSON.stringify({ jsonrpc: '2.0', id: null, error }));
     void close();
   });
   stdin.once('end', () => void close());
   // A client that stops reading counts as disconnected.
-  stdout.on('error', () => void close());
+  stdout.on('error', () => {
+    outlet.drop();
+    void close();
+  });
   return { handler, closed, close };
 }
 
 type Write = typeof process.stdout.write;
 
 /** Redirects all output to stderr, except what the returned `write` writes. */
-function reserveStdout(): { readonly write: (text: string) => boolean; undo(): void } {
+function reserveStdout(): { readonly write: Write; undo(): void } {
   const { stdout, stderr } = process;
   const original: Write = stdout.write.bind(stdout);
   const { writeSync } = fs;
@@ -114,7 +131,7 @@ function reserveStdout(): { readonly write: (text: string) => boolean; undo(): v
   // For modules that import it by name.
   syncBuiltinESMExports();
   return {
-    write: (text) => original(text),
+    write: original,
     undo: () => {
       stdout.write = original;
       fs.writeSync = writeSync;

@@ -9,8 +9,9 @@
 import { AwaitError } from '../../src/base/error.ts';
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
-import type { Binding, Instance, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
+import type { Binding, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
 import type { Reply } from '../../src/http/exchange.ts';
 import { empty, isRequestId, json, rpcError } from '../../src/http/reply.ts';
@@ -24,11 +25,12 @@ import { cannotFollow, isToldMeanwhile } from '../session/follow.ts';
 import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
 import { accepts, refuseMessages } from '../session/messages.ts';
 import { followPost, isLeft, rememberCalls } from '../session/post-calls.ts';
+import { remembered } from '../session/requests.ts';
 import type { Session } from '../session/session.ts';
 import {
   boundTo,
-  CALLS,
   type Caller,
+  isResumable,
   legOf,
   notifying,
   type RpcRequest,
@@ -43,6 +45,9 @@ import { REVISION, untilInput } from './wire.ts';
 
 const EVENTS = 'text/event-stream';
 const LAST = 'last-event-id';
+
+/** Requests that the SDKs answer by themselves. In any other, a server may ask ("one or more requests to the client"). */
+const NEVER_ASK: ReadonlySet<string> = new Set(['ping', 'logging/setLevel']);
 
 /** The state stored beside `input_required`. */
 interface Note {
@@ -75,6 +80,10 @@ export const MULTI_TURN: SessionWire = {
     if (last === undefined && !Array.isArray(body)) return serveMessages(exchange, body, start);
     return rpcError(400, -32600, 'Invalid Request: an array of responses goes with Last-Event-ID');
   },
+  async isOver({ services, session }, last) {
+    const { event } = await services.streams.event(last, session.id);
+    return event === 'input_required';
+  },
   follow(exchange, stream, _last, sink) {
     follow(exchange, stream, sink);
     return untilInput(sink);
@@ -87,30 +96,31 @@ async function start(
   own?: SessionStream,
 ): Promise<Reply> {
   const [request] = requests;
-  if (request === undefined || !CALLS.has(request.method)) return serveLive(exchange, requests, own);
-  const instance = await exchange.instance();
-  return begin(exchange, request, exchange.home && instance);
+  if (request === undefined || NEVER_ASK.has(request.method)) return serveLive(exchange, requests, own);
+  return begin(exchange, request, await exchange.instance());
 }
 
 /** The first turn of a call, on a stream of its own. */
-async function begin(call: Exchange, request: RpcRequest, instance: Instance | undefined): Promise<Reply> {
+async function begin(call: Exchange, request: RpcRequest, shared: HostInstance): Promise<Reply> {
   const { services, session } = call;
   const stream = session.newStream();
   const found = await services.streams.find(stream.id, 0, session.id);
-  const { id: requestId, params } = request;
+  const { id: requestId, method, params } = request;
   const caller = callerOf(session);
-  const resumable = services.store?.isShared === true;
+  const resumable = isResumable(services, request);
   const started = startCall(
     services,
     { request, caller, source: sourceOf(call.inbound), resumable },
-    () => wayOf(call, (message) => stream.send(message)),
-    instance,
+    () => wayOf(call, (message) => stream.send(message), resumable),
+    call.home && shared,
   );
   session.keepCall(requestId, started);
   const binding = boundTo(caller, request);
   const note = { callId: started.callId, requestId, binding, ...progressOf(params) };
   void started.outcome.then(async (outcome) => {
     session.release(requestId);
+    const isDone = outcome.kind === 'responded' && 'result' in outcome.response;
+    if (isDone) await remembered(services, session.state.record(shared, method, params));
     await session.settled();
     if (!isLeft(services, request, stream, outcome)) tell(services, session.id, stream, outcome, note);
   });
@@ -168,6 +178,7 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
       callId,
       outcome: resumed,
       answer: async () => false,
+      report: () => false,
       cancel: (reason) => {
         if (onCancel !== undefined) onCancel(reason);
         else cancelElsewhere(services, session.name, requestId, session.principal);
@@ -358,10 +369,10 @@ function callerOf({ caller }: Session): Caller {
 }
 
 /** A turn ends at its asks, and continues without its POST where processes share a store. */
-function wayOf({ services, home }: Exchange, say: Say): Way {
+function wayOf({ services, home }: Exchange, say: Say, goesOn = services.store?.isShared === true): Way {
   return {
     live: false,
-    goesOn: services.store?.isShared === true,
+    goesOn,
     ...(home !== undefined && { home }),
     notify: notifying(say),
   };

@@ -1,11 +1,12 @@
 /** A connection of a session: the events of a stream, as a reply. */
-import type { Reply } from '../../src/http/exchange.ts';
+import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { sinkOf } from '../sink.ts';
 import type { Session } from './session.ts';
+import type { Closing } from './start.ts';
 
 export const SESSION = 'mcp-session-id';
 
@@ -40,6 +41,11 @@ export function noteFirst(onFirst: () => void): (sink: Sink) => Sink {
       return keepsUp;
     },
   });
+}
+
+/** As an SDK offers it: to clients whose streams begin with an event, so that they can come back. A pipe has none. */
+export function closing(session: Session, { piped }: Inbound, closeStream: () => void): Closing {
+  return session.can('primes') && !piped ? { closeStream, closeStanding: () => session.closeStanding() } : {};
 }
 
 /** Clients of the SDKs only know an id that came on this very connection, should it break as well. */

@@ -7,7 +7,7 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
 import { messagesOf } from '../../src/http/batch.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { empty, idOf, json, rpcError } from '../../src/http/reply.ts';
+import { empty, idOf, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
 import { parseEventId } from '../../src/stream/event-id.ts';
 import { refusedEventId, shuttingDown } from '../failure.ts';
 import { refuseScopes } from '../guards.ts';
@@ -126,6 +126,7 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
       const standing = await services.streams.find(session.standing.id, 'new', session.id);
       return sse(services, session, standing, 'getStreams');
     }
+    if (await wire.isOver?.(exchange, last)) return ended(session.id);
     const place = await services.streams.resume(last, session.id);
     const { stream } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
     return sse(services, session, place, 'resumedStreams', (sink) =>
@@ -134,6 +135,11 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
   } catch (error) {
     return refusedEventId(services, inbound, error);
   }
+}
+
+/** A stream without an event. */
+function ended(session: string): Reply {
+  return { status: 200, headers: { ...SSE_HEADERS, [SESSION]: session }, body: '' };
 }
 
 async function end(parts: Parts, inbound: Inbound): Promise<Reply> {

@@ -53,7 +53,8 @@ export function openInstance(
     authInfo: inbound.authInfo,
     request: () => inbound.request(),
     sessionId: session.id,
-    serves: begins ? 'session' : 'joined',
+    // Where it cannot be asked at once, roots go out with the first tool.
+    serves: begins && !session.can('asks-in-responses') ? 'session' : 'joined',
     outside,
   });
 }

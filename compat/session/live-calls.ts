@@ -4,7 +4,7 @@
  */
 import { keepNewest } from '../../src/base/bounded.ts';
 import { AwaitError } from '../../src/base/error.ts';
-import type { JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import { responseOf } from '../../src/host/transport.ts';
@@ -13,7 +13,13 @@ import type { Services } from '../services.ts';
 /** Answered asks that are remembered. */
 const ANSWERED_KEPT = 1_000;
 
-type Answered = (id: string, response: Response) => Promise<boolean>;
+/** The asks that are of no call. */
+export interface OtherAsks {
+  answer(id: string, response: Response): Promise<boolean>;
+  report(id: string, params: JsonObject): Promise<boolean>;
+}
+
+const NO_OTHERS: OtherAsks = { answer: async () => false, report: async () => false };
 
 export class LiveCalls {
   readonly #services: Services;
@@ -24,10 +30,10 @@ export class LiveCalls {
   >();
   /** Asks whose answers were accepted here, with the caller. */
   readonly #answered = new Set<string>();
-  readonly #outside: Answered;
+  readonly #outside: OtherAsks;
 
-  /** @param outside takes the answers to asks that are of no call */
-  constructor(services: Services, outside: Answered = async () => false) {
+  /** @param outside takes the answers to asks that belong to no call */
+  constructor(services: Services, outside: OtherAsks = NO_OTHERS) {
     this.#services = services;
     this.#outside = outside;
   }
@@ -45,21 +51,34 @@ export class LiveCalls {
 
   /**
    * Delivers a client's response to an ask. It may come again, if its first POST got no reply.
-   * @returns false if this caller has no such ask, or its answer is no longer waited for
+   * @returns undefined if this caller has no such ask, or its answer is no longer waited for
    */
-  async answer(principal: string | undefined, message: JsonObject): Promise<boolean> {
+  async answer(principal: string | undefined, message: JsonObject): Promise<'new' | 'again' | undefined> {
     const name = JSON.stringify([principal ?? null, message.id]);
-    if (this.#answered.has(name)) return true;
+    if (this.#answered.has(name)) return 'again';
     const isTaken = await this.#take(principal, String(message.id), responseOf(message));
     if (isTaken) this.#answered.add(name);
     keepNewest(this.#answered, ANSWERED_KEPT);
-    return isTaken;
+    return isTaken ? 'new' : undefined;
+  }
+
+  /**
+   * Passes a client's notification of progress on, if its token is an ask's.
+   * @returns false if this caller has no such ask, or its tool does not listen
+   */
+  async report(principal: string | undefined, params: unknown): Promise<boolean> {
+    if (!isObject(params) || typeof params.progressToken !== 'string') return false;
+    const id = params.progressToken;
+    const [callId, key] = askOf(id);
+    if (callId === undefined) return this.#outside.report(id, params);
+    const here = this.#running.get(callId);
+    if (here === undefined) return this.#services.engine.report(callId, principal, key, params);
+    return here.principal === principal && here.started.report(key, params);
   }
 
   async #take(principal: string | undefined, id: string, response: Response): Promise<boolean> {
-    const slash = id.indexOf('/');
-    if (slash < 0) return this.#outside(id, response);
-    const [callId, key] = [id.slice(0, slash), id.slice(slash + 1)];
+    const [callId, key] = askOf(id);
+    if (callId === undefined) return this.#outside.answer(id, response);
     const here = this.#running.get(callId);
     if (here !== undefined) return here.principal === principal && here.started.answer(key, response);
     try {
@@ -70,4 +89,10 @@ export class LiveCalls {
       throw error;
     }
   }
+}
+
+/** The call of an ask, and its key there, by its id on the wire. */
+function askOf(id: string): readonly [callId: string | undefined, key: string] {
+  const slash = id.indexOf('/');
+  return slash < 0 ? [undefined, id] : [id.slice(0, slash), id.slice(slash + 1)];
 }

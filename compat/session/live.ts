@@ -6,6 +6,7 @@ import { messagesOf, NO_BATCH } from '../../src/http/batch.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { empty, idOf, rpcError } from '../../src/http/reply.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
+import { closing } from './connection.ts';
 import { HeldReply } from './held-reply.ts';
 import { accepts, isRequest, takesBatches } from './messages.ts';
 import { isLeft, rememberPost } from './post-calls.ts';
@@ -71,7 +72,10 @@ export async function serveLive(
   const remember = (stream: string, calls: readonly Begun[]): Promise<void> =>
     rememberPost(services, session, stream, calls);
   const stream = new HeldReply({ services, session, inbound, count: requests.length, own, remember });
-  const source = sourceOf(inbound, () => stream.disconnect());
+  const source = sourceOf(
+    inbound,
+    closing(session, inbound, () => stream.disconnect()),
+  );
   const work = await Promise.all(
     requests.map((request) => run(services, session, request, { instance, shared, source, stream })),
   ).catch((error: unknown) => {

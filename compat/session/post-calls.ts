@@ -10,6 +10,7 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import { callIdOf, expiryOf } from '../../src/stream/event-id.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
+import { closing } from './connection.ts';
 import { cannotFollow, type Followed, followAll, goneWith } from './follow.ts';
 import type { Work } from './requests.ts';
 import type { Session } from './session.ts';
@@ -120,7 +121,8 @@ export function followPost({ services, session, stream, source, home, sink }: Re
 /** Follows the calls of a POST whose asks are live. */
 export function followLive(exchange: Exchange, stream: string, sink: Sink): void {
   const { services, session, inbound } = exchange;
-  const source = sourceOf(inbound, () => services.streams.disconnect(stream, session.id));
+  const close = (): void => services.streams.disconnect(stream, session.id);
+  const source = sourceOf(inbound, closing(session, inbound, close));
   followPost({ ...exchange, stream, source, sink }, liveTelling(session));
 }
 

@@ -3,7 +3,7 @@
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
-import type { Leg, Outcome } from '../../src/call/ports.ts';
+import type { Outcome } from '../../src/call/ports.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Reply } from '../../src/http/exchange.ts';
@@ -15,7 +15,7 @@ import { hasTasks, isSessionTaskMethod, serveSessionTask, taskCreated } from '..
 import { wantedTask } from '../tasks/wanted.ts';
 import { isRequest } from './messages.ts';
 import type { Session } from './session.ts';
-import type { RpcRequest } from './start.ts';
+import type { RpcRequest, Source } from './start.ts';
 import type { CallStream } from './stream.ts';
 
 /**
@@ -60,7 +60,7 @@ export interface Running {
   readonly instance: HostInstance | undefined;
   /** The session's. */
   readonly shared: HostInstance;
-  readonly source: Pick<Leg, 'authInfo' | 'request' | 'closeStream' | 'address'>;
+  readonly source: Source;
   /** The stream for its notifications and asks. */
   readonly stream: CallStream;
 }
@@ -174,6 +174,7 @@ function untilCancelled(
     callId: `request ${String(id)}`,
     outcome,
     answer: async () => false,
+    report: () => false,
     cancel: gone.fire,
   });
   return { outcome };

@@ -3,13 +3,14 @@
  * facts are in its id, or in a record under it; its streams, calls and answers are in the store, so any process can
  * continue them.
  */
+import { setMaxListeners } from 'node:events';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
-import type { Client, TaskWish } from '../../src/call/journal/entries.ts';
+import type { Client, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import type { Outside } from '../../src/host/router.ts';
+import { type AskMessage, type Outside, refuseOutside } from '../../src/host/router.ts';
 import type { Message } from '../../src/host/transport.ts';
 import { isRequestId } from '../../src/http/reply.ts';
 import { expiryOf as expiryOfStream, newStreamId } from '../../src/stream/event-id.ts';
@@ -62,6 +63,8 @@ export class Session {
   readonly #reserved = new Set<string | number>();
   /** By the client's request id, for its cancellations. */
   readonly #calls = new Map<string | number, Started>();
+  /** The streams of its running requests, by call. */
+  readonly #streams = new Map<string, CallStream>();
   readonly #live: LiveCalls;
   /** Tasks that run in its instance. */
   readonly #tasks = new Set<string>();
@@ -90,12 +93,14 @@ export class Session {
     this.expires = expiryOf(name);
     this.#client = client;
     this.#services = services;
+    // One for each of its streams: Node would warn of a leak from eleven on.
+    setMaxListeners(0, this.#over.signal);
     this.used = services.now();
     this.state = new SessionState(services, name, this.expires);
     this.#asks = new SessionAsks(services, name, this.expires);
-    this.#live = new LiveCalls(services, (askId, response) => this.#asks.answer(askId, response));
+    this.#live = new LiveCalls(services, this.#asks);
     this.calls = CallList.of(services, name, this.expires);
-    this.#standing = new SessionStream(services.streams.standing(id, this.expires), services);
+    this.#standing = new SessionStream(services.streams.standing(id, this.expires, principal), services);
   }
 
   /** @throws AwaitError `closed` as long as it is unknown, and nothing is asked of the session */
@@ -195,7 +200,10 @@ export class Session {
   newStream(id = this.newStreamId()): SessionStream {
     if (this.#over.signal.aborted) throw overBefore();
     const { streams } = this.#services;
-    return new SessionStream(streams.open(this.id, expiryOfStream(id), id), this.#services);
+    return new SessionStream(
+      streams.open(this.id, expiryOfStream(id), { id, owner: this.principal }),
+      this.#services,
+    );
   }
 
   /** An id for such a stream. */
@@ -257,6 +265,8 @@ export class Session {
       (callId) => liveWay(callId, (message) => stream.send(message)),
       instance,
     );
+    this.#streams.set(started.callId, stream);
+    void started.outcome.finally(() => this.#streams.delete(started.callId));
     if (resumable) held?.add(started);
     if (CALLS.has(request.method)) this.keepCall(request.id, started);
     else this.keep(request.id, started);
@@ -313,8 +323,19 @@ export class Session {
   }
 
   /** @returns false when nothing of this session asked it, or waits for it any more */
-  answer(message: JsonObject): Promise<boolean> {
-    return this.#live.answer(this.principal, message);
+  async answer(message: JsonObject): Promise<boolean> {
+    const came = await this.#live.answer(this.principal, message);
+    // The server's SDK reports it, as it would on its own transport.
+    if (came !== 'new') (await this.#instance)?.stray({ ...message, jsonrpc: '2.0' } as Message);
+    return came !== undefined;
+  }
+
+  /** Ends the connection of its standing stream, in whichever process it is; its client comes back. */
+  closeStanding(): void {
+    const { streams, settings } = this.#services;
+    streams.endConnection(this.#standing.id, this.id).catch((error: unknown) => {
+      settings.logger.warn("a session's stream could not be closed", { error: String(error) });
+    });
   }
 
   /** A notification of the client's. */
@@ -329,6 +350,7 @@ export class Session {
       else call.cancel(typeof reason === 'string' ? reason : undefined);
       return;
     }
+    if (method === 'notifications/progress' && (await this.#live.report(this.principal, params))) return;
     const instance = await this.#instance;
     instance?.notify({ jsonrpc: '2.0', method: String(method), ...(isObject(params) && { params }) });
     await this.state.notified(instance, String(method));
@@ -375,9 +397,14 @@ export class Session {
     });
   }
 
-  /** Called before a call's outcome is sent: stores the call's changes to its server for all processes. */
-  settled(): Promise<void> | undefined {
-    return this.state.hasChanges ? this.#settle() : undefined;
+  /**
+   * Called before a call's outcome is sent: stores the call's changes to its server for all processes, and sends what
+   * its server asked before.
+   */
+  settled(): Promise<unknown> | undefined {
+    const { sending } = this.#asks;
+    if (!this.state.hasChanges) return sending;
+    return Promise.all([sending, this.#settle()]);
   }
 
   async #settle(): Promise<void> {
@@ -400,10 +427,18 @@ export class Session {
         if (message.method === 'notifications/tools/list_changed') this.#services.marks.forget();
         if (!this.state.holds(message, frame)) this.#tell(message);
       },
-      request: ({ method, params }) =>
-        this.#asks.ask(method, params, (message) => this.#standing.send(message)),
+      request: (asked) => {
+        if (!this.can('asks-in-responses')) return this.#ask(asked, this.#standing);
+        return refuseOutside(asked, logger);
+      },
+      requestIn: (asked, { call }) =>
+        this.can('asks-in-responses') ? undefined : this.#ask(asked, this.#streams.get(call.id)),
       error: (error) => logger.warn('a server instance reported an error', { error: String(error) }),
     };
+  }
+
+  #ask(asked: AskMessage, stream: CallStream = this.#standing): Promise<Response> {
+    return this.#asks.ask(asked, (message) => stream.send(message));
   }
 
   #tell({ method, params }: Message): void {

@@ -35,7 +35,10 @@ export interface Caller {
 }
 
 /** The facts of an HTTP request besides its message. */
-export type Source = Pick<Leg, 'authInfo' | 'request' | 'closeStream' | 'address' | 'workspace'>;
+export type Source = Pick<Leg, 'authInfo' | 'request' | keyof Closing | 'address' | 'workspace'>;
+
+/** What ends a connection early, where its client comes back for the rest. */
+export type Closing = Pick<Leg, 'closeStream' | 'closeStanding'>;
 
 /** How a revision talks to the client while a turn is run. */
 export type Way = Omit<Leg, keyof Source | 'capabilities' | 'progressToken'>;
@@ -57,10 +60,11 @@ export interface Starting extends Omit<NewCall, 'method' | 'params' | 'requestId
  */
 export function startCall(
   { engine }: Services,
-  { request, caller, source, bound, ...how }: Starting,
+  starting: Starting,
   way: (callId: () => string) => Way,
   instance?: Instance,
 ): Begun {
+  const { request, caller, source, bound, ...how } = starting;
   const { method, params, id: requestId } = request;
   const binding = boundTo(caller, request, bound);
   const call: NewCall = { ...how, method, params, requestId, client: caller.client, binding };
@@ -103,7 +107,7 @@ export function liveWay(callId: () => string, say: Say): Way {
   return {
     live: true,
     notify: notifying(say),
-    ask: (ask) => say({ jsonrpc: '2.0', id: idOf(ask), method: ask.method, ...paramsOf(ask) }),
+    ask: (ask) => say({ jsonrpc: '2.0', id: idOf(ask), method: ask.method, ...paramsOf(ask, idOf(ask)) }),
     withdraw: (ask) =>
       say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: idOf(ask) } }),
   };
@@ -118,19 +122,27 @@ export function isResumable({ store }: Services, { method }: Pick<RpcRequest, 'm
   return CALLS.has(method) && store?.isShared === true;
 }
 
-export function sourceOf(inbound: Inbound, closeStream?: () => void): Source {
+export function sourceOf(inbound: Inbound, closing: Closing = {}): Source {
   const address = countedAddress(inbound);
   return {
     ...(address !== undefined && { address }),
     ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
     request: () => inbound.request(),
-    ...(closeStream !== undefined && { closeStream }),
+    ...closing,
   };
 }
 
-/** URL mode needs an `elicitationId` where asks are requests of their own. */
-function paramsOf({ method, params }: OpenAsk): { params?: JsonObject } {
+/** URL mode needs an `elicitationId` where asks are requests of their own; the progress token is the ask's id. */
+function paramsOf(ask: OpenAsk, id: string): { params?: JsonObject } {
+  const { method } = ask;
+  const params = ask.progress === undefined ? ask.params : listening(ask.params, id);
   if (Object.keys(params).length === 0) return {};
   const isUrl = method === 'elicitation/create' && params.mode === 'url';
   return { params: isUrl ? { elicitationId: randomUUID(), ...params } : params };
+}
+
+/** The params of an ask whose server listens to its progress. */
+export function listening(params: JsonObject, progressToken: string): JsonObject {
+  const meta = isObject(params._meta) ? params._meta : {};
+  return { ...params, _meta: { ...meta, progressToken } };
 }

@@ -36,6 +36,11 @@ export interface SessionWire {
    */
   post(exchange: Exchange, body: unknown): Promise<Reply>;
   /**
+   * Whether nothing follows an event on its stream for a GET, though the stream may go on.
+   * @throws AwaitError `bad-token` for an id of no known event
+   */
+  isOver?(exchange: Exchange, last: string): Promise<boolean>;
+  /**
    * A client resumes the stream of a POST: its calls are followed, and their outcomes sent on it.
    * @param last the last event that it had
    * @returns the sink for the stream's events

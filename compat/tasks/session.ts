@@ -12,7 +12,7 @@ import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Services } from '../services.ts';
 import type { Session } from '../session/session.ts';
-import type { RpcRequest } from '../session/start.ts';
+import { listening, type RpcRequest } from '../session/start.ts';
 import { hasOwnTasks, legacyTask, relatedTo, TASKS_CAPABILITY } from './legacy-wire.ts';
 import { refusal } from './refusal.ts';
 import { listTasks } from './wanted.ts';
@@ -70,7 +70,7 @@ async function tellChanges(
 /**
  * A `tasks/*` request of a session.
  * @param send sends asks on the way
- * @param gone fires when the client has left
+ * @param gone a signal that fires when the client disconnects
  */
 export async function serveSessionTask(
   services: Services,
@@ -125,10 +125,12 @@ async function result(
     taskId,
     principal,
     ({ asks, response }) => {
-      for (const { key, method, params } of asks) {
+      for (const { key, method, params, progress } of asks) {
         if (asked.has(key)) continue;
         asked.add(key);
-        send({ jsonrpc: '2.0', id: `${taskId}/${key}`, method, params: relatedTo(taskId, params) });
+        const id = `${taskId}/${key}`;
+        const own = progress === undefined ? params : listening(params, id);
+        send({ jsonrpc: '2.0', id, method, params: relatedTo(taskId, own) });
       }
       return response !== undefined;
     },

@@ -178,7 +178,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
 }
 
 function serve(handler: Serves, ws: WebSocket, source: Source, ping: number): void {
-  const draining: (() => void)[] = [];
+  let drained = (): void => {};
   // Nothing more is sent; the client learns why if it reads on within the time that a close may take.
   const behind = (): void => void closed(ws, TRY_AGAIN, 'this client does not read');
   const end = {
@@ -189,14 +189,16 @@ function serve(handler: Serves, ws: WebSocket, source: Source, ping: number): vo
         return false;
       }
       ws.send(text, () => {
-        if (ws.bufferedAmount < HIGH_WATER) for (const fn of draining) fn();
+        if (ws.bufferedAmount < HIGH_WATER) drained();
       });
       return ws.bufferedAmount < HIGH_WATER;
     },
     get unsent() {
       return ws.bufferedAmount;
     },
-    onDrain: (fn: () => void) => void draining.push(fn),
+    onDrain: (fn: () => void): void => {
+      drained = fn;
+    },
     destroy: behind,
   };
   const pipe = new Pipe({

@@ -167,7 +167,8 @@ export class Channel {
 
   #stream(): SessionStream {
     this.used = this.#services.now();
-    return new SessionStream(this.#services.streams.shared(this.id, this.scope, this.#isNew), this.#services);
+    const how = { isNew: this.#isNew, isLasting: this.kind === 'get', owner: this.owner.principal };
+    return new SessionStream(this.#services.streams.shared(this.id, this.scope, how), this.#services);
   }
 }
 

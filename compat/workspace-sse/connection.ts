@@ -1,4 +1,5 @@
 /** The GET of a workspace: opens a stream or resumes one, and checks its owner. */
+import type { Allowance } from '../../src/base/allowance.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { pageOf } from '../../src/http/origin.ts';
@@ -9,6 +10,7 @@ import { refusedEventId } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { LEAST_LIFETIME } from '../session/identity.ts';
 import { sinkOf } from '../sink.ts';
+import { takerOf } from '../taker.ts';
 import { type Calls, unknownClient } from './calls.ts';
 import { type Channel, type Channels, type Kind, type Owner, openedName, scopeOf } from './channels.ts';
 import { type Listeners, nameOf } from './listeners.ts';
@@ -19,6 +21,8 @@ export interface Connections {
   readonly calls: Calls;
   readonly channels: Channels;
   readonly listeners: Listeners;
+  /** Open GETs, bounded as sessions are. */
+  readonly room: Allowance;
 }
 
 /** How far clocks may differ, in milliseconds. */
@@ -88,14 +92,29 @@ async function connected(
   found: Found,
   last?: string,
 ): Promise<Reply> {
-  const { services, calls, listeners } = parts;
+  const { services, calls, listeners, room } = parts;
+  const taker = takerOf(services, inbound);
+  if (!room.has(taker)) {
+    throw new AwaitError(
+      'no-room',
+      'a stream was refused: limits.sessions, callerSessions or anonymousSessions of them are open',
+    );
+  }
+  const place = {};
+  room.hold(place, taker);
   services.counters[last === undefined ? 'getStreams' : 'resumedStreams'] += 1;
   const isListening = channel.kind === 'get';
   const client = unknownClient(services.settings.workspace.capabilities);
   // Its client may post as soon as it knows that the stream is open.
-  const unlist = isListening ? await listeners.open(whoIs(channel.owner, inbound), channel.id) : () => {};
+  const unlist = isListening
+    ? await listeners.open(whoIs(channel.owner, inbound), channel.id).catch((error: unknown) => {
+        room.leave(place);
+        throw error;
+      })
+    : () => {};
   const disconnect = channel.connect();
   const over = (): void => {
+    room.leave(place);
     unlist();
     disconnect();
   };

@@ -4,6 +4,7 @@
  * the wire.
  */
 
+import { Allowance } from '../../src/base/allowance.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
@@ -11,7 +12,7 @@ import type { Client } from '../../src/call/journal/entries.ts';
 import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import type { Place } from '../../src/http/paths.ts';
-import { empty, idOf, json, rpcError } from '../../src/http/reply.ts';
+import { empty, idOf, isRequestId, json, rpcError } from '../../src/http/reply.ts';
 import { undelivered } from '../failure.ts';
 import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
@@ -25,11 +26,13 @@ import { OwnBody } from './own-body.ts';
 import { STREAM } from './wire.ts';
 
 export function createEdge(services: Services): Edges {
+  const { sessions: all, callerSessions: caller, anonymousSessions: anonymous } = services.settings.limits;
   const parts: Connections = {
     services,
     calls: new Calls(services),
     channels: new Channels(services),
     listeners: new Listeners(services),
+    room: new Allowance({ all, caller, anonymous }),
   };
   return {
     workspace: {
@@ -53,9 +56,9 @@ async function post(parts: Connections, inbound: Inbound, body: unknown, owner: 
   const posted = readMessage(body);
   switch (posted.kind) {
     case 'invalid':
-      return rpcError(400, posted.code, posted.message, idOf(body));
+      return refuse(parts, inbound, owner, idOf(body), posted);
     case 'response':
-      if (!(await parts.calls.live.answer(owner.principal, posted.message))) {
+      if ((await parts.calls.live.answer(owner.principal, posted.message)) === undefined) {
         const { logger } = parts.services.settings;
         logger.warn('an answer came to an ask that is not open here', { id: posted.message.id });
         return undelivered();
@@ -63,10 +66,36 @@ async function post(parts: Connections, inbound: Inbound, body: unknown, owner: 
       return empty(202);
     case 'notification':
       if (posted.method === 'notifications/cancelled') await cancel(parts, inbound, owner, posted.params);
+      if (posted.method === 'notifications/progress')
+        await parts.calls.live.report(owner.principal, posted.params);
       return empty(202);
     case 'request':
       return serve(parts, inbound, owner, posted.request);
   }
+}
+
+/**
+ * The error response to a bad request: an event of the stream on which its client waits for it. Without a stream, an id
+ * to wait for, or where that id is another request's, it is the reply of the POST.
+ */
+async function refuse(
+  { services, channels, listeners }: Connections,
+  inbound: Inbound,
+  owner: Owner,
+  id: string | number | null,
+  { code, message }: { readonly code: number; readonly message: string },
+): Promise<Reply> {
+  const reply = rpcError(400, code, message, id);
+  if (!isRequestId(id)) return reply;
+  const stream = await listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
+  const channel = stream === undefined ? undefined : channels.of(owner, stream, 'get');
+  if (channel === undefined || !(await channel.reserve(id))) return reply;
+  const told = channel.respond({ jsonrpc: '2.0', id, error: { code, message } });
+  written(
+    services,
+    told.then(() => {}),
+  );
+  return empty(202);
 }
 
 async function serve(
@@ -79,7 +108,7 @@ async function serve(
   const client = clientOf(request.params);
   if (request.method === 'initialize' && client === undefined) {
     const message = 'Invalid params: initialize needs protocolVersion, capabilities and clientInfo';
-    return rpcError(400, -32602, message, request.id);
+    return refuse(parts, inbound, owner, request.id, { code: -32602, message });
   }
   const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
   if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream, 'get'), request);

@@ -3,9 +3,9 @@
  * come in. In the store that is a few slots for each caller and workspace, inserted if absent and renewed once
  * a lease. It is a hint: where it is lost, or the store fails, a response goes over its POST's own body.
  */
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { every, systemClock } from '../../src/base/clock.ts';
-import { isObject } from '../../src/base/json.ts';
+import { isObject, sha256 } from '../../src/base/json.ts';
 import type { Services } from '../services.ts';
 
 /** Open GETs of one caller in one workspace that other processes know of. */
@@ -173,7 +173,5 @@ function isOf(slot: unknown, what: keyof Listing, value: string): boolean {
 
 /** A digest for a caller in a workspace, or for a stream of theirs, which does not show who that is. */
 export function nameOf(...parts: readonly (string | undefined)[]): string {
-  return createHash('sha256')
-    .update(JSON.stringify(parts.map((part) => part ?? null)))
-    .digest('base64url');
+  return sha256(JSON.stringify(parts.map((part) => part ?? null)));
 }

@@ -1,14 +1,13 @@
 // The same server for clients of every revision, from as many processes as share the store.
-import KeyvRedis from '@keyv/redis';
 import express from 'express';
-import Keyv from 'keyv';
 import { createAwaitHandler } from 'mcp-await';
 import { toNodeHandler } from 'mcp-await/node';
+import { openStore } from 'mcp-await/store';
 import buildServer from './server.ts';
 
 const app = express();
 const handler = createAwaitHandler(buildServer, {
-  store: new Keyv(new KeyvRedis(process.env.REDIS_URL ?? 'redis://127.0.0.1:6379')),
+  store: await openStore(process.env.REDIS_URL ?? 'redis://127.0.0.1:6379'),
   secrets: [process.env.MCP_AWAIT_SECRET],
 });
 app.all('/mcp', toNodeHandler(handler));

@@ -25,6 +25,8 @@ import { writeTable } from './table.mjs';
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 const RESULTS = new URL('./results.json', import.meta.url).pathname;
 const CACHE = process.env.PUBLISHED_CACHE ?? join(tmpdir(), 'mcp-await-published');
+/** A server that drives a browser uses the one that the tests use. */
+const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
 /** Milliseconds. */
 const INSTALL = 240_000;
 const START = 45_000;
@@ -71,7 +73,8 @@ async function tryServer({ name, version, args = [], env = {}, standIn, asks = [
   // Replaces a network that the server would need; the server itself is as published.
   const before =
     standIn === undefined ? [] : ['--import', new URL(`./stand-ins/${standIn}`, import.meta.url).href];
-  const command = [process.execPath, ...before, bin, ...args];
+  const own = args.map((arg) => (arg === '{chromium}' ? CHROMIUM : arg));
+  const command = [process.execPath, ...before, bin, ...own];
   const proxies = [];
   try {
     for (let n = 0; n < 2; n += 1) proxies.push(await startProxy(folder, command, env));

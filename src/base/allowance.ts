@@ -21,6 +21,7 @@ export interface Shares {
 }
 
 interface Place {
+  readonly amount: number;
   readonly isAnonymous: boolean;
   readonly name: string | undefined;
 }
@@ -30,6 +31,7 @@ export class Allowance {
   readonly #held = new Map<object, Place>();
   readonly #byName = new Map<string, number>();
   #anonymous = 0;
+  #all = 0;
 
   constructor(shares: Shares) {
     this.#shares = shares;
@@ -50,25 +52,26 @@ export class Allowance {
     const { isAnonymous, name } = placeOf(taker);
     if (name !== undefined && (this.#byName.get(name) ?? 0) + more > caller) return 'caller';
     if (isAnonymous && this.#anonymous + more > anonymous) return 'anonymous';
-    return this.#held.size + more > all ? 'all' : undefined;
+    return this.#all + more > all ? 'all' : undefined;
   }
 
-  /** Takes a place, whether there is room or not. */
-  hold(holder: object, taker: Taker): void {
+  /** Takes a place, or so many, whether there is room or not. */
+  hold(holder: object, taker: Taker, amount = 1): void {
     if (this.#held.has(holder)) return;
-    const place = placeOf(taker);
+    const place = { ...placeOf(taker), amount };
     this.#held.set(holder, place);
-    this.#count(place, 1);
+    this.#count(place, amount);
   }
 
   leave(holder: object): void {
     const place = this.#held.get(holder);
     if (place === undefined) return;
     this.#held.delete(holder);
-    this.#count(place, -1);
+    this.#count(place, -place.amount);
   }
 
-  #count({ isAnonymous, name }: Place, by: 1 | -1): void {
+  #count({ isAnonymous, name }: Place, by: number): void {
+    this.#all += by;
     if (isAnonymous) this.#anonymous += by;
     if (name === undefined) return;
     const count = (this.#byName.get(name) ?? 0) + by;
@@ -77,7 +80,7 @@ export class Allowance {
   }
 }
 
-function placeOf({ principal, address }: Taker): Place {
+function placeOf({ principal, address }: Taker): Omit<Place, 'amount'> {
   if (principal !== undefined) return { isAnonymous: false, name: `caller ${principal}` };
   return { isAnonymous: true, name: address === undefined ? undefined : `address ${address}` };
 }

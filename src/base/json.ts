@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import crypto from 'node:crypto';
 
 /** A JSON value, which a journal can hold. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -41,22 +41,46 @@ function isJsonIn(value: unknown, ancestors: readonly object[], deepest: number)
   return Object.values(value).every((item) => item === undefined || isJsonIn(item, path, deepest));
 }
 
+/** About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON. */
+export function memoryOf(value: unknown): number {
+  if (typeof value === 'string') return 16 + value.length;
+  if (typeof value !== 'object' || value === null) return 8;
+  if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 8 + memoryOf(item), 32);
+  let sum = 56;
+  for (const key of Object.keys(value)) sum += 24 + key.length + memoryOf((value as JsonObject)[key]);
+  return sum;
+}
+
 /** JSON with the keys of every object in order, so that equal values give equal text. */
 export function canonical(value: unknown): string {
-  return (
-    JSON.stringify(value, (_key, inner: unknown) => {
-      if (!isObject(inner)) return inner;
-      const sorted: [string, unknown][] = Object.keys(inner)
-        .sort()
-        .map((key) => [key, inner[key]]);
-      return Object.fromEntries(sorted);
-    }) ?? 'null'
-  );
+  return JSON.stringify(inOrder(value)) ?? 'null';
+}
+
+/** A copy with its keys in order; JSON is written faster from that than by a replacer. */
+function inOrder(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(inOrder);
+  if (typeof (value as JsonObject).toJSON === 'function')
+    return inOrder((value as { toJSON(): unknown }).toJSON());
+  const copy: JsonObject = {};
+  for (const key of Object.keys(value).sort()) {
+    const inner = inOrder((value as JsonObject)[key]);
+    if (key === '__proto__') Object.defineProperty(copy, key, { value: inner, enumerable: true });
+    else copy[key] = inner;
+  }
+  return copy;
+}
+
+/** SHA-256 in base64url; `hash` of node:crypto does it in a third of the time, where it is there (Node 20.12). */
+export function sha256(text: string): string {
+  return typeof crypto.hash === 'function'
+    ? crypto.hash('sha256', text, 'base64url')
+    : crypto.createHash('sha256').update(text).digest('base64url');
 }
 
 /** 96 bits of SHA-256 over the canonical JSON: enough to distinguish a call's own questions and answers. */
 export function digest(value: unknown): string {
-  return createHash('sha256').update(canonical(value)).digest('base64url').slice(0, 16);
+  return sha256(canonical(value)).slice(0, 16);
 }
 
 /**

@@ -7,27 +7,22 @@
 import { randomUUID } from 'node:crypto';
 import { Allowance, type Taker } from '../base/allowance.ts';
 import { AwaitError } from '../base/error.ts';
-import { digest, isObject, type JsonObject } from '../base/json.ts';
+import { digest, isObject, type JsonObject, memoryOf } from '../base/json.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
-import { declinedResponse, isDeclinedRerun } from './ask/url-elicitation.ts';
 import { Frame } from './frame/frame.ts';
 import {
-  type AnswerCompletion,
-  answerTo,
   type CallRecord,
   type Checkpoint,
   type Client,
   type Entry,
   FORMAT,
-  type OpenAsk,
   type Response,
   type TaskWish,
 } from './journal/entries.ts';
-import { follow } from './journal/follow.ts';
 import { LateJournal } from './journal/late.ts';
 import { TaskJournal } from './journal/measured.ts';
-import type { CallStore, OpenJournal } from './journal/store.ts';
-import { isAppended, volatileJournal } from './journal/writer.ts';
+import type { OpenJournal } from './journal/store.ts';
+import { volatileJournal } from './journal/writer.ts';
 import { Active } from './run/active.ts';
 import { Answers } from './run/answers.ts';
 import { type Binding, bindingOf } from './run/binding.ts';
@@ -37,14 +32,14 @@ import type { Waiting } from './run/inbox.ts';
 import type { Instance, Leg } from './run/leg.ts';
 import type { Outcome } from './run/outcome.ts';
 import { Ownership } from './run/ownership.ts';
-import { replayRefused } from './run/refusal.ts';
 import { Runs } from './run/registry.ts';
 import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import { Resumption } from './run/resume.ts';
 import { noRoom } from './run/room.ts';
 import { type EngineParts, keyOf, newRun, type Run, takerOf } from './run/run.ts';
+import { TakeOver } from './run/take-over.ts';
 import { Turns } from './run/turns.ts';
-import { reported, wireError } from './run/wire-error.ts';
+import { reported } from './run/wire-error.ts';
 import { Tasks } from './task/tasks.ts';
 
 export type { EngineParts } from './run/run.ts';
@@ -83,6 +78,8 @@ export interface Started {
   readonly outcome: Promise<Outcome>;
   /** Live revisions: the client's response to an ask; false when no ask of this key is open. */
   answer(key: string, response: Response): Promise<boolean>;
+  /** Live revisions: the client's progress on an ask; false when no ask of this key is open, or listens. */
+  report(key: string, params: JsonObject): boolean;
   /** Ends the call, also while it is suspended. */
   cancel(reason?: string): void;
 }
@@ -106,8 +103,8 @@ export interface TakingUp extends Started {
 
 function tooMuchInWork(callId: string): AwaitError {
   return new AwaitError(
-    'limit',
-    `call ${callId} would be one running call too many: in this process (limits.calls), of its caller (limits.callerCalls), or of all anonymous callers (limits.anonymousCalls)`,
+    'no-room',
+    `call ${callId} would be one running call too many: in this process (limits.calls, argumentBytes), of its caller (limits.callerCalls, callerArgumentBytes), or of all anonymous callers (limits.anonymousCalls)`,
   );
 }
 
@@ -125,8 +122,9 @@ export class Engine {
   readonly #checkpoints: Checkpoints;
   readonly #turns: Turns;
   readonly #resumption: Resumption;
+  readonly #takeOver: TakeOver;
   readonly #handoff: Handoff | undefined;
-  /** Calls that were started here and have no outcome yet. */
+  /** Turns that a request began here, a call's first or a later one, and that have no outcome yet. */
   readonly #inWork: Allowance;
   /** The calls that continue without their request; undefined without a store. */
   readonly tasks: Tasks | undefined;
@@ -156,6 +154,7 @@ export class Engine {
     this.#checkpoints = checkpoints;
     this.#turns = new Turns(parts, rooms);
     this.#resumption = new Resumption(parts, rooms, this.#turns, this.#handoff, this.#id);
+    this.#takeOver = new TakeOver(parts, runs, checkpoints, this.#id);
     const { store } = parts;
     this.tasks =
       store &&
@@ -182,9 +181,15 @@ export class Engine {
     return this.#inWork.has(taker, more);
   }
 
-  /** Drops the parked frames of a caller whose calls were erased. */
-  forget(principal: string): void {
+  /**
+   * Drops the parked frames of a caller whose calls are erased, and ends its calls that no journal has yet.
+   * @returns how many of these there were
+   */
+  forget(principal: string): number {
     this.#runs.parked.dropOf(principal);
+    const unwritten = this.#runs.unwrittenOf(principal);
+    for (const run of unwritten) void this.#ownership.cancel(run, 'the call was erased').catch(() => {});
+    return unwritten.length;
   }
 
   /** Runs a first leg, in `instance` or in one of its own. */
@@ -198,13 +203,19 @@ export class Engine {
     const { room } = this.#runs;
     const { onDurable } = request;
     let late: LateJournal | undefined;
+    let journalOf: OpenJournal | undefined;
     let isReady = false;
     let onReady = (): void => {};
-    const taker = takerOf({ call: record }, leg);
+    const taker = takerOf(record, leg);
     this.#parts.count('calls');
     this.#parts.called?.(record);
-    const mayStart = this.takes(taker, 1);
-    if (mayStart) this.#inWork.hold(record, taker);
+    const { heap } = this.#runs;
+    const bytes = memoryOf(record.params);
+    const mayStart = this.takes(taker, 1) && heap.has(taker, bytes);
+    if (mayStart) {
+      this.#inWork.hold(record, taker);
+      heap.hold(record, taker, bytes);
+    }
     const started = this.#run(record, leg, async () => {
       if (!mayStart) throw tooMuchInWork(record.id);
       if (responses !== undefined && !isObject(responses)) {
@@ -212,8 +223,9 @@ export class Engine {
       }
       const { store } = this.#parts;
       const home = instance ?? (await this.#parts.openInstance(record, leg));
-      const refusal = await this.#parts.admit?.(home, record, leg);
-      const task = refusal ?? (await request.choose?.(home)) ?? request.task;
+      const { admit } = this.#parts;
+      const refusal = admit && (await admit(home, record, leg));
+      const task = refusal ?? (request.choose && (await request.choose(home))) ?? request.task;
       if (task !== undefined && !('when' in task)) {
         home.release(false);
         return { outcome: { kind: 'responded', response: task } };
@@ -221,6 +233,7 @@ export class Engine {
       const mark = leg.live ? {} : ({ asksUrls: true } as const);
       const call = task === undefined ? record : { ...record, task: { ...task, ...mark } };
       const opened = store?.open(call, -1) ?? volatileJournal(-1);
+      journalOf = opened;
       const isTask = task?.when === 'now' && leg.takesTasks === true;
       const called = resumable && store !== undefined ? this.#calledEntry(call) : undefined;
       if (onDurable && !isTask) late = new LateJournal(opened, called, onDurable);
@@ -246,8 +259,11 @@ export class Engine {
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
       return { run: newRun({ call, binding, frame, instance: home, journal, held: { by } }), responses };
     });
-    void started.outcome.then(() => {
+    void started.outcome.then((outcome) => {
       this.#inWork.leave(record);
+      heap.leave(record);
+      // Its journal's entries were sent to the client as they were written.
+      if ((journalOf?.position ?? -1) < 0) this.#parts.ended?.(record, outcome);
       room.leave(record);
       late?.end();
       onKept();
@@ -298,85 +314,14 @@ export class Engine {
     { pace, silentAt }: { readonly pace?: number | undefined; readonly silentAt?: number } = {},
   ): TakingUp {
     let isStopped = false;
-    const started = this.#run({ id: callId }, leg, async (isCancelled) => {
+    const started = this.#run({ id: callId }, leg, (isCancelled) => {
       const stopped = (): boolean => isStopped || isCancelled();
-      const { store, clock, limits, frame: options, replay, count } = this.#parts;
-      if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken over');
-      for (;;) {
-        const { principal } = binding;
-        const lease = silentAt === undefined ? limits.lease : 0;
-        const found = await follow({ store, clock, callId, principal, lease, pace, stopped });
-        if (found.kind === 'stopped') return { outcome: GONE };
-        if (found.kind === 'cancelled') return { outcome: { kind: 'gone', elsewhere: true } };
-        if (found.kind === 'ended') {
-          return { outcome: { kind: 'responded', response: found.response, elsewhere: true } };
-        }
-        if (found.kind === 'suspended')
-          return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
-        const { call, known } = found;
-        const { at, completions, sent } = known;
-        if (silentAt !== undefined && (at !== silentAt || this.#runs.isClosed)) return { outcome: GONE };
-        const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
-        const response = completions.some(isDeclinedRerun)
-          ? declinedResponse(call)
-          : replay(call, completions) === 'never' && { error: wireError(replayRefused({ completions })) };
-        const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
-        // Another process took it over, or its owner was only slow: read again.
-        if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) continue;
-        if (response) return { outcome: { kind: 'responded', response } };
-        count('takenOver');
-        const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
-        const answers = await this.#takeDelivered(store, call, journal, [...known.open.values()]);
-        const isAnswered = new Set(answers.map(({ key }) => key));
-        const { asked, turn, drawn } = known;
-        const from = {
-          completions: [...completions, ...answers],
-          open: [...known.open.values()].filter(({ key }) => !isAnswered.has(key)),
-          asked,
-          turn,
-          fresh: answers.length,
-          ...drawn,
-        };
-        const frame = new Frame(call, journal, options, from);
-        const isTask = known.detached !== undefined;
-        if (isTask) journal.count({ ...frame.fold(), open: from.open });
-        const held = { by: isTask ? 'task' : 'journal' } as const;
-        return { run: newRun({ call, binding, frame, instance, journal, held }) };
-      }
+      return this.#takeOver.prepare({ callId, binding, leg, take, pace, silentAt, stopped });
     });
     const stop = (): void => {
       isStopped = true;
     };
     return { ...started, stop };
-  }
-
-  /** Answers that were accepted for a call whose owner died before it fetched them: their asks do not go out again. */
-  async #takeDelivered(
-    store: CallStore,
-    { id }: CallRecord,
-    journal: OpenJournal,
-    open: readonly OpenAsk[],
-  ): Promise<readonly AnswerCompletion[]> {
-    const found = await Promise.all(
-      open.map(async (ask) => ({ ask, response: await store.delivered(id, ask.key) })),
-    );
-    const answers = found.flatMap(({ ask, response }) =>
-      response === undefined || response.isBad ? [] : [answerTo(ask, response)],
-    );
-    const when = this.#parts.clock.now();
-    for (const completion of answers) await journal.append({ type: 'completed', completion, when });
-    return answers;
-  }
-
-  /** The outcome of a turn that another process suspended; undefined where asks are live. */
-  async #tokenAt(callId: string, at: number, binding: Binding, leg: Leg): Promise<Outcome> {
-    const entry = await this.#parts.store?.read(callId, at);
-    if (leg.live || entry?.type !== 'suspended')
-      throw new AwaitError('bad-token', `call ${callId} suspends at its asks: its token continues it`);
-    return {
-      ...(await this.#checkpoints.tokenFor(entry.checkpoint, at, binding, entry.by)),
-      elsewhere: true,
-    };
   }
 
   /**
@@ -399,6 +344,30 @@ export class Engine {
     if (asked === undefined) throw foreign;
     await this.#parts.store?.deliver(callId, key, response, asked.call.expires);
     await this.wake(callId, asked.by);
+  }
+
+  /**
+   * Passes a client's progress on to an ask of a resumable call, whichever process runs it.
+   * @returns false when this caller has no such ask, or its tool does not listen
+   */
+  async report(
+    callId: string,
+    principal: string | undefined,
+    key: string,
+    params: JsonObject,
+  ): Promise<boolean> {
+    const here = this.#runs.unattached(callId);
+    if (here !== undefined) return here.call.principal === principal && here.frame.report(key, params);
+    const asked = await this.tasks?.asked(callId, principal, key);
+    if (asked?.open?.progress === undefined) return false;
+    await this.#answers.inbox?.report(callId, key, params, asked.call.expires);
+    await this.wake(callId, asked.by);
+    return true;
+  }
+
+  /** The same of an ask outside of calls, which another process made. */
+  async reportTo(waiting: string, key: string, params: JsonObject, expires: number): Promise<void> {
+    await this.#answers.inbox?.report(waiting, key, params, expires);
   }
 
   /**
@@ -487,6 +456,7 @@ export class Engine {
       outcome,
       cancel,
       answer: async (key, response) => run !== undefined && this.#answers.take(run, key, response),
+      report: (key, params) => run?.frame.report(key, params) ?? false,
     };
   }
 
@@ -541,11 +511,17 @@ export class Engine {
       onAccepted?.();
       return known.wait(leg.signal);
     }
+    const taker = takerOf(offer.binding, leg);
+    // Before anything is claimed: the same token is good again once there is room.
+    if (!this.takes(taker, 1)) throw tooMuchInWork(state.callId);
+    const place = {};
+    this.#inWork.hold(place, taker);
     const active = new Active(sent, async (turn) => {
       const accepted = onAccepted === undefined ? {} : { accepted: onAccepted };
       const outcome = await this.#resumption
         .resume({ ...offer, sent, leg, active: turn, ...accepted })
         .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));
+      this.#inWork.leave(place);
       this.#runs.over(key, turn);
       this.#countError(outcome);
       return outcome;
@@ -561,6 +537,7 @@ export class Engine {
   /** Another process offers a POST whose call's frame may be here. */
   #accept(offer: Offer, leg: Leg, onAccepted: () => void): Promise<Outcome> | undefined {
     if (this.#runs.isClosed || !this.#runs.has(keyOf(offer.state))) return undefined;
+    if (!this.takes(takerOf(offer.binding, leg), 1)) return undefined;
     return this.#join(offer, leg, onAccepted).catch((error: unknown) =>
       reported(this.#parts, offer.state.callId, AwaitError.from(error)),
     );

@@ -10,13 +10,24 @@ export interface Limits {
   readonly tokenBytes: number;
   /** Bytes of a request body. Default 4 MiB. */
   readonly bodyBytes: number;
+  /**
+   * Values in a request body: members of its objects and elements of its arrays. A tenth of them in an `initialize` or a
+   * `_meta`, which schemas check. Default 100,000.
+   */
+  readonly bodyValues: number;
+  /**
+   * Bytes that the arguments of running calls take in memory, as estimated; more are refused. Default 512 MiB.
+   */
+  readonly argumentBytes: number;
+  /** Of these, of one known caller's calls, or of those of all anonymous callers. Default 128 MiB. */
+  readonly callerArgumentBytes: number;
   /** Bytes of all request bodies that are being received; the one that has taken longest is broken off. Default 64 MiB. */
   readonly receivedBytes: number;
   /** Bytes of all replies that wait for clients to read; the one that has waited longest is broken off. Default 64 MiB. */
   readonly unreadBytes: number;
   /** Messages of one body, where a revision takes an array of them. Default 100. */
   readonly batch: number;
-  /** Requests that this process serves at once; more are refused with 503. Default 10,000. */
+  /** Requests that this process serves at once, new calls and those that are continued; more are refused with 503. Default 10,000. */
   readonly calls: number;
   /** Of these, requests of one known caller, or of anonymous ones of one address. Default 2,000. */
   readonly callerCalls: number;
@@ -30,10 +41,10 @@ export interface Limits {
   readonly callerBytes: number;
   /**
    * Characters that journals take in this process's memory, where no other store is given; a call that would be
-   * suspended beyond it is refused. Default 256 Mi.
+   * suspended beyond it is refused. As many again for the events of streams, of which the oldest go. Default 256 Mi.
    */
   readonly storedBytes: number;
-  /** Of these, of the calls of one caller; anonymous callers count as one. Default 64 Mi. */
+  /** Of these, of the calls of one caller, and of its streams; anonymous callers count as one. Default 64 Mi. */
   readonly callerStoredBytes: number;
   /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
   readonly frameIdle: number;
@@ -71,8 +82,9 @@ export interface Limits {
    */
   readonly streams: number;
   /**
-   * How long the stream of a request can be come back to after its last event, in milliseconds; in no case longer
-   * than `ttl` after the request. Default one hour.
+   * How long the stream of a request can be resumed after its last event, in milliseconds; in no case longer than
+   * `ttl` after the request. On a stream of a session, or of a GET of `workspace-sse`: how long each message is kept for
+   * a client that reconnects. Default one hour.
    */
   readonly streamLife: number;
   /** Characters of a `Last-Event-ID`; longer ones are refused unread. Default 256. */
@@ -114,6 +126,9 @@ export const DEFAULT_LIMITS: Limits = {
   journalBytes: 1_048_576,
   tokenBytes: 1_048_576,
   bodyBytes: 4_194_304,
+  bodyValues: 100_000,
+  argumentBytes: 536_870_912,
+  callerArgumentBytes: 134_217_728,
   receivedBytes: 67_108_864,
   unreadBytes: 67_108_864,
   batch: 100,

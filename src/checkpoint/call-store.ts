@@ -1,23 +1,32 @@
 /**
- * Records in a Keyv: the entries of journals, inserted if absent and never changed, and the records beside them. A
- * process that loses a position is fenced. Expiry is ours (a record's name holds it), with a margin for clocks that
- * differ; Keyv's own would let a reader whose clock is ahead delete a live record.
- * Every name goes through `Names.key`, and every value through a `RecordCipher`.
+ * The records of calls, in a Keyv or in this process's memory (`Backing`): the entries of journals, inserted if absent
+ * and never changed, and the records beside them. A process that loses a position is fenced. Expiry is ours (a record's
+ * name holds it), with a margin for clocks that differ; Keyv's own would let a reader whose clock is ahead delete a live
+ * record.
  */
 import type Keyv from 'keyv';
 import type { Clock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { digest, isObject } from '../base/json.ts';
-import { type CallRecord, type Delivered, type Entry, readCheckpoint } from '../call/journal/entries.ts';
+import {
+  type CallRecord,
+  type Delivered,
+  type Entry,
+  type Kept,
+  readCheckpoint,
+} from '../call/journal/entries.ts';
 import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
+import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
 import { type ByteLimits, HeldBytes } from './held-bytes.ts';
-import { insertIfAbsent, overwrite, primitiveOf, read, readAll, remove } from './insert.ts';
-import { keyAt, Names, readName } from './names.ts';
+import type { Primitive } from './insert.ts';
+import { Names } from './names.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
 const MARGIN = 300_000;
+/** Expired records that are deleted at once. */
+const SWEPT = 500;
 
 /** Entries that may be refused for lack of room, and those after which a call takes no more of it. */
 const PUTS_DOWN: ReadonlySet<Entry['type']> = new Set(['called', 'suspended']);
@@ -35,30 +44,29 @@ interface StoreParts {
 }
 
 export class KeyvCallStore implements CallStore {
-  readonly #keyv: Keyv;
+  readonly #backing: Backing;
   readonly #clock: Clock;
   readonly #lease: number;
-  readonly #names: Names;
-  readonly #cipher: RecordCipher;
   /** Where the store is this process's memory. */
   readonly #held: HeldBytes | undefined;
   readonly #parts: StoreParts;
 
-  /** @param lease how long the owner of a turn may be silent, in milliseconds */
-  constructor(keyv: Keyv, clock: Clock, lease: number, parts: StoreParts = UNKEYED) {
+  /**
+   * @param keyv undefined: the records stay in this process's memory
+   * @param lease how long the owner of a turn may be silent, in milliseconds
+   */
+  constructor(keyv: Keyv | undefined, clock: Clock, lease: number, parts: StoreParts = UNKEYED) {
     const { names, cipher, bytes } = parts;
     this.#parts = parts;
-    this.#names = names;
-    this.#cipher = cipher;
-    this.#keyv = keyv;
+    this.#backing = keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher);
     this.#clock = clock;
     this.#lease = lease;
     if (bytes !== undefined && this.primitive === 'map')
       this.#held = new HeldBytes(bytes, ({ call, upTo }) => this.forget(call, upTo));
   }
 
-  get primitive(): ReturnType<typeof primitiveOf> {
-    return primitiveOf(this.#keyv);
+  get primitive(): Primitive {
+    return this.#backing.primitive;
   }
 
   open(call: CallRecord, after: number): OpenJournal {
@@ -93,23 +101,31 @@ export class KeyvCallStore implements CallStore {
   }
 
   /** Frees memory where the store is this process's own map; in other stores records stay until they expire. */
-  forget(call: CallRecord, upTo: number): void {
+  forget(call: Kept, upTo: number): void {
     if (this.primitive !== 'map') return;
     this.#held?.drop(call.id);
-    for (let position = 0; position <= upTo; position += 1) void this.remove(`${call.id}:${position}`);
+    void this.remove(...Array.from({ length: upTo + 1 }, (_, position) => `${call.id}:${position}`));
   }
 
   /** Inserts a record of another kind, such as a session's. */
   insert(name: string, value: unknown, expires: number): Promise<boolean> {
-    const key = this.#names.key(name);
-    return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, value), this.#lifetime(expires));
+    return this.#backing.insert(name, value, this.#lifetime(expires));
   }
 
   async #insertEntry(call: CallRecord, at: number, entry: Entry): Promise<boolean> {
     const { written, list } = this.#parts;
-    const inserted = await (this.#held === undefined
-      ? this.insert(`${call.id}:${at}`, entry, call.expires)
-      : this.#insertHere(this.#held, call, at, entry));
+    const held = this.#held;
+    let bytes = 0;
+    const sized =
+      held &&
+      ((characters: number): void => {
+        bytes = characters;
+        // Entries that continue or end a call are written even if there is no room.
+        if (PUTS_DOWN.has(entry.type)) held.makeRoom(call, characters);
+      });
+    const lifetime = this.#lifetime(call.expires);
+    const inserted = await this.#backing.insert(`${call.id}:${at}`, entry, lifetime, sized);
+    if (inserted) held?.add(call, at, bytes, OVER.has(entry.type));
     // Indexed before the call is announced to anyone: a call that cannot be found cannot be erased.
     if (inserted && at === 0 && call.principal !== undefined && this.isShared)
       await list?.(call.id, call.principal);
@@ -117,22 +133,8 @@ export class KeyvCallStore implements CallStore {
     return inserted;
   }
 
-  async #insertHere(held: HeldBytes, call: CallRecord, at: number, entry: Entry): Promise<boolean> {
-    const key = this.#names.key(`${call.id}:${at}`);
-    let bytes = 0;
-    const sized = (characters: number): void => {
-      bytes = characters;
-      // Entries that continue or end a call are written even if there is no room.
-      if (PUTS_DOWN.has(entry.type)) held.makeRoom(call, characters);
-    };
-    const value = this.#cipher.encode(key, entry);
-    const inserted = await insertIfAbsent(this.#keyv, key, value, this.#lifetime(call.expires), sized);
-    if (inserted) held.add(call, at, bytes, OVER.has(entry.type));
-    return inserted;
-  }
-
   /** The calls that are kept in this process's memory; undefined where a store is shared. */
-  get heldCalls(): CallRecord[] | undefined {
+  get heldCalls(): Kept[] | undefined {
     return this.#held && [...this.#held.calls].map(({ call }) => call);
   }
 
@@ -141,15 +143,7 @@ export class KeyvCallStore implements CallStore {
    * @throws AwaitError `store` where the adapter cannot list its keys
    */
   async *callIds(): AsyncGenerator<string> {
-    const labels = new Set<string>();
-    for await (const key of this.#keys()) {
-      const name = readName(key);
-      if (name?.position === 0) labels.add(name.label);
-    }
-    for (const label of labels) {
-      const key = keyAt(label, 0);
-      const found = await this.#cipher.decode(key, await read(this.#keyv, key)).catch(() => undefined);
-      if (!isObject(found)) continue;
+    for await (const found of this.#backing.firstEntries()) {
       const { call } = found.type === 'suspended' && isObject(found.checkpoint) ? found.checkpoint : found;
       if (isObject(call) && typeof call.id === 'string') yield call.id;
     }
@@ -159,26 +153,22 @@ export class KeyvCallStore implements CallStore {
     return this.remove(answerName(callId, key));
   }
 
-  async get(name: string): Promise<unknown> {
-    const key = this.#names.key(name);
-    return this.#cipher.decode(key, await read(this.#keyv, key));
+  get(name: string): Promise<unknown> {
+    return this.#backing.get(name);
   }
 
   /** Several records, in one read where the store can. */
-  async getAll(names: readonly string[]): Promise<unknown[]> {
-    const keys = names.map((name) => this.#names.key(name));
-    const found = await readAll(this.#keyv, keys);
-    return Promise.all(keys.map((key, nth) => this.#cipher.decode(key, found[nth])));
+  getAll(names: readonly string[]): Promise<unknown[]> {
+    return this.#backing.getAll(names);
   }
 
   /** Overwrites a record. Only for hints that help to find other records. */
   replace(name: string, value: unknown, expires: number): Promise<void> {
-    const key = this.#names.key(name);
-    return overwrite(this.#keyv, key, this.#cipher.encode(key, value), this.#lifetime(expires));
+    return this.#backing.replace(name, value, this.#lifetime(expires));
   }
 
-  remove(name: string): Promise<void> {
-    return remove(this.#keyv, this.#names.key(name));
+  remove(...names: readonly string[]): Promise<void> {
+    return this.#backing.remove(names);
   }
 
   /**
@@ -188,34 +178,18 @@ export class KeyvCallStore implements CallStore {
   async sweep(): Promise<number> {
     for (const { call, upTo } of this.#held?.calls ?? [])
       if (call.expires + MARGIN < this.#clock.now()) this.forget(call, upTo);
-    if (this.primitive === 'redis' || !this.#canList) return 0;
-    const expired: string[] = [];
-    for await (const key of this.#keys()) {
-      const at = readName(key)?.expires;
-      if (at !== undefined && at + MARGIN < this.#clock.now()) expired.push(key);
-    }
-    for (const key of expired) await remove(this.#keyv, key);
-    return expired.length;
-  }
-
-  get #canList(): boolean {
-    return (this.#keyv as Listing).iterator !== undefined;
-  }
-
-  async *#keys(): AsyncGenerator<string> {
-    const { iterator } = this.#keyv as Listing;
-    if (iterator === undefined) throw new AwaitError('store', 'this store cannot list its keys');
-    for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) yield key;
+    if (this.primitive === 'redis' || !this.#backing.canList) return 0;
+    const gone: string[] = [];
+    for await (const { key, expires } of this.#backing.keys())
+      if (expires + MARGIN < this.#clock.now()) gone.push(key);
+    for (let from = 0; from < gone.length; from += SWEPT)
+      await this.#backing.removeKeys(gone.slice(from, from + SWEPT));
+    return gone.length;
   }
 
   #lifetime(expires: number): number {
     return Math.max(expires - this.#clock.now(), 0) + MARGIN;
   }
-}
-
-/** The listing of keys by a Keyv's adapter, if it has one. */
-interface Listing {
-  readonly iterator?: (namespace?: string) => AsyncIterable<[string, unknown]>;
 }
 
 /** For tests: no secret, and the default audience. */

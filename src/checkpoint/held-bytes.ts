@@ -4,7 +4,7 @@
  * that they cannot use up the known callers' limit.
  */
 import { AwaitError } from '../base/error.ts';
-import type { CallRecord } from '../call/journal/entries.ts';
+import { type CallRecord, type Kept, keptOf } from '../call/journal/entries.ts';
 
 /** In characters of the records, which take one byte each where they are Latin letters, and two otherwise. */
 export interface ByteLimits {
@@ -13,7 +13,7 @@ export interface ByteLimits {
 }
 
 export interface HeldCall {
-  readonly call: CallRecord;
+  readonly call: Kept;
   bytes: number;
   /** The last position that is kept. */
   upTo: number;
@@ -72,7 +72,7 @@ export class HeldBytes {
 
   /** An entry is kept. */
   add(call: CallRecord, position: number, bytes: number, isOver: boolean): void {
-    const held = this.#calls.get(call.id) ?? { call, bytes: 0, upTo: -1 };
+    const held = this.#calls.get(call.id) ?? { call: keptOf(call), bytes: 0, upTo: -1 };
     this.#calls.set(call.id, held);
     held.bytes += bytes;
     held.upTo = Math.max(held.upTo, position);

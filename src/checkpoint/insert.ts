@@ -15,6 +15,7 @@ interface Adapter {
   set(key: string, value: unknown, ...rest: unknown[]): unknown;
   delete(key: string): unknown;
   getMany?(keys: string[]): unknown;
+  deleteMany?(keys: string[]): unknown;
   readonly opts?: { dialect?: string; table?: string; schema?: string };
   readonly _store?: unknown;
 }
@@ -119,9 +120,19 @@ export function readAll(keyv: Keyv, keys: readonly string[]): Promise<unknown[]>
   return watched(keyv, adapter, 'read', first, {}).run((derived) => derived.getMany([...keys]));
 }
 
-/** Deletes a record. It does not report whether there was one, since the SQL adapters do not know for sure. */
-export async function remove(keyv: Keyv, key: string): Promise<void> {
-  await watched(keyv, innermost(keyv), 'delete', key, {}).run((derived) => derived.delete(key));
+/**
+ * Deletes records, in one command where the adapter can. It does not report whether there were any, since the SQL
+ * adapters do not know for sure.
+ */
+export async function remove(keyv: Keyv, keys: readonly string[]): Promise<void> {
+  const adapter = innermost(keyv);
+  const [first = ''] = keys;
+  if (keys.length > 1 && typeof adapter.deleteMany === 'function') {
+    await watched(keyv, adapter, 'delete', first, {}).run((derived) => derived.deleteMany([...keys]));
+    return;
+  }
+  for (const key of keys)
+    await watched(keyv, adapter, 'delete', key, {}).run((derived) => derived.delete(key));
 }
 
 function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
@@ -210,6 +221,9 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, method
         methods.set?.(fullKey, value) ?? stern.set(fullKey, value, ...rest),
     ),
     delete: watch((fullKey: string) => stern.delete(fullKey)),
+    ...(stern.deleteMany !== undefined && {
+      deleteMany: watch((fullKeys: string[]) => stern.deleteMany?.(fullKeys)),
+    }),
     ...(stern.getMany !== undefined && { getMany: watch((fullKeys: string[]) => stern.getMany?.(fullKeys)) }),
   };
   const stand: Adapter = Object.create(adapter instanceof Map ? Object.prototype : adapter);

@@ -27,10 +27,9 @@ interface Secret {
 }
 
 interface SealingKey {
-  /** The names that tokens call it by. */
-  readonly kid: string;
-  readonly salt: string;
   readonly key: KeyObject;
+  /** The header of a JWE that names it, in base64url. */
+  readonly header: string;
 }
 
 interface Current extends SealingKey {
@@ -90,10 +89,10 @@ export class KeyRing {
     if (current === undefined || current.left <= 0 || this.#now() >= current.until) {
       const salt = randomBytes(SALT);
       const key = createSecretKey(derived(this.#first.secret, salt, purpose));
+      const named = { kid: this.#first.id, salt: salt.toString('base64url') };
       current = {
-        kid: this.#first.id,
-        salt: salt.toString('base64url'),
         key,
+        header: Buffer.from(JSON.stringify({ alg: 'dir', enc: 'A256GCM', ...named })).toString('base64url'),
         until: this.#now() + SEALS.time,
         left: SEALS.tokens,
       };

@@ -13,8 +13,9 @@
  * A name inside of this package is `<expiry in base 36>.<anything>[:<position>]`; in the store it is
  * `mcp-await:<expiry>.<digest>[:<position>]`.
  */
-import { createHash, createHmac } from 'node:crypto';
+import { createHmac } from 'node:crypto';
 import { AwaitError } from '../base/error.ts';
+import { sha256 } from '../base/json.ts';
 import type { KeyRing } from './key-ring.ts';
 
 const PREFIX = 'mcp-await:';
@@ -67,10 +68,7 @@ export class Names {
   }
 
   #digest(text: string): string {
-    return createHash('sha256')
-      .update(JSON.stringify([this.#audience, text]))
-      .digest('base64url')
-      .slice(0, LENGTH);
+    return sha256(JSON.stringify([this.#audience, text])).slice(0, LENGTH);
   }
 }
 

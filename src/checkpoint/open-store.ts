@@ -1,4 +1,4 @@
-/** Opens a Keyv by URL, as the command line takes it. */
+/** Opens a Keyv by URL. */
 import type { EventEmitter } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,8 +11,16 @@ import { AwaitError } from '../base/error.ts';
 const CONNECTING = 5_000;
 
 /**
+ * Opens a store, as `mcp-await serve --store` does, with what its adapter needs to survive a lost connection.
+ *
  * @param url `memory:`, `sqlite://file`, `redis://…`, `rediss://…`, `postgres://…` or `postgresql://…`
- * @throws AwaitError `bad-option` for another scheme, or when the adapter's package is not installed
+ * @throws AwaitError `bad-option` for another scheme, or when the adapter's package is not installed; `store` where
+ * SQLite or PostgreSQL cannot be opened
+ *
+ * @example
+ * import { openStore } from 'mcp-await/store';
+ *
+ * export const store = openStore(process.env.REDIS_URL ?? 'redis://127.0.0.1:6379');
  */
 export async function openStore(url: string): Promise<Keyv> {
   const scheme = /^([a-z]+):/.exec(url)?.[1];

@@ -47,11 +47,8 @@ export class Sealer {
    */
   seal(purpose: Purpose, body: JsonObject, expires: number, longest = this.#options.maxLength): string {
     const { ring, audience } = this.#options;
-    const { kid, salt, key } = ring.sealing(purpose);
+    const { key, header } = ring.sealing(purpose);
     const envelope: Envelope = { purpose, audience, expires, body };
-    const header = Buffer.from(JSON.stringify({ alg: 'dir', enc: 'A256GCM', kid, salt })).toString(
-      'base64url',
-    );
     const nonce = randomBytes(12);
     const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(header));
     const sealed = Buffer.concat([cipher.update(JSON.stringify(envelope), 'utf8'), cipher.final()]);
@@ -171,7 +168,7 @@ function isCanonical(token: string): boolean {
 
 function differing(bound: unknown, binding: Binding): string | undefined {
   if (!isObject(bound)) return 'request';
-  const wanted = binding as unknown as JsonObject;
+  const wanted = { ...binding, args: binding.args } as unknown as JsonObject;
   const names = new Set([...Object.keys(bound), ...Object.keys(wanted)]);
   return [...names].find((name) => bound[name] !== wanted[name]);
 }

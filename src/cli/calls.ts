@@ -11,6 +11,7 @@ import { Names } from '../checkpoint/names.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { eitherRecords } from '../checkpoint/records.ts';
 import { Sealer } from '../checkpoint/sealed.ts';
+import { escaped, shortText } from '../observe/redact.ts';
 import { secretsFrom } from './flags.ts';
 
 export const CALLS_USAGE = `  mcp-await calls list [options]           the calls in a store, and how many wait
@@ -96,7 +97,7 @@ async function list(book: CallBook, caller: string | undefined, { json }: Shown)
     if (story.status === 'waiting') waiting += 1;
     write(json ? JSON.stringify(rowOf(story)) : lineOf(story));
   }
-  if (!json) write(`${all} calls, ${waiting} of them waiting for their caller`);
+  if (!json) write(`${all} ${all === 1 ? 'call' : 'calls'}, ${waiting} of them waiting for their caller`);
 }
 
 function rowOf({ label, call, status, isTask, folded }: Story) {
@@ -129,7 +130,7 @@ function show(story: Story, shown: Shown): void {
     return;
   }
   write(lineOf(story));
-  if (shown.answers) write(`  arguments: ${JSON.stringify(story.call.params.arguments ?? {})}`);
+  if (shown.answers) write(`  arguments: ${jsonOf(story.call.params.arguments ?? {})}`);
   for (const [at, entry] of story.entries.entries()) {
     const { what, detail } = toldOf(entry, shown);
     write(`  ${String(at).padStart(3)}  ${what}${detail === undefined ? '' : `: ${detail}`}`);
@@ -143,7 +144,7 @@ interface Told {
 
 /** An entry as a line of a call's history. Arguments, answers and results are hidden unless a flag shows them. */
 function toldOf(entry: Entry, { answers }: Shown): Told {
-  const content = (value: unknown): string => (answers ? JSON.stringify(value) : '(hidden)');
+  const content = (value: unknown): string => (answers ? jsonOf(value) : '(hidden)');
   switch (entry.type) {
     case 'called':
       return { what: entry.isTask ? 'called, as a task' : 'called' };
@@ -183,12 +184,14 @@ function targetOf({ name, uri }: Readonly<Record<string, unknown>>): string {
   return String(name ?? uri ?? '');
 }
 
+/** JSON whose strings cannot move the terminal's cursor. */
+function jsonOf(value: unknown): string {
+  return escaped(JSON.stringify(value) ?? '');
+}
+
 /** Escapes names from elsewhere, so that they cannot move the terminal's cursor or begin a line. */
 function visible(text: string): string {
-  const safe = JSON.stringify(text.slice(0, 200)).slice(1, -1);
-  return safe
-    .replace(/[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, '\ufffd')
-    .replaceAll('\\"', '"');
+  return shortText(text, 200);
 }
 
 function named(label: string | undefined): string {

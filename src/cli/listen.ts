@@ -9,6 +9,7 @@ import { mountWebSocket } from '../../compat/websocket/mount.ts';
 import { AwaitError } from '../base/error.ts';
 import type { HostFactory } from '../host/host.ts';
 import { isPeerHost } from '../host/peer/host.ts';
+import { lastForwarded } from '../http/address.ts';
 import { Paths } from '../http/paths.ts';
 import { type NodeRequest, toNodeHandler } from '../node.ts';
 import type { Draft, Serving } from './flags.ts';
@@ -96,9 +97,7 @@ function httpServer(serving: Serving, listener: (req: NodeRequest, res: ServerRe
     connectionsCheckingInterval: CHECK,
   };
   const server = createServer(times, (req: NodeRequest, res) => {
-    // The proxy in front adds the last entry; earlier ones are the client's own claim.
-    const said = forwarded ? String(req.headers['x-forwarded-for'] ?? '') : '';
-    const address = said.slice(said.lastIndexOf(',') + 1).trim();
+    const address = forwarded ? lastForwarded(String(req.headers['x-forwarded-for'] ?? '')) : '';
     if (address !== '') req.ip = address;
     listener(req, res);
   });

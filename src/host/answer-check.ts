@@ -25,7 +25,7 @@ export function answerCheck(compiling: Validator, evaluating: Validator): Answer
     isResult(method, params, value) {
       switch (method) {
         case 'elicitation/create':
-          return isSpecType.ElicitResult(value);
+          return isPlainAnswer(value) || isSpecType.ElicitResult(value);
         case 'sampling/createMessage':
           return params.tools === undefined
             ? isSpecType.CreateMessageResult(value)
@@ -53,6 +53,18 @@ export function answerCheck(compiling: Validator, evaluating: Validator): Answer
       }
     },
   };
+}
+
+const ACTIONS: ReadonlySet<unknown> = new Set(['accept', 'decline', 'cancel']);
+
+/** Whether a result is as most are, an action and fields of simple types: the schema takes it, and costs more. */
+function isPlainAnswer(value: unknown): boolean {
+  if (!isObject(value) || !ACTIONS.has(value.action)) return false;
+  const { action: _action, content = {}, ...others } = value;
+  if (!isObject(content) || Object.keys(others).length > 0) return false;
+  return Object.values(content).every(
+    (field) => typeof field === 'string' || typeof field === 'boolean' || Number.isFinite(field),
+  );
 }
 
 /** Content that makes the evaluator read the schema of each field: it reads a schema only when it reaches it. */

@@ -3,6 +3,7 @@
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
 import type { Client } from '../call/journal/entries.ts';
+import { type ServerOptions, serverOptions } from './validator.ts';
 
 /** An SDK server, version 1 or 2, high or low level, or anything else that speaks MCP over a transport. */
 export interface HostServer {
@@ -26,6 +27,11 @@ export interface FactoryContext {
   readonly sessionId?: string;
   /** Whether the request came from this machine directly, without a proxy. */
   readonly isLocal?: boolean;
+  /**
+   * For the server's constructor, `new McpServer(info, serverOptions)` of either SDK: what all instances can share, so
+   * that making one takes less time.
+   */
+  readonly serverOptions: ServerOptions;
   /** The workspace that was asked for, where the path has one (`workspace-sse`). */
   readonly workspace?: string;
 }
@@ -45,17 +51,18 @@ export interface ContextParts {
 
 export function contextOf({ era, revision, client, request, ...parts }: ContextParts): FactoryContext {
   const { authInfo, workspace, principal, sessionId, isLocal } = parts;
-  const context = {
+  const context: { -readonly [Part in keyof FactoryContext]: FactoryContext[Part] } = {
     era,
     revision,
-    ...(authInfo !== undefined && { authInfo }),
-    ...(workspace !== undefined && { workspace }),
-    ...(principal !== undefined && { principal }),
-    ...(sessionId !== undefined && { sessionId }),
-    ...(isLocal && { isLocal }),
     clientCapabilities: client.capabilities,
     clientInfo: client.info,
+    serverOptions: serverOptions(),
   };
+  if (authInfo !== undefined) context.authInfo = authInfo;
+  if (workspace !== undefined) context.workspace = workspace;
+  if (principal !== undefined) context.principal = principal;
+  if (sessionId !== undefined) context.sessionId = sessionId;
+  if (isLocal) context.isLocal = isLocal;
   if (request === undefined) return context;
   // Made when the factory looks at it.
   return Object.defineProperty(context, 'requestInfo', { get: request, enumerable: true });

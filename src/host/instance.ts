@@ -13,9 +13,9 @@ import { type Guards, guardsOf } from './guards.ts';
 import { type FactoryContext, type HostFactory, type Made, make } from './host.ts';
 import { LazyRequest } from './intercept.ts';
 import { needsOf, nextRound, recordedRound } from './rounds.ts';
-import { type InFlight, type Outside, progressTokenOf, Router } from './router.ts';
+import { type InFlight, type Outside, Router } from './router.ts';
 import { type Begun, start } from './start.ts';
-import { HostTransport, type Message } from './transport.ts';
+import { HostTransport, type Message, progressTokenOf } from './transport.ts';
 
 /** Methods that every SDK server answers by itself, and that only sessions have. */
 const SESSION_METHODS: ReadonlySet<string> = new Set(['initialize', 'ping', 'logging/setLevel']);
@@ -64,6 +64,8 @@ export interface HostInstance extends Instance {
   request(request: Sent, leg: InstanceLeg): Promise<Response>;
   /** A notification of the client's. */
   notify(message: Message): void;
+  /** A response of the client's that answers no ask. */
+  stray(response: Message): void;
   /** Ends the instance; a server with an unfinished frame is cut off, never closed (invariant 1). */
   close(): void;
 }
@@ -228,6 +230,10 @@ export class LiveInstance implements HostInstance {
     this.#transport.deliver(message);
   }
 
+  stray(response: Message): void {
+    this.#transport.deliverStray(response);
+  }
+
   release(unfinished: boolean): void {
     if (!this.#options.single) return;
     this.close(unfinished);
@@ -282,6 +288,7 @@ export class LiveInstance implements HostInstance {
         request: new LazyRequest(request),
       }),
       ...(leg.closeStream !== undefined && { closeSSEStream: leg.closeStream }),
+      ...(leg.closeStanding !== undefined && { closeStandaloneSSEStream: leg.closeStanding }),
     };
     this.#transport.deliver(
       { jsonrpc: '2.0', id: entry.id, method, params: this.#inEra(params, leg) },

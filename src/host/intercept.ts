@@ -8,12 +8,13 @@
 
 import { isObject, type JsonObject } from '../base/json.ts';
 import { ASK_METHODS } from '../call/ask/capability.ts';
-import { type CallContext, currentContext } from '../call/frame/context.ts';
+import { type CallContext, currentContext, runInContext } from '../call/frame/context.ts';
 import { KEY_META } from '../call/frame/place.ts';
+import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 import { outsideOfEra } from './era.ts';
-import type { LegacyLoop, LowLevel, RequestLike, RequestMethod } from './protocol.ts';
-import type { HostTransport } from './transport.ts';
+import type { LegacyLoop, LowLevel, RequestMethod } from './protocol.ts';
+import { type HostTransport, progressOn } from './transport.ts';
 
 export interface AskRequest {
   readonly method: string;
@@ -21,6 +22,7 @@ export interface AskRequest {
   readonly relatedRequestId?: string | number;
   readonly timeout?: number;
   readonly signal?: AbortSignal;
+  readonly progress?: AskProgress;
   readonly context: CallContext | undefined;
 }
 
@@ -33,6 +35,9 @@ interface OptionsLike {
   signal?: AbortSignal;
   task?: unknown;
   relatedTask?: unknown;
+  onprogress?: (progress: unknown) => void;
+  resetTimeoutOnProgress?: boolean;
+  maxTotalTimeout?: number;
 }
 
 /** Marks asks whose time limit is set by the SDK's loop, not by the author. */
@@ -52,6 +57,8 @@ export function intercept(server: LowLevel, transport: HostTransport, ask: Ask, 
     if (server._options?.enforceStrictCapabilities === true)
       server.assertCapabilityForMethod?.(request.method);
     const { params, fromLoop } = readLoopMark(request.params);
+    const context = currentContext();
+    const progress = progressOf(server, transport, options, context);
     const response = await withSignal(options.signal, (signal) =>
       ask({
         method: request.method,
@@ -59,15 +66,26 @@ export function intercept(server: LowLevel, transport: HostTransport, ask: Ask, 
         ...(options.relatedRequestId !== undefined && { relatedRequestId: options.relatedRequestId }),
         ...(options.timeout !== undefined && !fromLoop && { timeout: options.timeout }),
         ...(signal !== undefined && { signal }),
-        context: currentContext(),
+        ...(progress !== undefined && { progress }),
+        context,
       }),
     );
     // An aborted signal makes the SDK throw its own error, as it would have.
     if (response === undefined) return original(request, ...rest);
-    const { timeout: _timeout, relatedTask: _relatedTask, ...others } = options;
+    const others = { ...options };
+    for (const name of TAKEN) delete others[name];
     const lateness = server.buildContext === undefined ? undefined : latenessOf(response);
-    if (lateness !== undefined)
-      return timeOut(original, request, rest, at, { ...others, timeout: 1 }, lateness);
+    if (lateness !== undefined) {
+      const { maxTotalTimeout } = lateness;
+      const again = (own: OptionsLike): Promise<unknown> =>
+        original(request, ...withOptions(rest, at, { ...others, ...own }));
+      return withData(
+        lateness,
+        maxTotalTimeout === undefined
+          ? transport.answering('nothing', () => again({ timeout: 1 }))
+          : transport.answering('progress', () => again(OVER_AT_ONCE)),
+      );
+    }
     return transport.answering(response, () => original(request, ...withOptions(rest, at, others)));
   };
   server.request = taken;
@@ -76,28 +94,66 @@ export function intercept(server: LowLevel, transport: HostTransport, ask: Ask, 
     keepKeys(server, server._legacyInputRequiredShim.bind(server));
 }
 
+/** Options of an ask that the engine carries out, not the SDK. */
+const TAKEN = [
+  'timeout',
+  'relatedTask',
+  'onprogress',
+  'resetTimeoutOnProgress',
+  'maxTotalTimeout',
+] as const satisfies (keyof OptionsLike)[];
+
+/** With these, the SDK's own time for the whole of a request is over at its first progress. */
+const OVER_AT_ONCE: OptionsLike = {
+  onprogress: () => {},
+  resetTimeoutOnProgress: true,
+  maxTotalTimeout: -1,
+};
+
 /** Version 2 throws its own class of error for a time-out, from its own timer. */
-async function timeOut(
-  original: RequestMethod,
-  request: RequestLike,
-  rest: unknown[],
-  at: number,
-  options: OptionsLike,
-  timeout: number,
-): Promise<unknown> {
+async function withData(data: JsonObject, late: Promise<unknown>): Promise<unknown> {
   try {
-    return await original(request, ...withOptions(rest, at, options));
+    return await late;
   } catch (error) {
-    if (isObject(error) && isObject(error.data)) error.data.timeout = timeout;
+    if (isObject(error) && isObject(error.data)) Object.assign(error.data, data);
     throw error;
   }
 }
 
-function latenessOf(response: Response): number | undefined {
+/** The data of a time-out of the engine's. */
+function latenessOf(response: Response): JsonObject | undefined {
   if (!('error' in response) || response.error.code !== -32001 || !isObject(response.error.data))
     return undefined;
-  const { timeout } = response.error.data;
-  return typeof timeout === 'number' ? timeout : undefined;
+  const { timeout, maxTotalTimeout } = response.error.data;
+  return typeof (timeout ?? maxTotalTimeout) === 'number' ? response.error.data : undefined;
+}
+
+/** Tokens for reports of progress; an SDK's own are the ids of its requests, which are not negative. */
+let tokens = 0;
+
+/** The SDK reads each report itself, and calls `onprogress` in the async context of the ask. */
+function progressOf(
+  { _progressHandlers: handlers }: LowLevel,
+  transport: HostTransport,
+  { onprogress, resetTimeoutOnProgress, maxTotalTimeout }: OptionsLike,
+  context: CallContext | undefined,
+): AskProgress | undefined {
+  if (onprogress === undefined || handlers === undefined) return undefined;
+  return {
+    report(params) {
+      tokens -= 1;
+      const token = tokens;
+      handlers.set(token, (progress) => {
+        if (context === undefined) onprogress(progress);
+        else runInContext(context, () => onprogress(progress));
+      });
+      transport.deliver(progressOn(token, params));
+      // Later than the microtasks in which the SDK reads it.
+      setImmediate(() => handlers.delete(token));
+    },
+    resets: resetTimeoutOnProgress === true,
+    ...(maxTotalTimeout !== undefined && { total: maxTotalTimeout }),
+  };
 }
 
 function withOptions(rest: unknown[], at: number, options: OptionsLike): unknown[] {

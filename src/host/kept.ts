@@ -99,6 +99,8 @@ function outsideOf(leases: ReadonlySet<Lease>): Outside {
       }
     },
     request: (message) => [...leases].at(-1)?.outside.request(message) ?? new Promise(() => {}),
+    requestIn: (message, frame) =>
+      [...leases].find((lease) => lease.has(frame))?.outside.requestIn?.(message, frame),
     error: (error) => [...leases].at(-1)?.outside.error(error),
   };
 }
@@ -171,6 +173,10 @@ class Lease implements HostInstance {
 
   notify(message: Message): void {
     this.#live.notify(message);
+  }
+
+  stray(response: Message): void {
+    this.#live.stray(response);
   }
 
   release(_unfinished: boolean): void {

@@ -5,7 +5,7 @@
 import type { JsonObject } from '../base/json.ts';
 import type { HostServer } from './host.ts';
 
-export interface RequestLike {
+interface RequestLike {
   method: string;
   params?: JsonObject;
 }
@@ -35,6 +35,8 @@ export interface LowLevel {
   onerror?: ((error: Error) => unknown) | undefined;
   /** Version 2 alone has it. */
   buildContext?(context: JsonObject, transportInfo?: unknown): JsonObject;
+  /** Listeners to progress, by the token of their request. */
+  readonly _progressHandlers?: Map<number, (progress: unknown) => void>;
   readonly _requestHandlers: ReadonlyMap<string, unknown>;
   readonly _requestHandlerAbortControllers?: ReadonlyMap<string | number, AbortController>;
   _options?: { enforceStrictCapabilities?: boolean };
@@ -51,13 +53,15 @@ const LOOKED_AT = 300;
  * @param connectedTo choose the server that is connected to this transport
  */
 export function lowLevelOf(host: HostServer, connectedTo?: unknown): LowLevel | undefined {
+  const isIt = (candidate: unknown): candidate is LowLevel =>
+    isLowLevel(candidate) && (connectedTo === undefined || candidate.transport === connectedTo);
+  if (isIt(host)) return host;
+  const { server } = host as { server?: unknown };
+  if (isIt(server)) return server;
   const seen = new Set<object>([host]);
   let level: readonly object[] = [host];
   for (let depth = 0; depth <= DEPTH; depth += 1) {
-    const found = level.find(
-      (candidate): candidate is object & LowLevel =>
-        isLowLevel(candidate) && (connectedTo === undefined || candidate.transport === connectedTo),
-    );
+    const found = level.find(isIt);
     if (found !== undefined) return found;
     level = level.flatMap((owner) => membersOf(owner, seen));
   }
@@ -77,11 +81,15 @@ function membersOf(owner: object, seen: Set<object>): object[] {
 }
 
 /** A `Protocol` of either SDK, and of these a server: a client is one too. */
-function isLowLevel(value: object): value is LowLevel {
-  const has = (name: string): boolean => name in value && typeof Reflect.get(value, name) === 'function';
+function isLowLevel(value: unknown): value is LowLevel {
+  if (typeof value !== 'object' || value === null) return false;
+  const { request, notification, setRequestHandler, getClientCapabilities, _requestHandlers } =
+    value as JsonObject;
   return (
-    ['request', 'notification', 'setRequestHandler', 'getClientCapabilities'].every(has) &&
-    '_requestHandlers' in value &&
-    value._requestHandlers instanceof Map
+    typeof request === 'function' &&
+    typeof notification === 'function' &&
+    typeof setRequestHandler === 'function' &&
+    typeof getClientCapabilities === 'function' &&
+    _requestHandlers instanceof Map
   );
 }

@@ -15,12 +15,20 @@ import type { Message, SendOptions } from './transport.ts';
 /** How long an ask may wait for a call before the logger warns, in milliseconds. */
 const SOON = 1_000;
 
+/** An ask as it goes out. */
+export type AskMessage = Pick<AskRequest, 'method' | 'params' | 'progress'>;
+
 /** Receives messages that belong to no call. */
 export interface Outside {
+  /**
+   * An ask of a task of the server's own, made in its `tasks/result`; it lasts longer than that request.
+   * @returns undefined where asks are the calls' alone
+   */
+  requestIn?(message: AskMessage, frame: Frame): Promise<Response> | undefined;
   /** @param frame the call in whose async context it was sent */
   notification(message: Message, frame?: Frame): void;
   /** An ask made on start-up or on a timer. The promise may never settle. */
-  request(message: { method: string; params?: unknown }): Promise<Response>;
+  request(message: AskMessage): Promise<Response>;
   error(error: unknown): void;
 }
 
@@ -48,9 +56,7 @@ export interface RouterOptions {
   readonly client: Client;
 }
 
-interface Early {
-  readonly method: string;
-  readonly params: unknown;
+interface Early extends AskMessage {
   readonly settle: (response: Response) => void;
 }
 
@@ -106,11 +112,19 @@ export class Router {
   request(message: Message, options: SendOptions): Promise<Response> {
     const { method = '', params } = message;
     if (method === 'ping') return Promise.resolve({ result: {} });
+    const { relatedRequestId, progress } = options;
+    const entry = relatedRequestId === undefined ? undefined : this.inFlight.get(relatedRequestId);
+    if (entry?.method === 'tasks/result' && entry.frame !== undefined && !this.#options.single) {
+      const asked = { method, params, ...(progress !== undefined && { progress }) };
+      const answered = this.#options.outside.requestIn?.(asked, entry.frame);
+      if (answered !== undefined) return answered;
+    }
     return this.ask({
       method,
       params,
-      ...(options.relatedRequestId !== undefined && { relatedRequestId: options.relatedRequestId }),
+      ...(relatedRequestId !== undefined && { relatedRequestId }),
       ...(options.signal !== undefined && { signal: options.signal }),
+      ...(progress !== undefined && { progress }),
       context: currentContext(),
     });
   }
@@ -127,7 +141,8 @@ export class Router {
   }
 
   ask(request: AskRequest): Promise<Response> {
-    const { method, params, relatedRequestId, timeout, signal, context } = request;
+    const { method, params, relatedRequestId, timeout, signal, progress, context } = request;
+    const listening = progress === undefined ? {} : { progress };
     const owner = this.#askedBy(request);
     if (owner.kind === 'refused') {
       this.#options.outside.error(owner.error);
@@ -137,8 +152,8 @@ export class Router {
       this.#onAsked();
       if (method === ROOTS && this.isStarting && this.#options.joins) return this.#askRoots(params);
       // Without a client to ask outside of calls, it goes out with the instance's one call.
-      if (this.#options.single) return this.#wait(method, params);
-      return this.#options.outside.request({ method, params });
+      if (this.#options.single) return this.#wait({ method, params, ...listening });
+      return this.#options.outside.request({ method, params, ...listening });
     }
     const { frame } = owner;
     const stepPath = context?.call === frame ? context.stepPath : undefined;
@@ -148,7 +163,12 @@ export class Router {
     return frame.ask(
       method,
       params,
-      { inContext, ...(timeout !== undefined && { timeout }), ...(signal !== undefined && { signal }) },
+      {
+        inContext,
+        ...(timeout !== undefined && { timeout }),
+        ...(signal !== undefined && { signal }),
+        ...listening,
+      },
       stepPath,
     );
   }
@@ -186,16 +206,16 @@ export class Router {
   }
 
   /** Until the call is there that the instance is for. */
-  #wait(method: string, params: unknown): Promise<Response> {
+  #wait(ask: Omit<Early, 'settle'>): Promise<Response> {
     return new Promise((settle) => {
-      const early = { method, params, settle };
+      const early = { ...ask, settle };
       this.#early.push(early);
       setTimeout(() => {
         if (!this.#early.includes(early)) return;
         this.#options.outside.error(
           new AwaitError(
             'wrong-call',
-            `${method} was asked outside of any call; it goes out with the next ask of this instance's call`,
+            `${ask.method} was asked outside of any call; it goes out with the next ask of this instance's call`,
           ),
         );
       }, SOON).unref();
@@ -215,8 +235,8 @@ export class Router {
    */
   adopt(frame: Frame): Promise<void> | undefined {
     this.#adopted = frame;
-    for (const { method, params, settle } of this.#early.splice(0)) {
-      void frame.ask(method, params, { inContext: false }).then(settle);
+    for (const { method, params, progress, settle } of this.#early.splice(0)) {
+      void frame.ask(method, params, { inContext: false, ...(progress && { progress }) }).then(settle);
     }
     if (frame.call.method !== 'tools/call' || this.#roots.length === 0) return undefined;
     const asked = this.#roots.map(async ({ params, settle }) =>
@@ -279,12 +299,20 @@ function cannotAsk(method: string, inside: string): Owner {
   );
 }
 
+/** Refuses an ask outside of calls on a revision whose asks are parts of its responses, and logs it. */
+export function refuseOutside(
+  { method }: AskMessage,
+  logger: { warn(message: string): void },
+): Promise<never> {
+  const error = new AwaitError(
+    'wrong-call',
+    `${method} was asked outside of any call: on this revision an ask is part of the response to a request. Name the request it belongs to (extra.sendRequest, ctx.mcpReq, relatedRequestId), or ask in the flow of a tool, a prompt or a resource`,
+  );
+  logger.warn(error.message);
+  return Promise.reject(error);
+}
+
 /** Notifications that are about the server, not about a call. */
 function isAboutServer(method: string | undefined): boolean {
   return method?.endsWith('/list_changed') === true || method === 'notifications/resources/updated';
-}
-
-/** The progress token that a request came with. */
-export function progressTokenOf(params: JsonObject): unknown {
-  return isObject(params._meta) ? params._meta.progressToken : undefined;
 }

@@ -3,6 +3,7 @@
  * while its `connect` may still be pending. On a revision without sessions an SDK v2 server is put into its era
  * instead; a server of SDK v1 has no such era, and gets the `initialize` of the last one it knows.
  */
+import process from 'node:process';
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
@@ -41,13 +42,13 @@ export async function start(starting: Starting): Promise<Begun> {
   const { server, transport, router } = starting;
   const found = lowLevelOf(server);
   const early = found && take(found, starting);
-  const connected = connect(server, transport);
-  await Promise.race([connected.done, connected.listening]);
+  const connecting = connect(server, transport);
+  await connecting.ready;
   const lowLevel = found ?? lowLevelOf(server, transport);
   const era = found === undefined ? lowLevel && take(lowLevel, starting) : early;
   const declared = era ?? (await initialize(starting));
   if (era === undefined) await announceInitialized(transport, lowLevel, router.asked);
-  await connected.done;
+  if (!connecting.isOver) await Promise.race([connecting.connected, startWait()]);
   return { declared: { ...declared }, lowLevel, isModern: era !== undefined };
 }
 
@@ -61,22 +62,43 @@ function take(lowLevel: LowLevel, starting: Starting): Declared | undefined {
   return declared;
 }
 
+interface Connecting {
+  /** Resolves once the server hears, although it may still wait in its `connect`. */
+  readonly ready: Promise<void>;
+  readonly connected: Promise<void>;
+  readonly isOver: boolean;
+}
+
+function connect(server: HostServer, transport: HostTransport): Connecting {
+  let isOver = false;
+  let hears = (): void => {};
+  // Most servers are connected by then.
+  transport.onListening = () => process.nextTick(() => isOver || setImmediate(() => hears()));
+  const connected = server.connect(transport).then(
+    () => {
+      isOver = true;
+    },
+    (error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new AwaitError('internal', `the server could not be connected: ${reason}`, error);
+    },
+  );
+  const ready = new Promise<void>((resolve, reject) => {
+    hears = resolve;
+    connected.then(resolve, reject);
+  });
+  return {
+    ready,
+    connected,
+    get isOver() {
+      return isOver;
+    },
+  };
+}
+
 /** A server may wait in its `connect` for a message of its client, so that wait is limited. */
-function connect(
-  server: HostServer,
-  transport: HostTransport,
-): { readonly done: Promise<void>; readonly listening: Promise<void> } {
-  const connected = server.connect(transport).catch((error: unknown) => {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new AwaitError('internal', `the server could not be connected: ${reason}`, error);
-  });
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, START_WAIT).unref();
-  });
-  const done = Promise.race([connected, late]).finally(() => clearTimeout(timer));
-  done.catch(() => {});
-  return { done, listening: transport.listening };
+function startWait(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, START_WAIT).unref());
 }
 
 async function initialize({ client, router, transport }: Starting): Promise<JsonObject> {

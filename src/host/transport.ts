@@ -5,6 +5,7 @@
 
 import type { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
+import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 
 export interface Message extends JsonObject {
@@ -18,6 +19,8 @@ export interface SendOptions {
   readonly relatedRequestId?: string | number;
   /** Of a request: fires when the server gives up on it. */
   readonly signal?: AbortSignal;
+  /** Of a request: the server listens to its progress. */
+  readonly progress?: AskProgress;
 }
 
 /** Receives the server's messages. */
@@ -39,6 +42,9 @@ export interface ChallengeContext {
 
 export type ScopeResolver = (context: ChallengeContext) => unknown;
 
+/** What answers a request: a response, one report of progress, or nothing. */
+type Armed = Response | 'progress' | 'nothing';
+
 export class HostTransport {
   readonly sessionId: string;
   onmessage?: (message: Message, extra?: JsonObject) => void;
@@ -47,22 +53,21 @@ export class HostTransport {
   /** Set by a server of SDK v2 as it connects: its check of scopes before a request reaches it. */
   scopeResolver?: ScopeResolver;
   readonly #sink: TransportSink;
-  /** Resolves once the server hears, also while it is still in its `connect`. */
-  readonly listening: Promise<void>;
-  #armed: Response | undefined;
+  /** Called once the server hears, also while it is still in its `connect`. */
+  onListening?: () => void;
+  #armed: Armed | undefined;
+  /** The requests that the server sent itself, and that are open. */
+  readonly #asked = new Set<number>();
   #severed = false;
-  #onStart: () => void = () => {};
 
   constructor(sessionId: string, sink: TransportSink) {
     this.sessionId = sessionId;
     this.#sink = sink;
-    this.listening = new Promise((resolve) => {
-      this.#onStart = () => setImmediate(resolve);
-    });
   }
 
-  async start(): Promise<void> {
-    this.#onStart();
+  start(): Promise<void> {
+    this.onListening?.();
+    return DONE;
   }
 
   /** Called by a server of SDK v2. */
@@ -83,11 +88,11 @@ export class HostTransport {
   }
 
   /**
-   * Runs `send`, which makes the server send one request at once, and answers that request with `response`.
+   * Runs `send`, which makes the server send one request at once, and answers that request with `reply`.
    * An SDK sends within the call of its `request`, so nothing can come in between.
    */
-  answering<T>(response: Response, send: () => T): T {
-    this.#armed = response;
+  answering<T>(reply: Armed, send: () => T): T {
+    this.#armed = reply;
     try {
       return send();
     } finally {
@@ -97,6 +102,11 @@ export class HostTransport {
 
   deliver(message: Message, extra?: JsonObject): void {
     if (!this.#severed) this.onmessage?.(message, extra);
+  }
+
+  /** A client's response that answers no ask: an SDK reports it. It must not answer a request of the server's own. */
+  deliverStray(response: Message): void {
+    if (!this.#asked.has(Number(response.id))) this.deliver(response);
   }
 
   /** A request of a server that is not an SDK's; resolves with its answer, if ever. */
@@ -113,17 +123,29 @@ export class HostTransport {
     if (!this.#severed) this.#sink.lost(id, error, isMeant);
   }
 
-  async send(message: Message, options: SendOptions = {}): Promise<void> {
+  /** A request that its server sent itself carries the server's own token. */
+  #progressOf({ params }: Message): AskProgress | undefined {
+    const token = progressTokenOf(params);
+    if (token === undefined) return undefined;
+    return { report: (reported) => this.deliver(progressOn(token, reported)), resets: false };
+  }
+
+  send(message: Message, options: SendOptions = {}): Promise<void> {
     const { id, method } = message;
-    if (method === undefined) {
-      if (id !== undefined) this.#sink.response(id, responseOf(message));
-      return;
-    }
+    if (method !== undefined) this.#sendAsk(message, options);
+    else if (id !== undefined) this.#sink.response(id, responseOf(message));
+    return DONE;
+  }
+
+  /** Sends a request or a notification. */
+  #sendAsk(message: Message, options: SendOptions): void {
+    const { id } = message;
     const armed = id === undefined ? undefined : this.#armed;
     if (id !== undefined && armed !== undefined) {
       this.#armed = undefined;
       // Also when severed: a frame that is unwound gets its rejection through its SDK.
-      queueMicrotask(() => this.onmessage?.(reply(id, armed)));
+      if (armed === 'nothing') return;
+      queueMicrotask(() => this.onmessage?.(armed === 'progress' ? progressOn(id) : reply(id, armed)));
       return;
     }
     if (this.#severed) return;
@@ -131,12 +153,28 @@ export class HostTransport {
       this.#sink.notification(message, options);
       return;
     }
-    void this.#sink.request(message, options).then(
-      (response) => this.deliver(reply(id, response)),
-      (error: unknown) => this.#sink.error(error),
-    );
+    const progress = this.#progressOf(message);
+    this.#asked.add(Number(id));
+    void this.#sink
+      .request(message, { ...options, ...(progress && { progress }) })
+      .finally(() => this.#asked.delete(Number(id)))
+      .then(
+        (response) => this.deliver(reply(id, response)),
+        (error: unknown) => this.#sink.error(error),
+      );
   }
 }
+
+/** @param token a request's id, if its server is an SDK's */
+export function progressOn(token: unknown, params: JsonObject = { progress: 0 }): Message {
+  return {
+    jsonrpc: '2.0',
+    method: 'notifications/progress',
+    params: { ...params, progressToken: token },
+  };
+}
+
+const DONE = Promise.resolve();
 
 /** A copy, so that a tool cannot change the record. (It is JSON; `structuredClone` is slower.) */
 function reply(id: string | number, response: Response): Message {
@@ -155,4 +193,9 @@ export function responseOf(message: JsonObject): Response {
     };
   }
   return { result: isObject(message.result) ? message.result : {} };
+}
+
+/** The progress token that a request came with. */
+export function progressTokenOf(params: unknown): unknown {
+  return isObject(params) && isObject(params._meta) ? params._meta.progressToken : undefined;
 }

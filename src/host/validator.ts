@@ -4,6 +4,7 @@
  * a call.
  */
 
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import { keepNewest } from '../base/bounded.ts';
 import { canonical, type JsonObject } from '../base/json.ts';
@@ -19,8 +20,9 @@ export interface Validator {
   getValidator(schema: JsonObject): Validate;
 }
 
-/** Compiled schemas kept. */
+/** Compiled schemas kept, and those among them that need a validator of their own. */
 const KEPT = 500;
+const OWN_KEPT = 25;
 
 /**
  * Compiles each schema once, and keeps the most recently used; patterns are compiled in linear time.
@@ -47,7 +49,7 @@ export class CachingValidator implements Validator {
     let validate = this.#byIdentity.get(schema);
     if (validate !== undefined) return validate;
     const text = canonical(schema);
-    validate = this.#byText.get(text) ?? this.#compile(schema);
+    validate = this.#byText.get(text) ?? this.#compile(schema, text);
     this.#byText.delete(text);
     this.#byText.set(text, validate);
     keepNewest(this.#byText, KEPT);
@@ -55,22 +57,32 @@ export class CachingValidator implements Validator {
     return validate;
   }
 
-  #compile(schema: JsonObject): Validate {
+  /** Ajv knows schemas by their ids, and returns the first that it compiled for one: no id may reach the shared one. */
+  #compile(schema: JsonObject, text: string): Validate {
+    const { $id, ...nameless } = schema;
+    if ($id !== undefined && isNameless(canonical(nameless))) return this.getValidator(nameless);
     if (this.#compiled >= KEPT) {
       this.#inner = this.#make();
       this.#byIdentity = new WeakMap();
       this.#byText = new Map();
       this.#compiled = 0;
     }
-    this.#compiled += 1;
+    const isShared = !text.includes('"$id"');
+    this.#compiled += isShared ? 1 : KEPT / OWN_KEPT;
+    const inner = isShared ? this.#inner : this.#make();
     // An SDK makes the Ajv of a dialect when it first meets one.
     const { $schema } = schema;
     const bare = this.#bare.get($schema) ?? ($schema === undefined ? {} : { $schema });
-    this.#inner.getValidator(bare);
+    inner.getValidator(bare);
     this.#bare.set($schema, bare);
-    makeLinear(this.#inner);
-    return this.#inner.getValidator(schema);
+    makeLinear(inner);
+    return inner.getValidator(schema);
   }
+}
+
+/** Whether a schema without its own id means the same: none is inside of it, and all its references are. */
+function isNameless(text: string): boolean {
+  return !text.includes('"$id"') && !/"\$(?:dynamicRef|ref)":"[^#]/.test(text);
 }
 
 /** Evaluates schemas without generating code; it knows no engine but the one that backtracks, so it checks no patterns. */
@@ -95,22 +107,47 @@ export function evaluatingValidator(): Validator {
   return new PlainValidator(new CfWorkerJsonSchemaValidator());
 }
 
-const caches = new Map<unknown, CachingValidator>();
+/** The options of an SDK's server that all instances may share. */
+export interface ServerOptions {
+  /** SDK v2's validator: JSON Schema 2020-12, unless a schema names another dialect. Each schema is compiled once. */
+  readonly jsonSchemaValidator: {
+    getValidator<T>(
+      schema: object,
+    ): (
+      input: unknown,
+    ) =>
+      | { valid: true; data: T; errorMessage: undefined }
+      | { valid: false; data: undefined; errorMessage: string };
+  };
+}
+
+/** An SDK's validators, by their classes. */
+const caches = new Map<new () => Validator, CachingValidator>();
+
+function sharedOf(kind: new () => Validator): CachingValidator {
+  let shared = caches.get(kind);
+  if (shared === undefined) {
+    const make = (): Validator => new kind();
+    const isPlain = kind.name.startsWith('Cf');
+    shared = new CachingValidator(isPlain ? () => new PlainValidator(make()) : compilingValidator(make));
+    caches.set(kind, shared);
+  }
+  return shared;
+}
+
+/** An SDK server that is not given a validator makes one of its own, each time. */
+export function serverOptions(): ServerOptions {
+  const shared: Validator = sharedOf(AjvJsonSchemaValidator);
+  return { jsonSchemaValidator: shared as ServerOptions['jsonSchemaValidator'] };
+}
 
 /** Lets servers that use their SDK's default validator share one of its kind. */
 export function shareValidator(server: LowLevel): void {
   const holder = server as unknown as { _jsonSchemaValidator?: Validator };
   const own = holder._jsonSchemaValidator;
   if (own === undefined || own instanceof CachingValidator) return;
-  const kind = own.constructor;
+  const kind = own.constructor as new () => Validator;
   // A validator that its author passed in may be anything; the SDKs' own are these.
   if (!/^(Ajv|CfWorker|Default)JsonSchemaValidator$/.test(kind.name)) return;
-  let shared = caches.get(kind);
-  if (shared === undefined) {
-    const make = (): Validator => Reflect.construct(kind, []) as Validator;
-    const isPlain = kind.name.startsWith('Cf');
-    shared = new CachingValidator(isPlain ? () => new PlainValidator(make()) : compilingValidator(make));
-    caches.set(kind, shared);
-  }
-  holder._jsonSchemaValidator = shared;
+  holder._jsonSchemaValidator = sharedOf(kind);
 }

@@ -79,6 +79,7 @@ class Guard implements GuardedWriter {
   readonly #drained: (() => void)[] = [];
   readonly #closed: (() => void)[] = [];
   #patience: Timer | undefined;
+  #isBehind = false;
   #isClosed = false;
 
   constructor(writer: Writer, options: BacklogOptions, note: (guard: Guard, unsent: number) => void) {
@@ -97,7 +98,7 @@ class Guard implements GuardedWriter {
   }
 
   get behind(): boolean {
-    return this.#patience !== undefined;
+    return this.#isBehind;
   }
 
   get unsent(): number {
@@ -137,6 +138,8 @@ class Guard implements GuardedWriter {
 
   #wait(): void {
     if (this.#isClosed) return;
+    this.#isBehind = true;
+    if (this.#writer.limitsItself) return;
     if (this.#patience === undefined) this.#watch(this.#writer.unsent);
     this.#note(this, this.#writer.unsent);
   }
@@ -154,6 +157,7 @@ class Guard implements GuardedWriter {
   }
 
   #caughtUp(): void {
+    this.#isBehind = false;
     this.#patience?.cancel();
     this.#patience = undefined;
     this.#note(this, 0);

@@ -60,6 +60,8 @@ export interface Writer {
   end(): void;
   /** Breaks the connection off, and drops the bytes that wait. */
   destroy(): void;
+  /** Whether it gives up a client that does not read by itself: one pipe carries many replies. */
+  readonly limitsItself?: boolean;
   /** Called once, when the client goes away or the stream was ended; at once when that is past. */
   onClose(fn: () => void): void;
 }

@@ -4,6 +4,7 @@
  * GET that carries no `Origin` (https://www.w3.org/TR/fetch-metadata/). A rebound name shows in `Host`, which is
  * therefore checked wherever a connection came in on a loopback address.
  */
+import { hostName, parsedName } from './address.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { empty, rpcError } from './reply.ts';
 
@@ -95,13 +96,13 @@ export function pageOf(inbound: Inbound): string {
 
 function allowsOrigin(origin: string, origins: readonly string[]): boolean {
   if (origins.includes(origin)) return true;
-  const name = hostname(origin);
+  const name = parsedName(origin);
   return name !== undefined && (isThisMachine(name) || origins.includes(name));
 }
 
 function allowsHost(host: string, hosts: readonly string[]): boolean {
   if (hosts.includes('*') || hosts.includes(host)) return true;
-  const name = hostname(`http://${host}`);
+  const name = hostName(host);
   return name !== undefined && (isThisMachine(name) || hosts.includes(name));
 }
 
@@ -109,8 +110,4 @@ function allowsHost(host: string, hosts: readonly string[]): boolean {
 function isThisMachine(name: string): boolean {
   if (name === 'localhost' || name.endsWith('.localhost') || name === '[::1]') return true;
   return /^127(?:\.\d{1,3}){3}$/.test(name);
-}
-
-function hostname(url: string): string | undefined {
-  return URL.canParse(url) ? new URL(url).hostname : undefined;
 }

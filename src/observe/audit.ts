@@ -1,5 +1,8 @@
 /** The option `audit`: reports each act on a call with its caller, without any content. */
+import type { JsonObject } from '../base/json.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
+import type { Outcome } from '../call/ports.ts';
+import { shortText } from './redact.ts';
 
 export interface AuditEvent {
   /** Milliseconds since the epoch. */
@@ -25,7 +28,7 @@ export interface AuditEvent {
   readonly caller?: string;
   readonly revision: string;
   readonly method: string;
-  /** The tool, the prompt, or the resource's URI. */
+  /** The tool, the prompt, or the resource's URI without its query; cut after 200 characters. */
   readonly target: string;
 }
 
@@ -51,6 +54,20 @@ export function auditedAs(entry: Entry): AuditEvent['what'] | undefined {
   }
 }
 
+/** Longest target, in characters. */
+const MOST = 200;
+
+/** The end of a call of which no entry was written. */
+export function auditedEnd(outcome: Outcome): AuditEvent['what'] | undefined {
+  if (outcome.kind === 'gone') return 'cancelled';
+  if (outcome.kind !== 'responded') return undefined;
+  return 'error' in outcome.response ? 'failed' : 'completed';
+}
+
+function targetOf({ name, uri }: JsonObject): string {
+  return name === undefined ? (String(uri ?? '').split(/[?#]/, 1)[0] ?? '') : String(name);
+}
+
 export function auditEvent(
   what: AuditEvent['what'],
   label: string,
@@ -65,6 +82,6 @@ export function auditEvent(
     ...(principal !== undefined && { caller: principal }),
     revision,
     method,
-    target: String(params.name ?? params.uri ?? ''),
+    target: shortText(targetOf(params), MOST),
   };
 }

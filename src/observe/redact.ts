@@ -40,13 +40,31 @@ function safeText(text: string): string {
   return escaped(cut.replace(CREDENTIALS, '//***@'));
 }
 
-/** Line ends of Unicode, too: some viewers of logs break lines at them. */
-function escaped(text: string): string {
+/** A stranger's text for a log or a terminal: escaped, and cut. */
+export function shortText(text: string, most: number): string {
+  return escaped(text.slice(0, most));
+}
+
+/**
+ * Whether a character may move a cursor, break a line in some viewer of logs (line ends of Unicode), or turn the
+ * direction of what follows.
+ */
+function isUnsafe(code: number): boolean {
+  if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return true;
+  return (
+    code === 0x200e ||
+    code === 0x200f ||
+    (code >= 0x2028 && code <= 0x202e) ||
+    (code >= 0x2066 && code <= 0x2069)
+  );
+}
+
+/** Escapes those characters. */
+export function escaped(text: string): string {
   let safe = '';
   for (const character of text) {
     const code = character.codePointAt(0) ?? 0;
-    const isControl = code < 0x20 || (code >= 0x7f && code < 0xa0) || code === 0x2028 || code === 0x2029;
-    safe += isControl ? `\\u${code.toString(16).padStart(4, '0')}` : character;
+    safe += isUnsafe(code) ? `\\u${code.toString(16).padStart(4, '0')}` : character;
   }
   return safe;
 }

@@ -6,7 +6,7 @@
  * promises made, a stack does not depend on which branch came first, nor on caches. One takes about ten microseconds,
  * only inside of calls.
  */
-import { createHash } from 'node:crypto';
+import { sha256 } from '../base/json.ts';
 import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
 
@@ -39,7 +39,7 @@ function pathOf(frames: readonly NodeJS.CallSite[]): string {
 
 /** A few characters that distinguish the texts of one call. */
 export function short(text: string): string {
-  return createHash('sha256').update(text).digest('base64url').slice(0, 6);
+  return sha256(text).slice(0, 6);
 }
 
 /** The frames of the user's code, and of the joints between branches. */

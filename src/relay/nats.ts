@@ -7,6 +7,7 @@ import { systemClock, within } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject } from '../base/json.ts';
 import type { Relay } from '../call/ports.ts';
+import { Joined, partsOf } from './parts.ts';
 
 const PREFIX = 'mcp-await.relay.';
 /** How long a receipt may take, in milliseconds. */
@@ -16,7 +17,7 @@ const CLIENT: string = '@nats-io/transport-node';
 
 interface NatsMessage {
   respond(): boolean;
-  string(): string;
+  readonly data: Uint8Array;
 }
 
 /** As much of a connection of `@nats-io/transport-node` (3) or `nats` (2) as is needed here. */
@@ -26,7 +27,7 @@ export interface NatsLike {
     subject: string,
     options: { callback: (error: Error | null, message: NatsMessage) => void },
   ): { unsubscribe(): void };
-  request(subject: string, payload: string, options: { timeout: number }): Promise<unknown>;
+  request(subject: string, payload: string | Uint8Array, options: { timeout: number }): Promise<unknown>;
   flush(): Promise<void>;
   close(): Promise<void>;
 }
@@ -63,11 +64,13 @@ export function natsRelay(nats: string | NatsLike): Relay {
   };
   return {
     async listen(name, hear) {
+      const joined = new Joined();
       const subscription = (await open()).subscribe(PREFIX + name, {
         callback: (error, message) => {
           if (error !== null) return;
           message.respond();
-          hear(message.string());
+          const whole = joined.add(message.data);
+          if (whole !== undefined) hear(whole);
         },
       });
       await (await open()).flush();
@@ -82,15 +85,12 @@ export function natsRelay(nats: string | NatsLike): Relay {
     },
     async send(name, message) {
       const client = await open();
+      // The server disconnects a client that sends more at once (its max_payload, 1 MiB by default).
       const most = client.info?.max_payload ?? Number.POSITIVE_INFINITY;
-      if (Buffer.byteLength(message) > most) {
-        throw new AwaitError(
-          'limit',
-          `a message of ${Buffer.byteLength(message)} bytes is longer than the NATS server accepts (${most}); raise its max_payload`,
-        );
-      }
       try {
-        await client.request(PREFIX + name, message, { timeout: RECEIPT });
+        for (const part of partsOf(message, most)) {
+          await client.request(PREFIX + name, part, { timeout: RECEIPT });
+        }
         return true;
       } catch (error) {
         if (isNobody(error)) return false;

@@ -30,6 +30,10 @@ export interface AppenderOptions {
   readonly shared: boolean;
   /** Events kept, and appends that may wait for the store. */
   readonly most: number;
+  /** How long an event is kept, in milliseconds; without it, as long as the stream. */
+  readonly life?: number;
+  /** The known caller that the stream belongs to. */
+  readonly owner?: string;
   readonly clock: Clock;
   /** Whether this process closes: then a failing store is not waited for. */
   readonly isClosing: () => boolean;
@@ -172,7 +176,7 @@ export class Appender {
   }
 
   async #write(body: EntryBody): Promise<number> {
-    const { log, self, shared, clock } = this.#options;
+    const { log, self, shared, clock, owner, life = Number.POSITIVE_INFINITY } = this.#options;
     if (this.#end === undefined) {
       await this.#pruning.load();
       this.#end = await log.end();
@@ -185,7 +189,7 @@ export class Appender {
       const entry: StreamEntry = { ...body, prev: prevAfter(this.#end), writer: self, reader };
       let inserted: boolean;
       try {
-        inserted = await log.insert(at, entry);
+        inserted = await log.insert(at, entry, Math.min(clock.now() + life, log.expires), owner);
       } catch (error) {
         this.#doubtful = body;
         throw error;

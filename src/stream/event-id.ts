@@ -4,8 +4,9 @@
  * Records are stored under a digest of id and scope, so an id that is used with another session or caller leads to
  * records that do not exist: a foreign stream and an unknown one take the same path.
  */
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { AwaitError } from '../base/error.ts';
+import { sha256 } from '../base/json.ts';
 
 /** A position in a stream. */
 export interface EventPlace {
@@ -74,5 +75,5 @@ export function unknownEvent(reason: string): AwaitError {
 }
 
 function digest(...parts: readonly string[]): string {
-  return createHash('sha256').update(JSON.stringify(parts)).digest('base64url').slice(0, 22);
+  return sha256(JSON.stringify(parts)).slice(0, 22);
 }

@@ -13,6 +13,7 @@ import type { JsonObject } from '../base/json.ts';
 import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
+import { ContentBytes, type ContentLimits } from './content-bytes.ts';
 import {
   eventId,
   expiryOf,
@@ -24,7 +25,15 @@ import {
   unknownEvent,
 } from './event-id.ts';
 import { type Local, Locals } from './locals.ts';
-import { type End, isLast, prevAfter, type StreamEntry, type StreamEvent, StreamLog } from './log.ts';
+import {
+  type End,
+  isEvent,
+  isLast,
+  prevAfter,
+  type StreamEntry,
+  type StreamEvent,
+  StreamLog,
+} from './log.ts';
 import { memoryRecords, type StreamRecords } from './records.ts';
 import { type Sink, Tail, type TailEnd } from './tail.ts';
 
@@ -37,6 +46,8 @@ export interface StreamParts {
   readonly records?: StreamRecords;
   readonly relay?: Relay;
   readonly clock: Clock;
+  /** Limits of the characters of events, if they are kept in this process's memory. */
+  readonly bytes?: ContentLimits | undefined;
   readonly limits: Pick<Limits, 'streamEvents' | 'streams' | 'streamLife' | 'streamPoll' | 'eventIdBytes'>;
   readonly warn: (message: string, detail: JsonObject) => void;
 }
@@ -53,9 +64,15 @@ interface NextEvent {
   readonly isLast: boolean;
 }
 
+interface How {
+  readonly isLasting?: boolean;
+  readonly owner?: string | undefined;
+}
+
 export class EventStreams {
   readonly #parts: StreamParts;
   readonly #records: StreamRecords;
+  readonly #contents: ContentBytes | undefined;
   /** The name by which other processes wake this one. */
   readonly #self = randomBytes(9).toString('base64url');
   readonly #locals: Locals;
@@ -69,6 +86,7 @@ export class EventStreams {
     const { clock, limits, warn } = parts;
     this.#parts = parts;
     this.#records = parts.records ?? memoryRecords(clock);
+    this.#contents = parts.bytes && this.#boundedBy(parts.bytes);
     this.#locals = new Locals(limits.streams, (error) =>
       warn('a stream could not be deleted; it stays until it expires', { error: String(error) }),
     );
@@ -82,15 +100,15 @@ export class EventStreams {
    * A new stream, whose one appender is here. Nothing is written yet.
    * @param scope the session or caller that it belongs to
    * @param expires milliseconds since the epoch; nothing of it is kept longer
-   * @param id an unused one of `newStreamId`
+   * @param how `id`: an unused one of `newStreamId`; `owner`: the known caller that it belongs to
    * @throws AwaitError `limit` when the scope has `limits.streams` that are not finished
    */
   open(
     scope: string,
     expires = this.#parts.clock.now() + this.#parts.limits.streamLife,
-    id = newStreamId(expires),
+    { id = newStreamId(expires), owner }: { id?: string; owner?: string | undefined } = {},
   ): Appender {
-    const log = new StreamLog(this.#records, id, scope);
+    const log = this.#logOf(id, scope);
     const local = this.#locals.of(log, scope);
     try {
       this.#locals.count(local);
@@ -99,7 +117,7 @@ export class EventStreams {
       throw error;
     }
     local.isFresh = true;
-    local.appender = this.#appender(local, { at: 0 });
+    local.appender = this.#appender(local, { at: 0 }, { owner });
     return local.appender;
   }
 
@@ -113,18 +131,19 @@ export class EventStreams {
   }
 
   /** The stream of a scope that every process finds by itself, and that each may append to. */
-  standing(scope: string, expires: number): Appender {
-    return this.shared(standingId(scope, expires), scope);
+  standing(scope: string, expires: number, owner?: string): Appender {
+    return this.shared(standingId(scope, expires), scope, { isLasting: true, owner });
   }
 
   /**
    * A stream that each process may append to, and knows by its id (`sharedId`).
    *
-   * @param isNew no other process can have heard of it
+   * @param how `isNew`: no other process can have heard of it; `isLasting`: it serves many requests, and an event of it
+   * is kept for `limits.streamLife`; `owner`: the known caller that it belongs to
    */
-  shared(id: string, scope: string, isNew = false): Appender {
-    const local = this.#locals.of(new StreamLog(this.#records, id, scope), scope);
-    local.appender ??= this.#appender(local, isNew ? { at: 0 } : undefined);
+  shared(id: string, scope: string, how: How & { readonly isNew?: boolean } = {}): Appender {
+    const local = this.#locals.of(this.#logOf(id, scope), scope);
+    local.appender ??= this.#appender(local, how.isNew ? { at: 0 } : undefined, how);
     return local.appender;
   }
 
@@ -187,8 +206,8 @@ export class EventStreams {
   /** The last event of a stream. */
   async lastOf(id: string, scope: string): Promise<StreamEvent | undefined> {
     const log = this.#log(id, scope);
-    const { entry } = await log.end();
-    const event = entry?.kind === 'event' ? entry : await log.read(entry?.prev ?? 0);
+    const { at, entry } = await log.end();
+    const event = await log.read(isEvent(entry) ? at : (entry?.prev ?? 0));
     return event?.kind === 'event' ? event.event : undefined;
   }
 
@@ -198,7 +217,7 @@ export class EventStreams {
     if (place === undefined) return false;
     const log = this.#log(place.stream, scope);
     const { at, entry } = await log.end(place.sequence);
-    return (entry?.kind === 'event' ? at : (entry?.prev ?? 0)) > place.sequence;
+    return (isEvent(entry) ? at : (entry?.prev ?? 0)) > place.sequence;
   }
 
   /**
@@ -228,6 +247,30 @@ export class EventStreams {
     this.#locals.get(this.#log(id, scope).name)?.tail?.disconnect();
   }
 
+  /**
+   * Ends the connection of a standing stream, in whichever process it is; its client may come back.
+   * @throws AwaitError `store`
+   */
+  async endConnection(id: string, scope: string): Promise<void> {
+    const log = this.#log(id, scope);
+    const local = this.#locals.of(log, scope);
+    local.uses += 1;
+    const end = async (): Promise<void> => {
+      if (local.tail !== undefined) local.tail.end('closed');
+      else if ((await log.had())?.live) {
+        // As a new connection would do it, which has nothing yet.
+        const { at } = await this.#claim(local, 0);
+        await log.writeHad(at, false);
+      }
+    };
+    const ended = local.last.then(end).finally(() => {
+      local.uses -= 1;
+      this.#locals.release(local);
+    });
+    local.last = ended.catch(() => {});
+    await ended;
+  }
+
   /** Drops this process's state of a shared stream unless a connection follows it here; other processes keep theirs. */
   leave(id: string, scope: string): void {
     const local = this.#locals.get(recordsName(id, scope));
@@ -249,7 +292,7 @@ export class EventStreams {
 
   /** Ends a stream's connections here, and deletes it. */
   async remove(id: string, scope: string): Promise<void> {
-    const log = new StreamLog(this.#records, id, scope);
+    const log = this.#logOf(id, scope);
     const local = this.#locals.get(log.name);
     if (local !== undefined) this.#locals.forget(local);
     await log.removeAll((await log.end()).at);
@@ -266,10 +309,20 @@ export class EventStreams {
   #log(id: string, scope: string): StreamLog {
     const expires = expiryOf(id);
     if (!(expires >= this.#parts.clock.now())) throw unknownEvent("it has expired, or is no stream's id");
-    return new StreamLog(this.#records, id, scope);
+    return this.#logOf(id, scope);
   }
 
-  #appender(local: Local, end?: End): Appender {
+  #logOf(id: string, scope: string): StreamLog {
+    return new StreamLog(this.#records, id, scope, this.#contents);
+  }
+
+  #boundedBy(limits: ContentLimits): ContentBytes {
+    const failed = (error: unknown): void =>
+      this.#parts.warn('an old event could not be deleted', { error: String(error) });
+    return new ContentBytes(limits, (name) => void this.#records.remove(name).catch(failed));
+  }
+
+  #appender(local: Local, end?: End, { isLasting, owner }: How = {}): Appender {
     const { clock, limits, warn } = this.#parts;
     const appender: Appender = new Appender(
       {
@@ -277,6 +330,8 @@ export class EventStreams {
         self: this.#self,
         shared: isStandingId(local.log.id),
         most: limits.streamEvents,
+        ...(isLasting === true && { life: limits.streamLife }),
+        ...(owner !== undefined && { owner }),
         clock,
         isClosing: () => this.#closed,
         needed: () => (local.isFresh ? 1 : local.tail && local.tail.position + 1),
@@ -373,7 +428,8 @@ export class EventStreams {
     const had = await local.log.had();
     // Another connection was open until now, and had all events so far.
     if (had?.live) return claimed;
-    return Math.max(had?.at ?? 0, (await local.log.mark()).oldest - 1);
+    const { oldest } = await local.log.mark();
+    return local.log.unexpired(Math.max(had?.at ?? 0, oldest - 1));
   }
 
   #stopped(local: Local, tail: Tail, why: TailEnd | undefined): void {

@@ -4,11 +4,16 @@
  * order, and a process that loses a position reads there why.
  * Every entry names the appender (`writer`) and the connection (`reader`), so the last entry alone says which process
  * to wake.
+ * A lasting stream has its events' contents in records of their own, which expire before it does: the messages of a call
+ * are deleted in time even if every process that served the stream is. Positions stay, so none is used twice. So have large
+ * events in this process's memory, whose contents are bounded.
  */
+import { randomBytes } from 'node:crypto';
 
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
-import { expiryOf, recordsName } from './event-id.ts';
+import type { ContentBytes } from './content-bytes.ts';
+import { expiryOf, isStandingId, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';
 import type { SseEvent } from './sse.ts';
 
@@ -21,6 +26,8 @@ export interface StreamEvent extends Omit<SseEvent, 'id'> {
 export type EntryBody =
   /** With `last` nothing follows: one entry less than an `end`. */
   | { readonly kind: 'event'; readonly event: StreamEvent; readonly last?: true }
+  /** An event whose content is the record of that name; `read` gives it where the content has expired. */
+  | { readonly kind: 'apart'; readonly content: string; readonly last?: true }
   | { readonly kind: 'end' }
   /** Another appender continues the stream. */
   | { readonly kind: 'taken' }
@@ -48,7 +55,12 @@ export interface End {
   readonly entry?: StreamEntry;
 }
 
-const KINDS: ReadonlySet<unknown> = new Set<EntryBody['kind']>(['event', 'end', 'taken', 'claim']);
+const KINDS: ReadonlySet<unknown> = new Set<EntryBody['kind']>(['event', 'apart', 'end', 'taken', 'claim']);
+
+/** Characters of an event from which on its content is a record of its own where contents are bounded. */
+const LARGE = 1_000;
+/** Entries that are deleted at once. */
+const REMOVED = 500;
 
 export class StreamLog {
   readonly id: string;
@@ -56,19 +68,54 @@ export class StreamLog {
   /** Milliseconds since the epoch. */
   readonly expires: number;
   readonly #records: StreamRecords;
+  readonly #contents: ContentBytes | undefined;
 
-  constructor(records: StreamRecords, id: string, scope: string) {
+  /** @param contents bounds what events take, where the store is this process's memory */
+  constructor(records: StreamRecords, id: string, scope: string, contents?: ContentBytes) {
     this.#records = records;
+    this.#contents = contents;
     this.id = id;
     this.name = recordsName(id, scope);
     this.expires = expiryOf(id);
   }
 
-  insert(at: number, entry: StreamEntry): Promise<boolean> {
+  /**
+   * @param until when an event's content may be deleted, in milliseconds since the epoch; without it, with the stream
+   * @param owner the known caller that the stream belongs to
+   * @returns false when the position is in use
+   */
+  insert(at: number, entry: StreamEntry, until = this.expires, owner?: string): Promise<boolean> {
+    if (entry.kind === 'event' && (until < this.expires || this.#isLarge(entry.event)))
+      return this.#insertApart(at, entry, until, owner);
     return this.#records.insert(`${this.name}:${at}`, entry, this.expires);
   }
 
+  /** The entry, with its content; one of kind `apart` had a content that has expired. */
   async read(at: number): Promise<StreamEntry | undefined> {
+    const entry = await this.#entry(at);
+    if (entry?.kind !== 'apart') return entry;
+    const { content, ...rest } = entry;
+    const event = await this.#records.get(content);
+    return isObject(event) ? { ...rest, kind: 'event', event: event as unknown as StreamEvent } : entry;
+  }
+
+  async #insertApart(
+    at: number,
+    { event, ...rest }: Extract<StreamEntry, { kind: 'event' }>,
+    until: number,
+    owner: string | undefined,
+  ): Promise<boolean> {
+    const content = `${Math.ceil(until).toString(36)}.${randomBytes(16).toString('base64url')}`;
+    await this.#records.insert(content, event, until);
+    this.#contents?.add(owner, content, event.data?.length ?? 0);
+    return this.insert(at, { ...rest, kind: 'apart', content });
+  }
+
+  #isLarge({ data = '' }: StreamEvent): boolean {
+    return this.#contents !== undefined && data.length > LARGE;
+  }
+
+  async #entry(at: number): Promise<StreamEntry | undefined> {
     const found = await this.#records.get(`${this.name}:${at}`);
     if (found === undefined || found === null) return undefined;
     if (!isObject(found) || !KINDS.has(found.kind) || typeof found.prev !== 'number') {
@@ -77,8 +124,21 @@ export class StreamLog {
     return found as unknown as StreamEntry;
   }
 
-  remove(at: number): Promise<void> {
-    return this.#records.remove(`${this.name}:${at}`);
+  /** Deletes entries, and the contents that are apart from them. */
+  async remove(positions: readonly number[]): Promise<void> {
+    const mayBeApart = this.#contents !== undefined || isStandingId(this.id);
+    for (let from = 0; from < positions.length; from += REMOVED) {
+      const some = positions.slice(from, from + REMOVED);
+      const apart = mayBeApart ? await this.#contentsOf(some) : [];
+      await this.#records.remove(...apart, ...some.map((at) => `${this.name}:${at}`));
+    }
+  }
+
+  async #contentsOf(positions: readonly number[]): Promise<readonly string[]> {
+    const entries = await Promise.all(positions.map((at) => this.#entry(at)));
+    const contents = entries.flatMap((entry) => (entry?.kind === 'apart' ? [entry.content] : []));
+    for (const content of contents) this.#contents?.drop(content);
+    return contents;
   }
 
   async mark(): Promise<Mark> {
@@ -103,9 +163,9 @@ export class StreamLog {
   /** Deletes all that there is up to a position. */
   async removeAll(upTo: number): Promise<void> {
     const { oldest, kept } = await this.mark();
-    for (const at of kept) if (at < oldest) await this.remove(at);
-    for (let at = oldest; at <= upTo; at += 1) await this.remove(at);
-    for (const name of ['mark', 'had']) await this.#records.remove(`${this.name}:${name}`);
+    const rest = Array.from({ length: Math.max(upTo - oldest + 1, 0) }, (_, nth) => oldest + nth);
+    await this.remove([...kept.filter((at) => at < oldest), ...rest]);
+    await this.#records.remove(`${this.name}:mark`, `${this.name}:had`);
   }
 
   /**
@@ -115,12 +175,25 @@ export class StreamLog {
   async after(sequence: number): Promise<number | undefined> {
     const next = await this.read(sequence + 1);
     if (next?.kind === 'event' || next?.kind === 'end') return sequence;
-    if (next === undefined && sequence > 0 && (await this.read(sequence)) !== undefined) return sequence;
+    if (next === undefined && sequence > 0 && (await this.#entry(sequence)) !== undefined) return sequence;
     const { oldest } = await this.mark();
     // Entries of other kinds may outlive the events around them.
-    if (sequence + 1 >= oldest) return next === undefined ? undefined : sequence;
-    const first = await this.read(oldest);
-    return first !== undefined && first.prev <= sequence ? oldest - 1 : undefined;
+    if (sequence + 1 < oldest) {
+      const first = await this.#entry(oldest);
+      if (first === undefined || first.prev > sequence) return undefined;
+    } else if (next === undefined) return undefined;
+    const from = Math.max(sequence, oldest - 1);
+    return (await this.unexpired(from)) > from ? undefined : from;
+  }
+
+  /** The position after which no content has expired: `from`, or one behind it. */
+  async unexpired(from: number): Promise<number> {
+    let kept = from;
+    for (let at = from + 1; ; at += 1) {
+      const entry = await this.read(at);
+      if (entry?.kind === 'apart') kept = at;
+      else if (entry?.kind !== 'claim' && entry?.kind !== 'taken') return kept;
+    }
   }
 
   /**
@@ -129,7 +202,7 @@ export class StreamLog {
    * @throws AwaitError `store` when the oldest entry that must be kept is not there
    */
   async end(known = 0): Promise<End> {
-    let entry = known > 0 ? await this.read(known) : undefined;
+    let entry = known > 0 ? await this.#entry(known) : undefined;
     let at = known;
     for (let oldest = 0; entry === undefined; ) {
       const mark = await this.mark();
@@ -139,18 +212,18 @@ export class StreamLog {
       if (mark.oldest === oldest) return { at: 0 };
       oldest = mark.oldest;
       at = oldest;
-      entry = await this.read(at);
+      entry = await this.#entry(at);
     }
     // A client that returns soon finds the end with the first of these reads.
     let step = 1;
-    for (let next = await this.read(at + step); next !== undefined; next = await this.read(at + step)) {
+    for (let next = await this.#entry(at + step); next !== undefined; next = await this.#entry(at + step)) {
       entry = next;
       at += step;
       step *= 2;
     }
     for (let missing = at + step; missing - at > 1; ) {
       const middle = Math.floor((at + missing) / 2);
-      const found = await this.read(middle);
+      const found = await this.#entry(middle);
       if (found === undefined) missing = middle;
       else {
         at = middle;
@@ -161,12 +234,18 @@ export class StreamLog {
   }
 }
 
+export function isEvent(
+  entry: StreamEntry | undefined,
+): entry is Extract<StreamEntry, { kind: 'event' | 'apart' }> {
+  return entry?.kind === 'event' || entry?.kind === 'apart';
+}
+
 export function isLast(entry: StreamEntry | undefined): boolean {
-  return entry?.kind === 'end' || (entry?.kind === 'event' && entry.last === true);
+  return entry?.kind === 'end' || (isEvent(entry) && entry.last === true);
 }
 
 /** The value of `prev` for the entry after this one. */
 export function prevAfter({ at, entry }: End): number {
   if (entry === undefined) return 0;
-  return entry.kind === 'event' ? at : entry.prev;
+  return isEvent(entry) ? at : entry.prev;
 }

@@ -85,7 +85,8 @@ export class Pruning {
       const oldest = this.#upTo();
       await this.#log.writeMark({ oldest, kept: this.#kept });
       this.#oldest = oldest;
-      for (let at = from; at < oldest; at += 1) if (!kept.has(at)) await this.#log.remove(at);
+      const gone = Array.from({ length: oldest - from }, (_, nth) => from + nth);
+      await this.#log.remove(gone.filter((at) => !kept.has(at)));
     }
   }
 }

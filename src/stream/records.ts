@@ -7,7 +7,7 @@ export interface StreamRecords {
   get(name: string): Promise<unknown>;
   /** Overwrites a record. */
   replace(name: string, value: unknown, expires: number): Promise<void>;
-  remove(name: string): Promise<void>;
+  remove(...names: readonly string[]): Promise<void>;
 }
 
 const SWEEP_EVERY = 60_000;
@@ -33,8 +33,8 @@ export function memoryRecords(clock: Clock): StreamRecords {
     async replace(name, value, expires) {
       records.set(name, { value, expires });
     },
-    async remove(name) {
-      records.delete(name);
+    async remove(...names) {
+      for (const name of names) records.delete(name);
     },
   };
 }

@@ -177,6 +177,9 @@ export class Tail {
         }
         break;
       }
+      case 'apart':
+        this.end('behind');
+        break;
       case 'end':
         this.end('finished');
         break;

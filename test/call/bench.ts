@@ -6,6 +6,7 @@ import { canonical, type JsonObject } from '../../src/base/json.ts';
 import { Engine, type EngineParts, type Started } from '../../src/call/engine.ts';
 import { currentContext, runInContext, step } from '../../src/call/frame/context.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
+import type { AskProgress } from '../../src/call/frame/turn.ts';
 import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import { DEFAULT_LIMITS, type Limits } from '../../src/call/limits.ts';
@@ -25,7 +26,7 @@ export interface ToolApi {
   ask(
     method: string,
     params: JsonObject,
-    options?: { timeout?: number; signal?: AbortSignal },
+    options?: { timeout?: number; signal?: AbortSignal; progress?: AskProgress },
   ): Promise<JsonObject>;
   elicit(message: string, properties?: JsonObject): Promise<JsonObject>;
   notify(text: string): void;

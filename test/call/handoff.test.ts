@@ -286,3 +286,18 @@ describe('a turn whose owner is gone and that may not be run again', () => {
     expect(store.types().at(-1)).toBe('ended');
   });
 });
+
+describe('messages that nobody of this service sent', () => {
+  it('are one line of the log a minute', async () => {
+    const relay = memoryRelay();
+    const { engine, log } = workbench(async () => 'done', {
+      store: new MemoryStore(),
+      relay,
+      limits: LIMITS,
+    });
+    await listening();
+    for (let nth = 0; nth < 100; nth += 1) await relay.send(engine.name ?? '', `junk ${nth}`);
+    await listening();
+    expect(log.filter(({ message }) => message === 'a message of the relay is refused')).toHaveLength(1);
+  });
+});

@@ -18,7 +18,7 @@ export interface Moment {
 type StoreFault = 'restart' | 'slow a little' | 'slow' | 'full';
 
 /**
- * @param which `kills`: one process each second, or as soon as its replacement is up, and nothing else; `moments`: the
+ * @param which `kills`: one process a lease, or as soon as its replacement is up, and nothing else; `moments`: the
  *   same, each in the moment in which a call of it begins
  * @param moment resolves in such a moment, or with undefined once the run is over
  */
@@ -98,7 +98,7 @@ export function disturb(
       ? ['full', 'slow a little', 'full', 'slow']
       : ['restart', 'slow a little', 'restart', 'slow'];
   if (which === 'kills') {
-    return { faults, done: loop(randomOf(seed), ['kill'] as const, [1_000, 1_000], toProcess) };
+    return { faults, done: loop(randomOf(seed), ['kill'] as const, [LEASE, LEASE], toProcess) };
   }
   if (which === 'moments') {
     const inMoment = async (): Promise<void> => {

@@ -1,18 +1,43 @@
 /** The three processes that serve, each with a clock of its own; one that ended is replaced. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { rmSync } from 'node:fs';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
 import type { Random } from '../fixtures/random.ts';
 import { clock, LEASE } from './events.ts';
 
 const PROCESSES = 3;
 /** How far the clock of a process may be off, in milliseconds. */
 const SKEW = 120_000;
-const [script, preload] = ['./server.ts', './skew.mjs'].map(
-  (name) => new URL(name, import.meta.url).pathname,
+const [source, preload] = ['./server.ts', './skew.mjs'].map((name) =>
+  fileURLToPath(new URL(name, import.meta.url)),
 );
+
+/**
+ * The server as one file of JavaScript: a process that compiled it first would take seconds of a run whose faults come
+ * every second.
+ * @returns its path
+ */
+export async function bundleServer(): Promise<string> {
+  // Where its packages are found.
+  const outfile = fileURLToPath(
+    new URL(`../../node_modules/.cache/chaos-${process.pid}.mjs`, import.meta.url),
+  );
+  await build({
+    entryPoints: [source ?? ''],
+    outfile,
+    bundle: true,
+    packages: 'external',
+    platform: 'node',
+    format: 'esm',
+  });
+  process.once('exit', () => rmSync(outfile, { force: true }));
+  return outfile;
+}
 
 interface Slot {
   child: ChildProcess;
@@ -34,8 +59,12 @@ export class Fleet {
   /** When starts failed: a process gives up where its store cannot be opened. */
   readonly failedStarts: number[] = [];
 
-  /** @param env of the processes, besides this one's */
+  /**
+   * @param script of `bundleServer`
+   * @param env of the processes, besides this one's
+   */
   constructor(
+    script: string,
     storeUrl: string,
     ledgerUrl: string,
     secret: string,
@@ -43,7 +72,7 @@ export class Fleet {
     env: Readonly<Record<string, string>>,
   ) {
     this.#env = env;
-    this.#args = [storeUrl, ledgerUrl, secret];
+    this.#args = ['--import', preload ?? '', script, storeUrl, ledgerUrl, secret];
     this.#random = random;
   }
 
@@ -105,8 +134,7 @@ export class Fleet {
   }
 
   async #tryToStart(skew: number): Promise<Slot | undefined> {
-    const args = ['--import', preload ?? '', '--import', 'tsx', script ?? '', ...this.#args];
-    const child = spawn(process.execPath, args, {
+    const child = spawn(process.execPath, this.#args, {
       env: { ...process.env, CHAOS_SKEW: String(skew), CHAOS_LEASE: String(LEASE), ...this.#env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });

@@ -7,8 +7,8 @@
  *   npm run chaos -- --minutes 5 --store redis|postgres|sqlite [--seed 7]
  *
  * With `--clients v1` or `v2` the official clients of a session do the calling, behind a balancer; with `tasks` there
- * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process every second and does
- * nothing else; `--faults moments` kills each in the moment before a call of it is durable, which loses that call's
+ * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process a lease and does nothing
+ * else; `--faults moments` kills each in the moment before a call of it is durable, which loses that call's
  * response and nothing else.
  *
  * The seed decides which faults come, in which order and for how long; which call they hit depends on the machine. The
@@ -24,7 +24,7 @@ import { balanceFleet } from './balancer.ts';
 import { client, type Tally } from './clients.ts';
 import type { Event, Fault } from './events.ts';
 import { disturb, type Moment } from './faults.ts';
-import { Fleet } from './fleet.ts';
+import { bundleServer, Fleet } from './fleet.ts';
 import { openLedger } from './ledger.ts';
 import { sessionClient } from './session-clients.ts';
 import { ownStore, type StoreName } from './stores.ts';
@@ -82,6 +82,7 @@ const ledger = await openLedger(async (event) => {
   await new Promise<void>((over) => strike({ pid: event.pid, over }));
 });
 const fleet = new Fleet(
+  await bundleServer(),
   store.url,
   ledger.url,
   randomBytes(32).toString('base64url'),

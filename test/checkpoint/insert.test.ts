@@ -24,11 +24,25 @@ for (const service of [MEMORY, ...STORES]) {
       expect(await insertIfAbsent(keyv, key, { second: true }, 60_000)).toBe(false);
       expect(await read(keyv, key)).toEqual({ first: true });
       expect(await keyv.get(key)).toEqual({ first: true });
-      await remove(keyv, key);
+      await remove(keyv, [key]);
       expect(await keyv.get(key)).toBeUndefined();
       await keyv.set(key, 'by keyv');
       expect(await insertIfAbsent(keyv, key, 'late', 60_000)).toBe(false);
       await keyv.delete(key);
+      await keyv.disconnect();
+    });
+
+    it('deletes several records, and no other', async () => {
+      const keyv = await openStore(url);
+      const [one = '', two = '', other = ''] = Array.from({ length: 3 }, () => `test:${randomUUID()}`);
+      for (const key of [one, two, other]) await insertIfAbsent(keyv, key, 'there', 60_000);
+      await remove(keyv, [one, two, `test:${randomUUID()}`]);
+      expect(await Promise.all([one, two, other].map((key) => read(keyv, key)))).toEqual([
+        undefined,
+        undefined,
+        'there',
+      ]);
+      await remove(keyv, [other]);
       await keyv.disconnect();
     });
 
@@ -39,7 +53,7 @@ for (const service of [MEMORY, ...STORES]) {
       await insertIfAbsent(keyv, key, 'kept', 60_000);
       await new Promise((resolve) => setTimeout(resolve, 20));
       expect(await read(keyv, key)).toBe('kept');
-      await remove(keyv, key);
+      await remove(keyv, [key]);
       await keyv.disconnect();
     });
 
@@ -101,7 +115,8 @@ describe('a store that fails', () => {
     expect(await keyv.get('x')).toBeUndefined();
     await expect(read(keyv, 'x')).rejects.toMatchObject({ code: 'store' });
     await expect(insertIfAbsent(keyv, 'x', 1, 1_000)).rejects.toMatchObject({ code: 'store' });
-    await expect(remove(keyv, 'x')).rejects.toMatchObject({ code: 'store' });
+    for (const keys of [['x'], ['x', 'y']])
+      await expect(remove(keyv, keys)).rejects.toMatchObject({ code: 'store' });
   });
 
   it('that had written before it failed is recognized: the entry is ours, and the journal goes on', async () => {

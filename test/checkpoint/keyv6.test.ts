@@ -43,7 +43,7 @@ for (const { name, down, primitive, make } of cases) {
       expect(await insertIfAbsent(keyv, key, { second: true }, 60_000)).toBe(false);
       expect(await read(keyv, key)).toEqual({ first: true });
       expect(await keyv6.get(key)).toEqual({ first: true });
-      await remove(keyv, key);
+      await remove(keyv, [key]);
       expect(await keyv6.get(key)).toBeUndefined();
       await keyv6.disconnect();
     });

@@ -63,7 +63,10 @@ for (const { name, url: urlOf, down } of STORES) {
       // A race that one runs alone proves nothing.
       expect(new Set(winners).size).toBeGreaterThan(1);
       const keyv = await openStore(url);
-      await Promise.all(ALL.map((position) => remove(keyv, `${prefix}:${position}`)));
+      await remove(
+        keyv,
+        ALL.map((position) => `${prefix}:${position}`),
+      );
       await keyv.disconnect();
     });
   });

@@ -1,8 +1,9 @@
 /** The table of flags: each option of a deployment has one, each sets its option, and senseless values are refused. */
-import { describe, expect, it } from 'vitest';
+import process from 'node:process';
+import { describe, expect, it, vi } from 'vitest';
 import { NAMES } from '../../compat/revisions.ts';
 import { helpOfFlags, readArguments } from '../../src/cli/arguments.ts';
-import { FLAGS } from '../../src/cli/flags.ts';
+import { FLAGS, PROXY_FLAGS } from '../../src/cli/flags.ts';
 import { settle } from '../../src/options.ts';
 
 const SECRET = 'a secret of the flags that is longer than 32 bytes';
@@ -39,6 +40,15 @@ function options(): string[] {
 }
 
 describe('a flag', () => {
+  it('--secret warns that others can read it in the list of processes', async () => {
+    const written = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+    await readArguments(['--secret', SECRET]);
+    const said = written.mock.calls.map(([text]) => String(text)).join('');
+    written.mockRestore();
+    expect(said).toContain('use MCP_AWAIT_SECRET or --secret-file');
+    expect(said).not.toContain(SECRET);
+  });
+
   it('exists for each option that is no code', async () => {
     const all = Object.values(FLAGS).flat();
     const args = all.flatMap(({ name, value }) => {
@@ -138,5 +148,34 @@ describe('a flag', () => {
       expect(help).toContain(`--${name}${value === undefined ? '' : ` ${value}`}`);
     }
     expect(help.split('\n').every((line) => line.length <= 101)).toBe(true);
+  });
+});
+
+describe('a flag of the proxy', () => {
+  const TABLE = { ...PROXY_FLAGS, ...FLAGS };
+
+  it('sets an option of the server behind it', async () => {
+    const { peer } = await readArguments(
+      [
+        ...['--children', '3', '--shared', '--start-timeout', '5s', '--ask-timeout', '0'],
+        ...['--url', 'https://example.com/mcp', '--header', 'X-Key=a=b', '--replay', 'allow'],
+      ],
+      TABLE,
+    );
+    expect(peer).toMatchObject({ url: 'https://example.com/mcp', headers: { 'X-Key': 'a=b' } });
+    expect(peer.options).toMatchObject({
+      children: 3,
+      shared: true,
+      startTimeout: 5_000,
+      askTimeout: 0,
+      replay: 'allow',
+    });
+  });
+
+  it('has a name that no flag of serve has', () => {
+    const names = Object.values(TABLE)
+      .flat()
+      .map(({ name }) => name);
+    expect(new Set(names).size).toBe(names.length);
   });
 });

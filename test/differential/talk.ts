@@ -25,6 +25,10 @@ export interface Told {
 export interface Talk {
   request(method: string, params?: Json, headers?: Readonly<Record<string, string>>): Promise<Told>;
   notify(method: string, params?: Json): Promise<number>;
+  /** Answers an ask. @returns the status */
+  respond?(id: unknown, result: Json): Promise<number>;
+  /** The session's standing stream, where there is one. */
+  listen?(): Promise<Response>;
 }
 
 export interface How {
@@ -32,6 +36,8 @@ export interface How {
   readonly info?: Json;
   /** The least severe log messages it wants, where each request says so. */
   readonly logLevel?: string;
+  /** Whether it answers no asks. */
+  readonly silent?: boolean;
 }
 
 export function answerTo({ method, params }: Json): Json {
@@ -96,7 +102,7 @@ export async function allRounds(
 export async function sessionTalk(
   fetch: Fetch,
   revision: string,
-  { capabilities = CAPABILITIES, info = INFO }: How = {},
+  { capabilities = CAPABILITIES, info = INFO, silent = false }: How = {},
 ): Promise<Talk> {
   let id = 0;
   const begun = await fetch(
@@ -118,16 +124,29 @@ export async function sessionTalk(
     return status;
   };
   await notify('notifications/initialized');
+  const respond = async (askId: unknown, result: Json): Promise<number> => {
+    const { status } = await fetch(requestOf({ jsonrpc: '2.0', id: askId, result }, session));
+    return status;
+  };
+  /** A client reports twice on an ask whose server listens. */
+  const report = async ({ params }: Json): Promise<void> => {
+    const { progressToken } = ((params as Json | undefined)?._meta ?? {}) as Json;
+    if (progressToken === undefined) return;
+    await notify('notifications/progress', { progressToken, progress: 1, total: 2, message: 'half' });
+    await notify('notifications/progress', { progressToken, progress: 2, total: 2 });
+  };
   return {
     notify,
+    respond,
+    listen: () => fetch(new Request(URL_OF, { headers: { ...session, accept: 'text/event-stream' } })),
     async request(method, params = {}, headers = {}) {
       id += 1;
       const reply = await fetch(
         requestOf({ jsonrpc: '2.0', id, method, params }, { ...session, ...headers }),
       );
       return read(reply, id, async (ask) => {
-        const answer = { jsonrpc: '2.0', id: ask.id, result: answerTo(ask) };
-        await fetch(requestOf(answer, session));
+        await report(ask);
+        if (!silent) await respond(ask.id, answerTo(ask));
       });
     },
   };

@@ -13,6 +13,7 @@ const ENTRIES: Readonly<Record<string, string>> = {
   'mcp-await': 'createAwaitHandler',
   'mcp-await/node': 'toNodeHandler',
   'mcp-await/stdio': 'createStdio',
+  'mcp-await/store': 'openStore',
   'mcp-await/websocket': 'mountWebSocket',
   'mcp-await/client': 'AwaitClientTransport',
 };

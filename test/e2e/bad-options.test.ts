@@ -45,6 +45,7 @@ describe('createAwaitHandler refuses', () => {
     ['shedAbove', { shedAbove: 0 }],
     ['tasks', { tasks: 'now' }],
     ['tasks', { tasks: () => 'now', state: 'sealed', secrets: [SECRET] }],
+    ['revisions', { revisions: ['DRAFT-SEP-1858'], state: 'sealed', secrets: [SECRET] }],
     ['literal', { literal: 'yes' }],
     ['principal', { principal: 'sub' }],
     ['limits', { limits: { frames: -1 } }],

@@ -178,7 +178,7 @@ const ROOT = new URL('../..', import.meta.url).pathname;
  * A TypeScript module as one of JavaScript, next to this package's own so that its imports resolve: loading it with
  * tsx costs a process more than a second. That `serve` loads TypeScript itself is tested in `cli.test.ts`.
  */
-async function compiled(path: string): Promise<string> {
+export async function compiled(path: string): Promise<string> {
   const { outputFiles } = await build({
     entryPoints: [path],
     write: false,

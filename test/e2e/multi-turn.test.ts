@@ -2,10 +2,12 @@
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import {
   CreateMessageRequestSchema,
   ElicitRequestSchema,
   ListRootsRequestSchema,
+  ListToolsRequestSchema,
 } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { AwaitClientTransport } from '../../src/client/index.ts';
@@ -370,6 +372,59 @@ describe('SEP-1858 in one process', () => {
     const say = async (): Promise<string> => (await post(call('roots'))).text();
     await expect.poll(say).toContain('file:///here');
     expect(standing.over).toBe(false);
+    await served.close();
+  });
+
+  it('asks between its events in every request in which a server asks', async () => {
+    const served = await serveHere(() => {
+      const server = new Server({ name: 'lists', version: '1' }, { capabilities: { tools: {} } });
+      server.setRequestHandler(ListToolsRequestSchema, async () => {
+        const { roots } = await server.listRoots();
+        return { tools: [{ name: roots[0]?.name ?? '', inputSchema: { type: 'object' } }] };
+      });
+      return server;
+    });
+    const { post } = await open(served.url, { roots: {} });
+    const text = await (await post({ jsonrpc: '2.0', id: 8, method: 'tools/list' })).text();
+    const events = [...text.matchAll(/^event: (\S+)$/gm)].map(([, name]) => name);
+    expect(events).toEqual(['buffer_input', 'message', 'input_required']);
+    const id = /"id":"([^"]+)"/.exec(text)?.[1];
+    const last = /event: input_required\nid: (\S+)/.exec(text)?.[1] ?? '';
+    const answer = [{ jsonrpc: '2.0', id, result: { roots: [{ uri: 'file:///a', name: 'home' }] } }];
+    const done = await post(answer, { 'last-event-id': last, accept: 'application/json' });
+    expect(await done.json()).toMatchObject({ id: 8, result: { tools: [{ name: 'home' }] } });
+    const level = { jsonrpc: '2.0', id: 9, method: 'ping' };
+    expect(await (await post(level)).text()).toContain('"id":9');
+    await served.close();
+  });
+
+  it('gives a response to the POST of the answers alone, and none to a GET with the id of input_required', async () => {
+    const served = await serveHere(() => buildServer(() => {}));
+    const { headers, post } = await open(served.url, { elicitation: {} });
+    const text = await (await post(call('one'))).text();
+    const id = /"id":"([^"]+)"/.exec(text)?.[1];
+    const last = /event: input_required\nid: (\S+)/.exec(text)?.[1] ?? '';
+    const get = async (): Promise<[number, string]> => {
+      const reply = await fetch(served.url, { headers: { ...headers, 'last-event-id': last } });
+      return [reply.status, await reply.text()];
+    };
+    expect(await get()).toEqual([200, '']);
+    const answers = [{ jsonrpc: '2.0', id, result: { action: 'accept', content: { name: 'Ann' } } }];
+    expect(await (await post(answers, { 'last-event-id': last })).text()).toContain('Hello Ann');
+    expect(await get()).toEqual([200, '']);
+    // The same POST is the same turn, and gets its response.
+    expect(await (await post(answers, { 'last-event-id': last })).text()).toContain('Hello Ann');
+    await served.close();
+  });
+
+  it('is not negotiated where tokens alone keep calls: it has none', async () => {
+    const secrets = ['a secret of this test that is longer than 32 bytes'];
+    const served = await serveHere(() => buildServer(() => {}), { state: 'sealed', secrets });
+    const clientInfo = { name: 'raw', version: '1' };
+    const params = { protocolVersion: DRAFT, capabilities: {}, clientInfo };
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 0, method: 'initialize', params });
+    const begun = await fetch(served.url, { method: 'POST', headers: HEADERS, body });
+    expect(await begun.json()).toMatchObject({ result: { protocolVersion: '2025-11-25' } });
     await served.close();
   });
 

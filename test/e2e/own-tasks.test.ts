@@ -42,7 +42,7 @@ describe('a tool that its server runs as a task of its own', () => {
     expect((content as { text: string }[])[0]?.text).toContain('# Research Report: python (programming)');
     expect(asked).toHaveLength(1);
     await client.close();
-  }, 30_000);
+  });
 
   it('is refused there to a client that cannot take a task', async () => {
     const { message } = await post(served.url, { tool: TOOL, args: QUERY.arguments });
@@ -67,5 +67,5 @@ describe('a tool that its server runs as a task of its own', () => {
     // The id is one of the SDK's, which tells no time.
     expect(ids[0]).not.toContain('.');
     await client.close();
-  }, 30_000);
+  });
 });

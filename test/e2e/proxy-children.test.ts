@@ -74,6 +74,25 @@ describe('a child', () => {
     expect(served.log.text).toContain('a line longer than');
   });
 
+  it('does not get the secret of its proxy, unless its options name it', async () => {
+    const shows = "console.error('SECRET', process.env.MCP_AWAIT_SECRET, process.env.OTHER); process.exit(3)";
+    vi.stubEnv('MCP_AWAIT_SECRET', 'the-secret');
+    vi.stubEnv('OTHER', 'other');
+    for (const [env, seen] of [
+      [{}, 'SECRET undefined other'],
+      [{ MCP_AWAIT_SECRET: 'its-own' }, 'SECRET its-own other'],
+    ] as const) {
+      const lines: string[] = [];
+      const note = (line: string): void => void lines.push(line);
+      const logger = { debug: note, info: note, warn: note, error: note };
+      const host = stdioHost({ command: process.execPath, args: ['-e', shows], env });
+      host.attach(logger, () => {});
+      await expect(host.check()).rejects.toMatchObject({ code: 'host-gone' });
+      expect(lines).toContain(seen);
+    }
+    vi.unstubAllEnvs();
+  });
+
   it('that dies in a call is started again', async () => {
     const served = await behind('dies');
     for (let n = 0; n < 2; n += 1) {

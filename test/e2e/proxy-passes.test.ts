@@ -34,6 +34,9 @@ interface Passing {
   readonly asked: unknown[];
   call(name: string, meta?: Record<string, unknown>, signal?: AbortSignal): Promise<Record<string, unknown>>;
   complete(): Promise<readonly string[]>;
+  tools(
+    cursor?: string,
+  ): Promise<{ readonly tools: readonly unknown[]; readonly nextCursor?: string | undefined }>;
   close(): Promise<void>;
 }
 
@@ -54,6 +57,8 @@ async function modernClient(url: string): Promise<Passing> {
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
   return {
     asked,
+    tools: (cursor) =>
+      client.request({ method: 'tools/list', params: cursor === undefined ? {} : { cursor } }),
     call: (name, _meta = {}, signal) => client.callTool({ name, _meta }, { ...(signal && { signal }) }),
     complete: async () => {
       const argument = { name: 'name', value: 'An' };
@@ -78,6 +83,7 @@ async function legacyClient(url: string): Promise<Passing> {
   await client.connect(new LegacyTransport(new URL(url)) as Transport);
   return {
     asked,
+    tools: (cursor) => client.listTools(cursor === undefined ? {} : { cursor }),
     call: (name, _meta = {}, signal) =>
       client.callTool({ name, _meta }, undefined, { ...(signal && { signal }) }),
     complete: async () => {
@@ -110,6 +116,18 @@ describe.each([
 
   it('completion', async () => {
     expect(await client.complete()).toEqual(['Ann', 'Anton']);
+  });
+
+  it('pages of a list, with the cursors of the server', async () => {
+    const sizes: number[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await client.tools(cursor);
+      sizes.push(page.tools.length);
+      cursor = page.nextCursor;
+    } while (cursor !== undefined && sizes.length < 100);
+    expect(sizes.length).toBeGreaterThan(10);
+    expect(new Set(sizes)).toEqual(new Set([1]));
   });
 
   it('an ask with a URL', async () => {

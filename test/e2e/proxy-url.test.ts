@@ -32,6 +32,7 @@ async function streamable(seen: string[] = []): Promise<string> {
     }
     await transport.handleRequest(req, res, req.body);
   });
+  app.all('/moved', (_req, res) => res.redirect(308, '/mcp'));
   const server = createServer(app);
   const url = await listen(server);
   closing.push(() => shut(server));
@@ -88,4 +89,36 @@ it('sends its configured headers, and reports a server that cannot be reached', 
     /127\.0\.0\.1:9 cannot be served/,
   );
   expect(() => remoteHost({ url: 'ftp://example.com' })).toThrow(/http or https/);
+});
+
+describe('a remote server that redirects', () => {
+  async function redirecting(to: (url: URL) => string): Promise<string> {
+    const server = createServer((req, res) => {
+      res.writeHead(307, { location: to(new URL(req.url ?? '', `http://${req.headers.host}`)) }).end();
+    });
+    const url = await listen(server);
+    closing.push(() => shut(server));
+    return url;
+  }
+
+  it('to another origin gets no header and no message there', async () => {
+    const seen: string[] = [];
+    const elsewhere = createServer((req, res) => {
+      seen.push(`${req.method} ${req.headers['x-key']}`);
+      res.writeHead(404).end();
+    });
+    const other = await listen(elsewhere);
+    closing.push(() => shut(elsewhere));
+    const url = await redirecting(() => `${other}/mcp`);
+    const host = remoteHost({ url: `${url}/mcp`, headers: { 'x-key': 'secret' } });
+    await expect(host.check()).rejects.toThrow(`redirects to ${other}`);
+    expect(seen).toEqual([]);
+  });
+
+  it('within its origin is followed', async () => {
+    const seen: string[] = [];
+    const url = new URL('/moved', await streamable(seen)).href;
+    await remoteHost({ url, headers: { 'x-key': 'kept' } }).check();
+    expect(new Set(seen)).toEqual(new Set(['kept']));
+  });
 });

@@ -61,7 +61,7 @@ describe.skipIf(REDIS.down)('the reference server in three processes, for a sess
     await expect.poll(() => updated.length, { timeout: 15_000 }).toBeGreaterThan(1);
     expect(new Set(updated)).toEqual(new Set([URI]));
     await client.close();
-  }, 30_000);
+  });
 
   it('logs at the level that its client set, wherever that was', async () => {
     const { client, levels, call } = await open();
@@ -69,5 +69,5 @@ describe.skipIf(REDIS.down)('the reference server in three processes, for a sess
     expect(await call('toggle-simulated-logging')).toMatch(/^Started/);
     await expect.poll(() => levels.length, { timeout: 15_000 }).toBeGreaterThan(2);
     await client.close();
-  }, 30_000);
+  });
 });

@@ -123,6 +123,7 @@ describe('createStdio', () => {
     return {
       server,
       stdin,
+      stdout,
       messages,
       say: (message: unknown) =>
         stdin.write(`${typeof message === 'string' ? message : JSON.stringify(message)}\n`),
@@ -154,6 +155,42 @@ describe('createStdio', () => {
     say({ jsonrpc: '2.0', method: 'notifications/initialized' });
     say({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'one', arguments: {} } });
     await expect.poll(() => messages().some(({ method }) => method === 'elicitation/create')).toBe(true);
+    stdin.end();
+    await server.closed;
+  });
+
+  it('waits once for stdout to drain, however many streams its client has open', async () => {
+    const { server, say, messages, stdin, stdout } = served();
+    const params = {
+      protocolVersion: '2025-06-18',
+      capabilities: { elicitation: {} },
+      clientInfo: { name: 'x', version: '1' },
+    };
+    say({ jsonrpc: '2.0', id: 0, method: 'initialize', params });
+    await expect.poll(messages).toHaveLength(1);
+    const before = stdout.listenerCount('drain');
+    for (let id = 1; id <= 20; id += 1)
+      say({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'one', arguments: {} } });
+    await expect
+      .poll(() => messages().filter(({ method }) => method === 'elicitation/create').length)
+      .toBe(20);
+    expect(stdout.listenerCount('drain')).toBe(before);
+    stdin.end();
+    await server.closed;
+  });
+
+  it.each([
+    ['a method', '\u0000', '2026-07-28'],
+    ['a revision', 'tools/list', '\ud800'],
+  ])('refuses %s that no header can hold, without an internal error', async (_what, method, revision) => {
+    const { server, say, messages, stdin } = served();
+    const _meta = {
+      'io.modelcontextprotocol/protocolVersion': revision,
+      'io.modelcontextprotocol/clientInfo': { name: 'x', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {},
+    };
+    say({ jsonrpc: '2.0', id: 1, method, params: { _meta } });
+    await expect.poll(messages).toMatchObject([{ id: 1, error: { code: -32020 } }]);
     stdin.end();
     await server.closed;
   });

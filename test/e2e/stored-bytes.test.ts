@@ -2,6 +2,7 @@
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { call, inSession, answer as reply } from '../security/peer.ts';
 import { accept, post, type RawReply, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 
@@ -20,6 +21,7 @@ async function start(limits: { storedBytes: number; callerStoredBytes: number })
     caller === undefined ? {} : { headers: { authorization: `Bearer ${caller}` } };
   const args = { word: WORD };
   return {
+    url,
     log,
     ask: (caller?: string) => post(url, { tool: 'echo', args, ...headers(caller) }),
     answer: ({ state, keys }: RawReply, caller?: string) =>
@@ -29,6 +31,24 @@ async function start(limits: { storedBytes: number; callerStoredBytes: number })
 }
 
 const errorOf = ({ message }: RawReply): unknown => message.error;
+
+describe('the bytes of events in memory', () => {
+  it('are bounded for strangers, however many calls end in however many sessions', async () => {
+    const { url, bytes } = await start({ storedBytes: 400_000, callerStoredBytes: 100_000 });
+    const word = 'x'.repeat(20_000);
+    for (let session = 0; session < 5; session += 1) {
+      const peer = await inSession(url, '2025-06-18');
+      for (let nth = 0; nth < 6; nth += 1) {
+        const stream = await peer.stream(call(`c${nth}`, 'echo', { word }));
+        const ask = await stream.next(({ method }) => method === 'elicitation/create');
+        expect((await peer.post(reply(ask.id, { name: 'Ann' }))).status).toBe(202);
+        expect(JSON.stringify(await stream.next(({ id }) => id === `c${nth}`))).toContain(`${word} Ann`);
+      }
+    }
+    // Of 600,000 characters that these results have.
+    await expect.poll(bytes).toBeLessThan(260_000);
+  });
+});
 
 describe('the bytes of suspended calls in memory', () => {
   it('are bounded for one caller, and strangers are one', async () => {

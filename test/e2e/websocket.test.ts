@@ -245,15 +245,14 @@ describe('a connection is refused', () => {
       code: 1003,
       reason: 'messages are text',
     });
-    const unknown = {
-      jsonrpc: '2.0',
-      method: 'notifications/mcp-await/resume',
-      params: { _meta: { 'mcp-await/session': 'made up' } },
-    };
-    expect(await closing(url, (socket) => socket.send(JSON.stringify(unknown)))).toEqual({
-      code: 4404,
-      reason: 'session not found: initialize again',
-    });
+    for (const session of ['made up', '\u0000', '\ud800', '']) {
+      const _meta = { 'mcp-await/session': session };
+      const unknown = { jsonrpc: '2.0', method: 'notifications/mcp-await/resume', params: { _meta } };
+      expect(await closing(url, (socket) => socket.send(JSON.stringify(unknown)))).toEqual({
+        code: 4404,
+        reason: 'session not found: initialize again',
+      });
+    }
   });
 
   it('with 1001 at a shutdown', async () => {

@@ -85,9 +85,27 @@ describe('refuses before anything of it runs', () => {
     }
   });
 
-  it('the same while a GET is open, in the reply of the POST', async () => {
+  it.each<[string, object, number]>([
+    ['a request with a result', { ...ping, id: 'bad', result }, -32600],
+    ['a tool without a name', { id: 'bad', method: 'tools/call', params: {} }, -32602],
+    ['initialize without params', { id: 'bad', method: 'initialize' }, -32602],
+  ])('%s while a GET is open: on its stream', async (_name, message, code) => {
     const stream = await get(url);
+    await stream.lifecycle('streamOpened');
+    const reply = await (await post(url, message)).end();
+    expect([reply.status, reply.text]).toEqual([202, '']);
+    expect((await stream.response('bad')).message.error?.code).toBe(code);
+    await stream.cancel();
+  });
+
+  it('what answers no request that its client waits for, while a GET is open: in the reply of the POST', async () => {
+    const stream = await get(url);
+    await stream.lifecycle('streamOpened');
     expect(await refused(await post(url, { ...ping, id: null }))).toEqual([400, -32600, null]);
+    expect((await post(url, call('long', 'one'))).status).toBe(202);
+    const again = { id: 'long', method: 'tools/call', params: {} };
+    expect(await refused(await post(url, again))).toEqual([400, -32602, 'long']);
+    expect(stream.responses().filter(({ error }) => error !== undefined)).toEqual([]);
     await stream.cancel();
   });
 });

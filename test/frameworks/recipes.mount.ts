@@ -1,9 +1,12 @@
 /** The recipes for frameworks that are installed in a package of their own (`npm run mounts`). */
 import { existsSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import process from 'node:process';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { ROOT, snippetsOf } from '../docs/pages.ts';
 import { type Running, run } from '../docs/run.ts';
 import { APART, twoCallers } from '../docs/two-callers.ts';
+import { balance, scratch } from '../e2e/harness.ts';
 
 const FOLDER = 'test/frameworks';
 const snippets = snippetsOf('docs/recipes.md').map(({ code }) => code);
@@ -53,13 +56,15 @@ const MOUNTS = [
 ];
 
 let running: Running | undefined;
+const others: { close(): unknown }[] = [];
 
 beforeAll(() => {
   const link = `${ROOT}${FOLDER}/node_modules/mcp-await`;
   if (!existsSync(link)) symlinkSync(ROOT, link);
 });
 
-afterEach(() => {
+afterEach(async () => {
+  for (const other of others.splice(0)) await other.close();
   running?.stop();
   running = undefined;
 });
@@ -69,6 +74,21 @@ describe('a recipe', () => {
     const code = snippets.find((snippet) => snippet.includes(`from '${from}'`)) ?? '// no recipe';
     running = await run(from, code + after, { folder: FOLDER, files: { ...files, ...VERIFIER } });
     expect(await twoCallers(running.url)).toEqual(APART);
+  });
+
+  it.each(MOUNTS)('continues calls of $from in another process', async ({ from, files, after }) => {
+    process.env.STORE = join(scratch(), 'store.sqlite');
+    const code = changed(from, ["from 'mcp-await';", "from './shared-handler.js';"]) + after;
+    const beside = { ...files, ...VERIFIER, 'shared-handler.ts': 'assumed/shared-handler.ts' };
+    const urls: string[] = [];
+    for (const nth of [1, 2]) {
+      const one = await run(`${from}-${nth}`, code, { folder: FOLDER, files: beside });
+      others.push({ close: () => one.stop() });
+      urls.push(one.url);
+    }
+    const balancer = await balance(urls);
+    others.unshift(balancer);
+    expect(await twoCallers(balancer.url)).toEqual(APART);
   });
 
   it('serves two callers of Express 4', async () => {

@@ -74,7 +74,7 @@ const RPC = [
   ],
   ...['notifications/initialized', 'notifications/cancelled', 'notifications/progress', '__proto__', ''],
 ];
-const ODD: readonly unknown[] = [
+export const ODD: readonly unknown[] = [
   null,
   true,
   0,
@@ -167,7 +167,7 @@ function headersOf(random: Random, known: Known, revision: string, body: string)
   return headers;
 }
 
-function bodyOf(random: Random, known: Known, revision: string): string {
+export function bodyOf(random: Random, known: Known, revision: string): string {
   if (chance(random, 40))
     return random.pick([
       '',

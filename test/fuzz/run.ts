@@ -1,17 +1,29 @@
 /**
- * Presents damaged tokens, or sends random HTTP requests, and says how many and how fast.
+ * Presents damaged tokens, or sends random HTTP requests, messages on WebSockets or lines on stdio, and says how many
+ * and how fast.
  *
  *   npm run fuzz -- --tokens 1000000 [--seed 7]
  *   npm run fuzz -- --requests 1000000 [--seed 7]
+ *   npm run fuzz -- --frames 300000 [--seed 7]
+ *   npm run fuzz -- --lines 300000 [--seed 7]
  */
 import { randomInt } from 'node:crypto';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { fuzz } from './fuzz.ts';
 import { fuzzHttp } from './http.ts';
+import { fuzzStdio } from './stdio.ts';
+import type { Heap } from './watch.ts';
+import { fuzzWebSocket } from './websocket.ts';
 
 const { values } = parseArgs({
-  options: { tokens: { type: 'string' }, requests: { type: 'string' }, seed: { type: 'string' } },
+  options: {
+    tokens: { type: 'string' },
+    requests: { type: 'string' },
+    frames: { type: 'string' },
+    lines: { type: 'string' },
+    seed: { type: 'string' },
+  },
 });
 const tokens = Number(values.tokens ?? 100_000);
 const seed = Number(values.seed ?? randomInt(2 ** 31));
@@ -22,6 +34,8 @@ const say = (line: string): void => void process.stdout.write(`${line}\n`);
 /** How much a run may add to the heap of its first measurement, in bytes. */
 const GROWTH = 268_435_456;
 if (values.requests !== undefined) await sendRequests(Number(values.requests));
+if (values.frames !== undefined) await sendMessages('WebSockets', Number(values.frames), fuzzWebSocket);
+if (values.lines !== undefined) await sendMessages('stdio', Number(values.lines), fuzzStdio);
 say(`fuzz of ${tokens} tokens, --seed ${seed}`);
 const started = performance.now();
 const report = await fuzz({
@@ -68,6 +82,21 @@ async function sendRequests(requests: number): Promise<never> {
   });
   const statuses = [...byStatus].sort(([one], [other]) => one - other);
   say(`${sent} requests, ${speed(sent)} a second: ${statuses.map((pair) => pair.join(' × ')).join(', ')}`);
+  conclude(sent, heap, problems);
+}
+
+async function sendMessages(where: string, messages: number, fuzz: typeof fuzzStdio): Promise<never> {
+  if (!Number.isInteger(messages) || messages < 1) throw new Error('--frames and --lines take whole numbers');
+  say(`fuzz of ${messages} messages on ${where}, --seed ${seed}`);
+  const since = performance.now();
+  const { sent, pipes, replies, byEnd, heap, problems } = await fuzz({ messages, seed });
+  const speed = Math.round((sent / (performance.now() - since)) * 1_000);
+  say(`${sent} messages on ${pipes} connections, ${replies} replies, ${speed} a second`);
+  say([...byEnd].map((pair) => pair.join(' × ')).join(', '));
+  conclude(sent, heap, problems);
+}
+
+function conclude(sent: number, heap: Heap, problems: readonly string[]): never {
   say(
     `heap: ${Math.round(heap.first / 1e6)} MB at the first look, ${Math.round(heap.most / 1e6)} MB at most`,
   );

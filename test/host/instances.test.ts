@@ -1,8 +1,14 @@
 /** What lives across calls: `instance: 'call' | 'session' | 'caller' | 'process'`. */
+import { McpServer as McpServerV1 } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { McpServer } from '@modelcontextprotocol/server';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
-import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
+import {
+  type AwaitHandler,
+  type AwaitOptions,
+  createAwaitHandler,
+  type ServerOptions,
+} from '../../src/index.ts';
 import {
   allRounds,
   CAPABILITIES,
@@ -168,5 +174,42 @@ describe('an instance', () => {
     const as = host({ instance: 'caller', principal, limits: { sessions: 2 } });
     for (const caller of ['ann', 'bob', 'ann', 'cleo']) await count(modernTalk(as(caller)));
     await expect.poll(() => cleaned).toEqual([2]);
+  });
+
+  const servers = {
+    'SDK v1': (serverOptions: ServerOptions) => {
+      const server = new McpServerV1({ name: 'sharing', version: '1.0.0' }, serverOptions);
+      server.registerTool('ask', {}, async () => {
+        const { content } = await server.server.elicitInput({ message: 'Who?', requestedSchema });
+        return reply({ name: content?.name });
+      });
+      return server;
+    },
+    'SDK v2': (serverOptions: ServerOptions) => {
+      const server = new McpServer({ name: 'sharing', version: '1.0.0' }, serverOptions);
+      server.registerTool('ask', {}, async ({ mcpReq }) => {
+        const { content } = await mcpReq.elicitInput({ message: 'Who?', requestedSchema });
+        return reply({ name: content?.name });
+      });
+      return server;
+    },
+  };
+  it.each(Object.entries(servers))('is given a validator that all share, for %s', async (_sdk, build) => {
+    const given: ServerOptions[] = [];
+    const handler = createAwaitHandler(
+      ({ serverOptions }) => {
+        given.push(serverOptions);
+        return build(serverOptions);
+      },
+      { logger: new LogBook() },
+    );
+    handlers.push(handler);
+    const talk = modernTalk((request) => handler.fetch(request));
+    for (let nth = 0; nth < 3; nth += 1) {
+      const { told } = await allRounds(talk, 'tools/call', { name: 'ask', arguments: {} });
+      expect(resultOf(told)).toEqual({ name: 'Ann' });
+    }
+    expect(new Set(given.map(({ jsonSchemaValidator }) => jsonSchemaValidator)).size).toBe(1);
+    expect(given).toHaveLength(3);
   });
 });

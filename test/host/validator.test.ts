@@ -129,6 +129,28 @@ describe('compiled schemas', () => {
     expect(Math.max(...kept)).toBeLessThanOrEqual(510);
   }, 120_000);
 
+  it.each(KINDS)('of one $id are checked each by its own text, by %s', (_name, make) => {
+    const validator = new CachingValidator(make);
+    const $id = 'https://example.com/field';
+    const text = (minLength: number) => ({ type: 'string', minLength });
+    const schemas = [
+      (least: number) => ({ $id, ...field({ minLength: least }) }),
+      (least: number) => ({
+        $id,
+        $defs: { text: text(least) },
+        properties: { field: { $ref: `${$id}#/$defs/text` } },
+      }),
+      (least: number) => ({ $defs: { text: { $id, ...text(least) } }, properties: { field: { $ref: $id } } }),
+    ];
+    for (const [least, schema] of [1, 3, 1, 5].flatMap((one) =>
+      schemas.map((make) => [one, make(one)] as const),
+    )) {
+      const validate = validator.getValidator(schema);
+      const fits = [2, 4, 6].map((length) => validate({ field: 'x'.repeat(length) }).valid);
+      expect(fits).toEqual([2, 4, 6].map((length) => length >= least));
+    }
+  });
+
   it('are shared by servers that use their SDK’s own validator, and by no other', () => {
     const own = { getValidator: () => () => ({ valid: true }) };
     const servers = [classic(), classic(), own].map((held) => ({

@@ -84,4 +84,26 @@ describe('toNodeHandler', () => {
     server.close();
     server.closeAllConnections();
   });
+
+  it('refuses a body nested too deeply that a parser of Express has parsed', async () => {
+    const handler = createAwaitHandler(build, { secrets: [SECRET] });
+    const app = express();
+    app.use(express.json());
+    app.all('/mcp', toNodeHandler(handler));
+    const server = app.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const refused = await fetch(`http://127.0.0.1:${port}/mcp`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', accept: 'application/json, text/event-stream' },
+      body: `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":${'['.repeat(600)}${']'.repeat(600)}}}`,
+    });
+    expect([refused.status, await refused.text()]).toEqual([
+      400,
+      expect.stringContaining('nested too deeply'),
+    ]);
+    await handler.close();
+    server.close();
+    server.closeAllConnections();
+  });
 });

@@ -1,9 +1,11 @@
 /** Published servers, as they are: each asking tool, in two processes, on 2026-07-28 and 2025-11-25. */
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { CHROMIUM } from '../browser/chromium.ts';
 import { legacy, modern, type Script, type TestClient } from '../e2e/clients.ts';
-import { balance, type Spawned, spawnServers } from '../e2e/harness.ts';
+import { balance, effectsIn, type Spawned, scratch, spawnServers } from '../e2e/harness.ts';
 import { KINDS } from '../e2e/services.ts';
 
 const store = KINDS.find(({ down }) => !down);
@@ -15,12 +17,16 @@ const REVISIONS = [
 type Connect = (url: string, script?: Script) => Promise<TestClient>;
 
 /** Two processes of a server, and a client whose every POST goes to the other one. */
-function mounted(name: string, env: () => Record<string, string> = () => ({})) {
+function mounted(
+  name: string,
+  env: () => Record<string, string> = () => ({}),
+  { args = [], count = 2 }: { args?: readonly string[]; count?: number } = {},
+) {
   let servers: Spawned[] = [];
   let end: (() => Promise<unknown>)[] = [];
   beforeAll(async () => {
     const module = `../published/servers/${name}.mjs`;
-    servers = await spawnServers(module, 2, { args: store?.args() ?? [], env: env() });
+    servers = await spawnServers(module, count, { args: [...(store?.args() ?? []), ...args], env: env() });
   });
   afterEach(async () => {
     for (const close of end.splice(0).reverse()) await close();
@@ -112,5 +118,50 @@ describe('fastmcp', () => {
   it.each(REVISIONS)('asks from a tool on %s', async (_revision, connect) => {
     const client = await open(connect);
     expect(await client.tool('ask')).toBe('Hello its name');
+  });
+});
+
+describe('mongodb-mcp-server', () => {
+  const effects = join(scratch(), 'dropped');
+  const open = mounted('mongodb', () => ({ EFFECTS: effects }));
+  const drop = { connectionId: 'fake', database: 'shop', collection: 'users' };
+
+  it.each(REVISIONS)('drops a collection once that is confirmed, once, on %s', async (_revision, connect) => {
+    const before = effectsIn(effects).length;
+    const client = await open(connect);
+    expect(await client.tool('drop-collection', drop)).toContain('Successfully dropped');
+    expect(client.asked).toHaveLength(1);
+    expect(client.asked[0]).toContain('You are about to drop the **users** collection');
+    expect(effectsIn(effects).slice(before)).toEqual(['shop.users']);
+  });
+
+  it.each(REVISIONS)('drops none that its user does not confirm on %s', async (_revision, connect) => {
+    const before = effectsIn(effects).length;
+    const client = await open(connect, { answer: () => ({ action: 'decline' }) });
+    expect(await client.tool('drop-collection', drop)).toContain('did not confirm');
+    expect(client.asked).toHaveLength(1);
+    expect(effectsIn(effects).slice(before)).toEqual([]);
+  });
+});
+
+describe.skipIf(CHROMIUM.down)(`@playwright/mcp with ${CHROMIUM.name}`, () => {
+  const open = mounted('playwright', () => ({ CHROMIUM: CHROMIUM.path }));
+
+  it.each(REVISIONS)('asks for roots, and opens its browser on %s', async (_revision, connect) => {
+    const client = await open(connect);
+    const url = 'data:text/html,<title>of the mounts</title><h1>hello</h1>';
+    expect(await client.tool('browser_navigate', { url })).toContain('of the mounts');
+    expect(new Set(client.asked)).toEqual(new Set(['roots']));
+  });
+});
+
+describe.skipIf(CHROMIUM.down)(`@playwright/mcp with instance: process, and ${CHROMIUM.name}`, () => {
+  const env = (): Record<string, string> => ({ CHROMIUM: CHROMIUM.path });
+  const open = mounted('playwright', env, { args: ['--instance', 'process'], count: 1 });
+
+  it.each(REVISIONS)('has its browser in the next call, too, on %s', async (_revision, connect) => {
+    const client = await open(connect);
+    await client.tool('browser_navigate', { url: 'data:text/html,<h1>still here</h1>' });
+    expect(await client.tool('browser_snapshot')).toContain('still here');
   });
 });

@@ -2,12 +2,14 @@
  * A page in a user's browser: it may send whatever `fetch` and an image can, to a server on the user's machine. What it
  * cannot write are `Origin`, `Sec-Fetch-Site` and the `Host` of a name that was rebound.
  */
-import { request } from 'node:http';
+import { createServer, request } from 'node:http';
 import { text as textOf } from 'node:stream/consumers';
 import { afterEach, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
 import type { AwaitOptions } from '../../src/index.ts';
 import { createAwaitHandler } from '../../src/index.ts';
-import { LogBook, SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { mountWebSocket } from '../../src/websocket.ts';
+import { LogBook, listen, SECRET, type Served, serveHere, shut } from '../e2e/harness.ts';
 import { Reader } from '../e2e/reader.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { call, initialize, inSession } from './peer.ts';
@@ -155,6 +157,34 @@ describe('a name that was rebound to this machine', () => {
     expect(await statusOf(open, 'anything.example')).toBe(405);
     expect(await statusOf(closed, 'anything.example')).toBe(421);
     expect(await statusOf(closed, 'app.example')).toBe(405);
+  });
+});
+
+describe('a WebSocket', () => {
+  it.each([
+    ['of a page elsewhere', { origin: ELSEWHERE }, 403, 'allowedOrigins'],
+    ['without Origin, of another site', { 'sec-fetch-site': 'cross-site' }, 403, 'allowedOrigins'],
+    ['of another origin of this site', { 'sec-fetch-site': 'same-site' }, 403, 'allowedOrigins'],
+    ['to a name that was rebound', { host: 'evil.example' }, 421, 'allowedHosts'],
+  ])('%s is refused, and the log names the option', async (_what, headers, status, option) => {
+    const log = new LogBook();
+    const handler = createAwaitHandler(() => buildServer(() => {}), { secrets: [SECRET], logger: log });
+    const server = createServer();
+    const sockets = mountWebSocket(server, handler);
+    const root = await listen(server);
+    ends.push(async () => {
+      await sockets.close();
+      await handler.close();
+      await shut(server);
+    });
+    const socket = new WebSocket(`${root.replace('http', 'ws')}/mcp`, ['mcp'], { headers });
+    const got = await new Promise((resolve, reject) => {
+      socket.on('unexpected-response', (_request, response) => resolve(response.statusCode));
+      socket.on('open', () => reject(new Error('it was opened')));
+      socket.on('error', () => {});
+    });
+    expect(got).toBe(status);
+    expect(log.text).toContain(option);
   });
 });
 

@@ -191,5 +191,5 @@ describe('mcp-await serve', () => {
     const sockets: Socket[] = [];
     for (let nth = 0; nth < 8; nth += 1) sockets.push((await open(url, '')).resume());
     await expect.poll(() => sockets.filter(isOpen).length, { timeout: 10_000 }).toBeLessThanOrEqual(5);
-  }, 30_000);
+  });
 });

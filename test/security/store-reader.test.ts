@@ -111,25 +111,20 @@ describe('the values of records, encrypted', () => {
 });
 
 describe('what a call wrote', () => {
-  // The streams of 2024-11-05 and of workspace-sse belong to their sessions, and so do their messages.
-  it.each(WIRES.filter(({ name }) => !['2024-11-05', 'workspace-sse'].includes(name)))(
-    'is over with its ttl ($name)',
-    async (wire) => {
-      const url = SQLITE.url();
-      const ttl = 20_000;
-      const service = await serve('shop', { store: await openStore(url), ttl });
-      ends.push(() => service.close());
-      const held = await wire.begin({ root: service.root });
-      ends.push(() => held.close());
-      await held.finish();
-      const telling = [...(await recordsIn(url))].filter(([, value]) =>
-        /the-callers-own|answered/.test(value),
-      );
-      expect(telling.length).toBeGreaterThan(0);
-      const late = telling.filter(([key]) => (readName(key)?.expires ?? 0) > Date.now() + ttl);
-      expect(late).toEqual([]);
-    },
-  );
+  it.each(WIRES)("is over with its ttl, and with streamLife on a session's stream ($name)", async (wire) => {
+    const url = SQLITE.url();
+    const life = 20_000;
+    const options = { store: await openStore(url), ttl: life, limits: { streamLife: life } };
+    const service = await serve('shop', options);
+    ends.push(() => service.close());
+    const held = await wire.begin({ root: service.root });
+    ends.push(() => held.close());
+    await held.finish();
+    const telling = [...(await recordsIn(url))].filter(([, value]) => /the-callers-own|answered/.test(value));
+    expect(telling.length).toBeGreaterThan(0);
+    const late = telling.filter(([key]) => (readName(key)?.expires ?? 0) > Date.now() + life);
+    expect(late).toEqual([]);
+  });
 });
 
 describe('who knows the ids of an anonymous caller', () => {

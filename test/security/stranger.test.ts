@@ -5,7 +5,7 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { AwaitOptions } from '../../src/index.ts';
-import { messagesIn } from '../e2e/clients.ts';
+import { accept, messagesIn, post, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { answer, begin, call, inSession, Peer } from './peer.ts';
@@ -34,6 +34,15 @@ function server(): McpServer {
     begun += 1;
     await released;
     return { content: [{ type: 'text', text: 'done' }] };
+  });
+  built.registerTool('ask-and-wait', {}, async () => {
+    const { content } = await built.server.elicitInput({
+      message: 'name?',
+      requestedSchema: { type: 'object', properties: { name: { type: 'string' } } },
+    });
+    begun += 1;
+    await released;
+    return { content: [{ type: 'text', text: String(content?.name) }] };
   });
   return built;
 }
@@ -66,15 +75,15 @@ describe('an array of messages', () => {
     expect(begun).toBe(0);
   });
 
-  it('of 40,000 calls begins none, and its refusal names the limit', async () => {
+  it.each([
+    [1_000, 400, 'limits.batch'],
+    [40_000, 413, 'limits.bodyValues'],
+  ])('of %i calls begins none, and its refusal names the limit', async (count, refusal, limit) => {
     const url = await serve();
     const peer = await inSession(url, '2025-03-26');
-    const { status, messages } = await peer.post(many(40_000, (id) => call(id, 'wait')));
-    expect(status).toBe(400);
-    expect(messages[0]?.error).toMatchObject({
-      code: -32600,
-      message: expect.stringContaining('limits.batch'),
-    });
+    const { status, messages } = await peer.post(many(count, (id) => call(id, 'wait')));
+    expect(status).toBe(refusal);
+    expect(messages[0]?.error).toMatchObject({ message: expect.stringContaining(limit) });
     expect([begun, served.handler.counters.calls]).toEqual([0, 0]);
   });
 
@@ -134,6 +143,34 @@ describe('calls in work', () => {
     await expect.poll(() => begun).toBe(15);
     release();
     await expect.poll(async () => (await stranger.send(call('again', 'wait'))).status).toBe(200);
+  });
+});
+
+describe('suspended calls that are continued', () => {
+  it('are never more at once than limits.calls, and the rest is continued when there is room', async () => {
+    const url = await serve({ limits: { calls: 20, callerCalls: 10, anonymousCalls: 5 } });
+    const held = [];
+    for (let nth = 0; nth < 12; nth += 1) held.push(await post(url, { tool: 'ask-and-wait' }));
+    const resume = ({ state, keys }: Awaited<ReturnType<typeof post>>) =>
+      post(url, { tool: 'ask-and-wait', state, responses: accept(keys, { name: 'Ann' }) });
+    const turns = held.map(resume);
+    const settled: Promise<unknown>[] = turns.map((turn, nth) => turn.then(() => nth));
+    const refused = new Set<unknown>();
+    while (refused.size < 7) {
+      const waiting = settled.filter((_, nth) => !refused.has(nth));
+      refused.add(await Promise.race(waiting));
+    }
+    await expect.poll(() => begun).toBe(5);
+    release();
+    for (const [nth, turn] of turns.entries()) {
+      const reply = await turn;
+      expect(refused.has(nth)).toBe(reply.status === 503 || textOf(reply) !== 'Ann');
+    }
+    for (const nth of refused) {
+      const call = held[Number(nth)];
+      if (call !== undefined) expect(textOf(await resume(call))).toBe('Ann');
+    }
+    expect(begun).toBe(12);
   });
 });
 

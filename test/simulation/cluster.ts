@@ -223,7 +223,9 @@ export class Cluster {
       clock,
       count: () => {},
       log: () => {},
-      ...(relayed && { handoff: { relay: this.#relay.for(life), seal: JSON.stringify, open: parse } }),
+      ...(relayed && {
+        handoff: { relay: this.#relay.for(life), seal: (message) => JSON.stringify(message), open: parse },
+      }),
       openInstance: async (call) => this.#instance(call.id, life, clock),
     });
     return { life, engine, clock };

@@ -131,7 +131,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'answers that came in are not looked for when a call is taken up',
-    file: 'src/call/engine.ts',
+    file: 'src/call/run/take-over.ts',
     from: 'response === undefined || response.isBad ? []',
     to: 'response === undefined || response !== null ? []',
     rare: true,

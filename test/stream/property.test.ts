@@ -25,7 +25,7 @@ function slowly(records: StreamRecords, scheduler: fc.Scheduler): StreamRecords 
     insert: (name, value, expires) => act('insert', () => records.insert(name, value, expires)),
     get: (name) => act('get', () => records.get(name)),
     replace: (name, value, expires) => act('replace', () => records.replace(name, value, expires)),
-    remove: (name) => act('remove', () => records.remove(name)),
+    remove: (...names) => act('remove', () => records.remove(...names)),
   };
 }
 

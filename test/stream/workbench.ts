@@ -51,16 +51,18 @@ export interface ProcessOptions {
   readonly relay?: Relay;
   readonly clock?: Clock;
   readonly limits?: Partial<Limits>;
+  readonly bytes?: { readonly all: number; readonly caller: number };
   readonly warnings?: string[];
 }
 
 /** As a process of its own would make it. */
 export function startProcess(options: ProcessOptions = {}): EventStreams {
-  const { records, relay, clock = systemClock, limits, warnings = [] } = options;
+  const { records, relay, clock = systemClock, limits, bytes, warnings = [] } = options;
   return new EventStreams({
     ...(records !== undefined && { records }),
     ...(relay !== undefined && { relay }),
     clock,
+    bytes,
     limits: { ...DEFAULT_LIMITS, streamPoll: 100, ...limits },
     warn: (message, detail) => warnings.push(`${message} ${JSON.stringify(detail)}`),
   });

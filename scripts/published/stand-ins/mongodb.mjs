@@ -9,9 +9,16 @@ const RESULTS = {
   dropCollection: true,
   dropDatabase: { ok: 1, dropped: 'shop' },
   deleteMany: { acknowledged: true, deletedCount: 2 },
+  getSearchIndexes: [],
 };
+const CURSOR = { toArray: async () => [], close: async () => {} };
 NodeDriverServiceProvider.connect = async () =>
   new Proxy(
     {},
-    { get: (_driver, name) => (name === 'then' ? undefined : async () => RESULTS[name] ?? { ok: 1 }) },
+    {
+      get: (_driver, name) => {
+        if (name === 'then') return undefined;
+        return /^aggregate/.test(String(name)) ? () => CURSOR : async () => RESULTS[name] ?? { ok: 1 };
+      },
+    },
   );

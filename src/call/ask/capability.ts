@@ -1,6 +1,7 @@
 /** Which client capability an ask needs (invariant 4: an ask goes out only if the current leg allows it). */
 
 import { isObject, type JsonObject } from '../../base/json.ts';
+import type { Lack } from '../frame/turn.ts';
 import type { Response } from '../journal/entries.ts';
 
 /** The methods by which a server asks inside of a call. */
@@ -44,12 +45,27 @@ function covers(declared: JsonObject, name: string, parts: JsonObject): boolean 
   return Object.keys(parts).every((part) => capability[part] !== undefined);
 }
 
+/** The same, with the error for the tool. */
+export function lackOf(declared: JsonObject, method: string, params: JsonObject): Lack | undefined {
+  const required = missingCapability(declared, method, params);
+  if (required === undefined) return undefined;
+  if (method === 'elicitation/create' && isObject(declared.elicitation)) {
+    const message = `Client does not support ${params.mode === 'url' ? 'URL' : 'form'}-mode elicitation requests`;
+    return { required, response: { error: { code: -32602, message } } };
+  }
+  return { required, response: { error: { code: -32601, message: lacks(required, method) } } };
+}
+
+function lacks(required: JsonObject, method: string): string {
+  return `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`;
+}
+
 /** The response of a call whose tool asks something that its client did not declare a capability for. */
 export function refusal(required: JsonObject, method: string): Response {
   return {
     error: {
       code: -32021,
-      message: `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`,
+      message: lacks(required, method),
       data: { requiredCapabilities: required },
     },
   };

@@ -3,13 +3,13 @@ import { AwaitError } from '../../base/error.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Question } from './place.ts';
 import type { AskAttempt } from './recording.ts';
-import type { AskOptions } from './turn.ts';
+import type { AskOptions, AskProgress } from './turn.ts';
 
 /** @param abandoned called if the tool gives it up before it is settled */
 export function askAttempt(
   question: Question,
   nth: number,
-  { inContext, timeout, signal, raw }: AskOptions,
+  { inContext, timeout, signal, progress, raw }: AskOptions,
   settle: (response: Response) => void,
   abandoned: () => void,
 ): AskAttempt {
@@ -20,6 +20,7 @@ export function askAttempt(
     nth,
     inContext,
     ...(timeout !== undefined && { timeout }),
+    ...(progress !== undefined && { progress }),
     ...(raw && { raw }),
     settle: (response) => {
       signal?.removeEventListener('abort', abandoned);
@@ -35,7 +36,7 @@ export function askAttempt(
  * @param drift how often the text at its place changed
  */
 export function openAskOf(
-  { question, nth, timeout, raw }: AskAttempt,
+  { question, nth, timeout, progress, raw }: AskAttempt,
   ordinal: number,
   wire: { readonly key: string; readonly name?: string },
   now: number,
@@ -49,9 +50,15 @@ export function openAskOf(
     question: question.digest,
     nth,
     ...(timeout !== undefined && { deadline: { at: now + timeout, timeout } }),
+    ...(progress !== undefined && { progress: listening(progress, now) }),
     ...(drift !== undefined && { drift }),
     ...(raw && { raw }),
   };
+}
+
+function listening({ resets, total }: AskProgress, now: number): NonNullable<OpenAsk['progress']> {
+  if (!resets) return {};
+  return { resets, ...(total !== undefined && { last: { at: now + total, timeout: total } }) };
 }
 
 export function askInStep(method: string, stepPath: string): AwaitError {

@@ -238,6 +238,11 @@ export class Frame {
   }
 
   /** See `OpenAsks`. */
+  report(key: string, params: JsonObject): boolean {
+    return !this.over && this.#asks.report(key, params);
+  }
+
+  /** See `OpenAsks`. */
   rekey(asks: ReadonlyMap<string, OpenAsk>, asked: number): void {
     this.#asks.rekey(asks, asked);
   }
@@ -328,8 +333,15 @@ export class Frame {
       return;
     }
     this.#fresh.add(attempt);
-    if (attempt.kind === 'ask') this.#unsent.watch();
+    if (this.#gate.turn === undefined) this.#watchUnsent();
     this.#stir();
+  }
+
+  /** An ask that goes out in the next turn of the event loop, as most do, needs no timer. */
+  #watchUnsent(): void {
+    const { turn } = this.#gate;
+    const isWaiting = this.#fresh.size > 0 || (turn !== undefined && this.#asks.size > 0);
+    if (!this.over && !turn?.live && isWaiting) this.#unsent.watch();
   }
 
   /** Logs that an attempt of a stale frame waits for ever (invariant 10). */
@@ -373,6 +385,7 @@ export class Frame {
         const { turn } = this.#gate;
         if (turn !== undefined) this.#pump(turn);
         else if (this.#runner.goOnInside()) this.#poke();
+        this.#watchUnsent();
       }),
     );
   }

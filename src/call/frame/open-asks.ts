@@ -1,13 +1,20 @@
 /** The open asks of a frame: their places and keys, their recipients, and the attempts that get their answers. */
 import { AwaitError } from '../../base/error.ts';
 import type { JsonObject } from '../../base/json.ts';
-import { type AnswerCompletion, answerTo, type Entry, type OpenAsk, timedOut } from '../journal/entries.ts';
+import {
+  type AnswerCompletion,
+  answerTo,
+  type Entry,
+  type OpenAsk,
+  timedOut,
+  timedOutInAll,
+} from '../journal/entries.ts';
 import { openAskOf } from './asks.ts';
 import type { FrameCore } from './core.ts';
 import { diverged, driftOf } from './drift.ts';
 import { nextKey, nthOf, wireKey } from './place.ts';
 import type { AskAttempt, Recorded } from './recording.ts';
-import type { Turn } from './turn.ts';
+import type { Lack, Turn } from './turn.ts';
 import { Deadlines } from './waits.ts';
 
 /** The recorded ask that a fresh one replaces: the same place, in other words. */
@@ -70,9 +77,9 @@ export class OpenAsks {
     if (this.#isBusy() && this.isRefused(attempt, turn)) return;
     fresh.delete(attempt);
     recording.unmute();
-    const required = turn.missing(question.method, question.params);
-    if (required !== undefined) {
-      this.#refuse(attempt, turn, required);
+    const lack = turn.missing(question.method, question.params);
+    if (lack !== undefined) {
+      this.#refuse(attempt, turn, lack);
       return;
     }
     const unfit = attempt.raw ? undefined : turn.unfit(question.method, question.params);
@@ -105,7 +112,9 @@ export class OpenAsks {
       return;
     }
     turn.ask(ask);
-    this.#armDeadline(ask);
+    // Reports to the last owner began its time anew, and are not in the journal.
+    if (ask.progress?.resets) this.#renew(attempt, ask);
+    else this.#armDeadline(ask);
   }
 
   /** The turn is live from now on. */
@@ -177,17 +186,48 @@ export class OpenAsks {
   }
 
   #armDeadline(ask: OpenAsk): void {
+    this.#deadlines.arm(ask, (timeout) => this.#isLate(ask, timedOut(ask, timeout)));
+  }
+
+  /** Its tool gets a time-out instead of an answer. */
+  #isLate(ask: OpenAsk, late: AnswerCompletion): void {
     const { gate, stir } = this.#core;
-    this.#deadlines.arm(ask, (timeout) => {
-      if (!this.#open.has(ask.key) || gate.turn === undefined) return;
-      gate.turn.withdraw(ask);
-      const late = timedOut(ask, timeout);
-      this.#write({ type: 'completed', completion: late }, () => {
-        if (gate.isEnded) return;
-        this.take(late);
-        stir();
-      });
+    if (!this.#open.has(ask.key) || gate.turn === undefined) return;
+    gate.turn.withdraw(ask);
+    this.#write({ type: 'completed', completion: late }, () => {
+      if (gate.isEnded) return;
+      this.take(late);
+      stir();
     });
+  }
+
+  /**
+   * The client reports progress on an ask.
+   * @returns whether the ask is open, and its tool listens
+   */
+  report(key: string, params: JsonObject): boolean {
+    const attempt = this.#open.get(key);
+    if (attempt?.open === undefined || attempt.progress === undefined) return false;
+    const { open, progress } = attempt;
+    const now = this.#core.options.clock.now();
+    const last = open.progress?.last;
+    if (last !== undefined && now >= last.at) {
+      this.#isLate(open, timedOutInAll(open, last.timeout, now - last.at + last.timeout));
+      return true;
+    }
+    if (progress.resets) this.#renew(attempt, open);
+    progress.report(params);
+    return true;
+  }
+
+  /** The time that its author set for an ask begins anew. */
+  #renew(attempt: AskAttempt, open: OpenAsk): void {
+    const { deadline } = open;
+    if (deadline === undefined) return;
+    const at = this.#core.options.clock.now() + deadline.timeout;
+    attempt.open = { ...open, deadline: { ...deadline, at } };
+    this.#deadlines.disarm(open.key);
+    this.#armDeadline(attempt.open);
   }
 
   /** Writes an entry. A failure ends the turn, so callers may ignore it. */
@@ -207,15 +247,11 @@ export class OpenAsks {
     return inContext && !turn.live && turn.mustRefuse === true && turn.missing(method, params) !== undefined;
   }
 
-  #refuse(attempt: AskAttempt, turn: Turn, required: JsonObject): void {
+  #refuse(attempt: AskAttempt, turn: Turn, { required, response }: Lack): void {
     const { method } = attempt.question;
     if (!attempt.inContext) return;
-    if (!this.isRefused(attempt, turn)) {
-      const message = `Client does not support ${Object.keys(required).join(', ')} (required for ${method})`;
-      attempt.settle({ error: { code: -32601, message } });
-    } else {
-      this.#core.end({ kind: 'refused', required, method });
-    }
+    if (this.isRefused(attempt, turn)) this.#core.end({ kind: 'refused', required, method });
+    else attempt.settle(response);
   }
 
   /** Its tool gives an ask up. @returns whether it was out */

@@ -6,6 +6,7 @@
 import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } from '../journal/entries.ts';
 import { isOnce } from './drawn.ts';
 import { classOf, nthOf, type Question } from './place.ts';
+import type { AskProgress } from './turn.ts';
 
 /** The prefix of places of asks that come from a thrown -32042. */
 export const RERUN = 'rerun:';
@@ -19,6 +20,7 @@ export interface AskAttempt {
   /** Whether it was made in the call's own flow, not by a timer or a listener of the server. */
   readonly inContext: boolean;
   readonly timeout?: number;
+  readonly progress?: AskProgress;
   /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
   readonly settle: (response: Response) => void;

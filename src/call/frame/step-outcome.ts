@@ -2,14 +2,13 @@
  * The recorded form of a step's outcome, and the outcome that a tool gets: the same bytes live and replayed (invariant
  * 7).
  */
-import { createHash } from 'node:crypto';
 import { AwaitError } from '../../base/error.ts';
-import { isJson, isObject, type Json } from '../../base/json.ts';
+import { isJson, isObject, type Json, sha256 } from '../../base/json.ts';
 import type { StepError, StepOutcome } from '../journal/entries.ts';
 
 /** A hash of call id and step identity: the same on every attempt (invariant 13). */
 export function idempotencyKey(callId: string, path: string): string {
-  return createHash('sha256').update(`${callId}\n${path}`).digest('base64url');
+  return sha256(`${callId}\n${path}`);
 }
 
 /**

@@ -36,6 +36,14 @@ export interface FrameOptions {
   readonly asked?: (frame: object, call: CallRecord) => void;
 }
 
+/** Why an ask cannot go out. */
+export interface Lack {
+  /** In the shape a client declares it. */
+  readonly required: JsonObject;
+  /** The tool's error, where the ask does not end its turn: what the client would answer. */
+  readonly response: Response;
+}
+
 /** A turn as its frame sees it. */
 export interface Turn {
   /** Live revisions send each ask at once and stay in the turn; the others end it with all that are open. */
@@ -44,8 +52,8 @@ export interface Turn {
   readonly sheds?: boolean;
   /** Whether an ask that the client lacks the capability for ends the call: the revision has an error code for that. */
   readonly mustRefuse?: boolean;
-  /** The client capability that this ask needs and the current leg does not declare. */
-  missing(method: string, params: JsonObject): JsonObject | undefined;
+  /** Present if this ask needs a client capability that the current leg does not declare. */
+  missing(method: string, params: JsonObject): Lack | undefined;
   /** The error of an ask whose answer could not be checked. */
   unfit(method: string, params: JsonObject): Response | undefined;
   /** The answer a client sent along before it was asked, when it fits. */
@@ -81,12 +89,23 @@ export type Ending =
   /** The server that ran the tool has ended. `isMeant`: this process ended it, so the call continues in another. */
   | { readonly kind: 'lost'; readonly error: AwaitError; readonly isMeant: boolean };
 
+/** How a tool follows the progress that its client reports on an ask. */
+export interface AskProgress {
+  /** @param params of the client's notification */
+  readonly report: (params: JsonObject) => void;
+  /** Whether each report begins the ask's `timeout` anew. */
+  readonly resets: boolean;
+  /** How long that may go on, in milliseconds. */
+  readonly total?: number;
+}
+
 export interface AskOptions {
   /** Whether the ask was made in the call's own flow, not by a timer or a listener of the server. */
   readonly inContext: boolean;
   /** The `timeout` that the tool passed, in milliseconds. */
   readonly timeout?: number;
   readonly signal?: AbortSignal;
+  readonly progress?: AskProgress;
   /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
 }

@@ -1,6 +1,6 @@
 /**
  * All timed waits of a frame: for a replayed tool to reach its next completion, for a step to end before asks go out,
- * for an ask's own deadline; and the warning about asks that have not gone out.
+ * for an ask's own deadline; and the warning about asks that were not sent.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import type { JsonObject } from '../../base/json.ts';
@@ -176,20 +176,20 @@ interface Options {
   readonly warn: (message: string, detail: JsonObject) => void;
 }
 
-/** Logs which asks have not gone out a second after they were made, with the reason. */
+/** Logs which asks were not sent a second after they were made, with the reason. */
 export class UnsentAsks {
   readonly #options: Options;
   readonly #find: () => Iterable<Unsent>;
-  readonly #reported = new WeakSet<object>();
+  #reported: WeakSet<object> | undefined;
   #timer: Timer | undefined;
 
-  /** @param find returns the asks that have not gone out */
+  /** @param find returns the asks that were not sent */
   constructor(options: Options, find: () => Iterable<Unsent>) {
     this.#options = options;
     this.#find = find;
   }
 
-  /** An ask was made. */
+  /** There may be some. */
   watch(): void {
     this.#timer ??= this.#options.clock.after(SOON, () => this.#report()).unref();
   }
@@ -201,6 +201,7 @@ export class UnsentAsks {
 
   #report(): void {
     this.#timer = undefined;
+    this.#reported ??= new WeakSet();
     for (const { attempt, why, ...detail } of this.#find()) {
       if (this.#reported.has(attempt)) continue;
       this.#reported.add(attempt);

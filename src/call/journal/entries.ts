@@ -63,6 +63,13 @@ export interface CallRecord {
   readonly expires: number;
 }
 
+/** What memory keeps of a call beside its records: not its arguments. */
+export type Kept = Pick<CallRecord, 'id' | 'principal' | 'expires'>;
+
+export function keptOf({ id, principal, expires }: CallRecord): Kept {
+  return { id, expires, ...(principal !== undefined && { principal }) };
+}
+
 export interface Client {
   readonly capabilities: JsonObject;
   readonly info: JsonObject;
@@ -87,6 +94,14 @@ export interface OpenAsk {
   readonly nth?: number;
   /** The tool's own `timeout`, and the time when it ends. */
   readonly deadline?: { readonly at: number; readonly timeout: number };
+  /**
+   * Present if the tool listens to its client's progress. `resets`: each report begins the `timeout` anew, but not after
+   * `last`.
+   */
+  readonly progress?: {
+    readonly resets?: boolean;
+    readonly last?: { readonly at: number; readonly timeout: number };
+  };
   /** How often the text at this place changed under replay. */
   readonly drift?: number;
   /** Whether the tool gave up on it; a replay of the call may not. */
@@ -212,6 +227,12 @@ export function readCheckpoint(value: unknown): Checkpoint {
 /** The completion of an ask whose answer came after the `timeout` its author set: the SDK's own time-out error. */
 export function timedOut(ask: OpenAsk, timeout: number): AnswerCompletion {
   return answerTo(ask, { error: { code: -32001, message: 'Request timed out', data: { timeout } } });
+}
+
+/** The same, of an ask whose client reported progress until the time that its author set for all of it. */
+export function timedOutInAll(ask: OpenAsk, maxTotalTimeout: number, totalElapsed: number): AnswerCompletion {
+  const data = { maxTotalTimeout, totalElapsed };
+  return answerTo(ask, { error: { code: -32001, message: 'Maximum total timeout exceeded', data } });
 }
 
 export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {

@@ -1,5 +1,8 @@
 /** Where journals are kept, as the engine sees it: entries inserted if absent, a sign of life, an inbox of answers. */
-import type { CallRecord, Delivered, Entry, Journal } from './entries.ts';
+import type { CallRecord, Delivered, Entry, Journal, Kept } from './entries.ts';
+
+/** The sign of an owner that gave its call up: its lease need not be waited for. */
+export const LEFT_SIGN = 'left';
 
 /** A journal that knows how far it is. */
 export interface OpenJournal extends Journal {
@@ -15,7 +18,7 @@ export interface CallStore {
   /** @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss. */
   read(callId: string, position: number): Promise<Entry | undefined>;
   /** Stores that are this process's memory: drops a call's entries up to a position. */
-  forget?(call: CallRecord, upTo: number): void;
+  forget?(call: Kept, upTo: number): void;
   /** The owner's last sign of life. */
   heard(callId: string): Promise<unknown>;
   /**

@@ -37,7 +37,8 @@ export function openJournal(
   lease: number,
 ): OpenJournal {
   let position = after;
-  let last: Promise<void> = Promise.resolve();
+  /** The last append, while it is being written. */
+  let last: Promise<void> | undefined;
   /** The entry whose insert failed: the store may have written it all the same. */
   let doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
   /** When the last entry that other processes could see was sent off. */
@@ -94,13 +95,18 @@ export function openJournal(
       return position >= 0 && (heard === undefined || !isSure(heard));
     },
     append(entry, onWritten = () => {}) {
-      const done = last.then(async () => {
+      const write = async (): Promise<void> => {
         // A checkpoint holds the call; any other first entry has it before it.
         const isFirst = entry.type === 'suspended' || entry.type === 'called';
         if (position < 0 && !isFirst) await put({ type: 'called', format: FORMAT, call }, () => {});
         await put(entry, onWritten);
-      });
-      last = done.catch(() => undefined);
+      };
+      const done = last === undefined ? write() : last.then(write);
+      const over = (): void => {
+        if (last === settled) last = undefined;
+      };
+      const settled = done.then(over, over);
+      last = settled;
       return done;
     },
     async beat(sign) {

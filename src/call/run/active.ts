@@ -27,7 +27,7 @@ export class Active {
     queueMicrotask(() => this.#endUnlessAwaited());
   }
 
-  /** Whether it ends without an outcome, because every client disconnected: nobody may join it. */
+  /** Whether it ends without an outcome, because every client disconnected: no request may join it. */
   get isAbandoned(): boolean {
     return this.#isAbandoned;
   }

@@ -60,6 +60,8 @@ export class Answers {
         callId: run.call.id,
         waits: (waiting) => run.state.at !== 'over' && run.frame.openAsk(waiting) !== undefined,
         answer: async (answered, response) => void (await this.take(run, answered, response)),
+        listens: (waiting) => run.frame.openAsk(waiting)?.progress !== undefined,
+        report: (waiting, params) => void run.frame.report(waiting, params),
       },
       key,
     );

@@ -20,13 +20,34 @@ interface Bound {
 }
 
 /** @param args the part of the params that must stay the same; default: all of them */
-export function bindingOf({ revision, method, params, principal }: Bound, args = params): Binding {
-  return {
-    revision,
-    method,
-    target: String(params.name ?? params.uri ?? ''),
+export function bindingOf(bound: Bound, args = bound.params): Binding {
+  return new BindingOf(bound, args);
+}
+
+/** Digests the arguments when a token needs that: most calls of sessions have none. */
+class BindingOf implements Binding {
+  readonly revision: string;
+  readonly method: string;
+  readonly target: string;
+  declare readonly principal?: string;
+  readonly #bound: JsonObject;
+  #args: string | undefined;
+
+  constructor({ revision, method, params, principal }: Bound, args: JsonObject) {
+    this.revision = revision;
+    this.method = method;
+    this.target = String(params.name ?? params.uri ?? '');
+    if (principal !== undefined) this.principal = principal;
+    this.#bound = args;
+  }
+
+  get args(): string {
     // A request without arguments has the same digest as one with `{}`.
-    args: digest({ ...args, arguments: args.arguments ?? {} }),
-    ...(principal !== undefined && { principal }),
-  };
+    this.#args ??= digest({ ...this.#bound, arguments: this.#bound.arguments ?? {} });
+    return this.#args;
+  }
+
+  toJSON(): Binding {
+    return { ...this, args: this.args };
+  }
 }

@@ -20,13 +20,15 @@ import type { State } from './state.ts';
 
 /** Most offers that are remembered, to notice repetitions. */
 const OFFERS_KEPT = 1_000;
+/** How often refused messages are logged, in milliseconds. */
+const REFUSALS_EVERY = 60_000;
 
 export interface HandoffParts {
   readonly relay: Relay;
-  /** Seals a message for the relay, which strangers may read and write. */
-  readonly seal: (message: JsonObject) => string;
-  /** @throws the reason why it is invalid */
-  readonly open: (text: string) => Promise<JsonObject>;
+  /** Seals a message for the relay, which strangers may read and write. @param to the name that it is sent to */
+  readonly seal: (message: JsonObject, to: string) => string;
+  /** @param at the name that it was received under @throws the reason why it is invalid */
+  readonly open: (text: string, at: string) => Promise<JsonObject>;
 }
 
 /** A client's POST, as one process offers it to another. */
@@ -80,6 +82,9 @@ export class Handoff {
   readonly #taken = new Map<string, () => void>();
   /** Messages are opened one after the other, so that they keep their order. */
   #heard: Promise<void> = Promise.resolve();
+  /** Messages that were refused since that was logged last. */
+  #refusals = 0;
+  #refusedAt = Number.NEGATIVE_INFINITY;
   #stop: Promise<(() => Promise<void>) | undefined>;
   #listening = false;
 
@@ -154,7 +159,7 @@ export class Handoff {
   /** @returns false if no process received it */
   async #tell(name: string, message: JsonObject): Promise<boolean> {
     try {
-      return await this.#parts.relay.send(name, this.#parts.seal(message));
+      return await this.#parts.relay.send(name, this.#parts.seal(message, name));
     } catch (error) {
       this.#options.log('warn', 'the relay failed to send', { error: String(error) });
       return false;
@@ -178,7 +183,7 @@ export class Handoff {
 
   async #hear(text: string): Promise<void> {
     try {
-      const message = await this.#parts.open(text);
+      const message = await this.#parts.open(text, this.name);
       const { type, id } = message;
       if (typeof id !== 'string') throw new AwaitError('bad-token', 'a message without an id');
       if (type === 'offer') this.#onOffer(id, message);
@@ -186,8 +191,19 @@ export class Handoff {
       else if (type === 'woken') this.#options.woken(id);
       else this.#onReply(id, message);
     } catch (error) {
-      this.#options.log('warn', 'a message of the relay is refused', { error: String(error) });
+      this.#refused(error);
     }
+  }
+
+  /** Logs the first one, and then how many there were, once a minute: anybody on the relay can send any number. */
+  #refused(error: unknown): void {
+    this.#refusals += 1;
+    const now = this.#options.clock.elapsed();
+    if (now - this.#refusedAt < REFUSALS_EVERY) return;
+    this.#refusedAt = now;
+    const count = this.#refusals;
+    this.#refusals = 0;
+    this.#options.log('warn', 'a message of the relay is refused', { error: String(error), count });
   }
 
   // --- where the frame is ----------------------------------------------------------------------------

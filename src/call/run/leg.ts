@@ -25,6 +25,8 @@ export interface InstanceLeg {
   readonly isLocal?: boolean;
   /** Ends the SSE stream of the request, so that the client comes back for the rest (polling, 2025-11-25). */
   readonly closeStream?: () => void;
+  /** Ends the connection of its session's standing stream, in the same way. */
+  readonly closeStanding?: () => void;
 }
 
 /** The facts of one client request, and the functions that send its messages. */

@@ -4,6 +4,7 @@
  */
 import { every } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
+import { LEFT_SIGN } from '../journal/store.ts';
 import { unlessFenced } from '../journal/writer.ts';
 import type { Runs } from './registry.ts';
 import {
@@ -15,6 +16,7 @@ import {
   keyOf,
   type Resume,
   type Run,
+  stopHeartbeat,
 } from './run.ts';
 
 /** The reason in a cancelled tool's signal. */
@@ -37,8 +39,7 @@ export class Ownership {
     run.heartbeat = every(clock, limits.lease / 3, () => {
       const isInTurn = run.state.at === 'turn';
       if (!isInTurn && !run.frame.busy) {
-        run.heartbeat?.cancel();
-        delete run.heartbeat;
+        stopHeartbeat(run);
         return;
       }
       count += 1;
@@ -167,6 +168,7 @@ export class Ownership {
     const abandoned = run.frame
       .settled()
       .then(() => run.journal.append({ type: 'left' }))
+      .then(() => run.journal.beat(LEFT_SIGN))
       .catch((error: unknown) => {
         this.#parts.log('warn', 'a call could not be abandoned', { call: id, error: String(error) });
       })

@@ -2,11 +2,11 @@
  * Where the runs of this process are: in a turn, waiting at a checkpoint, or between the two. Nothing is written
  * here; a run is entered by `turns.ts`, kept or abandoned by `ownership.ts`.
  */
-import type { Allowance } from '../../base/allowance.ts';
+import { Allowance } from '../../base/allowance.ts';
 import { keepNewest } from '../../base/bounded.ts';
 import { within } from '../../base/clock.ts';
 import { countActiveTurns } from '../frame/context.ts';
-import type { CallRecord } from '../journal/entries.ts';
+import { type Kept, keptOf } from '../journal/entries.ts';
 import type { Active } from './active.ts';
 import { Parked } from './parked.ts';
 import { taskRoom } from './room.ts';
@@ -18,6 +18,7 @@ import {
   type Resume,
   type Run,
   type RunState,
+  stopHeartbeat,
 } from './run.ts';
 
 type Waiting = Extract<RunState, { at: 'checkpoint' | 'interrupted' }>;
@@ -28,6 +29,8 @@ export class Runs {
   readonly parked: Parked<Run>;
   /** The tasks that run here. */
   readonly room: Allowance;
+  /** What the arguments of the calls in a turn take in memory. */
+  readonly heap: Allowance;
   /** Resumed turns that run here, by the token's position and the answers. */
   readonly #active = new Map<string, Map<string, Active>>();
   /** Frames that are being claimed or abandoned, by key: a request for one waits, since it may be parked again. */
@@ -35,7 +38,7 @@ export class Runs {
   /** Turns that are over and that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
   /** Calls that ended, the oldest first, as far as memory alone keeps them. */
-  readonly #ended: { call: CallRecord; at: number }[] = [];
+  readonly #ended: { call: Kept; at: number }[] = [];
   readonly #inTurn = new Set<Run>();
   /** Runs in a turn that continues without its request, by the call's id. */
   readonly #unattached = new Map<string, Run>();
@@ -49,6 +52,8 @@ export class Runs {
     // A step that is running is recorded before its frame goes.
     const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
     this.room = taskRoom(parts.limits);
+    const { argumentBytes: all, callerArgumentBytes: caller } = parts.limits;
+    this.heap = new Allowance({ all, caller, anonymous: caller });
     this.parked = new Parked(parts.limits, parts.clock, dropped);
   }
 
@@ -88,10 +93,15 @@ export class Runs {
   retire({ call, journal }: Run): void {
     const { store, limits } = this.#parts;
     if (store?.forget === undefined) return;
-    this.#ended.push({ call, at: journal.position });
+    this.#ended.push({ call: keptOf(call), at: journal.position });
     if (this.#ended.length <= limits.outcomes) return;
     const oldest = this.#ended.shift();
     if (oldest !== undefined) store.forget(oldest.call, oldest.at);
+  }
+
+  /** In memory, a call's records are deleted with it where no client can ask for its outcome. */
+  forget({ call, journal }: Run): void {
+    if (journal.position >= 0) this.#parts.store?.forget?.(call, journal.position);
   }
 
   // --- runs that wait ---
@@ -136,7 +146,8 @@ export class Runs {
   park(key: string, run: Run, waiting: Waiting): void {
     run.state = waiting;
     const { principal: caller } = run.call;
-    this.parked.park(key, run, { ...(caller !== undefined && { caller }), bytes: waiting.bytes });
+    const bytes = waiting.bytes + run.bytes;
+    this.parked.park(key, run, { ...(caller !== undefined && { caller }), bytes });
   }
 
   // --- turns ---
@@ -144,6 +155,7 @@ export class Runs {
   enter(run: Run, turn: InTurn): void {
     run.state = turn;
     this.#inTurn.add(run);
+    this.heap.hold(run.call, run.call, run.bytes);
     if (isUnattached(run)) this.goesOn(run);
     countActiveTurns(1);
   }
@@ -151,6 +163,13 @@ export class Runs {
   /** Registers a call that continues without its request, by its id. */
   goesOn(run: Run): void {
     this.#unattached.set(run.call.id, run);
+  }
+
+  /** A caller's calls that are in a turn here, and of which nothing is written. */
+  unwrittenOf(principal: string): Run[] {
+    return [...this.#inTurn].filter(
+      ({ call, journal }) => call.principal === principal && journal.position < 0,
+    );
   }
 
   /** The run of a call that continues here without its request. */
@@ -166,6 +185,9 @@ export class Runs {
     }
     if (this.#unattached.get(run.call.id) === run) this.#unattached.delete(run.call.id);
     this.room.leave(run);
+    this.heap.leave(run.call);
+    // Its timer would keep the whole run in memory until it fires.
+    if (!run.frame.busy) stopHeartbeat(run);
     this.#inTurn.delete(run);
     if (this.#inTurn.size === 0) this.#onQuiet?.();
   }

@@ -2,7 +2,7 @@
 
 import type { Taker } from '../../base/allowance.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
-import type { JsonObject } from '../../base/json.ts';
+import { type JsonObject, memoryOf } from '../../base/json.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
@@ -15,6 +15,7 @@ import { AnswerWrites } from './answer-writes.ts';
 import type { Binding } from './binding.ts';
 import type { HandoffParts } from './handoff.ts';
 import type { Instance, Leg } from './leg.ts';
+import type { Outcome } from './outcome.ts';
 import type { State, StateTokens } from './state.ts';
 
 export interface EngineParts {
@@ -40,6 +41,8 @@ export interface EngineParts {
   readonly began?: (call: CallRecord) => Promise<void>;
   /** A request came that begins a call. */
   readonly called?: (call: CallRecord) => void;
+  /** A call ended of which nothing was written. */
+  readonly ended?: (call: CallRecord, outcome: Outcome) => void;
   /** Called with the instance of a new call before it runs. @returns the response if it must not run */
   readonly admit?: (instance: Instance, call: CallRecord, leg: Leg) => Promise<Response | undefined>;
   /** Registers a task that another process runs, to take it over if its owner dies. */
@@ -108,6 +111,8 @@ type Held =
 
 export interface Run {
   readonly call: CallRecord;
+  /** The memory that its arguments take, in bytes. */
+  readonly bytes: number;
   readonly binding: Binding;
   /** Another one once the server that ran its tool was lost. */
   frame: Frame;
@@ -151,7 +156,13 @@ export interface Resume {
 export function newRun(
   made: Pick<Run, 'call' | 'binding' | 'frame' | 'instance' | 'journal' | 'held' | 'next'>,
 ): Run {
-  return { ...made, state: { at: 'new' }, asked: new Set(), answers: new AnswerWrites() };
+  const bytes = memoryOf(made.call.params);
+  return { ...made, bytes, state: { at: 'new' }, asked: new Set(), answers: new AnswerWrites() };
+}
+
+export function stopHeartbeat(run: Run): void {
+  run.heartbeat?.cancel();
+  delete run.heartbeat;
 }
 
 /** Whether a call continues without its request. */
@@ -174,8 +185,8 @@ export function wishOf({ call }: Run, leg: Leg): TaskWish | undefined {
 }
 
 /** Whose share of the limits a call uses: its caller's, or an anonymous caller's address. */
-export function takerOf({ call }: Pick<Run, 'call'>, { address }: Leg): Taker {
-  return { principal: call.principal, address };
+export function takerOf({ principal }: Pick<CallRecord, 'principal'>, { address }: Leg): Taker {
+  return { principal, address };
 }
 
 /** A turn, among those that are here. */

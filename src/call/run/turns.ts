@@ -4,13 +4,12 @@
  */
 import type { Timer } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
-import { isObject, isWritable, type JsonObject } from '../../base/json.ts';
-import { checkGiven, uncheckable } from '../ask/answer.ts';
+import { isWritable, type JsonObject } from '../../base/json.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
-import type { Detach, Ending, Turn } from '../frame/turn.ts';
-import type { Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
+import type { Detach, Ending } from '../frame/turn.ts';
+import type { Checkpoint, Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import type { Leg } from './leg.ts';
@@ -29,6 +28,7 @@ import {
   takerOf,
   wishOf,
 } from './run.ts';
+import { RunTurn, type RunTurnParts } from './run-turn.ts';
 import { after, afterTask } from './url-asks.ts';
 import { failedWith, INTERNAL, refused, reported, wireError } from './wire-error.ts';
 
@@ -62,15 +62,15 @@ export class Turns {
   readonly #parts: EngineParts;
   readonly #runs: Runs;
   readonly #ownership: Ownership;
-  readonly #answers: Answers;
+  readonly #turn: RunTurnParts;
   readonly #checkpoints: Checkpoints;
 
   constructor(parts: EngineParts, { runs, ownership, answers, checkpoints }: TurnParts) {
     this.#parts = parts;
     this.#runs = runs;
     this.#ownership = ownership;
-    this.#answers = answers;
     this.#checkpoints = checkpoints;
+    this.#turn = { check: parts.check, room: runs.room, answers };
   }
 
   /** Enters a turn. Rejects when its end could not be written. */
@@ -84,7 +84,7 @@ export class Turns {
         stop: () => this.#stop(run, request, () => resolve(failedWith(handlerClosed()))),
       });
       if (request !== undefined || isUnattached(run)) this.#ownership.beat(run);
-      if (isTask(run)) room.hold(run, takerOf(run, leg));
+      if (isTask(run)) room.hold(run, takerOf(run.call, leg));
       let late: Timer | undefined;
       const end = (ending: Ending): void => {
         late?.cancel();
@@ -98,7 +98,7 @@ export class Turns {
       const onTask = (): void => resolve({ kind: 'task', taskId: run.call.id });
       const detach = this.#detachOf(run, leg, onTask);
       if (!begin) run.instance.refresh(run.frame, leg);
-      run.frame.enter(this.#turnOf(run, leg, { responses, end, detach }));
+      run.frame.enter(new RunTurn(this.#turn, run, leg, responses, end, detach));
       if (begin) {
         const { method, params, requestId } = run.call;
         run.instance.call(run.frame, { method, params, id: requestId }, leg);
@@ -108,56 +108,6 @@ export class Turns {
         late = this.#parts.clock.after(run.call.task?.after ?? 0, () => run.frame.detach()).unref();
       }
     });
-  }
-
-  /** The turn as the frame sees it. */
-  #turnOf(
-    run: Run,
-    leg: Leg,
-    {
-      responses,
-      end,
-      detach,
-    }: { responses: unknown; end: (ending: Ending) => void; detach: Detach | undefined },
-  ): Turn {
-    const { room } = this.#runs;
-    const { check } = this.#parts;
-    return {
-      get live() {
-        return leg.live || isTask(run);
-      },
-      get detach() {
-        return isTask(run) || !room.has(takerOf(run, leg)) ? undefined : detach;
-      },
-      get isDetaching() {
-        return becomingTask(run) !== undefined;
-      },
-      ...(leg.sheds !== undefined && { sheds: leg.sheds }),
-      ...(leg.refuses !== undefined && { mustRefuse: leg.refuses }),
-      missing: (method, params) => missingCapability(leg.capabilities, method, params),
-      unfit: (method, params) => uncheckable(method, params, check),
-      given: (ask) => this.#given(ask, responses, end),
-      ask: (ask) => {
-        if (!run.asked.has(ask.key)) leg.ask?.(ask);
-        run.asked.add(ask.key);
-        if (isUnattached(run)) this.#answers.expect(run, ask.key);
-      },
-      withdraw: (ask) => leg.withdraw?.(ask),
-      notify: (notification) => leg.notify(notification),
-      isInterim: (response) => !leg.live && urlsNeeded(response) !== undefined,
-      end,
-    };
-  }
-
-  /** The answer that came along with the call's first request. */
-  #given(ask: OpenAsk, responses: unknown, end: (ending: Ending) => void): Response | undefined {
-    if (!isObject(responses) || !Object.hasOwn(responses, ask.key)) return undefined;
-    try {
-      return checkGiven(ask, responses[ask.key], this.#parts.check);
-    } catch (error) {
-      end({ kind: 'broken', error: AwaitError.from(error) });
-      return undefined;
-    }
   }
 
   /** The process closes. */
@@ -192,7 +142,7 @@ export class Turns {
     const { held } = run;
     if (held.by === 'task') return Promise.resolve();
     if ('becomesTask' in held) return held.becomesTask;
-    this.#runs.room.hold(run, takerOf(run, leg));
+    this.#runs.room.hold(run, takerOf(run.call, leg));
     const written = this.#writeTask(run).then(
       () => {
         run.held = { by: 'task' };
@@ -288,9 +238,9 @@ export class Turns {
     if (request === undefined) {
       this.#runs.end(run, false);
       // No client has a token for this call yet, so only a follower can ask for its outcome.
-      return isUnattached(run)
-        ? this.#checkpoints.endWith(run.journal, response)
-        : { kind: 'responded', response };
+      if (isUnattached(run)) return this.#checkpoints.endWith(run.journal, response);
+      this.#runs.forget(run);
+      return { kind: 'responded', response };
     }
     const write = async (): Promise<Outcome> => {
       const outcome = await this.#checkpoints.endWith(run.journal, response);

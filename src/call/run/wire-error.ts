@@ -40,6 +40,8 @@ const BUSY: WireError = {
   message: 'Internal error: this call is being continued elsewhere; send the same request again',
 };
 
+const NO_ROOM: WireError = { code: -32000, message: 'This server is busy; send the same request again' };
+
 export function wireError(error: AwaitError): WireError {
   switch (error.code) {
     case 'bad-token':
@@ -64,6 +66,8 @@ export function wireError(error: AwaitError): WireError {
       return CLOSING;
     case 'limit':
       return LIMIT;
+    case 'no-room':
+      return NO_ROOM;
     default:
       return INTERNAL;
   }

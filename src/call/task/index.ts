@@ -17,6 +17,8 @@ const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 /** Rows that may still grow: clocks differ. */
 const GROWING = 2;
+/** Most entries of a row that are read at once. */
+const AHEAD = 16;
 /** Most rows whose ends are remembered. */
 const ENDS = 1_000;
 /**
@@ -40,6 +42,8 @@ export class TaskIndex {
   readonly #now: () => number;
   /** The last position of a row that is known to be taken. */
   readonly #ends = new Map<string, number>();
+  /** Resolves when the last append to a row that was asked for is done. */
+  readonly #appending = new Map<string, Promise<void>>();
 
   /** @param ttl longest life of a task, in milliseconds: the same in all processes */
   constructor(records: IndexRecords, rowNames: RowNames, ttl: number, now: () => number) {
@@ -85,26 +89,32 @@ export class TaskIndex {
 
   /** All callers' tasks that were added since the last call with the same `seen`. */
   async added(seen: Map<string, number>): Promise<string[]> {
-    const ids: string[] = [];
-    // Rows read before a failing read are reported the next time.
-    const reached = new Map<string, number>();
     for (const known of seen.keys()) if (Number(known.split(' ')[1]) < this.#oldest) seen.delete(known);
-    for (let row = this.#oldest; row <= this.#newest; row += 1) {
-      for (const name of this.#rowNames(null)) {
-        const known = `${name} ${row}`;
-        const isGrowing = row >= this.#newest - GROWING;
-        if (seen.has(known) && !isGrowing) continue;
-        reached.set(known, seen.get(known) ?? 0);
-        for (let at = (seen.get(known) ?? 0) + 1; ; at += 1) {
-          const id = await this.#records.get(this.#name(name, row, at));
-          if (id === undefined) break;
-          reached.set(known, at);
-          if (typeof id === 'string') ids.push(id);
-        }
+    const rows = Array.from({ length: this.#newest - this.#oldest + 1 }, (_, nth) => this.#oldest + nth)
+      .flatMap((row) => this.#rowNames(null).map((name) => ({ name, row, known: `${name} ${row}` })))
+      .filter(({ row, known }) => row >= this.#newest - GROWING || !seen.has(known));
+    // Where a read fails, nothing counts as seen: all of it is reported the next time.
+    const found = await Promise.all(
+      rows.map(({ name, row, known }) => this.#readOn(name, row, seen.get(known) ?? 0)),
+    );
+    for (const [nth, { known }] of rows.entries()) seen.set(known, found[nth]?.at ?? 0);
+    return found.flatMap(({ ids }) => ids);
+  }
+
+  /** The entries of a row after a position, to its end: one read where there are none. */
+  async #readOn(name: string, row: number, after: number): Promise<{ at: number; ids: string[] }> {
+    const ids: string[] = [];
+    let at = after;
+    for (let ahead = 1; ; ahead = Math.min(2 * ahead, AHEAD)) {
+      const reads = Array.from({ length: ahead }, (_, nth) =>
+        this.#records.get(this.#name(name, row, at + 1 + nth)),
+      );
+      for (const id of await Promise.all(reads)) {
+        if (id === undefined) return { at, ids };
+        at += 1;
+        if (typeof id === 'string') ids.push(id);
       }
     }
-    for (const [known, at] of reached) seen.set(known, at);
-    return ids;
   }
 
   get #newest(): number {
@@ -116,10 +126,28 @@ export class TaskIndex {
     return Math.floor((this.#now() - this.#ttl) / this.#unit) - 1;
   }
 
-  async #append(owner: string, row: number, id: string): Promise<void> {
-    for (let at = (await this.#endOf(owner, row)) + 1; ; at += 1) {
-      const isFree = await this.#records.insert(this.#name(owner, row, at), id, this.#expiry(row));
-      this.#remember(owner, row, at);
+  /** One after the other: all at once would each try the positions of all others. */
+  #append(owner: string, row: number, id: string): Promise<void> {
+    const key = `${owner} ${row}`;
+    const before = this.#appending.get(key);
+    const appended =
+      before === undefined
+        ? this.#appendNext(owner, row, id)
+        : before.then(() => this.#appendNext(owner, row, id));
+    const settled = appended
+      .catch(() => {})
+      .then(() => {
+        if (this.#appending.get(key) === settled) this.#appending.delete(key);
+      });
+    this.#appending.set(key, settled);
+    return appended;
+  }
+
+  async #appendNext(owner: string, row: number, id: string): Promise<void> {
+    const known = this.#ends.get(`${owner} ${row}`);
+    for (let at = known ?? (await this.#endOf(owner, row)); ; at = await this.#endOf(owner, row)) {
+      const isFree = await this.#records.insert(this.#name(owner, row, at + 1), id, this.#expiry(row));
+      this.#remember(owner, row, at + 1);
       if (isFree) return;
     }
   }

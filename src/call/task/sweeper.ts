@@ -1,10 +1,12 @@
 /**
  * Takes over tasks whose owner died while no client asks about them: each process reads the index of tasks, and checks
- * now and then whether those of other processes still move. A check is one read as long as the owner gives signs of
- * life; a task that has not moved for a lease, by this process's own clock, is taken over.
+ * now and then whether those of other processes still move. The first check is one read, and so is each as long as the
+ * owner gives signs of life: a process that has just started must not read the journals of all tasks before it can take
+ * over the first. A task that has not moved for a lease, by this process's own clock, is taken over.
  */
 import { type Clock, type Timer, within } from '../../base/clock.ts';
 import type { CallRecord } from '../journal/entries.ts';
+import { LEFT_SIGN } from '../journal/store.ts';
 
 export interface Sweeping {
   readonly clock: Clock;
@@ -14,9 +16,10 @@ export interface Sweeping {
   readonly added: () => Promise<readonly string[]>;
   /** The last sign of life of a task's owner. */
   readonly heard: (id: string) => Promise<unknown>;
-  /** How far a task is; undefined once it is over. */
+  /** How far a task is; undefined once it is over. @param from a position that it has reached; -1 where unknown */
   readonly progress: (
     id: string,
+    from: number,
   ) => Promise<{ readonly call: CallRecord; readonly at: number; readonly left: boolean } | undefined>;
   readonly runsHere: (id: string) => boolean;
   /** Whether it may run here too; one that may not is checked again later. */
@@ -42,6 +45,8 @@ const MOST = 1_000;
  * time that they are alive.
  */
 const TAKEN = 12;
+/** Checks at once: a read from a store is mostly waiting. */
+const CHECKS = 8;
 
 interface Watched {
   sign: string | undefined;
@@ -56,6 +61,7 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
   const taking = new Set<string>();
   /** Takeovers that count against the limit; one that takes longer than a lease no longer does. */
   const places = new Set<Promise<unknown>>();
+  let checks = 0;
   let isOver = false;
   const watch = (id: string): void => {
     if (!watched.has(id)) watched.set(id, { sign: undefined, at: -1, since: clock.elapsed() });
@@ -72,12 +78,15 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
 
   const look = async (id: string, known: Watched): Promise<void> => {
     const asked = clock.elapsed();
-    const sign = JSON.stringify(await heard(id)) ?? '';
-    const isAlive = known.sign !== undefined && known.sign !== sign;
-    if (known.sign !== sign) known.since = asked;
-    known.sign = sign;
-    if (isAlive) return;
-    const found = await progress(id);
+    const sign = await heard(id);
+    const text = JSON.stringify(sign) ?? '';
+    if (known.sign !== text) {
+      known.since = asked;
+      known.sign = text;
+      known.at = Math.max(known.at, positionIn(sign));
+      if (sign !== LEFT_SIGN) return;
+    }
+    const found = await progress(id, known.at);
     if (found === undefined) {
       watched.delete(id);
       return;
@@ -89,25 +98,50 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
     take(id, found.call, found.at);
   };
 
+  const check = async ([id, known]: [string, Watched]): Promise<void> => {
+    // Moved to the end: tasks that are not checked in this round are first in the next.
+    watched.delete(id);
+    watched.set(id, known);
+    if (taking.has(id) || runsHere(id)) return;
+    checks += 1;
+    await look(id, known).finally(() => {
+      checks -= 1;
+    });
+  };
+
   const round = async (): Promise<void> => {
     for (const id of await added()) watch(id);
-    for (const [id, known] of [...watched].slice(0, MOST)) {
-      // The next as soon as one is done: a dead process's are all to run again in a lease and a half.
-      while (places.size >= TAKEN) await Promise.race(places);
-      if (isOver) return;
-      // Moved to the end: tasks that are not checked in this round are first in the next.
-      watched.delete(id);
-      watched.set(id, known);
-      if (!taking.has(id) && !runsHere(id)) await look(id, known);
-    }
+    const due = [...watched].slice(0, MOST);
+    let failure: { readonly error: unknown } | undefined;
+    const checkAll = async (): Promise<void> => {
+      for (;;) {
+        // The next as soon as one is done: a dead process's are all to run again in a lease and a half.
+        while (places.size > 0 && places.size + checks >= TAKEN) await Promise.race(places);
+        const next = isOver ? undefined : due.shift();
+        if (next === undefined) return;
+        await check(next).catch((error: unknown) => {
+          // The next round tries again: the store may be down.
+          failure ??= { error };
+          due.length = 0;
+        });
+      }
+    };
+    await Promise.all(Array.from({ length: CHECKS }, checkAll));
+    if (failure !== undefined) throw failure.error;
   };
 
   let timer: Timer;
-  const arm = (): void => {
+  const arm = (pause: number): void => {
     if (isOver) return;
-    timer = clock.after(lease / 2, () => void round().catch(failed).finally(arm)).unref();
+    timer = clock.after(pause, () => {
+      const began = clock.elapsed();
+      const next = (): void => arm(Math.max(began + lease / 2 - clock.elapsed(), lease / 10));
+      void round().catch(failed).finally(next);
+    });
+    timer.unref();
   };
-  arm();
+  // Soon: of the tasks of a process that died, this one sees a lease later that they do not move.
+  arm(lease / 10);
   return {
     watch,
     stop: () => {
@@ -115,4 +149,10 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
       timer.cancel();
     },
   };
+}
+
+/** The position of the journal at a sign of life; -1 where the sign has none. */
+function positionIn(sign: unknown): number {
+  const position = typeof sign === 'string' ? Number.parseInt(sign, 10) : Number.NaN;
+  return Number.isNaN(position) ? -1 : position;
 }

@@ -7,7 +7,7 @@ import { keepNewest } from '../../base/bounded.ts';
 import { type Clock, sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
-import type { CallRecord, Delivered, OpenAsk, Response } from '../journal/entries.ts';
+import type { CallRecord, Delivered, Entry, OpenAsk, Response } from '../journal/entries.ts';
 import { Folding } from '../journal/fold.ts';
 import type { CallStore } from '../journal/store.ts';
 import { isAppended } from '../journal/writer.ts';
@@ -31,6 +31,15 @@ export interface TaskView {
   readonly asks: readonly OpenAsk[];
   /** The response to its request, once it has ended. */
   readonly response?: Response;
+}
+
+/** An ask of a call that any process may run. */
+interface Asked {
+  readonly call: CallRecord;
+  /** The process that runs it, where others can reach it. */
+  readonly by: string | undefined;
+  /** Undefined once it is answered. */
+  readonly open: OpenAsk | undefined;
 }
 
 export interface TaskParts {
@@ -182,15 +191,11 @@ export class Tasks {
    * key. One that is answered counts: its client may send the answer again.
    * @throws AwaitError `store`
    */
-  async asked(
-    id: string,
-    principal: string | undefined,
-    key: string,
-  ): Promise<{ readonly call: CallRecord; readonly by: string | undefined } | undefined> {
+  async asked(id: string, principal: string | undefined, key: string): Promise<Asked | undefined> {
     const { call, by, open, completions } = await this.#read(id);
     if (call === undefined || call.principal !== principal) return undefined;
     const isAnswered = completions.some((done) => done.kind === 'answer' && done.key === key);
-    return open.has(key) || isAnswered ? { call, by } : undefined;
+    return open.has(key) || isAnswered ? { call, by, open: open.get(key) } : undefined;
   }
 
   /** Whether a task of this caller may be taken over here. */
@@ -205,15 +210,28 @@ export class Tasks {
 
   /**
    * The position of a task's journal, to see whether it moves; undefined once it has ended.
+   * @param from a position that it has reached, -1 where none is known; what is before it is not read again
    * @throws AwaitError `store`
    */
   async progress(
     id: string,
+    from = -1,
   ): Promise<{ readonly call: CallRecord; readonly at: number; left: boolean } | undefined> {
-    const { call, response, at, left } = await this.#read(id);
-    if (call === undefined || response !== undefined || call.expires < this.#parts.clock.now())
-      return undefined;
-    return { call, at, left };
+    const { store, clock } = this.#parts;
+    const first = this.#known.has(id) || from <= 0 ? undefined : await store.read(id, 0);
+    if (first?.type !== 'called') {
+      const { call, response, at, left } = await this.#read(id);
+      if (call === undefined || response !== undefined || call.expires < clock.now()) return undefined;
+      return { call, at, left };
+    }
+    const { call } = first;
+    if (call.expires < clock.now()) return undefined;
+    for (let at = from, last: Entry | undefined; ; at += 1) {
+      const entry = await store.read(id, at);
+      if (entry === undefined) return { call, at: at - 1, left: last?.type === 'left' };
+      if (entry.type === 'ended' || entry.type === 'cancelled') return undefined;
+      last = entry;
+    }
   }
 
   /** Drops this process's cached journal of a task. */

@@ -17,7 +17,7 @@ export interface ChildOptions {
   /** The program, looked up in PATH. */
   readonly command: string;
   readonly args?: readonly string[];
-  /** Added to this process's environment; `undefined` takes a variable out. */
+  /** Added to this process's environment (without `MCP_AWAIT_SECRET`); `undefined` takes a variable out. */
   readonly env?: Readonly<Record<string, string | undefined>>;
   readonly cwd?: string;
   /** Bytes of one line of its stdout. Default 16 MiB. */
@@ -69,8 +69,10 @@ class ChildLink implements Link {
     this.#lineBytes = options.lineBytes ?? LINE_BYTES;
     const { command, args = [], env, cwd } = options;
     endWithProcess();
+    // The secret that seals every caller's tokens is not the child's business, unless `env` names it.
+    const { MCP_AWAIT_SECRET: _, ...inherited } = process.env;
     const child = spawn(command, [...args], {
-      env: { ...process.env, ...env },
+      env: { ...inherited, ...env },
       ...(cwd !== undefined && { cwd }),
       stdio: ['pipe', 'pipe', 'pipe'],
       detached: process.platform !== 'win32',

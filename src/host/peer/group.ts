@@ -10,7 +10,7 @@ import type { JsonObject } from '../../base/json.ts';
 import { runOutsideContext } from '../../call/frame/context.ts';
 import type { Client } from '../../call/journal/entries.ts';
 import type { OpenLink } from './link.ts';
-import { type Holder, type Outside, Peer, type PeerOptions } from './peer.ts';
+import { type Holder, type Outside, Peer, PeerGone, type PeerOptions } from './peer.ts';
 
 export interface GroupOptions extends PeerOptions {
   readonly openLink: OpenLink;
@@ -38,6 +38,8 @@ interface Waiter {
 const BACKOFF = [0, 250, 1_000, 4_000, 10_000];
 /** A server that has lived so long is not one that ends at once, in milliseconds. */
 const LIVED = 10_000;
+/** How often the client's server may turn out to be in a process that is gone, as it is opened. */
+const ELSEWHERE = 3;
 /** Most resource subscriptions that a new server is given. */
 const SUBSCRIPTIONS = 1_000;
 
@@ -194,14 +196,14 @@ export class Group {
     const began = performance.now();
     let peer: Peer;
     try {
-      peer = await Peer.open(openLink, this.client, this.#options);
+      peer = await openPeer(openLink, this.client, this.#options);
     } catch (error) {
       this.#failures += 1;
       throw error;
     }
     this.#peers.add(peer);
     peer.outside = this.#outside;
-    peer.onGone(({ message, planned }) => {
+    peer.onGone(({ message, how: { planned } }) => {
       this.#peers.delete(peer);
       if (!planned) this.#failures = performance.now() - began > LIVED ? 1 : this.#failures + 1;
       if (!planned && !this.#closed) logger.warn('a server ended', { from: name, reason: message });
@@ -214,5 +216,17 @@ export class Group {
     for (const { method, params } of this.#set.values())
       await peer.request(method, params).catch(() => undefined);
     return peer;
+  }
+}
+
+/** The process that has the client's server may have ended unnoticed. */
+async function openPeer(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await Peer.open(openLink, client, options);
+    } catch (error) {
+      const { cause } = AwaitError.from(error);
+      if (!(cause instanceof PeerGone && cause.how.elsewhere) || attempt === ELSEWHERE) throw error;
+    }
   }
 }

@@ -13,7 +13,7 @@ import type { HandoffParts } from '../../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host.ts';
 import { LATEST, NOBODY, SPOKEN } from '../spoken.ts';
 import { Group } from './group.ts';
-import { Lease } from './lease.ts';
+import { Lease, type LeaseOptions } from './lease.ts';
 import type { OpenLink, PeerLogger } from './link.ts';
 import { type Replay, replayRule } from './replay-rule.ts';
 import { Sharing } from './sharing.ts';
@@ -73,7 +73,7 @@ const LOOK_EVERY = 10_000;
 
 /**
  * @param name the name of its servers in the log
- * @param identity what it is: processes share their servers over the relay where this is equal
+ * @param identity the command or the URL, in a form that is equal in all processes that may share servers over the relay
  * @param openLink starts one, or connects to one
  */
 export function peerHost(
@@ -125,7 +125,7 @@ class Pool {
       parts: relay,
       logger,
       identity: this.#identity,
-      lease: (group) => this.#newLease(group, false, () => {}),
+      lease: (group) => this.#newLease(group, { isGuest: true }),
     });
   }
 
@@ -160,7 +160,7 @@ class Pool {
     });
     const isShared =
       this.#options.shared && context.principal === undefined && context.sessionId === undefined;
-    const lease = this.#newLease(group, isShared, end);
+    const lease = this.#newLease(group, { isShared, onEnd: end });
     if (context.sessionId !== undefined) {
       group.sayOutside({
         notification: (message) => lease.notification(message),
@@ -194,14 +194,16 @@ class Pool {
     return { key: `call ${this.#alone}`, isKept: false };
   }
 
-  #newLease(group: Group, isShared: boolean, onEnd: () => void): Lease {
+  #newLease(group: Group, own: Partial<LeaseOptions>): Lease {
     const { replay, cancelGrace } = this.#options;
     return new Lease(group, {
       logger: this.#logger,
       repeatsAll: replay === 'allow',
       cancelGrace,
-      isShared,
-      onEnd,
+      isShared: false,
+      isGuest: false,
+      onEnd: () => {},
+      ...own,
     });
   }
 

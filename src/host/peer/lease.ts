@@ -2,20 +2,20 @@
  * A server behind a link, as an instance of the engine sees it: a host with `connect(transport)`, which answers
  * `initialize` from the running server, and passes other messages to its client's servers.
  * 1. A call that may ask has the turn from when it is sent until it is answered, also while it is suspended.
- * 2. Its journal says that it is sent, and whether it may be run again, before it is sent: an unsent call is always
- *    run, whichever process takes it over.
+ * 2. Its journal says that it is sent, and whether it may be run again, just before it is sent: an unsent call is
+ *    always run, whichever process takes it over. A call of another process has its journal there, so that is asked.
  * 3. When a server ends, its open requests that cannot ask are sent to the next one; an open call is lost, and the
  *    engine decides whether to run it again.
  */
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
-import { currentContext } from '../../call/frame/context.ts';
+import { type CallContext, currentContext } from '../../call/frame/context.ts';
 import type { Response } from '../../call/journal/entries.ts';
 import { wireError } from '../../call/run/wire-error.ts';
 import type { HostTransport, Message } from '../transport.ts';
 import type { Group, Turn } from './group.ts';
 import type { PeerLogger } from './link.ts';
-import { type Ask, type Holder, type Owner, type Peer, PeerGone } from './peer.ts';
+import { type Ask, type Holder, type Owner, type Peer, PeerGone, SENDING } from './peer.ts';
 import { SENT, type Sent } from './replay-rule.ts';
 
 /** Requests that may ask: one at a time. */
@@ -44,6 +44,8 @@ export interface LeaseOptions {
   readonly cancelGrace: number;
   /** Whether other callers use the same servers. */
   readonly isShared: boolean;
+  /** Whether the calls are another process's. */
+  readonly isGuest: boolean;
   /** The instance is over. */
   readonly onEnd: () => void;
 }
@@ -83,12 +85,12 @@ export class Lease implements Owner {
     void this.#transport?.send(message as Message, related);
   }
 
-  ask({ method, params, signal }: Ask, requestId?: string | number): Promise<Response> {
+  ask({ method, params, signal, progress }: Ask, requestId?: string | number): Promise<Response> {
     if (this.#transport === undefined) return new Promise(() => {});
     const related = requestId === undefined ? {} : { relatedRequestId: requestId };
     return this.#transport.ask(
       { jsonrpc: '2.0', method, ...(isObject(params) && { params }) },
-      { signal, ...related },
+      { signal, ...related, ...(progress && { progress }) },
     );
   }
 
@@ -149,23 +151,36 @@ export class Lease implements Owner {
       if (this.#over || work.cancelled) return;
       const { peer } = turn;
       await peer.askStrays((ask) => this.ask(ask, id));
-      const note = async (): Promise<Sent> => ({ repeatable: await this.#mayRepeat(peer, method, params) });
-      const sent = await noted(context?.once === undefined ? note() : context.once(SENT, note));
-      // The call continues elsewhere.
-      if (sent === undefined || this.#over || work.cancelled) return;
-      holder.repeatable = sent.repeatable;
-      const response = await peer.request(method, params, { owner: this, requestId: id }, (onLink) => {
+      const sending = async (repeatable: boolean): Promise<boolean> => {
+        const sent = await noted(this.#note(id, { repeatable }, context?.once));
+        // Else the call continues elsewhere.
+        if (sent === undefined || this.#over || work.cancelled) return false;
+        holder.repeatable = sent.repeatable;
+        return true;
+      };
+      if (!peer.elsewhere && !(await sending(await this.#mayRepeat(peer, method, params)))) return;
+      const from = { owner: this, requestId: id, sending };
+      const response = await peer.request(method, params, from, (onLink) => {
         work.sent = onLink;
       });
       this.#respond(id, response);
     } catch (error) {
       if (error instanceof PeerGone && !this.#over)
-        this.#transport?.lose(id, this.#lost(error), error.planned);
+        this.#transport?.lose(id, this.#lost(error), error.how.planned === true);
       else if (!work.cancelled) this.#respond(id, this.#failed(error));
     } finally {
       if (this.#work.get(id) === work) this.#work.delete(id);
       work.turn?.done();
     }
+  }
+
+  /** Has the call's journal say that it is sent. @returns what the journal says, undefined if it may not be sent */
+  async #note(id: string | number, sent: Sent, once: CallContext['once']): Promise<Sent | undefined> {
+    if (once !== undefined) return once(SENT, async () => sent);
+    if (!this.#options.isGuest) return sent;
+    const params = { requestId: id, ...sent };
+    const answer = await this.ask({ method: SENDING, params, signal: new AbortController().signal });
+    return 'result' in answer && answer.result.may === true ? sent : undefined;
   }
 
   async #mayRepeat(peer: Peer, method: string, params: JsonObject): Promise<boolean> {
@@ -218,7 +233,7 @@ function noted(step: Promise<unknown>): Promise<Sent | undefined> {
     const timer = setTimeout(() => resolve(undefined), NOTED);
     const done = (sent: unknown): void => {
       clearTimeout(timer);
-      resolve({ repeatable: isObject(sent) && sent.repeatable === true });
+      resolve(isObject(sent) ? { repeatable: sent.repeatable === true } : undefined);
     };
     step.then(done, reject);
   });

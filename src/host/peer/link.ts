@@ -9,13 +9,23 @@ export interface Link {
   close(): Promise<void>;
   /** Ends the server at once. @param reason passed to `ended`, if this process is the one that ends it */
   kill(reason?: string): void;
+  /** Whether another process has the server, and grants its turns. */
+  readonly elsewhere?: boolean;
+}
+
+/** Why a server has ended, beside the reason in words. */
+export interface Ended {
+  /** It was ended so that its call continues in another. */
+  readonly planned?: boolean;
+  /** Only the process that had it is known to be gone: another server can be started at once. */
+  readonly elsewhere?: boolean;
 }
 
 export interface LinkEvents {
   /** One JSON-RPC message of the server. */
   message(message: JsonObject): void;
   /** The server has ended, for the reason given. Called once. */
-  ended(reason: string): void;
+  ended(reason: string, how?: Ended): void;
 }
 
 /** Opens a connection to a new server; failures are reported by `ended`. */

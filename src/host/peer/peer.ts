@@ -6,24 +6,33 @@
  * 2. An ask that comes while no call has the turn (`roots/list` at start-up) belongs to the session, if there is one,
  *    else to the next call, which is sent once it is answered.
  * 3. When the server ends, each of its open requests is rejected with `PeerGone`.
+ * Where another process has the server, that process does 2 and grants the turns among all processes.
  */
 
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
+import type { AskProgress } from '../../call/frame/turn.ts';
 import type { Client, Response } from '../../call/journal/entries.ts';
-import { responseOf } from '../transport.ts';
-import type { Link, OpenLink, PeerLogger } from './link.ts';
+import { progressOn, progressTokenOf, responseOf } from '../transport.ts';
+import type { Ended, Link, OpenLink, PeerLogger } from './link.ts';
+import { repeatableTools } from './replay-rule.ts';
 
-/** The server ended before it answered. `planned`: this process ended it, to run its call in a new one. */
+/** The server ended before it answered. */
 export class PeerGone extends Error {
-  readonly planned: boolean;
+  readonly how: Ended;
 
-  constructor(reason: string, planned: boolean) {
+  constructor(reason: string, how: Ended) {
     super(reason);
     this.name = 'PeerGone';
-    this.planned = planned;
+    this.how = how;
   }
 }
+
+/**
+ * Another process that has the server asks with this method, before it sends it a call of this one. The result says
+ * whether it may: then the call's journal says that it is sent.
+ */
+export const SENDING = 'mcp-await/sending';
 
 /** The sender of a request, which receives the server's messages about it. */
 export interface Owner {
@@ -42,6 +51,8 @@ export interface Ask {
   readonly params: unknown;
   /** Fires when the server gives up on it. */
   readonly signal: AbortSignal;
+  /** Present if the server listens to its progress. */
+  readonly progress?: AskProgress;
 }
 
 export interface PeerOptions {
@@ -62,11 +73,20 @@ export interface Holder {
   repeatable: boolean;
 }
 
+/** Whose request it is. */
+interface From {
+  readonly owner: Owner;
+  readonly requestId: string | number;
+  /** Called before another process sends it to the server. @returns whether it may */
+  readonly sending?: (repeatable: boolean) => Promise<boolean>;
+}
+
 interface Pending {
   readonly settle: (response: Response) => void;
   readonly reject: (gone: PeerGone) => void;
   readonly owner?: Owner;
   readonly requestId?: string | number;
+  readonly sending?: From['sending'];
   /** The client's own token in progress notifications. */
   readonly progressToken?: unknown;
 }
@@ -78,8 +98,6 @@ interface Stray {
 
 /** Most asks outside of calls that wait for a client. */
 const STRAYS = 100;
-/** Pages of a list of tools that are read. */
-const PAGES = 50;
 /** How long a new server may take to answer a ping, in milliseconds. */
 const PING = 2_000;
 /** How long before its time-out a server is ended, at most, in milliseconds. */
@@ -109,7 +127,7 @@ export class Peer {
 
   /**
    * Starts a server and initializes it.
-   * @throws AwaitError `host-gone`, in one line, if that fails
+   * @throws AwaitError `host-gone`, in one line, if that fails; its cause is a `PeerGone` where the server ended
    */
   static async open(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
     const state: Shared = { pending: new Map(), early: [], onGone: [] };
@@ -119,10 +137,10 @@ export class Peer {
         else if (state.peer !== undefined) state.peer.#received(message);
         else settle(state, message);
       },
-      ended: (reason) => isGone(state, reason),
+      ended: (reason, how) => isGone(state, reason, how),
     });
-    const failed = (reason: string): AwaitError =>
-      new AwaitError('host-gone', `${options.name} cannot be served: ${reason}`);
+    const failed = (reason: string, cause?: unknown): AwaitError =>
+      new AwaitError('host-gone', `${options.name} cannot be served: ${reason}`, cause);
     const timer = setTimeout(() => {
       link.kill(`it did not answer initialize within ${options.startTimeout} ms`);
     }, options.startTimeout);
@@ -139,7 +157,7 @@ export class Peer {
         });
       });
     } catch (error) {
-      throw failed(error instanceof Error ? error.message : String(error));
+      throw failed(error instanceof Error ? error.message : String(error), error);
     } finally {
       clearTimeout(timer);
     }
@@ -154,6 +172,11 @@ export class Peer {
     // Asks that it makes on `initialized` arrive before its response to a ping.
     if (client.capabilities.roots !== undefined) await peer.#answersPing();
     return peer;
+  }
+
+  /** Whether another process has the server. */
+  get elsewhere(): boolean {
+    return this.#link.elsewhere === true;
   }
 
   get gone(): boolean {
@@ -184,12 +207,7 @@ export class Peer {
    * Sends a request.
    * @throws PeerGone when the server ends before it answers
    */
-  request(
-    method: string,
-    params: JsonObject,
-    from?: { readonly owner: Owner; readonly requestId: string | number },
-    onSent?: (id: number) => void,
-  ): Promise<Response> {
+  request(method: string, params: JsonObject, from?: From, onSent?: (id: number) => void): Promise<Response> {
     return new Promise((settled, reject) => {
       if (this.#state.gone !== undefined) {
         reject(this.#state.gone);
@@ -238,7 +256,7 @@ export class Peer {
 
   /** Whether a tool declares that it may be called twice: it only reads, or a second call changes nothing. */
   async mayRepeat(tool: string): Promise<boolean> {
-    this.#tools ??= this.#repeatableTools();
+    this.#tools ??= repeatableTools((params) => this.request('tools/list', params));
     return (await this.#tools).has(tool);
   }
 
@@ -297,7 +315,16 @@ export class Peer {
       respond({ result: {} });
       return;
     }
-    const ask: Ask = { method, params, signal: abort.signal };
+    if (method === SENDING && this.elsewhere) {
+      void this.#maySend(params).then((may) => respond({ result: { may } }));
+      return;
+    }
+    const token = progressTokenOf(params);
+    const progress: AskProgress = {
+      report: (reported) => void (this.#asks.has(id) && this.#link.send(progressOn(token, reported))),
+      resets: false,
+    };
+    const ask: Ask = { method, params, signal: abort.signal, ...(token !== undefined && { progress }) };
     const holder = this.#holder;
     const late = holder === undefined ? undefined : this.#beforeTimeout(holder);
     void this.#answerTo(ask, holder)
@@ -306,6 +333,12 @@ export class Peer {
         clearTimeout(late);
         respond(response);
       });
+  }
+
+  async #maySend(params: unknown): Promise<boolean> {
+    const { requestId, repeatable } = isObject(params) ? params : {};
+    const request = this.#state.pending.get(requestId as number);
+    return (await request?.sending?.(repeatable === true).catch(() => false)) ?? false;
   }
 
   #answerTo(ask: Ask, holder: Holder | undefined): Promise<Response> {
@@ -320,7 +353,7 @@ export class Peer {
   /** A server that gives up on an ask runs its tool's `catch`; where the call may be run again it is ended before. */
   #beforeTimeout(holder: Holder): NodeJS.Timeout | undefined {
     const { askTimeout, logger, name } = this.#options;
-    if (askTimeout === 0) return undefined;
+    if (askTimeout === 0 || this.elsewhere) return undefined;
     const timer = setTimeout(
       () => {
         if (this.#holder !== holder || !holder.repeatable) return;
@@ -339,25 +372,6 @@ export class Peer {
   async #answersPing(): Promise<void> {
     const timer = new Promise<void>((resolve) => setTimeout(resolve, PING).unref());
     await Promise.race([this.request('ping', {}).catch(() => undefined), timer]);
-  }
-
-  async #repeatableTools(): Promise<ReadonlySet<string>> {
-    const names = new Set<string>();
-    let cursor: unknown;
-    for (let page = 0; page < PAGES; page += 1) {
-      const response = await this.request('tools/list', cursor === undefined ? {} : { cursor });
-      if (!('result' in response)) break;
-      const { tools, nextCursor } = response.result;
-      for (const tool of Array.isArray(tools) ? tools : []) {
-        const { readOnlyHint, idempotentHint } =
-          isObject(tool) && isObject(tool.annotations) ? tool.annotations : {};
-        if (isObject(tool) && (readOnlyHint === true || idempotentHint === true))
-          names.add(String(tool.name));
-      }
-      if (typeof nextCursor !== 'string') break;
-      cursor = nextCursor;
-    }
-    return names;
   }
 }
 
@@ -379,9 +393,9 @@ function settle({ pending }: Shared, message: JsonObject): void {
   request?.settle(responseOf(message));
 }
 
-function isGone(state: Shared, reason: string): void {
+function isGone(state: Shared, reason: string, how: Ended = {}): void {
   if (state.gone !== undefined) return;
-  const gone = new PeerGone(reason, state.peer?.planned ?? false);
+  const gone = new PeerGone(reason, { ...how, planned: how.planned ?? state.peer?.planned ?? false });
   state.gone = gone;
   const waiting = [...state.pending.values()];
   state.pending.clear();

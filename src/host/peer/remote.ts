@@ -118,17 +118,41 @@ async function make(wire: Wire, { url, headers = {} }: RemoteOptions): Promise<T
   try {
     if (wire === 'sse') {
       const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
-      return new SSEClientTransport(new URL(url), { requestInit }) as Transport;
+      return new SSEClientTransport(new URL(url), { requestInit, fetch: fetchHere }) as Transport;
     }
     const { StreamableHTTPClientTransport } = await import(
       '@modelcontextprotocol/sdk/client/streamableHttp.js'
     );
-    return new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport;
+    return new StreamableHTTPClientTransport(new URL(url), { requestInit, fetch: fetchHere }) as Transport;
   } catch (error) {
     const message =
       'a remote server needs the package @modelcontextprotocol/sdk: npm install @modelcontextprotocol/sdk';
     throw new AwaitError('bad-option', message, error);
   }
+}
+
+const REDIRECTS = 5;
+
+/**
+ * `fetch` that follows no redirect to another origin: the headers, which may be credentials, and the callers' messages
+ * are for the server that was named.
+ */
+async function fetchHere(input: string | URL, init?: RequestInit): Promise<Response> {
+  let url = new URL(input);
+  for (let count = 0; count <= REDIRECTS; count += 1) {
+    const response = await fetch(url, { ...init, redirect: 'manual' });
+    const location = response.headers.get('location');
+    if (response.status < 300 || response.status > 399 || location === null) return response;
+    await response.body?.cancel();
+    const next = new URL(location, url);
+    if (next.origin !== url.origin)
+      throw new Error(`the server redirects to ${next.origin}; name the URL that is meant`);
+    const keepsMethod = response.status === 307 || response.status === 308 || init?.method !== 'POST';
+    if (!keepsMethod)
+      throw new Error(`the server redirects a POST with ${response.status}; name ${next.href}`);
+    url = next;
+  }
+  throw new Error(`the server redirects more than ${REDIRECTS} times`);
 }
 
 function reasonOf(error: unknown): string {

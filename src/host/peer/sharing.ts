@@ -3,7 +3,7 @@
  * It owns the lines between processes, and which clients' servers are here.
  * 1. A process that has a client's server listens under the client's name; one that needs it asks there first.
  * 2. A call of another process goes through a lease of the group that has the server, so turns are granted in one place.
- * 3. A line delivers in order and once. A gap, or silence, ends it: its calls are lost as if their server had ended.
+ * 3. When a line (`line.ts`) ends, its calls are lost as if their server had ended.
  * Two processes that start a server for one client at the same moment have one each.
  */
 import { randomUUID } from 'node:crypto';
@@ -14,16 +14,11 @@ import type { HandoffParts } from '../../call/run/handoff.ts';
 import { type Message, responseOf } from '../transport.ts';
 import type { Group } from './group.ts';
 import type { Lease, LeaseTransport } from './lease.ts';
+import { Line, type LineEvents } from './line.ts';
 import type { Link, LinkEvents, OpenLink, PeerLogger } from './link.ts';
-import { isRpcMessage } from './link.ts';
 
 /** How long a process that listens may take to answer, in milliseconds. */
 const WELCOME = 1_000;
-/** Time between two signs of life, and how long the other end may be silent, in milliseconds. */
-const ALIVE = 1_000;
-const SILENT = 10_000;
-/** Messages of a line that may arrive before an earlier one. */
-const EARLY = 1_000;
 
 export interface SharingOptions {
   readonly parts: HandoffParts;
@@ -86,14 +81,19 @@ export class Sharing {
     const id = randomUUID();
     const line = this.#newLine(id, undefined, {
       hear: (message) => events.message(message),
-      ended: () => events.ended('the process that has it is gone'),
+      ended: (planned) => events.ended('the process that has it is gone', { planned, elsewhere: true }),
     });
     const isHeard = await this.#send(this.#nameOf(key), { hello: id, from: this.#name });
     if (!isHeard || !(await line.welcomed(WELCOME))) {
       line.forget();
       return undefined;
     }
-    return { send: (message) => line.say(message), close: async () => line.end(), kill: () => line.end() };
+    return {
+      send: (message) => line.say(message),
+      close: async () => line.end(),
+      kill: () => line.end(),
+      elsewhere: true,
+    };
   }
 
   async #own(key: string, group: () => Group): Promise<void> {
@@ -102,7 +102,7 @@ export class Sharing {
     this.#owned.set(key, owned);
     await this.#listen();
     owned.stop = await this.#options.parts.relay.listen(this.#nameOf(key), (text) => {
-      void this.#opened(text).then((message) => {
+      void this.#opened(text, this.#nameOf(key)).then((message) => {
         const { hello, from } = message ?? {};
         if (typeof hello !== 'string' || typeof from !== 'string' || !this.#owned.has(key)) return;
         this.#admit(group(), guests, hello, from);
@@ -145,7 +145,7 @@ export class Sharing {
           line.say({ ...message, id: ask });
         });
       },
-      lose: () => line.end(),
+      lose: (_id, _error, planned) => line.end(planned),
     };
     void lease.connect(transport).then(() => line.welcome());
   }
@@ -154,6 +154,10 @@ export class Sharing {
     const line = new Line(id, to, this.#name, {
       ...events,
       send: (name, message) => this.#send(name, message),
+      failed: (error) =>
+        this.#options.logger.warn('the relay failed to send; calls of another process are lost here', {
+          error: String(error),
+        }),
       forget: () => this.#lines.delete(id),
     });
     this.#lines.set(id, line);
@@ -162,7 +166,7 @@ export class Sharing {
 
   #listen(): Promise<() => Promise<void>> {
     this.#listening ??= this.#options.parts.relay.listen(this.#name, (text) => {
-      void this.#opened(text).then((message) => {
+      void this.#opened(text, this.#name).then((message) => {
         if (message !== undefined) this.#lines.get(String(message.line))?.received(message);
       });
     });
@@ -171,12 +175,12 @@ export class Sharing {
 
   #send(name: string, message: JsonObject): Promise<boolean> {
     const { relay, seal } = this.#options.parts;
-    return relay.send(name, seal(message));
+    return relay.send(name, seal(message, name));
   }
 
-  async #opened(text: string): Promise<JsonObject | undefined> {
+  async #opened(text: string, at: string): Promise<JsonObject | undefined> {
     try {
-      return await this.#options.parts.open(text);
+      return await this.#options.parts.open(text, at);
     } catch {
       return undefined;
     }
@@ -184,119 +188,6 @@ export class Sharing {
 
   #nameOf(key: string): string {
     return `server.${digest([this.#options.identity, key])}`;
-  }
-}
-
-interface LineEvents {
-  readonly hear: (message: JsonObject) => void;
-  /** Called once, however it ended. */
-  readonly ended: () => void;
-}
-
-interface LineParts extends LineEvents {
-  readonly send: (name: string, message: JsonObject) => Promise<boolean>;
-  readonly forget: () => void;
-}
-
-/** Messages between two processes, numbered from 1 in each direction. */
-class Line {
-  readonly #id: string;
-  readonly #own: string;
-  readonly #parts: LineParts;
-  #to: string | undefined;
-  #said = 0;
-  #heard = 0;
-  #heardAt = performance.now();
-  readonly #early = new Map<number, JsonObject>();
-  #sending: Promise<unknown> = Promise.resolve();
-  #onWelcome: (() => void) | undefined;
-  #timer: NodeJS.Timeout | undefined;
-  #isOver = false;
-
-  constructor(id: string, to: string | undefined, own: string, parts: LineParts) {
-    this.#id = id;
-    this.#to = to;
-    this.#own = own;
-    this.#parts = parts;
-    if (to !== undefined) this.#stayAlive();
-  }
-
-  say(message: JsonObject): void {
-    this.#said += 1;
-    this.#post({ n: this.#said, message });
-  }
-
-  welcome(): void {
-    this.#post({ welcome: true });
-  }
-
-  /** @returns whether the other end answered within that time, in milliseconds */
-  welcomed(within: number): Promise<boolean> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => resolve(false), within);
-      this.#onWelcome = () => {
-        clearTimeout(timer);
-        resolve(true);
-      };
-    });
-  }
-
-  received({ from, welcome, over, n, message }: JsonObject): void {
-    this.#heardAt = performance.now();
-    if (welcome === true && this.#to === undefined && typeof from === 'string') {
-      this.#to = from;
-      this.#stayAlive();
-      this.#onWelcome?.();
-    }
-    if (over === true) this.#ended();
-    if (typeof n !== 'number' || n <= this.#heard || !isRpcMessage(message)) return;
-    this.#early.set(n, message);
-    if (this.#early.size > EARLY) this.end();
-    for (let next = this.#early.get(this.#heard + 1); next !== undefined && !this.#isOver; ) {
-      this.#heard += 1;
-      this.#early.delete(this.#heard);
-      this.#parts.hear(next);
-      next = this.#early.get(this.#heard + 1);
-    }
-  }
-
-  end(): void {
-    if (this.#isOver) return;
-    this.#post({ over: true });
-    this.#ended();
-  }
-
-  /** Nobody answered: nothing is told. */
-  forget(): void {
-    this.#isOver = true;
-    this.#parts.forget();
-  }
-
-  #post(body: JsonObject): void {
-    const to = this.#to;
-    if (to === undefined || this.#isOver) return;
-    const message = { line: this.#id, from: this.#own, ...body };
-    this.#sending = this.#sending
-      .then(() => this.#parts.send(to, message))
-      .then(
-        (isHeard) => isHeard || this.#ended(),
-        () => this.#ended(),
-      );
-  }
-
-  #stayAlive(): void {
-    this.#timer = setInterval(() => {
-      // A message that is late by that much was lost.
-      if (performance.now() - this.#heardAt > SILENT) this.end();
-      else this.#post({ alive: true });
-    }, ALIVE).unref();
-  }
-
-  #ended(): void {
-    if (this.#isOver) return;
-    this.forget();
-    clearInterval(this.#timer);
-    this.#parts.ended();
   }
 }
 
@@ -309,10 +200,10 @@ class EitherLink implements Link {
   constructor(events: LinkEvents, find: (events: LinkEvents) => Promise<Link>) {
     this.#link = find({
       message: (message) => events.message(message),
-      ended: (reason) => {
+      ended: (reason, how) => {
         if (this.#isOver) return;
         this.#isOver = true;
-        events.ended(reason);
+        events.ended(reason, how);
       },
     });
     this.#link.then(
@@ -321,6 +212,10 @@ class EitherLink implements Link {
       },
       (error: unknown) => events.ended(AwaitError.from(error).message),
     );
+  }
+
+  get elsewhere(): boolean {
+    return this.#opened?.elsewhere === true;
   }
 
   send(message: JsonObject): void {

@@ -1,0 +1,100 @@
+/** A turn of a run as its frame sees it: the client's capabilities, its answers so far, and the way to send to it. */
+import type { Allowance } from '../../base/allowance.ts';
+import { AwaitError } from '../../base/error.ts';
+import { isObject, type JsonObject } from '../../base/json.ts';
+import { checkGiven, uncheckable } from '../ask/answer.ts';
+import { lackOf } from '../ask/capability.ts';
+import { urlsNeeded } from '../ask/url-elicitation.ts';
+import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
+import type { OpenAsk, Response } from '../journal/entries.ts';
+import type { Answers } from './answers.ts';
+import type { Leg } from './leg.ts';
+import { becomingTask, type EngineParts, isTask, isUnattached, type Run, takerOf } from './run.ts';
+
+export interface RunTurnParts {
+  readonly check: EngineParts['check'];
+  /** The tasks that run here. */
+  readonly room: Allowance;
+  readonly answers: Answers;
+}
+
+export class RunTurn implements Turn {
+  readonly sheds: boolean;
+  readonly mustRefuse: boolean;
+  readonly end: (ending: Ending) => void;
+  readonly #parts: RunTurnParts;
+  readonly #run: Run;
+  readonly #leg: Leg;
+  readonly #responses: unknown;
+  readonly #detach: Detach | undefined;
+
+  /** @param responses the client's answers to asks that are not made yet, by their keys */
+  constructor(
+    parts: RunTurnParts,
+    run: Run,
+    leg: Leg,
+    responses: unknown,
+    end: (ending: Ending) => void,
+    detach: Detach | undefined,
+  ) {
+    this.sheds = leg.sheds === true;
+    this.mustRefuse = leg.refuses === true;
+    this.end = end;
+    this.#parts = parts;
+    this.#run = run;
+    this.#leg = leg;
+    this.#responses = responses;
+    this.#detach = detach;
+  }
+
+  get live(): boolean {
+    return this.#leg.live || isTask(this.#run);
+  }
+
+  get detach(): Detach | undefined {
+    const hasRoom = !isTask(this.#run) && this.#parts.room.has(takerOf(this.#run.call, this.#leg));
+    return hasRoom ? this.#detach : undefined;
+  }
+
+  get isDetaching(): boolean {
+    return becomingTask(this.#run) !== undefined;
+  }
+
+  missing(method: string, params: JsonObject): Lack | undefined {
+    return lackOf(this.#leg.capabilities, method, params);
+  }
+
+  unfit(method: string, params: JsonObject): Response | undefined {
+    return uncheckable(method, params, this.#parts.check);
+  }
+
+  given(ask: OpenAsk): Response | undefined {
+    const responses = this.#responses;
+    if (!isObject(responses) || !Object.hasOwn(responses, ask.key)) return undefined;
+    try {
+      return checkGiven(ask, responses[ask.key], this.#parts.check);
+    } catch (error) {
+      this.end({ kind: 'broken', error: AwaitError.from(error) });
+      return undefined;
+    }
+  }
+
+  ask(ask: OpenAsk): void {
+    const { asked } = this.#run;
+    if (!asked.has(ask.key)) this.#leg.ask?.(ask);
+    asked.add(ask.key);
+    if (isUnattached(this.#run)) this.#parts.answers.expect(this.#run, ask.key);
+  }
+
+  withdraw(ask: OpenAsk): void {
+    this.#leg.withdraw?.(ask);
+  }
+
+  notify(notification: JsonObject): void {
+    this.#leg.notify(notification);
+  }
+
+  isInterim(response: Response): boolean {
+    return !this.#leg.live && urlsNeeded(response) !== undefined;
+  }
+}

@@ -1,0 +1,181 @@
+/**
+ * Where records are: in the user's Keyv, under names and in a form that anyone may see, or in a Map of this process,
+ * which no other process reads, so that a record needs neither.
+ */
+import type Keyv from 'keyv';
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { insertIfAbsent, overwrite, type Primitive, primitiveOf, read, readAll, remove } from './insert.ts';
+import { keyAt, type Names, readName } from './names.ts';
+import type { RecordCipher } from './records.ts';
+
+/** A record that is listed, by the key of the backing. */
+export interface ListedKey {
+  readonly key: string;
+  /** Milliseconds since the epoch. */
+  readonly expires: number;
+}
+
+export interface Backing {
+  readonly primitive: Primitive;
+  /** Whether its keys can be listed. */
+  readonly canList: boolean;
+  /**
+   * @param lifetime milliseconds until the store may delete the record by its own clock, where it can
+   * @param sized called with the number of characters before they are written; if it throws, nothing is written
+   * @returns false where there is a record already
+   * @throws AwaitError `store`, from here and all below
+   */
+  insert(
+    name: string,
+    value: unknown,
+    lifetime: number,
+    sized?: (characters: number) => void,
+  ): Promise<boolean>;
+  /** Overwrites a record that may be lost. */
+  replace(name: string, value: unknown, lifetime: number): Promise<void>;
+  get(name: string): Promise<unknown>;
+  /** Several records, in one read where the store can. */
+  getAll(names: readonly string[]): Promise<unknown[]>;
+  /** Deletes records, in one command where the store can. */
+  remove(names: readonly string[]): Promise<void>;
+  keys(): AsyncIterable<ListedKey>;
+  removeKeys(keys: readonly string[]): Promise<void>;
+  /** The first entries of journals, those of other services and damaged ones left out. */
+  firstEntries(): AsyncIterable<JsonObject>;
+}
+
+export class KeyvBacking implements Backing {
+  readonly primitive: Primitive;
+  readonly #keyv: Keyv;
+  readonly #names: Names;
+  readonly #cipher: RecordCipher;
+
+  constructor(keyv: Keyv, names: Names, cipher: RecordCipher) {
+    this.primitive = primitiveOf(keyv);
+    this.#keyv = keyv;
+    this.#names = names;
+    this.#cipher = cipher;
+  }
+
+  get canList(): boolean {
+    return (this.#keyv as Listing).iterator !== undefined;
+  }
+
+  insert(
+    name: string,
+    value: unknown,
+    lifetime: number,
+    sized?: (characters: number) => void,
+  ): Promise<boolean> {
+    const key = this.#names.key(name);
+    return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, value), lifetime, sized);
+  }
+
+  replace(name: string, value: unknown, lifetime: number): Promise<void> {
+    const key = this.#names.key(name);
+    return overwrite(this.#keyv, key, this.#cipher.encode(key, value), lifetime);
+  }
+
+  async get(name: string): Promise<unknown> {
+    const key = this.#names.key(name);
+    return this.#cipher.decode(key, await read(this.#keyv, key));
+  }
+
+  async getAll(names: readonly string[]): Promise<unknown[]> {
+    const keys = names.map((name) => this.#names.key(name));
+    const found = await readAll(this.#keyv, keys);
+    return Promise.all(keys.map((key, nth) => this.#cipher.decode(key, found[nth])));
+  }
+
+  remove(names: readonly string[]): Promise<void> {
+    return this.removeKeys(names.map((name) => this.#names.key(name)));
+  }
+
+  removeKeys(keys: readonly string[]): Promise<void> {
+    return remove(this.#keyv, keys);
+  }
+
+  async *keys(): AsyncGenerator<ListedKey> {
+    for await (const key of this.#listed()) {
+      const expires = readName(key)?.expires;
+      if (expires !== undefined) yield { key, expires };
+    }
+  }
+
+  async *firstEntries(): AsyncGenerator<JsonObject> {
+    const labels = new Set<string>();
+    for await (const key of this.#listed()) {
+      const name = readName(key);
+      if (name?.position === 0) labels.add(name.label);
+    }
+    for (const label of labels) {
+      const key = keyAt(label, 0);
+      const found = await this.#cipher.decode(key, await read(this.#keyv, key)).catch(() => undefined);
+      if (isObject(found)) yield found;
+    }
+  }
+
+  async *#listed(): AsyncGenerator<string> {
+    const { iterator } = this.#keyv as Listing;
+    if (iterator === undefined) throw new AwaitError('store', 'this store cannot list its keys');
+    for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) yield key;
+  }
+}
+
+/** The listing of keys by a Keyv's adapter, if it has one. */
+interface Listing {
+  readonly iterator?: (namespace?: string) => AsyncIterable<[string, unknown]>;
+}
+
+/** Records are kept as JSON: an object would be shared with the code that wrote it, which may change it later. */
+export class MemoryBacking implements Backing {
+  readonly primitive = 'map';
+  readonly canList = true;
+  readonly #records = new Map<string, string>();
+
+  async insert(
+    name: string,
+    value: unknown,
+    _lifetime?: number,
+    sized?: (characters: number) => void,
+  ): Promise<boolean> {
+    const text = JSON.stringify(value) ?? 'null';
+    sized?.(text.length);
+    if (this.#records.has(name)) return false;
+    this.#records.set(name, text);
+    return true;
+  }
+
+  async replace(name: string, value: unknown): Promise<void> {
+    this.#records.set(name, JSON.stringify(value) ?? 'null');
+  }
+
+  async get(name: string): Promise<unknown> {
+    const text = this.#records.get(name);
+    return text === undefined ? undefined : JSON.parse(text);
+  }
+
+  getAll(names: readonly string[]): Promise<unknown[]> {
+    return Promise.all(names.map((name) => this.get(name)));
+  }
+
+  remove(names: readonly string[]): Promise<void> {
+    return this.removeKeys(names);
+  }
+
+  async removeKeys(keys: readonly string[]): Promise<void> {
+    for (const key of keys) this.#records.delete(key);
+  }
+
+  async *keys(): AsyncGenerator<ListedKey> {
+    for (const key of this.#records.keys()) {
+      const expires = Number.parseInt(key, 36);
+      if (!Number.isNaN(expires)) yield { key, expires };
+    }
+  }
+
+  async *firstEntries(): AsyncGenerator<JsonObject> {
+    for (const [name, text] of this.#records) if (name.endsWith(':0')) yield JSON.parse(text) as JsonObject;
+  }
+}

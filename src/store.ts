@@ -1,0 +1,2 @@
+/** The exports of `mcp-await/store`. */
+export { openStore } from './checkpoint/open-store.ts';

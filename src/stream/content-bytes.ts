@@ -1,0 +1,72 @@
+/**
+ * The characters of events in this process's memory, of all callers and of each. Above a limit the oldest events lose
+ * their contents: for a client that comes back they have expired. Anonymous callers count as one, so that they cannot
+ * displace what known callers come back for.
+ */
+
+export interface ContentLimits {
+  readonly all: number;
+  readonly caller: number;
+}
+
+/** Characters that a record costs besides its content. */
+const RECORD = 500;
+
+interface Held {
+  /** The oldest first. */
+  readonly sizes: Map<string, number>;
+  sum: number;
+}
+
+export class ContentBytes {
+  readonly #limits: ContentLimits;
+  readonly #remove: (name: string) => void;
+  /** By caller; undefined for all anonymous ones. */
+  readonly #byOwner = new Map<string | undefined, Held>();
+  readonly #owners = new Map<string, string | undefined>();
+  #all = 0;
+
+  /** @param remove deletes a record, which may be gone already */
+  constructor(limits: ContentLimits, remove: (name: string) => void) {
+    this.#limits = limits;
+    this.#remove = remove;
+  }
+
+  add(owner: string | undefined, name: string, characters: number): void {
+    const size = characters + RECORD;
+    const held = this.#byOwner.get(owner) ?? { sizes: new Map<string, number>(), sum: 0 };
+    this.#byOwner.set(owner, held);
+    this.#owners.set(name, owner);
+    held.sizes.set(name, size);
+    held.sum += size;
+    this.#all += size;
+    while (held.sum > this.#limits.caller && held.sizes.size > 1) this.#evict(held);
+    while (this.#all > this.#limits.all && this.#owners.size > 1) this.#evict(this.#largest());
+  }
+
+  /** It was deleted. */
+  drop(name: string): void {
+    const owner = this.#owners.get(name);
+    const held = this.#byOwner.get(owner);
+    const size = held?.sizes.get(name);
+    if (held === undefined || size === undefined) return;
+    held.sizes.delete(name);
+    held.sum -= size;
+    this.#all -= size;
+    this.#owners.delete(name);
+    if (held.sizes.size === 0) this.#byOwner.delete(owner);
+  }
+
+  #evict({ sizes }: Held): void {
+    const [oldest] = sizes.keys();
+    if (oldest === undefined) return;
+    this.drop(oldest);
+    this.#remove(oldest);
+  }
+
+  #largest(): Held {
+    const [first, ...others] = this.#byOwner.values();
+    if (first === undefined) throw new Error('no event is held');
+    return others.reduce((most, held) => (held.sum > most.sum ? held : most), first);
+  }
+}

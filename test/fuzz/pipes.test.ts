@@ -1,0 +1,25 @@
+/** Short runs of the fuzz of pipes; `npm run fuzz -- --frames 300000` and `--lines 300000` are the long ones. */
+import { expect, it } from 'vitest';
+import { fuzzStdio } from './stdio.ts';
+import { fuzzWebSocket } from './websocket.ts';
+
+it('ends no process, leaves no rejection, and has no internal error in 2,000 messages on WebSockets', {
+  timeout: 120_000,
+}, async () => {
+  const { sent, problems, replies, byEnd } = await fuzzWebSocket({ messages: 2_000, seed: 2_000 });
+  expect(problems).toEqual([]);
+  expect(sent).toBeGreaterThanOrEqual(2_000);
+  // It means nothing unless much of it is served, and much refused.
+  expect(replies).toBeGreaterThan(50);
+  for (const end of ['open', 'closed', 'refused'])
+    expect([...byEnd.keys()].filter((each) => each.startsWith(end))).not.toEqual([]);
+});
+
+it('ends no process, leaves no rejection, and has no internal error in 2,000 lines on stdio', {
+  timeout: 120_000,
+}, async () => {
+  const { sent, problems, replies } = await fuzzStdio({ messages: 2_000, seed: 2_000 });
+  expect(problems).toEqual([]);
+  expect(sent).toBeGreaterThanOrEqual(2_000);
+  expect(replies).toBeGreaterThan(50);
+});
