@@ -8,6 +8,8 @@
  */
 import type Keyv from 'keyv';
 import { AwaitError } from '../base/error.ts';
+import { inTime } from './in-time.ts';
+import { tableOf } from './table.ts';
 
 /** The methods of a Keyv adapter that are used here: of Keyv's own `Map`, or of one of its packages. */
 interface Adapter {
@@ -16,12 +18,7 @@ interface Adapter {
   delete(key: string): unknown;
   getMany?(keys: string[]): unknown;
   deleteMany?(keys: string[]): unknown;
-  readonly opts?: { dialect?: string; table?: string; schema?: string };
   readonly _store?: unknown;
-}
-
-interface SqlAdapter extends Adapter {
-  query(sql: string, ...values: unknown[]): Promise<unknown[]>;
 }
 
 interface RedisAdapter extends Adapter {
@@ -42,18 +39,13 @@ export type Primitive = 'map' | 'sqlite' | 'postgres' | 'redis' | 'own' | 'none'
 
 type Write = (key: string, value: unknown) => boolean | Promise<boolean>;
 
-/** Which primitive the adapter behind a Keyv has. The SQL adapters for Keyv 6 (in beta) have other tables. */
+/** Which primitive the adapter behind a Keyv has. */
 export function primitiveOf(keyv: Keyv): Primitive {
   const adapter = innermost(keyv);
   if (adapter instanceof Map) return 'map';
   if (isInserting(adapter)) return 'own';
   if (isRedis(adapter)) return 'redis';
-  const dialect = adapter.opts?.dialect;
-  if (isSql(adapter) && dialect === 'postgres') return 'postgres';
-  // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
-  if (isSql(adapter) && (dialect === 'sqlite' || (adapter.opts !== undefined && 'db' in adapter.opts)))
-    return 'sqlite';
-  return 'none';
+  return tableOf(adapter)?.dialect ?? 'none';
 }
 
 /**
@@ -89,7 +81,7 @@ export async function insertIfAbsent(
     const written = write(fullKey, encoded);
     return typeof written === 'boolean' ? note(written) : written.then(note);
   };
-  await watched(keyv, adapter, 'write', key, { set }).run((derived) => derived.set(key, value));
+  await watched(keyv, adapter, 'write', key, set).run((derived) => derived.set(key, value));
   if (refused !== undefined) throw refused.error;
   if (inserted === undefined) throw new AwaitError('store', `the store did not write ${key}`);
   return inserted;
@@ -100,12 +92,12 @@ export async function insertIfAbsent(
  * @throws AwaitError `store` when the adapter failed
  */
 export async function overwrite(keyv: Keyv, key: string, value: unknown, lifetime: number): Promise<void> {
-  await watched(keyv, innermost(keyv), 'write', key, {}).run((derived) => derived.set(key, value, lifetime));
+  await watched(keyv, innermost(keyv), 'write', key).run((derived) => derived.set(key, value, lifetime));
 }
 
 /** @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss */
 export function read(keyv: Keyv, key: string): Promise<unknown> {
-  return watched(keyv, innermost(keyv), 'read', key, {}).run((derived) => derived.get(key));
+  return watched(keyv, innermost(keyv), 'read', key).run((derived) => derived.get(key));
 }
 
 /**
@@ -117,7 +109,7 @@ export function readAll(keyv: Keyv, keys: readonly string[]): Promise<unknown[]>
   // Keyv itself takes a failure for a miss where the adapter reads one key at a time.
   if (typeof adapter.getMany !== 'function') return Promise.all(keys.map((key) => read(keyv, key)));
   const [first = ''] = keys;
-  return watched(keyv, adapter, 'read', first, {}).run((derived) => derived.getMany([...keys]));
+  return watched(keyv, adapter, 'read', first).run((derived) => derived.getMany([...keys]));
 }
 
 /**
@@ -128,14 +120,15 @@ export async function remove(keyv: Keyv, keys: readonly string[]): Promise<void>
   const adapter = innermost(keyv);
   const [first = ''] = keys;
   if (keys.length > 1 && typeof adapter.deleteMany === 'function') {
-    await watched(keyv, adapter, 'delete', first, {}).run((derived) => derived.deleteMany([...keys]));
+    await watched(keyv, adapter, 'delete', first).run((derived) => derived.deleteMany([...keys]));
     return;
   }
-  for (const key of keys)
-    await watched(keyv, adapter, 'delete', key, {}).run((derived) => derived.delete(key));
+  for (const key of keys) await watched(keyv, adapter, 'delete', key).run((derived) => derived.delete(key));
 }
 
 function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
+  const table = tableOf(adapter);
+  if (table !== undefined) return (key, value) => table.insert({ key, value });
   switch (primitiveOf(keyv)) {
     case 'redis':
       return async (key, value) => {
@@ -143,18 +136,6 @@ function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
         const client = await redis.getClient();
         const full = redis.createKeyPrefix(key, redis.namespace);
         return (await client.set(full, value, { NX: true, PX: Math.ceil(lifetime) })) === 'OK';
-      };
-    case 'postgres':
-      return async (key, value) => {
-        const { schema = 'public', table = 'keyv' } = adapter.opts ?? {};
-        const sql = `INSERT INTO ${schema}.${table} (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING RETURNING key`;
-        return (await (adapter as SqlAdapter).query(sql, [key, value])).length === 1;
-      };
-    case 'sqlite':
-      return async (key, value) => {
-        const { table = 'keyv' } = adapter.opts ?? {};
-        const sql = `INSERT INTO ${table} (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING RETURNING key`;
-        return (await (adapter as SqlAdapter).query(sql, key, value)).length === 1;
       };
     case 'map':
       return (key, value) => {
@@ -168,7 +149,7 @@ function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
       };
     case 'own':
       return (key, value) => (adapter as InsertingAdapter).insertIfAbsent(key, value);
-    case 'none':
+    default:
       return exclusive(adapter);
   }
 }
@@ -194,7 +175,7 @@ function exclusive(adapter: Adapter): Write {
 }
 
 /** A Keyv for one operation, without Keyv's own expiry, which keeps the adapter's exception. */
-function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, methods: { set?: Write }) {
+function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, set?: Write) {
   let failure: unknown;
   const watch = <A extends unknown[]>(method: (...args: A) => unknown) => {
     return (...args: A): unknown => {
@@ -211,14 +192,12 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, method
       }
     };
   };
-  // @keyv/redis also turns its failures into `undefined`, unless this flag is set.
-  const stern: Adapter =
-    adapter instanceof Map ? adapter : Object.create(adapter, { _throwOnErrors: { value: true } });
+  const stern = sternOf(adapter);
   const overrides = {
     get: watch((fullKey: string) => stern.get(fullKey)),
     set: watch(
       (fullKey: string, value: unknown, ...rest: unknown[]) =>
-        methods.set?.(fullKey, value) ?? stern.set(fullKey, value, ...rest),
+        set?.(fullKey, value) ?? stern.set(fullKey, value, ...rest),
     ),
     delete: watch((fullKey: string) => stern.delete(fullKey)),
     ...(stern.deleteMany !== undefined && {
@@ -243,14 +222,19 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, method
   };
 }
 
-/** How long the store may take. A client of Redis waits for ever for one that is down. */
-const PATIENCE = 5_000;
-
-function inTime<T>(operation: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer within ${PATIENCE} ms`)), PATIENCE);
-    operation.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
+/** The adapter as it is used here: its failures are thrown, and a table's operations go together. */
+function sternOf(adapter: Adapter): Adapter {
+  if (adapter instanceof Map) return adapter;
+  const table = tableOf(adapter);
+  // @keyv/redis turns its failures into `undefined`, unless this flag is set.
+  if (table === undefined) return Object.create(adapter, { _throwOnErrors: { value: true } });
+  return {
+    get: table.read,
+    set: (key, value) => table.overwrite({ key, value }),
+    delete: table.delete,
+    getMany: (keys) => Promise.all(keys.map(table.read)),
+    deleteMany: (keys) => Promise.all(keys.map(table.delete)),
+  };
 }
 
 /** Keyv 6 may hold an adapter in a bridge of its own; Keyv 5 never does. */
@@ -275,10 +259,6 @@ function bridge(outer: Adapter): Adapter | undefined {
   const inner = outer instanceof Map ? undefined : outer._store;
   const isAdapter = typeof inner === 'object' && inner !== null && 'get' in inner && 'set' in inner;
   return isAdapter ? (inner as Adapter) : undefined;
-}
-
-function isSql(adapter: Adapter): adapter is SqlAdapter {
-  return 'query' in adapter && typeof adapter.query === 'function' && !('capabilities' in adapter);
 }
 
 function isInserting(adapter: Adapter): adapter is InsertingAdapter {

@@ -6,7 +6,7 @@ import { clock } from './events.ts';
 import type { Fleet } from './fleet.ts';
 
 /** A task that has not ended after this long is lost, in milliseconds. */
-const PATIENCE = 240_000;
+const PATIENCE = 600_000;
 const POLL = [500, 1_500] as const;
 const META = {
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',

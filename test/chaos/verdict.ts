@@ -21,7 +21,7 @@ import {
 } from './events.ts';
 
 /** From a step's end to its record in the journal, where nothing is wrong, in milliseconds. */
-const GRACE = 500;
+const GRACE = LEASE / 3;
 /** How long after a pause a process may come upon what happened in it, in milliseconds. */
 const WAKING = 2_500;
 /** A restarted store answers again, but its clients only after they have reconnected, in milliseconds. */

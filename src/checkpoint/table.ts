@@ -1,0 +1,124 @@
+/**
+ * The table of Keyv's adapters for PostgreSQL and SQLite. What is read, inserted, overwritten or deleted at the same
+ * time is one statement for each: one round trip, and for a write one transaction and one sync of the disk.
+ */
+import { batched } from './batch.ts';
+
+/** What is used of `@keyv/postgres` and `@keyv/sqlite`. */
+interface SqlAdapter {
+  query(sql: string, ...values: unknown[]): Promise<unknown[]>;
+  readonly opts?: { readonly dialect?: string; readonly table?: string; readonly schema?: string };
+}
+
+type Dialect = 'postgres' | 'sqlite';
+
+export interface Table {
+  readonly dialect: Dialect;
+  /** @returns undefined for an absent key */
+  read(key: string): Promise<unknown>;
+  /** @returns whether it was written; false means that the key has a value already */
+  insert(row: Row): Promise<boolean>;
+  overwrite(row: Row): Promise<boolean>;
+  delete(key: string): Promise<void>;
+}
+
+interface Row {
+  readonly key: string;
+  readonly value: unknown;
+}
+
+/** Statements of a kind at a time: on PostgreSQL, one that hangs on a lost connection must not hold up the others. */
+const LANES = { postgres: 4, sqlite: 1 };
+const MOST_OF_KEYS = { operations: 500, characters: Number.POSITIVE_INFINITY };
+const MOST_OF_ROWS = { operations: 64, characters: 1_000_000 };
+
+const tables = new WeakMap<object, Table>();
+
+/** @returns undefined for another adapter; those of Keyv 6 (in beta) have other tables */
+export function tableOf(adapter: object): Table | undefined {
+  const known = tables.get(adapter);
+  if (known !== undefined || !isSql(adapter)) return known;
+  const dialect = dialectOf(adapter);
+  if (dialect === undefined) return undefined;
+  const table = open(adapter, dialect);
+  tables.set(adapter, table);
+  return table;
+}
+
+function isSql(adapter: object): adapter is SqlAdapter {
+  return 'query' in adapter && typeof adapter.query === 'function' && !('capabilities' in adapter);
+}
+
+function dialectOf({ opts }: SqlAdapter): Dialect | undefined {
+  if (opts?.dialect === 'postgres') return 'postgres';
+  // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
+  return opts?.dialect === 'sqlite' || (opts !== undefined && 'db' in opts) ? 'sqlite' : undefined;
+}
+
+function open(adapter: SqlAdapter, dialect: Dialect): Table {
+  const { schema = 'public', table = 'keyv' } = adapter.opts ?? {};
+  const isPostgres = dialect === 'postgres';
+  const name = isPostgres ? `${schema}.${table}` : table;
+  const lanes = LANES[dialect];
+  const alone = oneByOne();
+  const query = (sql: string, values: readonly unknown[]): Promise<unknown[]> =>
+    isPostgres ? adapter.query(sql, values) : alone(() => adapter.query(sql, ...values));
+  const byKeys = (verb: string, keys: readonly string[]): Promise<unknown[]> =>
+    isPostgres
+      ? query(`${verb} FROM ${name} WHERE key = ANY($1)`, [keys])
+      : query(`${verb} FROM ${name} WHERE key IN (SELECT value FROM json_each(?))`, [JSON.stringify(keys)]);
+  const write = (onConflict: string): Table['insert'] =>
+    batched<Row, boolean>({
+      lanes,
+      most: MOST_OF_ROWS,
+      apart: true,
+      key: ({ key }) => key,
+      characters: ({ value }) => (typeof value === 'string' ? value.length : 0),
+      async run(rows) {
+        const places = rows.map((_, nth) => (isPostgres ? `($${2 * nth + 1}, $${2 * nth + 2})` : '(?, ?)'));
+        const sql = `INSERT INTO ${name} (key, value) VALUES ${places.join(', ')} ON CONFLICT (key) ${onConflict} RETURNING key`;
+        const written = await query(
+          sql,
+          rows.flatMap(({ key, value }) => [key, value]),
+        );
+        const keys = new Set((written as Row[]).map(({ key }) => key));
+        return rows.map(({ key }) => keys.has(key));
+      },
+    });
+  const ofKeys = { lanes, most: MOST_OF_KEYS, key: (key: string) => key, characters: () => 0 };
+  return {
+    dialect,
+    read: batched<string, unknown>({
+      ...ofKeys,
+      apart: false,
+      async run(keys) {
+        const found = (await byKeys('SELECT key, value', keys)) as Row[];
+        const values = new Map(found.map(({ key, value }) => [key, value]));
+        return keys.map((key) => values.get(key));
+      },
+    }),
+    delete: batched<string, void>({
+      ...ofKeys,
+      apart: true,
+      async run(keys) {
+        await byKeys('DELETE', keys);
+        return [];
+      },
+    }),
+    insert: write('DO NOTHING'),
+    overwrite: write('DO UPDATE SET value = excluded.value'),
+  };
+}
+
+/**
+ * Runs one statement after the other. The driver of SQLite frees a statement in the event loop, and waits there for
+ * whichever other statement runs: for a sync of the disk, or seconds for the lock of another process.
+ */
+function oneByOne() {
+  let last: Promise<unknown> = Promise.resolve();
+  return <T>(run: () => Promise<T>): Promise<T> => {
+    const result = last.then(run);
+    last = result.catch(() => undefined);
+    return result;
+  };
+}
