@@ -2,18 +2,32 @@
  * Suspended calls: the heap that each one takes, and the time to resume one at another process, among few and among
  * many on Redis. The many are copies of one record under other names; the two stores are measured in turns.
  */
-import { execFile } from 'node:child_process';
+import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { parseArgs, promisify } from 'node:util';
+import { parseArgs } from 'node:util';
 import { openStore } from '../dist/src/checkpoint/open-store.js';
 import { createAwaitHandler } from '../dist/src/index.js';
+import { Connection, unexpected } from './connection.mjs';
 import { median } from './interleaved.mjs';
 import { ownRedis } from './own-redis.mjs';
 import { build } from './round-trip/await.mjs';
 import { answered, asking, REVISION, SECRET, TOOL } from './round-trip/tool.mjs';
 
-const HEAP = fileURLToPath(new URL('../test/fixtures/suspended-calls.ts', import.meta.url));
+const SERVER = fileURLToPath(new URL('suspended-server.mjs', import.meta.url));
+/** Calls whose heap is measured, after as many that warm up. */
+const SUSPENDED = 2_000;
+const CONNECTIONS = 50;
+const HEAD = [
+  'POST /mcp HTTP/1.1',
+  'Host: 127.0.0.1',
+  'Content-Type: application/json',
+  'Accept: application/json, text/event-stream',
+  `Mcp-Protocol-Version: ${REVISION}`,
+  'Mcp-Method: tools/call',
+  `Mcp-Name: ${TOOL}`,
+].join('\r\n');
 const PIPELINE = 10_000;
 
 export async function main(args) {
@@ -32,15 +46,45 @@ export async function main(args) {
 }
 
 async function heap() {
-  for (const [what, ...options] of [
-    ['parked', 'stored', '', '20000'],
-    ['dropped, in memory', 'stored', '', '10'],
-    ['dropped, sealed', 'sealed', '', '10'],
+  for (const [what, state, frames] of [
+    ['parked', 'stored', 1_000_000],
+    ['dropped, in memory', 'stored', 10],
+    ['dropped, sealed', 'sealed', 10],
   ]) {
-    const command = ['--expose-gc', '--import', 'tsx', HEAP, ...options];
-    const { stdout } = await promisify(execFile)(process.execPath, command);
-    console.log(`heap of a suspended call, ${what}: ${(JSON.parse(stdout).perCall / 1_024).toFixed(1)} KiB`);
+    const child = fork(SERVER, [state, String(frames)], {
+      execArgv: ['--expose-gc'],
+      env: { ...process.env, NODE_ENV: 'production' },
+    });
+    const [{ port }] = await once(child, 'message');
+    const used = async () => {
+      child.send('heap');
+      const [reply] = await once(child, 'message');
+      return reply;
+    };
+    await suspend(port, SUSPENDED);
+    const before = await used();
+    await suspend(port, SUSPENDED);
+    const after = await used();
+    child.disconnect();
+    const kept = after.parked - before.parked;
+    if (kept !== (frames > SUSPENDED ? SUSPENDED : 0)) throw new Error(`${kept} frames were kept`);
+    const each = (after.heap - before.heap) / SUSPENDED / 1_024;
+    console.log(`heap of a suspended call, ${what}: ${each.toFixed(1)} KiB`);
   }
+}
+
+/** Leaves calls suspended, over connections that close. */
+async function suspend(port, calls) {
+  const connections = await Promise.all(Array.from({ length: CONNECTIONS }, () => Connection.open(port)));
+  for (let done = 0; done < calls; done += CONNECTIONS) {
+    await Promise.all(
+      connections.map(async (connection, nth) => {
+        const { message } = await connection.exchange(HEAD, asking(done + nth, `branch-${done + nth}`));
+        if (message?.result?.resultType !== 'input_required') throw unexpected(message);
+      }),
+    );
+  }
+  for (const connection of connections) connection.close();
 }
 
 async function resumed(calls, sizes, port) {

@@ -1,5 +1,5 @@
 /** `node:http`, Express, Fastify: a request listener around a handler. */
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { constants, createGzip, type Gzip } from 'node:zlib';
 import type { JsonObject } from './base/json.ts';
 import { isLoopback } from './http/address.ts';
@@ -85,6 +85,8 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
   // Express computes `req.ip` from a proxy's headers if it is set to trust that proxy.
   const address = typeof req.ip === 'string' ? req.ip : socket.remoteAddress;
   let made: Request | undefined;
+  // A suspended call keeps what is returned here for its tool, and so must not keep the message and its socket.
+  let unread = body === undefined ? req : undefined;
   return {
     method,
     path,
@@ -94,21 +96,29 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
       const value = headers[name];
       return Array.isArray(value) ? value.join(', ') : value;
     },
-    text: (maxBytes, bodies) => readText(req, maxBytes, bodies),
+    text: async (maxBytes, bodies) => {
+      const message = unread;
+      unread = undefined;
+      return message === undefined ? '' : readText(message, maxBytes, bodies);
+    },
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
     ...(address !== undefined && { address }),
     onLoopback: socket.localAddress !== undefined && isLoopback(socket.localAddress),
     signal,
     request: () => {
-      made ??= new Request(urlOf(req), { method, headers: webHeaders(req), signal: signal.asAbortSignal() });
+      made ??= new Request(urlOf(url, headers), {
+        method,
+        headers: webHeaders(headers),
+        signal: signal.asAbortSignal(),
+      });
       return made;
     },
   };
 }
 
 /** An invalid `Host` must not keep a request from getting a reply. */
-function urlOf({ url = '/', headers }: IncomingMessage): string {
+function urlOf(url: string, headers: IncomingHttpHeaders): string {
   const base = `http://${headers.host ?? 'localhost'}`;
   if (!URL.canParse(url, base)) return 'http://localhost/';
   const parsed = new URL(url, base);
@@ -118,9 +128,9 @@ function urlOf({ url = '/', headers }: IncomingMessage): string {
   return parsed.href;
 }
 
-function webHeaders(req: IncomingMessage): Headers {
+function webHeaders(received: IncomingHttpHeaders): Headers {
   const headers = new Headers();
-  for (const [name, value] of Object.entries(req.headers)) {
+  for (const [name, value] of Object.entries(received)) {
     for (const item of Array.isArray(value) ? value : [value])
       if (item !== undefined) headers.append(name, item);
   }

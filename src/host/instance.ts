@@ -39,6 +39,9 @@ export interface InstanceOptions {
   readonly outside: Outside;
 }
 
+/** Without the factory's context, whose request a suspended call has no use for. */
+type Kept = Omit<InstanceOptions, 'context'>;
+
 export interface Sent {
   readonly id: string | number;
   readonly method: string;
@@ -73,7 +76,8 @@ export interface HostInstance extends Instance {
 export class LiveInstance implements HostInstance {
   readonly initialized: JsonObject;
   readonly guards: Guards | undefined;
-  readonly #options: InstanceOptions;
+  readonly #options: Kept;
+  readonly #revision: string;
   readonly #made: Made;
   readonly #transport: HostTransport;
   readonly #router: Router;
@@ -84,13 +88,15 @@ export class LiveInstance implements HostInstance {
   #again = 0;
 
   private constructor(
-    options: InstanceOptions,
+    options: Kept,
+    revision: string,
     made: Made,
     transport: HostTransport,
     router: Router,
     begun: Begun,
   ) {
     this.#options = options;
+    this.#revision = revision;
     this.#made = made;
     this.#transport = transport;
     this.#router = router;
@@ -104,8 +110,8 @@ export class LiveInstance implements HostInstance {
     return runOutsideContext(() => LiveInstance.#open(options));
   }
 
-  static async #open(options: InstanceOptions): Promise<LiveInstance> {
-    const { context, client, single } = options;
+  static async #open({ context, ...options }: InstanceOptions): Promise<LiveInstance> {
+    const { client, single } = options;
     const made = await make(options.factory, context);
     const { server } = made;
     const router = new Router(options);
@@ -113,7 +119,7 @@ export class LiveInstance implements HostInstance {
     try {
       const begun = await start({ server, transport, router, context, client, single });
       router.isStarting = false;
-      return new LiveInstance(options, made, transport, router, begun);
+      return new LiveInstance(options, context.revision, made, transport, router, begun);
     } catch (error) {
       transport.sever();
       cleanUp(made, options);
@@ -299,9 +305,9 @@ export class LiveInstance implements HostInstance {
   /** A call keeps the client of its first leg (invariant 4). */
   #inEra(params: JsonObject, { logLevel }: InstanceLeg): JsonObject {
     if (!this.#begun.isModern) return params;
-    const { context, client } = this.#options;
+    const { client } = this.#options;
     const meta = isObject(params._meta) ? params._meta : {};
-    return { ...params, _meta: { ...meta, ...envelopeOf(context.revision, client, logLevel) } };
+    return { ...params, _meta: { ...meta, ...envelopeOf(this.#revision, client, logLevel) } };
   }
 }
 
@@ -324,7 +330,7 @@ function createdTask(response: Response): string | undefined {
 }
 
 /** Runs the factory's `cleanup` once, whatever the state of the server; a failure is logged and stops nothing. */
-function cleanUp({ cleanup }: Made, options: InstanceOptions): void {
+function cleanUp({ cleanup }: Made, options: Kept): void {
   const cleaned = Promise.resolve().then(() => cleanup?.(options.sessionId));
   cleaned.catch((error: unknown) => options.outside.error(error));
 }

@@ -34,12 +34,13 @@ export function isOnce(path: string): boolean {
 const sizeOf = (value: DrawnValue): number => String(value).length + 4;
 
 export class Drawn {
-  readonly #values = new Map<string, DrawnValue[]>();
+  // Most calls draw nothing, and a call is small while it is parked: its maps are made when they are needed.
+  #values: Map<string, DrawnValue[]> | undefined;
   readonly #places = new Places((joined, others) => !joined && !others);
   /** A request names itself, and must not be sent twice: only a branch that is surely another one is. */
   readonly #once = new Places((joined, others) => !joined || !others);
   /** Values that are in no journal entry yet. */
-  #unwritten = new Map<string, DrawnValue[]>();
+  #unwritten: Map<string, DrawnValue[]> | undefined;
   readonly #maxBytes: number;
   #bytes = 0;
 
@@ -47,6 +48,7 @@ export class Drawn {
   constructor(recorded: DrawnValues, paths: readonly string[], maxBytes: number) {
     this.#maxBytes = maxBytes;
     for (const [key, values] of Object.entries(recorded)) {
+      this.#values ??= new Map();
       this.#values.set(key, [...values]);
       this.#places.expect(key, values.length);
       this.#bytes += values.reduce<number>((sum, value) => sum + sizeOf(value), key.length);
@@ -63,9 +65,11 @@ export class Drawn {
   draw(place: DrawPlace, fresh: () => DrawnValue): DrawnValue {
     if (this.isFull) return fresh();
     const { key, nth } = this.#places.next(place);
-    const recorded = this.#values.get(key)?.[nth];
+    const recorded = this.#values?.get(key)?.[nth];
     if (recorded !== undefined) return recorded;
     const value = fresh();
+    this.#values ??= new Map();
+    this.#unwritten ??= new Map();
     this.#bytes += sizeOf(value) + (this.#values.has(key) ? 0 : key.length);
     appendDrawn(this.#values, key, [value]);
     appendDrawn(this.#unwritten, key, [value]);
@@ -80,22 +84,22 @@ export class Drawn {
 
   /** For a checkpoint: everything, after which nothing is unwritten. */
   all(): { drawn?: DrawnValues } {
-    return this.#values.size === 0 ? {} : { drawn: Object.fromEntries(this.#values) };
+    return this.#values === undefined ? {} : { drawn: Object.fromEntries(this.#values) };
   }
 
   /** The values for the next entry; they count as written from here on. */
   takeUnwritten(): { drawn?: DrawnValues } {
     const values = this.#unwritten;
-    if (values.size === 0) return {};
-    this.#unwritten = new Map();
+    if (values === undefined) return {};
+    this.#unwritten = undefined;
     return { drawn: Object.fromEntries(values) };
   }
 }
 
 /** Counts how often each place was reached, and finds the recorded place that it is. */
 class Places {
-  readonly #recorded = new Map<string, number>();
-  readonly #used = new Map<string, number>();
+  #recorded: Map<string, number> | undefined;
+  #used: Map<string, number> | undefined;
   readonly #mayBe: (joined: boolean, others: boolean) => boolean;
 
   /** @param mayBe whether a place may be one recorded in other branches, by whether each is in any */
@@ -104,12 +108,14 @@ class Places {
   }
 
   expect(key: string, more: number): void {
+    this.#recorded ??= new Map();
     this.#recorded.set(key, (this.#recorded.get(key) ?? 0) + more);
   }
 
   next({ site, branch }: DrawPlace): { key: string; nth: number } {
     const own = `${site}${branch}`;
     const key = this.#left(own) > 0 ? own : (this.#onlyOther(site, branch) ?? own);
+    this.#used ??= new Map();
     const nth = this.#used.get(key) ?? 0;
     this.#used.set(key, nth + 1);
     return { key, nth };
@@ -120,7 +126,7 @@ class Places {
    * one candidate of this site the match is certain.
    */
   #onlyOther(site: string, branch: string): string | undefined {
-    const others = [...this.#recorded.keys()].filter(
+    const others = [...(this.#recorded?.keys() ?? [])].filter(
       (key) =>
         key.startsWith(`${site}[`) &&
         this.#left(key) > 0 &&
@@ -130,7 +136,7 @@ class Places {
   }
 
   #left(key: string): number {
-    return (this.#recorded.get(key) ?? 0) - (this.#used.get(key) ?? 0);
+    return (this.#recorded?.get(key) ?? 0) - (this.#used?.get(key) ?? 0);
   }
 }
 

@@ -124,7 +124,7 @@ export class AskDelay {
  */
 export class Deadlines {
   readonly #clock: Clock;
-  readonly #timers = new Map<string, Timer>();
+  #timers: Map<string, Timer> | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -139,17 +139,18 @@ export class Deadlines {
       else late(deadline.timeout);
     };
     const left = Math.max(deadline.at - this.#clock.now(), 0);
+    this.#timers ??= new Map();
     this.#timers.set(key, this.#clock.after(left, onTime).unref());
   }
 
   disarm(key: string): void {
-    this.#timers.get(key)?.cancel();
-    this.#timers.delete(key);
+    this.#timers?.get(key)?.cancel();
+    this.#timers?.delete(key);
   }
 
   clear(): void {
-    for (const timer of this.#timers.values()) timer.cancel();
-    this.#timers.clear();
+    for (const timer of this.#timers?.values() ?? []) timer.cancel();
+    this.#timers = undefined;
   }
 }
 
