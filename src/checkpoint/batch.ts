@@ -1,8 +1,8 @@
-/** Operations that come while others of their kind run are the next statement, together. */
+/** Groups operations of one kind: those made in one turn of the event loop, or while a statement runs, are one statement. */
 import { inTime, PATIENCE } from './in-time.ts';
 
 export interface Batches<I, R> {
-  /** Statements at a time; what comes while as many run waits for the next. */
+  /** Statements at a time; operations that are made meanwhile wait for the next one. */
   readonly lanes: number;
   /** Of one statement: so many operations, and so many characters unless it is one operation. */
   readonly most: { readonly operations: number; readonly characters: number };
@@ -45,7 +45,7 @@ export function batched<I, R>(batches: Batches<I, R>): (operation: I) => Promise
       waiting.push({ operation, until: performance.now() + PATIENCE, resolve, reject });
       if (busy === batches.lanes) return;
       busy += 1;
-      // What other calls do in this turn of the event loop goes with it.
+      // Operations of other calls in this turn of the event loop go with it.
       setImmediate(() => void drain());
     });
 }
@@ -57,7 +57,7 @@ function split<I, R>(waiting: readonly Waiting<I, R>[], { most, apart, key, char
   const keys = new Set<string>();
   let sum = 0;
   for (const one of waiting) {
-    // Its caller was told that it failed.
+    // Its caller has a time-out error already.
     if (one.until <= now) continue;
     const size = characters(one.operation);
     const isFull = next.length === most.operations || (next.length > 0 && sum + size > most.characters);

@@ -1,10 +1,10 @@
 /**
- * The table of Keyv's adapters for PostgreSQL and SQLite. What is read, inserted, overwritten or deleted at the same
- * time is one statement for each: one round trip, and for a write one transaction and one sync of the disk.
+ * The table of Keyv's adapters for PostgreSQL and SQLite. Operations of one kind (read, insert, overwrite, delete) that
+ * are made at the same time are one statement: one round trip, and for a write one transaction and one sync of the disk.
  */
 import { batched } from './batch.ts';
 
-/** What is used of `@keyv/postgres` and `@keyv/sqlite`. */
+/** The members of `@keyv/postgres` and `@keyv/sqlite` that are used here. */
 interface SqlAdapter {
   query(sql: string, ...values: unknown[]): Promise<unknown[]>;
   readonly opts?: { readonly dialect?: string; readonly table?: string; readonly schema?: string };
