@@ -25,6 +25,8 @@ export interface Effect {
   readonly run: string;
   readonly pid: number;
   readonly at: number;
+  /** When the ledger had it: the step waits for that. */
+  readonly received?: number;
 }
 
 /** What became of an entry that a process wrote into a journal. */

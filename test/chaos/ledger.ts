@@ -1,7 +1,7 @@
 /** The ledger outside of the system: records the events that processes send, and nothing else. */
 import { createServer } from 'node:http';
 import { listen } from '../e2e/harness.ts';
-import type { Event } from './events.ts';
+import { clock, type Event } from './events.ts';
 
 export interface Ledger {
   readonly url: string;
@@ -20,7 +20,7 @@ export async function openLedger(before: (event: Event) => Promise<void>): Promi
       // Its sender was killed while it wrote; an incomplete event does not count.
       return;
     }
-    const event = JSON.parse(text) as Event;
+    const event = { ...(JSON.parse(text) as Event), received: clock() };
     events.push(event);
     await before(event);
     res.end();

@@ -39,6 +39,17 @@ describe('the verdict on a step that ran twice', () => {
     expect(violations).toEqual([]);
   });
 
+  it('excuses a kill while the step runs, however long that takes', () => {
+    const { excused, violations } = judged(ran('first', FIRST, 1_010, false), [kill(FIRST, 4_900)]);
+    expect([...excused]).toEqual([['kill', 1]]);
+    expect(violations).toEqual([]);
+  });
+
+  it('excuses a kill while the step waits for its ledger', () => {
+    const first = ran('first', FIRST, 1_010).map((event) => ({ ...event, received: 4_800 }));
+    expect(judged(first, [kill(FIRST, 4_900)]).violations).toEqual([]);
+  });
+
   it('excuses a kill while the store takes the record, for as long as a lease', () => {
     const sent: Event = { type: 'appending', run: 'first', at: 1_115 };
     const killedAt = (at: number) => judged([...ran('first', FIRST, 1_010), sent], [kill(FIRST, at)]);

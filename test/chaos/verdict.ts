@@ -10,15 +10,7 @@
  *
  * No execution begins in a turn that was claimed after its step had been recorded, whatever the fault.
  */
-import {
-  type Append,
-  type Effect,
-  type Event,
-  type Fault,
-  LEASE,
-  LONGEST_STEP,
-  type Stall,
-} from './events.ts';
+import { type Append, type Effect, type Event, type Fault, LEASE, type Stall } from './events.ts';
 
 /** From a step's end to its record in the journal, where nothing is wrong, in milliseconds. */
 const GRACE = LEASE / 3;
@@ -45,6 +37,7 @@ export interface Verdict {
 }
 
 interface Execution extends Effect {
+  /** When the ledger had its end: the step returns no earlier. */
   readonly ended?: number;
 }
 
@@ -143,8 +136,10 @@ function excuse(execution: Execution, { own, stalls, faults, recorded, sent }: A
     case undefined: {
       const killed = faults.find((fault) => fault.kind === 'kill' && fault.pid === pid)?.since;
       if (killed === undefined || killed < at) return no('it was never recorded, and its process lived on');
+      // How long the step itself takes depends on the machine and on the ledger.
+      if (execution.ended === undefined) return { ok: true, kind: 'kill' };
       // A store takes as long as it takes; a process must not wait before it asks it to.
-      const latest = sent === undefined ? (execution.ended ?? at + LONGEST_STEP) + GRACE : sent + LEASE;
+      const latest = sent === undefined ? execution.ended + GRACE : sent + LEASE;
       return killed <= latest || cause(at, killed, 0) !== undefined
         ? { ok: true, kind: 'kill' }
         : no('it had all the time to be recorded before its process was killed');
@@ -177,7 +172,7 @@ function overlap(span: { since: number; at: number }, since: number, until: numb
 
 function executionsIn(events: readonly Event[]): Execution[] {
   const ends = new Map<string, number>();
-  for (const event of events) if (event.type === 'end') ends.set(event.run, event.at);
+  for (const event of events) if (event.type === 'end') ends.set(event.run, event.received ?? event.at);
   return events.flatMap((event) => {
     if (event.type !== 'begin') return [];
     const ended = ends.get(event.run);
