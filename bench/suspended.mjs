@@ -115,9 +115,8 @@ async function resumed(calls, sizes, port) {
 async function storeOf(size, port) {
   const redis = await ownRedis(port);
   if (redis === undefined) return undefined;
-  const open = async () =>
-    createAwaitHandler(() => build(), { secrets: [SECRET], store: await openStore(redis.url) });
-  const handlers = [await open(), await open()];
+  const opened = [await openStore(redis.url), await openStore(redis.url)];
+  const handlers = opened.map((store) => createAwaitHandler(() => build(), { secrets: [SECRET], store }));
   await post(handlers[0], asking(1, 'copied'));
   const [name] = await redis.client.keys('*');
   const value = await redis.client.get(name);
@@ -131,6 +130,8 @@ async function storeOf(size, port) {
   console.log(`${await redis.client.dbSize()} records at port ${port}`);
   const stop = async () => {
     for (const handler of handlers) await handler.close();
+    // A client whose server stops would try to reconnect for ever.
+    for (const store of opened) await store.disconnect();
     await redis.stop();
   };
   return { handlers, times: [], stop };
