@@ -309,14 +309,20 @@ export function createServices(
       load?.stop();
       await engine.close();
       instances.close();
-      // The outcomes of the last turns are still on their way to their streams.
-      await new Promise((resolve) => setImmediate(resolve));
-      await within(systemClock, limits.drain, Promise.allSettled(services.writing));
+      await within(systemClock, limits.drain, written(services.writing));
       await streams.close();
       if (isPeerHost(factory)) await factory.close();
     },
   };
   return services;
+}
+
+/** Outcomes of the last turns are still on their way to their streams, and what is noted of them comes after that. */
+async function written(writing: ReadonlySet<Promise<unknown>>): Promise<void> {
+  do {
+    await Promise.allSettled(writing);
+    await new Promise((resolve) => setImmediate(resolve));
+  } while (writing.size > 0);
 }
 
 /** An index holds ids, and some of them are all it takes to have a task: they are sealed, `encrypt` or not. */

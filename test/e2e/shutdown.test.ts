@@ -1,5 +1,7 @@
 /** A process that shuts down while calls run: its clients' replies, and the takeover. */
+import { setTimeout as pause } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { step } from '../../src/index.ts';
@@ -89,6 +91,37 @@ it('still takes the answers of a 2025 client, whose call can end only so', async
   const response = await stream.next(({ id }) => id === 1);
   expect(response.result?.content).toEqual([{ type: 'text', text: 'finished' }]);
   await closed;
+});
+
+it('has written all that it writes once it is closed', async () => {
+  const records = new Map<string, unknown>();
+  const operations: string[] = [];
+  const slow = <T>(name: string, run: () => T): Promise<T> => {
+    operations.push(name);
+    return pause(5).then(run);
+  };
+  const store = new Keyv({
+    store: {
+      get: (key: string) => slow(`get ${key}`, () => records.get(key)),
+      set: (key: string, value: unknown) => slow(`set ${key}`, () => records.set(key, value)),
+      delete: (key: string) => slow(`delete ${key}`, () => records.delete(key)),
+      clear: async () => records.clear(),
+      insertIfAbsent: (key: string, value: unknown) =>
+        slow(`insert ${key}`, () => !records.has(key) && records.set(key, value) !== undefined),
+    },
+  });
+  const old = await serveHere(() => slowly({ open: Promise.resolve() }, []), { store, secrets: [SECRET] });
+  open.push(old);
+  const { send } = await legacySession(old.url, { elicitation: {} });
+  const stream = await send({ id: 1, method: 'tools/call', params: { name: 'work', arguments: {} } });
+  const ask = await stream.next(({ method }) => method === 'elicitation/create');
+  const closed = old.handler.close();
+  await send({ id: ask.id, result: { action: 'accept', content: {} } });
+  await closed;
+  // The author disconnects the store now: a Redis client that gets a command later connects again, and stays.
+  operations.length = 0;
+  await pause(300);
+  expect(operations).toEqual([]);
 });
 
 describe('a call that waits for its user when its process goes away', () => {

@@ -35,6 +35,8 @@ export class Runs {
   readonly #active = new Map<string, Map<string, Active>>();
   /** Frames that are being claimed or abandoned, by key: a request for one waits, since it may be parked again. */
   readonly #unsettled = new Map<string, Promise<void>>();
+  /** Turns whose ends are being written. */
+  readonly #ending = new Set<Promise<unknown>>();
   /** Turns that are over and that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
   /** Calls that ended, the oldest first, as far as memory alone keeps them. */
@@ -222,6 +224,15 @@ export class Runs {
 
   // --- the end of the process ---
 
+  /** A closing process waits for it. @param ended resolves once the turn's end is written */
+  ending(ended: Promise<unknown>): void {
+    const settled: Promise<unknown> = ended.then(
+      () => this.#ending.delete(settled),
+      () => this.#ending.delete(settled),
+    );
+    this.#ending.add(settled);
+  }
+
   /** Keeps count of a run that is abandoned. @param settled resolves once it is */
   abandon(run: Run, settled: Promise<void>): void {
     this.#abandoned.add(run);
@@ -243,7 +254,7 @@ export class Runs {
       await within(clock, wait, quiet);
     }
     for (const { state } of [...this.#inTurn]) if (state.at === 'turn') state.stop();
-    await within(clock, wait, Promise.all(this.#unsettled.values()));
+    await within(clock, wait, Promise.all([...this.#unsettled.values(), ...this.#ending]));
     // A step that outlasts this is recorded still, if the process lives to; its server is cleaned up now.
     for (const run of this.#abandoned) run.instance.release(true);
     this.parked.dropAll();

@@ -89,7 +89,9 @@ export class Turns {
       const end = (ending: Ending): void => {
         late?.cancel();
         this.#runs.leaveTurn(run);
-        this.#ended({ run, leg, request }, ending).then(resolve, (error: unknown) => {
+        const ended = this.#ended({ run, leg, request }, ending);
+        this.#runs.ending(ended);
+        ended.then(resolve, (error: unknown) => {
           // A task's turn has no waiting request, so its failure is reported here.
           if (isTask(run)) reported(this.#parts, run.call.id, AwaitError.from(error));
           reject(error);
