@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ROOT } from './pages.ts';
 
@@ -64,13 +65,23 @@ export async function started(
   return { url: `http://127.0.0.1:${port}/mcp`, stop };
 }
 
+/** Ports of this process's tests: below those that the system gives out, since other tests get the same ones there. */
+const FIRST = 10_000 + (process.pid % 200) * 100;
+let ports = 0;
+
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  if (typeof address !== 'object' || address === null) throw new Error('no port');
-  return address.port;
+  for (;;) {
+    const port = FIRST + (ports++ % 100);
+    const server = createServer().listen(port, '127.0.0.1');
+    const isFree = await once(server, 'listening').then(
+      () => true,
+      () => false,
+    );
+    if (!isFree) continue;
+    server.close();
+    await once(server, 'close');
+    return port;
+  }
 }
 
 async function listening(child: ChildProcess, port: number): Promise<void> {
