@@ -13,21 +13,13 @@ import { Connection, unexpected } from './connection.mjs';
 import { median } from './interleaved.mjs';
 import { ownRedis } from './own-redis.mjs';
 import { build } from './round-trip/await.mjs';
+import { HEAD } from './round-trip/client.mjs';
 import { answered, asking, REVISION, SECRET, TOOL } from './round-trip/tool.mjs';
 
 const SERVER = fileURLToPath(new URL('suspended-server.mjs', import.meta.url));
 /** Calls whose heap is measured, after as many that warm up. */
 const SUSPENDED = 2_000;
 const CONNECTIONS = 50;
-const HEAD = [
-  'POST /mcp HTTP/1.1',
-  'Host: 127.0.0.1',
-  'Content-Type: application/json',
-  'Accept: application/json, text/event-stream',
-  `Mcp-Protocol-Version: ${REVISION}`,
-  'Mcp-Method: tools/call',
-  `Mcp-Name: ${TOOL}`,
-].join('\r\n');
 const PIPELINE = 10_000;
 
 export async function main(args) {

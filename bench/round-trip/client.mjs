@@ -2,7 +2,8 @@
 import { load as loadOf, unexpected } from '../connection.mjs';
 import { answered, asking, REVISION, resultText, TOOL } from './tool.mjs';
 
-const HEAD = [
+/** Of each POST, without the length of its body. */
+export const HEAD = [
   'POST /mcp HTTP/1.1',
   'Host: 127.0.0.1',
   'Content-Type: application/json',

@@ -128,7 +128,7 @@ export async function remove(keyv: Keyv, keys: readonly string[]): Promise<void>
 
 function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
   const table = tableOf(adapter);
-  if (table !== undefined) return (key, value) => table.insert({ key, value });
+  if (table !== undefined) return table.insert;
   switch (primitiveOf(keyv)) {
     case 'redis':
       return async (key, value) => {
@@ -225,16 +225,8 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, set?: 
 /** The adapter as it is used here: its failures are thrown, and a table's operations go together. */
 function sternOf(adapter: Adapter): Adapter {
   if (adapter instanceof Map) return adapter;
-  const table = tableOf(adapter);
   // @keyv/redis turns its failures into `undefined`, unless this flag is set.
-  if (table === undefined) return Object.create(adapter, { _throwOnErrors: { value: true } });
-  return {
-    get: table.read,
-    set: (key, value) => table.overwrite({ key, value }),
-    delete: table.delete,
-    getMany: (keys) => Promise.all(keys.map(table.read)),
-    deleteMany: (keys) => Promise.all(keys.map(table.delete)),
-  };
+  return tableOf(adapter) ?? Object.create(adapter, { _throwOnErrors: { value: true } });
 }
 
 /** Keyv 6 may hold an adapter in a bridge of its own; Keyv 5 never does. */

@@ -12,14 +12,17 @@ interface SqlAdapter {
 
 type Dialect = 'postgres' | 'sqlite';
 
+/** It stands in for the adapter. */
 export interface Table {
   readonly dialect: Dialect;
-  /** @returns undefined for an absent key */
-  read(key: string): Promise<unknown>;
   /** @returns whether it was written; false means that the key has a value already */
-  insert(row: Row): Promise<boolean>;
-  overwrite(row: Row): Promise<boolean>;
+  insert(key: string, value: unknown): Promise<boolean>;
+  /** @returns undefined for an absent key */
+  get(key: string): Promise<unknown>;
+  set(key: string, value: unknown): Promise<boolean>;
   delete(key: string): Promise<void>;
+  getMany(keys: string[]): Promise<unknown[]>;
+  deleteMany(keys: string[]): Promise<unknown>;
 }
 
 interface Row {
@@ -67,8 +70,8 @@ function open(adapter: SqlAdapter, dialect: Dialect): Table {
     isPostgres
       ? query(`${verb} FROM ${name} WHERE key = ANY($1)`, [keys])
       : query(`${verb} FROM ${name} WHERE key IN (SELECT value FROM json_each(?))`, [JSON.stringify(keys)]);
-  const write = (onConflict: string): Table['insert'] =>
-    batched<Row, boolean>({
+  const write = (onConflict: string): Table['insert'] => {
+    const writeRow = batched<Row, boolean>({
       lanes,
       most: MOST_OF_ROWS,
       apart: true,
@@ -85,28 +88,34 @@ function open(adapter: SqlAdapter, dialect: Dialect): Table {
         return rows.map(({ key }) => keys.has(key));
       },
     });
+    return (key, value) => writeRow({ key, value });
+  };
   const ofKeys = { lanes, most: MOST_OF_KEYS, key: (key: string) => key, characters: () => 0 };
+  const get = batched<string, unknown>({
+    ...ofKeys,
+    apart: false,
+    async run(keys) {
+      const found = (await byKeys('SELECT key, value', keys)) as Row[];
+      const values = new Map(found.map(({ key, value }) => [key, value]));
+      return keys.map((key) => values.get(key));
+    },
+  });
+  const remove = batched<string, void>({
+    ...ofKeys,
+    apart: true,
+    async run(keys) {
+      await byKeys('DELETE', keys);
+      return [];
+    },
+  });
   return {
     dialect,
-    read: batched<string, unknown>({
-      ...ofKeys,
-      apart: false,
-      async run(keys) {
-        const found = (await byKeys('SELECT key, value', keys)) as Row[];
-        const values = new Map(found.map(({ key, value }) => [key, value]));
-        return keys.map((key) => values.get(key));
-      },
-    }),
-    delete: batched<string, void>({
-      ...ofKeys,
-      apart: true,
-      async run(keys) {
-        await byKeys('DELETE', keys);
-        return [];
-      },
-    }),
     insert: write('DO NOTHING'),
-    overwrite: write('DO UPDATE SET value = excluded.value'),
+    get,
+    set: write('DO UPDATE SET value = excluded.value'),
+    delete: remove,
+    getMany: (keys) => Promise.all(keys.map(get)),
+    deleteMany: (keys) => Promise.all(keys.map(remove)),
   };
 }
 
