@@ -40,7 +40,7 @@ export function noteRequest(
     });
   };
   const timer = systemClock.after(LASTS, begin).unref();
-  void outcome.finally(() => {
+  void outcome.then(() => {
     isOver = true;
     timer.cancel();
   });

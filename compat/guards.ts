@@ -94,17 +94,23 @@ export async function passes(
 
 /**
  * Checks the requests of a session's POST.
- * @returns the SDK's refusal where its caller lacks a scope
+ * @returns the SDK's refusal where its caller lacks a scope; undefined at once where its server declares none
  */
-export async function refuseScopes(
+export function refuseScopes(
+  services: Services,
+  instance: HostInstance,
+  calls: readonly RpcRequest[],
+  inbound: Inbound,
+): Promise<Reply | undefined> | undefined {
+  return instance.guards === undefined ? undefined : checkScopes(services, instance, calls, inbound);
+}
+
+async function checkScopes(
   { settings }: Services,
-  opened: () => Promise<HostInstance>,
+  instance: HostInstance,
   calls: readonly RpcRequest[],
   inbound: Inbound,
 ): Promise<Reply | undefined> {
-  if (calls.length === 0) return undefined;
-  const instance = await opened();
-  if (instance.guards === undefined) return undefined;
   try {
     for (const call of calls) {
       const challenge = readChallenge(await challengeOf(instance, { ...call }, inbound));
@@ -140,20 +146,29 @@ function metadataOf({ resourceMetadataUrl, resource }: JsonObject): string | und
  * Asks the instance that a call is about to run in.
  * @returns the error for a call that an edge let through because it had not seen that this server declares scopes
  */
-export async function admit(
+export function admit(
   instance: Instance,
+  call: CallRecord,
+  leg: Leg,
+): Promise<RpcResponse | undefined> | undefined {
+  const { guards } = instance as HostInstance;
+  if (leg.isRefused === undefined && (leg.request === undefined || guards?.hasScopes !== true))
+    return undefined;
+  return refusalOf(instance as HostInstance, call, leg);
+}
+
+async function refusalOf(
+  instance: HostInstance,
   { id, method, params }: CallRecord,
-  { authInfo, request, isRefused }: Leg,
+  { authInfo, isRefused }: Leg,
 ): Promise<RpcResponse | undefined> {
   // Where its edge asks this instance, its client has its reply already.
   if (isRefused !== undefined) {
     return (await isRefused(instance)) ? { error: { code: -32600, message: 'Invalid Request' } } : undefined;
   }
-  const { guards } = instance as HostInstance;
-  if (request === undefined || guards?.hasScopes !== true) return undefined;
   const message = { jsonrpc: '2.0', id, method, params };
   const context = { request: message, ...(authInfo !== undefined && { authInfo }) };
-  const challenge = readChallenge(await guards.challenge(context));
+  const challenge = readChallenge(await instance.guards?.challenge(context));
   if (challenge === undefined) return undefined;
   const { errorDescription = 'Insufficient scope', scopes } = challenge;
   return { error: { code: -32600, message: errorDescription, data: { scopes } } };

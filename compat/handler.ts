@@ -127,8 +127,9 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
         const read = await readBody(inbound, settings.limits, services.bodies);
         if ('reply' in read) return read.reply;
         onBody(read.body);
-        const tooMuch =
-          refuseLong(read.body, settings.limits.batch) ?? (await services.rates?.refuse(inbound, read.body));
+        const isLong = refuseLong(read.body, settings.limits.batch);
+        const limited = isLong === undefined ? services.rates?.refuse(inbound, read.body) : undefined;
+        const tooMuch = isLong ?? (limited && (await limited));
         if (tooMuch !== undefined) return tooMuch;
         const requests = messagesOf(read.body).filter(isRequest).length;
         if (requests > 0 && !services.engine.takes(takerOf(services, inbound), requests)) {
@@ -181,13 +182,12 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     return inbound.piped === true ? reply : services.backlog.bounded(reply);
   };
 
-  const settled = async (inbound: Inbound): Promise<Reply> => {
+  const settled = (inbound: Inbound): Promise<Reply> => {
     let id: string | number | null = null;
-    try {
-      return await route(inbound, (body) => {
-        id = idOf(body);
-      });
-    } catch (error) {
+    const onBody = (body: unknown): void => {
+      id = idOf(body);
+    };
+    return route(inbound, onBody).catch((error: unknown) => {
       const failure = AwaitError.from(error);
       if (failure.code === 'closed') return closedMeanwhile(id);
       const level = failure.code === 'no-room' ? 'warn' : 'error';
@@ -196,7 +196,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
       if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
       const { code, message } = wireError(failure);
       return rpcError(429, code, message, id);
-    }
+    });
   };
 
   return {

@@ -68,15 +68,12 @@ export function toNodeHandler(
     res.flushHeaders();
     body(writerOf(res, zip));
   };
-  return async (req, res) => {
-    try {
-      await answer(req, res);
-    } catch {
-      // Caught here: an unhandled rejection of a listener would end the process.
+  // Caught here: an unhandled rejection of a listener would end the process.
+  return (req, res) =>
+    answer(req, res).catch(() => {
       if (!res.headersSent) res.writeHead(500);
       res.end();
-    }
-  };
+    });
 }
 
 function inboundOf(req: NodeRequest, signal: Departure): Inbound {
@@ -96,10 +93,10 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
       const value = headers[name];
       return Array.isArray(value) ? value.join(', ') : value;
     },
-    text: async (maxBytes, bodies) => {
+    text: (maxBytes, bodies) => {
       const message = unread;
       unread = undefined;
-      return message === undefined ? '' : readText(message, maxBytes, bodies);
+      return message === undefined ? Promise.resolve('') : readText(message, maxBytes, bodies);
     },
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),

@@ -41,7 +41,7 @@ export class LiveCalls {
   /** Until it is over, its answers are given to this call. */
   keep<S extends Begun | Started>(started: S, principal: string | undefined): S {
     this.#running.set(started.callId, { started, principal });
-    void started.outcome.finally(() => this.#running.delete(started.callId));
+    void started.outcome.then(() => this.#running.delete(started.callId));
     return started;
   }
 

@@ -11,6 +11,7 @@ import { rpcError } from '../../src/http/reply.ts';
 import { failure, undelivered } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { hasOwnTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
+import type { Mark } from '../tasks/marks.ts';
 import { hasTasks, isSessionTaskMethod, serveSessionTask, taskCreated } from '../tasks/session.ts';
 import { wantedTask } from '../tasks/wanted.ts';
 import { isRequest } from './messages.ts';
@@ -85,10 +86,7 @@ export async function run(
   const mayBeTask = hasOwnTasks(shared.initialized) || (isAmongTasks && given.method === 'tools/call');
   const request = mayBeTask ? given : { ...given, params: withoutTask(given.method, given.params) };
   const { started, outcome } = isAmongTasks
-    ? await runAmongTasks(services, session, request, running).catch((thrown: unknown) => ({
-        started: undefined,
-        outcome: Promise.resolve(failure(services)(thrown)),
-      }))
+    ? await runAmongTasks(services, session, request, running)
     : startCall(session.start(request, instance, source, stream));
   const ended = outcome.then(async (came) => {
     if (came.kind === 'responded' && 'result' in came.response) {
@@ -110,13 +108,33 @@ interface Starting {
 
 const startCall = (started: Begun): Starting => ({ started, outcome: started.outcome });
 
-/** Runs a request on a revision with tasks: a request about a task, a call that becomes one, or neither. */
+/** Runs a request on a revision with tasks; what it throws is its outcome. */
 async function runAmongTasks(
   services: Services,
   session: Session,
   request: RpcRequest,
-  { instance, shared, source, stream }: Running,
+  running: Running,
 ): Promise<Starting> {
+  try {
+    const { method, params } = request;
+    const mark =
+      method === 'tools/call'
+        ? services.marks.of(session.principal, String(params.name), running.shared)
+        : undefined;
+    return startAmongTasks(services, session, request, running, mark instanceof Promise ? await mark : mark);
+  } catch (thrown) {
+    return { outcome: Promise.resolve(failure(services)(thrown)) };
+  }
+}
+
+/** Starts a request about a task, a call that becomes one, or neither. @param mark of a call's tool */
+function startAmongTasks(
+  services: Services,
+  session: Session,
+  request: RpcRequest,
+  { instance, shared, source, stream }: Running,
+  mark: Mark | undefined,
+): Starting {
   const { method, params } = request;
   const responded = (response: Promise<Response>): Starting => ({
     outcome: response.then((came): Outcome => ({ kind: 'responded', response: came })),
@@ -140,8 +158,7 @@ async function runAmongTasks(
       }),
     };
   }
-  if (method !== 'tools/call') return startCall(session.start(request, instance, source, stream));
-  const mark = await services.marks.of(session.principal, String(params.name), shared);
+  if (mark === undefined) return startCall(session.start(request, instance, source, stream));
   const { task, ...own } = params;
   const wanted = wantedTask(services, session, { revision: session.revision, params: own, task, mark });
   if ('error' in wanted) return responded(Promise.resolve({ error: wanted.error }));

@@ -232,10 +232,13 @@ export class Session {
   }
 
   /** The same, with the client's changes at other processes. */
-  async ready(open: (outside: Outside) => Promise<HostInstance>, news?: News): Promise<HostInstance> {
-    const instance = await this.instance(open);
-    await this.state.catchUp(instance, news);
-    return instance;
+  ready(open: (outside: Outside) => Promise<HostInstance>, news?: News): Promise<HostInstance> {
+    const made = this.instance(open);
+    if (this.state.isCurrent(news)) return made;
+    return made.then(async (instance) => {
+      await this.state.catchUp(instance, news);
+      return instance;
+    });
   }
 
   /** Reserves a request's id; false if a running request has it. */
@@ -266,7 +269,7 @@ export class Session {
       instance,
     );
     this.#streams.set(started.callId, stream);
-    void started.outcome.finally(() => this.#streams.delete(started.callId));
+    void started.outcome.then(() => this.#streams.delete(started.callId));
     if (resumable) held?.add(started);
     if (CALLS.has(request.method)) this.keepCall(request.id, started);
     else this.keep(request.id, started);
@@ -392,7 +395,7 @@ export class Session {
     if (this.#over.signal.aborted) started.cancel('the session was closed');
     this.#calls.set(requestId, started);
     this.#live.keep(started, this.principal);
-    void started.outcome.finally(() => {
+    void started.outcome.then(() => {
       if (this.#calls.get(requestId) === started) this.#calls.delete(requestId);
     });
   }

@@ -38,6 +38,8 @@ export class SessionState {
   /** The position up to which this process's instance knows it. */
   #at = 0;
   #last: Promise<void> = Promise.resolve();
+  /** Operations that wait, or run. */
+  #working = 0;
   /** Running calls whose tools changed a list, with the notifications of that. */
   readonly #changes = new Map<Frame, Message[]>();
   /** Frames of replayed calls, whose notifications went out where the call ran. */
@@ -60,11 +62,17 @@ export class SessionState {
   }
 
   /**
-   * Applies the changes of other processes to this one's instance.
+   * Whether this process's instance has all changes.
    * @param news records that were read as the request came
    */
+  isCurrent(news?: News): boolean {
+    if (!this.#isShared) return true;
+    return this.#working === 0 && news?.at === this.#at + 1 && !isObject(news.entry);
+  }
+
+  /** Applies the changes of other processes to this one's instance. */
   catchUp(instance: HostInstance, news?: News): Promise<void> {
-    return this.#isShared ? this.#inOrder(() => this.#catchUp(instance, news)) : Promise.resolve();
+    return this.#inOrder(() => this.#catchUp(instance, news));
   }
 
   /** A request that this process's instance answered, for the others. */
@@ -113,7 +121,13 @@ export class SessionState {
 
   /** Runs one operation after the other, so that records written here are not applied here again. */
   #inOrder(work: () => Promise<void>): Promise<void> {
-    this.#last = this.#last.catch(() => {}).then(work);
+    this.#working += 1;
+    this.#last = this.#last
+      .catch(() => {})
+      .then(work)
+      .finally(() => {
+        this.#working -= 1;
+      });
     return this.#last;
   }
 

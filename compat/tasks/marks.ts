@@ -54,9 +54,11 @@ export class ToolMarks {
   }
 
   /** @param instance the caller's; it is asked where that is not known, and not waited for */
-  async of(principal: string | undefined, name: string, instance: Listing): Promise<Mark> {
-    const known = this.known(principal, name);
-    if (known !== undefined) return known;
+  of(principal: string | undefined, name: string, instance: Listing): Mark | Promise<Mark> {
+    return this.known(principal, name) ?? this.#look(principal, name, instance);
+  }
+
+  async #look(principal: string | undefined, name: string, instance: Listing): Promise<Mark> {
     const late = new Promise<undefined>((resolve) => setImmediate(resolve, undefined));
     const listed = await Promise.race([this.#list(principal, instance), late]);
     return listed?.get(name) ?? NONE;

@@ -107,7 +107,7 @@ export class Channel {
     this.calls.set(requestId, started);
     // On a POST's own body, only a disconnect cancels the call, so no record is needed.
     if (this.kind === 'get') noteRequest(this.#services, this.#name, requestId, started, this.expires);
-    void started.outcome.finally(() => {
+    void started.outcome.then(() => {
       if (this.calls.get(requestId) === started) this.calls.delete(requestId);
     });
   }

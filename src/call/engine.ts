@@ -224,7 +224,8 @@ export class Engine {
       const { store } = this.#parts;
       const home = instance ?? (await this.#parts.openInstance(record, leg));
       const { admit } = this.#parts;
-      const refusal = admit && (await admit(home, record, leg));
+      const asked = admit?.(home, record, leg);
+      const refusal = asked && (await asked);
       const task = refusal ?? (request.choose && (await request.choose(home))) ?? request.task;
       if (task !== undefined && !('when' in task)) {
         home.release(false);
@@ -435,21 +436,20 @@ export class Engine {
       const ready = await prepare(() => cancelled);
       if ('outcome' in ready) return ready.outcome;
       run = ready.run;
-      if (!cancelled) return this.#turns.enter(run, leg, { begin: true, responses: ready.responses });
+      if (!cancelled) return await this.#turns.enter(run, leg, { begin: true, responses: ready.responses });
       void this.#ownership.cancel(run).catch(() => {});
       return GONE;
     };
     const { signal } = leg;
     const onAbort = (): void => cancel('the client went away');
     signal?.addEventListener('abort', onAbort, { once: true });
-    void begin()
-      .catch((error: unknown) => reported(this.#parts, call.id, AwaitError.from(error)))
-      .then((ended) => {
-        // A signal that fires later is about a request that has had its reply.
-        signal?.removeEventListener('abort', onAbort);
-        this.#countError(ended);
-        tell(ended);
-      });
+    const end = (ended: Outcome): void => {
+      // A signal that fires later is about a request that has had its reply.
+      signal?.removeEventListener('abort', onAbort);
+      this.#countError(ended);
+      tell(ended);
+    };
+    begin().then(end, (error: unknown) => end(reported(this.#parts, call.id, AwaitError.from(error))));
     if (signal?.aborted) onAbort();
     return {
       callId: call.id,

@@ -174,39 +174,11 @@ function exclusive(adapter: Adapter): Write {
   };
 }
 
-/** A Keyv for one operation, without Keyv's own expiry, which keeps the adapter's exception. */
-function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, set?: Write) {
-  let failure: unknown;
-  const watch = <A extends unknown[]>(method: (...args: A) => unknown) => {
-    return (...args: A): unknown => {
-      const fail = (error: unknown): never => {
-        failure = error ?? new Error('unknown failure');
-        throw error;
-      };
-      try {
-        const result = method(...args);
-        // Keyv 6 calls a Map's methods without awaiting them.
-        return result instanceof Promise ? result.catch(fail) : result;
-      } catch (error) {
-        return fail(error);
-      }
-    };
-  };
-  const stern = sternOf(adapter);
-  const overrides = {
-    get: watch((fullKey: string) => stern.get(fullKey)),
-    set: watch(
-      (fullKey: string, value: unknown, ...rest: unknown[]) =>
-        set?.(fullKey, value) ?? stern.set(fullKey, value, ...rest),
-    ),
-    delete: watch((fullKey: string) => stern.delete(fullKey)),
-    ...(stern.deleteMany !== undefined && {
-      deleteMany: watch((fullKeys: string[]) => stern.deleteMany?.(fullKeys)),
-    }),
-    ...(stern.getMany !== undefined && { getMany: watch((fullKeys: string[]) => stern.getMany?.(fullKeys)) }),
-  };
-  const stand: Adapter = Object.create(adapter instanceof Map ? Object.prototype : adapter);
-  for (const [name, value] of Object.entries(overrides)) Object.defineProperty(stand, name, { value });
+/** An operation on a Keyv of its own, without Keyv's own expiry, which keeps the adapter's exception. */
+function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, write?: Write) {
+  const operation: Operation = { write, failure: undefined };
+  const stand: Stand = Object.create(standOf(adapter));
+  stand[OPERATION] = operation;
   const derived = derive(keyv, stand);
   return {
     async run<T>(operate: (derived: Keyv) => Promise<T>): Promise<T> {
@@ -214,12 +186,73 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, set?: 
       try {
         result = await (adapter instanceof Map ? operate(derived) : inTime(operate(derived)));
       } catch (error) {
-        throw new AwaitError('store', `the store failed to ${verb} ${key}`, failure ?? error);
+        throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure ?? error);
       }
-      if (failure !== undefined) throw new AwaitError('store', `the store failed to ${verb} ${key}`, failure);
-      return result;
+      if (operation.failure === undefined) return result;
+      throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure);
     },
   };
+}
+
+/** What one operation does in place of the adapter's `set`, and why it failed. */
+interface Operation {
+  readonly write: Write | undefined;
+  failure: unknown;
+}
+
+const OPERATION = Symbol('operation');
+
+interface Stand extends Adapter {
+  [OPERATION]: Operation;
+}
+
+/** What stands in for an adapter; each operation has an object of its own, derived from it. */
+const stands = new WeakMap<object, object>();
+
+function standOf(adapter: Adapter): object {
+  const known = stands.get(adapter);
+  if (known !== undefined) return known;
+  const stern = sternOf(adapter);
+  const methods: Record<string, (this: Stand, ...args: never[]) => unknown> = {
+    get(fullKey: string) {
+      return watch(this, () => stern.get(fullKey));
+    },
+    set(fullKey: string, value: unknown, ...rest: unknown[]) {
+      const { write } = this[OPERATION];
+      return watch(this, () => write?.(fullKey, value) ?? stern.set(fullKey, value, ...rest));
+    },
+    delete(fullKey: string) {
+      return watch(this, () => stern.delete(fullKey));
+    },
+    ...(stern.deleteMany !== undefined && {
+      deleteMany(fullKeys: string[]) {
+        return watch(this, () => stern.deleteMany?.(fullKeys));
+      },
+    }),
+    ...(stern.getMany !== undefined && {
+      getMany(fullKeys: string[]) {
+        return watch(this, () => stern.getMany?.(fullKeys));
+      },
+    }),
+  };
+  const stand: object = Object.create(adapter instanceof Map ? Object.prototype : adapter);
+  for (const [name, value] of Object.entries(methods)) Object.defineProperty(stand, name, { value });
+  stands.set(adapter, stand);
+  return stand;
+}
+
+function watch(stand: Stand, act: () => unknown): unknown {
+  const fail = (error: unknown): never => {
+    stand[OPERATION].failure = error ?? new Error('unknown failure');
+    throw error;
+  };
+  try {
+    const result = act();
+    // Keyv 6 calls a Map's methods without awaiting them.
+    return result instanceof Promise ? result.catch(fail) : result;
+  } catch (error) {
+    return fail(error);
+  }
 }
 
 /** The adapter as it is used here: its failures are thrown, and a table's operations go together. */
@@ -229,17 +262,21 @@ function sternOf(adapter: Adapter): Adapter {
   return tableOf(adapter) ?? Object.create(adapter, { _throwOnErrors: { value: true } });
 }
 
+/** The members of a Keyv that decide where its records go; Keyv 5 reads them in `opts`. */
+interface Parts {
+  _store: Adapter;
+  _ttl: unknown;
+  opts?: object;
+}
+
 /** Keyv 6 may hold an adapter in a bridge of its own; Keyv 5 never does. */
 function derive(keyv: Keyv, stand: Adapter): Keyv {
-  const outer = (keyv as unknown as { _store: Adapter })._store;
+  const { _store: outer, opts } = keyv as unknown as Parts;
   const bridged = bridge(outer) !== undefined;
   const store = bridged ? Object.create(outer, { _store: { value: stand } }) : stand;
-  const { opts } = keyv as unknown as { opts?: object };
-  return Object.create(keyv, {
-    _store: { value: store },
-    _ttl: { value: undefined },
-    ...(opts !== undefined && { opts: { value: { ...opts, store, ttl: undefined } } }),
-  });
+  const own: Parts = { _store: store, _ttl: undefined };
+  if (opts !== undefined) own.opts = Object.assign(Object.create(opts), { store, ttl: undefined });
+  return Object.assign(Object.create(keyv), own);
 }
 
 function innermost(keyv: Keyv): Adapter {

@@ -14,6 +14,7 @@
  * `mcp-await:<expiry>.<digest>[:<position>]`.
  */
 import { createHmac } from 'node:crypto';
+import { keepNewest } from '../base/bounded.ts';
 import { AwaitError } from '../base/error.ts';
 import { sha256 } from '../base/json.ts';
 import type { KeyRing } from './key-ring.ts';
@@ -21,6 +22,8 @@ import type { KeyRing } from './key-ring.ts';
 const PREFIX = 'mcp-await:';
 /** Characters of base64url: 132 bits. */
 const LENGTH = 22;
+/** Keys that are remembered: a session's are looked up with each of its requests. */
+const KEYS = 2_000;
 const INNER = /^([0-9a-z]{1,11})\.(.*?)(:\d{1,12})?$/s;
 const KEY = /mcp-await:(([0-9a-z]{1,11})\.[\w-]{22})(?::(\d{1,12}))?$/;
 
@@ -36,6 +39,7 @@ export interface ReadName {
 export class Names {
   readonly #audience: string;
   readonly #ring: KeyRing | undefined;
+  readonly #keys = new Map<string, string>();
 
   /** @param ring undefined if nothing is looked up by a value that can be guessed */
   constructor(audience: string, ring?: KeyRing) {
@@ -45,8 +49,13 @@ export class Names {
 
   /** The key of a record. A name without an expiry is an id that a client made up: no record has it. */
   key(name: string): string {
+    const known = this.#keys.get(name);
+    if (known !== undefined) return known;
     const [, expiry = '0', id = name, position = ''] = INNER.exec(name) ?? [];
-    return `${PREFIX}${expiry}.${this.#digest(`${expiry}.${id}`)}${position}`;
+    const key = `${PREFIX}${expiry}.${this.#digest(`${expiry}.${id}`)}${position}`;
+    this.#keys.set(name, key);
+    keepNewest(this.#keys, KEYS);
+    return key;
   }
 
   /** The name of a call in the log and the operator's tools; its id does not follow from it. */

@@ -92,9 +92,12 @@ export class RateLimits {
   }
 
   /** The refusal of a request above a limit; undefined if the request may go on. */
-  async refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined> {
+  refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined> | undefined {
     const caller = this.#callerOf(inbound);
-    if (caller === undefined) return undefined;
+    return caller === undefined ? undefined : this.#refuse(caller, inbound, body);
+  }
+
+  async #refuse(caller: string, inbound: Inbound, body: unknown): Promise<Reply | undefined> {
     const { begins, goesOn, others } = countIn(body);
     const session = inbound.header('mcp-session-id') ?? inbound.query('sessionId');
     const hasToken = goesOn > 0 || session !== undefined;

@@ -44,7 +44,11 @@ export interface EngineParts {
   /** A call ended of which nothing was written. */
   readonly ended?: (call: CallRecord, outcome: Outcome) => void;
   /** Called with the instance of a new call before it runs. @returns the response if it must not run */
-  readonly admit?: (instance: Instance, call: CallRecord, leg: Leg) => Promise<Response | undefined>;
+  readonly admit?: (
+    instance: Instance,
+    call: CallRecord,
+    leg: Leg,
+  ) => Promise<Response | undefined> | undefined;
   /** Registers a task that another process runs, to take it over if its owner dies. */
   readonly watch?: (id: string) => void;
   /** A fresh instance of the user's server for one call. */

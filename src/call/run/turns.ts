@@ -172,7 +172,7 @@ export class Turns {
 
   // --- the end of a turn ---
 
-  async #ended(entered: Entered, ending: Ending): Promise<Outcome> {
+  #ended(entered: Entered, ending: Ending): Promise<Outcome> {
     const { run, request } = entered;
     switch (ending.kind) {
       case 'finished':
@@ -187,7 +187,7 @@ export class Turns {
         });
       case 'refused':
         this.#runs.end(run, true);
-        return refused(ending.required, ending.method);
+        return Promise.resolve(refused(ending.required, ending.method));
       case 'lost':
         return this.#runAgain(entered, ending);
       case 'broken':
@@ -205,11 +205,11 @@ export class Turns {
   }
 
   /** The server that ran the tool has ended: replays the call in a new frame, if it may be replayed. */
-  #runAgain(
+  async #runAgain(
     { run, leg, request }: Entered,
     { error, isMeant }: Extract<Ending, { kind: 'lost' }>,
   ): Promise<Outcome> {
-    if (run.state.at === 'over') return Promise.resolve(GONE);
+    if (run.state.at === 'over') return GONE;
     const { replay, limits, frame: options, log } = this.#parts;
     const before = after(run.frame);
     const recorded = before.completions.length;
@@ -226,7 +226,8 @@ export class Turns {
 
   async #finished({ run, leg, request }: Entered, given: Response): Promise<Outcome> {
     // Its client may have the task already.
-    await becomingTask(run)?.catch(() => {});
+    const becoming = becomingTask(run);
+    if (becoming !== undefined) await becoming.catch(() => {});
     if (run.state.at === 'over') return GONE;
     if (isTask(run)) return this.#finishTask(run, given, leg);
     if (wishOf(run, leg)?.always) return this.#finishAsTask({ run, leg, request }, given);
