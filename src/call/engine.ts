@@ -144,7 +144,7 @@ export class Engine {
         woken: (callId) => this.#answers.wake(callId),
       });
     const runs = new Runs(parts);
-    const ownership = new Ownership(parts, runs);
+    const ownership = new Ownership(parts, runs, this.#id);
     const answers = new Answers(parts, runs, ownership);
     const checkpoints = new Checkpoints(parts, this.#handoff);
     const rooms = { runs, ownership, answers, checkpoints };

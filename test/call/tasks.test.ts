@@ -178,6 +178,23 @@ describe('a task', () => {
     expect(effects).toEqual(['charge', 'ship']);
   });
 
+  it('is not kept from the others by an owner that lost it, lives, and waits', async () => {
+    const store = new MemoryStore(LEASE);
+    const { tool } = order();
+    const [former, owner, other] = [processOf(tool, store), processOf(tool, store), processOf(tool, store)];
+    const id = taskOf(await begin(former, wish()).outcome);
+    await viewed(former, id, isAsking);
+    await sweep(owner, id);
+    await pause(LEASE);
+    owner.die();
+    await pause(LEASE);
+    const sign = store.beats.get(id);
+    await pause(2 * LEASE);
+    expect(store.beats.get(id)).toBe(sign);
+    await sweep(other, id);
+    expect(resultIn(await serve(other, id))).toEqual(DONE);
+  });
+
   it('whose owner slept and lost it, can be cancelled there', async () => {
     const store = new MemoryStore(LEASE);
     const { tool } = order();

@@ -4,6 +4,7 @@
  */
 import { every } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
+import type { Entry } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
 import { unlessFenced } from '../journal/writer.ts';
 import type { Runs } from './registry.ts';
@@ -25,10 +26,13 @@ const WAS_CANCELLED = 'the request was cancelled';
 export class Ownership {
   readonly #parts: EngineParts;
   readonly #runs: Runs;
+  readonly #id: string;
 
-  constructor(parts: EngineParts, runs: Runs) {
+  /** @param id this engine's, as its claims have it */
+  constructor(parts: EngineParts, runs: Runs, id: string) {
     this.#parts = parts;
     this.#runs = runs;
+    this.#id = id;
   }
 
   /** Shows others that a turn is being run, also while a step runs beside its asks. A short turn writes nothing. */
@@ -95,10 +99,17 @@ export class Ownership {
     return unlessFenced(this.cancel(run, reason).then(() => true));
   }
 
-  /** Reads whether another process wrote a cancellation as the next entry, and fires the tool's signal if so. */
+  /**
+   * Reads the next entry, if another process wrote it. A cancellation fires the tool's signal. After a claim this
+   * process gives no more signs of life: they would keep the call from the others, should the new owner die. Its tool
+   * waits on, so that a response that is on its way here is still accepted, or refused to be sent again.
+   */
   async look(run: Run): Promise<void> {
     try {
-      if (run.state.at !== 'over' && (await this.#readsCancelled(run))) this.#stop(run);
+      if (run.state.at === 'over') return;
+      const next = await this.#next(run);
+      if (next?.type === 'cancelled') this.#stop(run);
+      else if (next?.type === 'claimed' && next.by !== this.#id) stopHeartbeat(run);
     } catch (error) {
       const { id } = run.call;
       this.#parts.log('warn', 'a journal could not be looked at', { call: id, error: String(error) });
@@ -107,14 +118,13 @@ export class Ownership {
 
   /** The owner lost a position of the journal: if to a cancellation, the tool's signal fires. */
   async wasCancelled(run: Run): Promise<boolean> {
-    const isCancelled = await this.#readsCancelled(run);
+    const isCancelled = (await this.#next(run))?.type === 'cancelled';
     if (isCancelled) run.instance.cancel(run.frame, WAS_CANCELLED);
     return isCancelled;
   }
 
-  async #readsCancelled({ call, journal }: Run): Promise<boolean> {
-    const next = await this.#parts.store?.read(call.id, journal.position + 1);
-    return next?.type === 'cancelled';
+  async #next({ call, journal }: Run): Promise<Entry | undefined> {
+    return this.#parts.store?.read(call.id, journal.position + 1);
   }
 
   #stop(run: Run): void {
