@@ -23,6 +23,7 @@ import { rpcError } from '../src/http/reply.ts';
 import type { Services } from './services.ts';
 import type { RpcRequest } from './session/start.ts';
 
+const INVALID = { code: -32600, message: 'Invalid Request' };
 /** Names of tools that are remembered to mirror no argument in a header. */
 const NAMES = 5_000;
 
@@ -84,7 +85,6 @@ export async function passes(
   request: JsonObject,
   inbound: Inbound,
 ): Promise<boolean> {
-  if (instance.guards === undefined) return true;
   try {
     return (await challengeOf(instance, request, inbound)) === undefined;
   } catch {
@@ -148,28 +148,24 @@ function metadataOf({ resourceMetadataUrl, resource }: JsonObject): string | und
  */
 export function admit(
   instance: Instance,
-  call: CallRecord,
-  leg: Leg,
-): Promise<RpcResponse | undefined> | undefined {
-  const { guards } = instance as HostInstance;
-  if (leg.isRefused === undefined && (leg.request === undefined || guards?.hasScopes !== true))
-    return undefined;
-  return refusalOf(instance as HostInstance, call, leg);
-}
-
-async function refusalOf(
-  instance: HostInstance,
   { id, method, params }: CallRecord,
-  { authInfo, isRefused }: Leg,
-): Promise<RpcResponse | undefined> {
-  // Where its edge asks this instance, its client has its reply already.
+  { authInfo, request, isRefused }: Leg,
+): Promise<RpcResponse | undefined> | undefined {
   if (isRefused !== undefined) {
-    return (await isRefused(instance)) ? { error: { code: -32600, message: 'Invalid Request' } } : undefined;
+    const refused = isRefused(instance);
+    // Its client has its reply already.
+    return refused === false
+      ? undefined
+      : Promise.resolve(refused).then((is) => (is ? { error: INVALID } : undefined));
   }
+  const { guards } = instance as HostInstance;
+  if (request === undefined || guards?.hasScopes !== true) return undefined;
   const message = { jsonrpc: '2.0', id, method, params };
   const context = { request: message, ...(authInfo !== undefined && { authInfo }) };
-  const challenge = readChallenge(await instance.guards?.challenge(context));
-  if (challenge === undefined) return undefined;
-  const { errorDescription = 'Insufficient scope', scopes } = challenge;
-  return { error: { code: -32600, message: errorDescription, data: { scopes } } };
+  return Promise.resolve(guards.challenge(context)).then((asked) => {
+    const challenge = readChallenge(asked);
+    if (challenge === undefined) return undefined;
+    const { errorDescription = 'Insufficient scope', scopes } = challenge;
+    return { error: { code: -32600, message: errorDescription, data: { scopes } } };
+  });
 }

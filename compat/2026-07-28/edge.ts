@@ -64,10 +64,11 @@ export function createEdge(services: Services): Edges {
     }
     if (params.requestState !== undefined) return serveLean(services, request, inbound);
     // A call that begins has a server of its own to ask.
-    return serveLean(services, request, inbound, async (instance) => {
+    return serveLean(services, request, inbound, (instance) => {
+      if (instance.guards === undefined) return undefined;
       const mirrors = !isMirrored && method === 'tools/call' && guards.mirrors(instance, String(params.name));
-      if (!mirrors && (await passes(instance, message, inbound))) return undefined;
-      return sdk.refuse(inbound, message);
+      if (mirrors) return sdk.refuse(inbound, message);
+      return passes(instance, message, inbound).then((is) => (is ? undefined : sdk.refuse(inbound, message)));
     });
   };
   const post = (inbound: Inbound, body: unknown): Promise<Reply> | undefined => {
@@ -315,7 +316,7 @@ function serveLean(
   services: Services,
   request: ModernRequest,
   inbound: Inbound,
-  refuse?: (instance: HostInstance) => Promise<Reply | undefined>,
+  refuse?: (instance: HostInstance) => Promise<Reply | undefined> | undefined,
 ): Promise<Reply> {
   const gone = new Departure();
   const abort = gone.fire;
@@ -327,10 +328,12 @@ function serveLean(
       ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
       signal: gone,
       ...(refuse !== undefined && {
-        isRefused: async (instance: Instance) => {
-          const refusal = await refuse(instance as HostInstance);
-          if (refusal !== undefined) resolve(refusal);
-          return refusal !== undefined;
+        isRefused: (instance: Instance) => {
+          const refused = refuse(instance as HostInstance)?.then((refusal) => {
+            if (refusal !== undefined) resolve(refusal);
+            return refusal !== undefined;
+          });
+          return refused ?? false;
         },
       }),
       notify: (notification) => {

@@ -51,7 +51,7 @@ export interface Leg extends InstanceLeg {
   /** The instance that a replay runs in, where it is not to be one of its own. */
   readonly home?: () => Promise<Instance>;
   /** Asks the server of a new call whether to refuse it; true if the client has that refusal already. */
-  readonly isRefused?: (instance: Instance) => Promise<boolean>;
+  readonly isRefused?: (instance: Instance) => boolean | Promise<boolean>;
   notify(notification: JsonObject): void;
   /** Called once a resumed turn has started in this process. `cancel` ends its call. */
   begun?(cancel: (reason?: string) => void): void;
