@@ -66,8 +66,9 @@ const store = await ownStore(name);
 process.once('exit', () => store.remove());
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130));
 let over = false;
-/** Calls whose processes were killed before they were durable. */
+/** Calls whose processes were killed as they began. A store that was quick may have had them by then. */
 const cutOff = new Set<string>();
+const begun = new Set<string>();
 let onMoment: ((moment?: Moment) => void) | undefined;
 const moment = (): Promise<Moment | undefined> =>
   new Promise((resolve) => {
@@ -75,7 +76,9 @@ const moment = (): Promise<Moment | undefined> =>
     else onMoment = resolve;
   });
 const ledger = await openLedger(async (event) => {
-  if (event.type !== 'moment' || onMoment === undefined) return;
+  if (event.type !== 'moment' || begun.has(event.call)) return;
+  begun.add(event.call);
+  if (onMoment === undefined) return;
   const strike = onMoment;
   onMoment = undefined;
   cutOff.add(event.call);
@@ -145,15 +148,20 @@ function report(
   );
   const reasons = [...excused].map(([by, times]) => `${by} ${times}`);
   say(`executions in vain, by what fell inside: ${reasons.join(', ') || 'none'}`);
+  const kept = new Set(events.flatMap((event) => (event.type === 'append' ? [event.call] : [])));
+  const gone = [...cutOff].filter((call) => !kept.has(call));
+  if (which === 'moments')
+    say(`killed as they began: ${cutOff.size} calls, of which ${gone.length} were in no journal`);
   const failures = [
     ...tally.lost.map((reply) => `lost: ${reply}`),
     ...fleet.crashes,
     ...violations,
     ...events.flatMap((event) =>
-      'call' in event && event.type !== 'moment' && cutOff.has(event.call)
-        ? [`call ${event.call} was killed before it was durable, and has a ${event.type}`]
+      event.type === 'begin' && !kept.has(event.call)
+        ? [`step ${event.step} of call ${event.call} ran, and no journal has that call`]
         : [],
     ),
+    ...(which === 'moments' && gone.length === 0 ? ['no call was killed before it was durable'] : []),
     ...fleet.failedStarts
       .filter((at) => !hasStoreFault(at))
       .map((at) => `a start failed by itself at ${at.toFixed(0)}`),
