@@ -40,7 +40,7 @@ describe.skipIf(CHROMIUM.down)(`a page in ${CHROMIUM.name}`, () => {
     await shut(server);
   });
 
-  it('calls a tool, answers, is reloaded in mid-call, and goes on by GET', async () => {
+  it('calls a tool, answers, is reloaded in mid-call, and continues by GET', async () => {
     const page = await browser.newPage();
     const network = await page.context().newCDPSession(page);
     await network.send('Network.enable');

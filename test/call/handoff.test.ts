@@ -56,7 +56,7 @@ afterEach(() => {
 });
 
 describe('a call whose frame is parked elsewhere', () => {
-  it('goes on there: nothing of the tool runs again, and its client hears what it says', async () => {
+  it('continues there: nothing of the tool runs again, and its client hears what it says', async () => {
     const { seen, tool } = counting();
     const { owner, other } = two(tool);
     await listening();
@@ -84,7 +84,7 @@ describe('a call whose frame is parked elsewhere', () => {
     expect(seen.begun).toBe(1);
   });
 
-  it('goes on there although it may not be run again', async () => {
+  it('continues there although it may not be run again', async () => {
     const { tool } = counting();
     const { owner, other } = two(tool, new Set(), { parts: { replay: () => 'never' } });
     await listening();
@@ -117,7 +117,7 @@ describe('a call whose frame is parked elsewhere', () => {
     expect(seen).toMatchObject({ begun: 1 });
   });
 
-  it('is taken up when that process dies after it accepted', async () => {
+  it('is taken over when that process dies after it accepted', async () => {
     const begun: string[] = [];
     let hang = true;
     const tool: Tool = async ({ elicit, step }) => {
@@ -139,7 +139,7 @@ describe('a call whose frame is parked elsewhere', () => {
     expect(begun).toEqual(['done']);
   });
 
-  it('is left there when its client goes away, and its next request goes on from what was done', async () => {
+  it('is left there when its client disconnects, and its next request continues after the last completed step', async () => {
     const gone = new AbortController();
     const ran: string[] = [];
     let finish = (): void => {};
@@ -241,7 +241,7 @@ describe('a process that shuts down', () => {
     expect(resultOf(await resumed)).toBe('done');
   });
 
-  it('puts down what does not end, and another process goes on at once', async () => {
+  it('gives up what does not end, and another process continues at once', async () => {
     const ran: string[] = [];
     let hang = true;
     const tool: Tool = async ({ elicit, step }) => {

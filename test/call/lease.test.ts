@@ -57,7 +57,7 @@ describe('a turn whose owner', () => {
     expect(keys).toHaveLength(2);
   });
 
-  it('is gone is taken up from the journal: what was in flight runs again, under its key, and nothing else', async () => {
+  it('is gone is taken over from the journal: what was in flight runs again, under its key, and nothing else', async () => {
     const { keys, finishers, tool } = slowly();
     const store = new MemoryStore();
     const owner = workbench(tool, { store: store.muted(), limits: LIMITS });

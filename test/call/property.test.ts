@@ -100,7 +100,7 @@ describe('any tool, however its call moves', () => {
     ['sealed', true, false],
     ['sealed with a store', true, true],
   ] as const) {
-    it(`comes to the same result and runs each step once (${name})`, async () => {
+    it(`has the same result and runs each step once (${name})`, async () => {
       await fc.assert(
         fc.asyncProperty(
           plan,

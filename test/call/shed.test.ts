@@ -28,7 +28,7 @@ const soon = <T>(outcome: Promise<T>): Promise<T> =>
   ]);
 
 describe('a call that is given up', () => {
-  it('goes on after its last step wherever it comes to, as often as it is given up', async () => {
+  it('continues after its last step wherever it comes to, as often as it is given up', async () => {
     const store = new MemoryStore();
     const effects: number[] = [];
     const tool: Tool = async ({ step }) => {
@@ -48,7 +48,7 @@ describe('a call that is given up', () => {
     expect([rounds, effects]).toEqual([5, [0, 1, 2, 3, 4]]);
   });
 
-  it('becomes a task where its client would give up on it, and goes on', async () => {
+  it('becomes a task where its client would give up on it, and continues', async () => {
     const store = new MemoryStore();
     let turns = 0;
     const tool: Tool = async ({ step }) => {

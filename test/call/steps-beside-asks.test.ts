@@ -182,7 +182,7 @@ describe('a step that ends among the answers of its turn', () => {
     };
   }
 
-  it('is released in the order that the journal has, so that a replay comes to the same', async () => {
+  it('is released in the order that the journal has, so that a replay has the same result', async () => {
     const store = new MemoryStore();
     const seen: string[] = [];
     const work = slow();

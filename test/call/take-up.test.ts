@@ -32,7 +32,7 @@ function order() {
   return { effects, tool };
 }
 
-describe('a call that goes on without its request', () => {
+describe('a call that continues without its request', () => {
   it('is in the journal before it runs', async () => {
     const store = new MemoryStore();
     let there: string[] = [];
@@ -68,7 +68,7 @@ describe('a call that goes on without its request', () => {
     expect([follower.asked, other.counts.opened]).toEqual([[], 0]);
   });
 
-  it('is taken up where its owner went silent: asks go out again under their keys, steps are not repeated', async () => {
+  it('is taken over where its owner went silent: asks go out again under their keys, steps are not repeated', async () => {
     const store = new MemoryStore(LIMITS.lease);
     const { effects, tool } = order();
     const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
@@ -92,7 +92,7 @@ describe('a call that goes on without its request', () => {
     expect(effects.map((effect) => effect.split(' ')[0])).toEqual(['charge', 'ship']);
   });
 
-  it('is taken up by one of many', async () => {
+  it('is taken over by one of many', async () => {
     const store = new MemoryStore(LIMITS.lease);
     let begun = 0;
     const tool: Tool = async ({ step }) => {
@@ -127,7 +127,7 @@ describe('a call that goes on without its request', () => {
     expect(store.types().filter((type) => type === 'ended')).toHaveLength(1);
   });
 
-  it('is not taken up once its client cancelled it, nor for another caller', async () => {
+  it('is not taken over once its client cancelled it, nor for another caller', async () => {
     const store = new MemoryStore(LIMITS.lease);
     const { tool } = order();
     const owner = workbench(tool, { store, limits: LIMITS });
@@ -144,7 +144,7 @@ describe('a call that goes on without its request', () => {
     expect(other.counts.opened).toBe(0);
   });
 
-  it('is let alone by a follower that left', async () => {
+  it('is left alone by a follower that left', async () => {
     const store = new MemoryStore(LIMITS.lease);
     const { tool } = order();
     const { leg, asked } = listening();

@@ -135,7 +135,7 @@ describe('a bad answer to a task', () => {
     expect(resultIn((await viewed(other, id, isOver)).response)).toEqual(DONE);
   });
 
-  it('whose owner is being put down has its ask go out again by the next one', async () => {
+  it('whose owner is being given up has its ask go out again by the next one', async () => {
     const store = new MemoryStore(LEASE);
     const busy: Tool = async ({ ask, step }) => {
       const [answer] = await Promise.all([

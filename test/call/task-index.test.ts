@@ -219,7 +219,7 @@ describe('the sweeper', () => {
     return { taken, sweeper };
   }
 
-  it('takes up any number, a dozen at once', async () => {
+  it('takes over any number, a dozen at once', async () => {
     let now = 0;
     let most = 0;
     const { taken, sweeper } = survivor(100, async () => {
@@ -233,7 +233,7 @@ describe('the sweeper', () => {
     expect(most).toBe(12);
   });
 
-  it('goes on with others where some never come up', async () => {
+  it('continues with others where some never come up', async () => {
     const { taken, sweeper } = survivor(40, (nth) => (nth < 15 ? new Promise(() => {}) : pause(1)));
     await until(() => taken.size === 25);
     sweeper.stop();

@@ -155,7 +155,7 @@ describe('limits.journalBytes', () => {
     }
   });
 
-  it('ends a task whose answers are too large, and one that was taken up', async () => {
+  it('ends a task whose answers are too large, and one that was taken over', async () => {
     const tool: Tool = async ({ elicit }) => {
       for (;;) await elicit('more');
     };

@@ -120,7 +120,7 @@ describe('a task that throws -32042', () => {
     }
   });
 
-  it('comes to the same asks under the same keys wherever it is taken up', async () => {
+  it('asks the same under the same keys wherever it is taken over', async () => {
     const store = new MemoryStore(LEASE);
     const { effects, opened, tool } = bank('a', 'b');
     const processes = [processOf(tool, store), processOf(tool, store), processOf(tool, store)] as const;
@@ -149,7 +149,7 @@ describe('a task that throws -32042', () => {
     expect(new Set(asked).size).toBe(asked.length);
   });
 
-  it('can be cancelled, and put down at a shutdown, while it asks', async () => {
+  it('can be cancelled, and given up at a shutdown, while it asks', async () => {
     for (const how of ['cancel', 'close'] as const) {
       const store = new MemoryStore(LEASE);
       const { opened, tool } = bank('a');

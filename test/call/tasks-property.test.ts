@@ -159,7 +159,7 @@ async function runTask(root: Plan, schedule: readonly Move[], when: 'now' | 'lat
 }
 
 describe('a task of any tool', () => {
-  it('comes to the same whatever becomes of its processes', async () => {
+  it('has the same result whatever becomes of its processes', async () => {
     await fc.assert(
       fc.asyncProperty(
         plan,

@@ -91,7 +91,7 @@ describe('a task', () => {
     }
   }
 
-  it('is taken up by one of many that saw its owner silent', async () => {
+  it('is taken over by one of many that saw its owner silent', async () => {
     const store = new MemoryStore(LEASE);
     let begun = 0;
     const tool: Tool = async ({ step }) => {
@@ -130,7 +130,7 @@ describe('a task', () => {
     expect(effects).toHaveLength(2);
   });
 
-  it('is put down at a shutdown once its running step is recorded, and goes on elsewhere at once', async () => {
+  it('is given up at a shutdown once its running step is recorded, and continues elsewhere at once', async () => {
     const store = new MemoryStore(LEASE);
     const effects: string[] = [];
     const finishers: (() => void)[] = [];
@@ -322,7 +322,7 @@ describe('a call on its way to be a task', () => {
     expect(owner.counts.released).toBe(1);
   });
 
-  it('is over when its client goes away while that is written', async () => {
+  it('is over when its client disconnects while that is written', async () => {
     const tool: Tool = () => new Promise(() => {});
     const { store, owner, letThrough, isWaiting } = slowProcess(tool);
     const gone = new AbortController();
@@ -337,7 +337,7 @@ describe('a call on its way to be a task', () => {
     expect(await sweep(processOf(tool, store), id)).toBeUndefined();
   });
 
-  it('goes on as one when the client of a later turn goes away while that is written', async () => {
+  it('continues as one when the client of a later turn goes away while that is written', async () => {
     let end = (): void => {};
     const tool: Tool = async ({ elicit }) => {
       await elicit('one');
@@ -361,7 +361,7 @@ describe('a call on its way to be a task', () => {
     expect(store.types()).toEqual(['suspended', 'claimed', 'detached', 'ended']);
   });
 
-  it('is put down for others when its process shuts down while that is written', async () => {
+  it('is given up for others when its process shuts down while that is written', async () => {
     let begun = 0;
     const tool: Tool = async ({ elicit }) => {
       begun += 1;
@@ -411,7 +411,7 @@ describe('a call on its way to be a task', () => {
 
   for (const side of ['before', 'after'] as const) {
     for (const type of ['detached', 'ended'] as const) {
-      it(`comes to the same where the store fails ${side} writing '${type}'`, async () => {
+      it(`has the same result where the store fails ${side} writing '${type}'`, async () => {
         const store = new MemoryStore(LEASE);
         const { effects, tool } = order();
         const owner = processOf(tool, store);

@@ -102,7 +102,7 @@ describe('a turn', () => {
     }
   });
 
-  it('goes on with one answer of two, and asks the other again under its key', async () => {
+  it('continues with one answer of two, and asks the other again under its key', async () => {
     for (const frames of [100, 0]) {
       const { engine } = workbench(({ elicit }) => Promise.all([elicit('a'), elicit('b')]), {
         store: new MemoryStore(),
@@ -161,7 +161,7 @@ describe('a turn', () => {
     expect(errorOf(outcome)).toMatchObject({ code: -32021, data: required });
   });
 
-  it('tells the tool when a leg of another revision cannot be asked, and goes on', async () => {
+  it('tells the tool when a leg of another revision cannot be asked, and continues', async () => {
     const store = new MemoryStore();
     const tool: Tool = async ({ ask, elicit }) => {
       const message = await ask('sampling/createMessage', { messages: [] }).catch(String);
@@ -213,7 +213,7 @@ describe('a client that goes away', () => {
     expect(counts.released).toBe(1);
   });
 
-  it('ends a later turn: the same POST goes on after the last completed step, here or elsewhere', async () => {
+  it('ends a later turn: the same POST continues after the last completed step, here or elsewhere', async () => {
     for (const elsewhere of [false, true]) {
       const store = new MemoryStore();
       const ran: string[] = [];

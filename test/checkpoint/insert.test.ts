@@ -119,7 +119,7 @@ describe('a store that fails', () => {
       await expect(remove(keyv, keys)).rejects.toMatchObject({ code: 'store' });
   });
 
-  it('that had written before it failed is recognized: the entry is ours, and the journal goes on', async () => {
+  it('that had written before it failed is recognized: the entry is ours, and the journal continues', async () => {
     const map = new Map<string, unknown>();
     let failing = false;
     const keyv = broken({

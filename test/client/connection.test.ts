@@ -91,7 +91,7 @@ describe('a session', () => {
     });
   });
 
-  it('of another version is told so', async () => {
+  it('of another version gets an error', async () => {
     const server = await serve('2025-06-18', answered);
     const transport = new AwaitClientTransport(server.url, { revision: DRAFT, sessionId: 'session-0' });
     transport.setProtocolVersion('2025-06-18');

@@ -161,7 +161,7 @@ describe.each(DRAFTS)('a task of %s', (revision) => {
     expect(server.seen.length).toBe(quiet);
   });
 
-  it('takes its question from the screen when it goes on without', async () => {
+  it('takes its question from the screen when it continues without', async () => {
     const server = await serveVersion(
       revision,
       tasked(['input_required', 'input_required', 'working', 'completed'], {

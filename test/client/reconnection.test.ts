@@ -27,7 +27,7 @@ function said(server: Scripted): unknown[] {
 }
 
 describe('a stream that breaks before input_required', () => {
-  it.each(['ends', 'is cut'])('(it %s) is opened again by GET, and its turn goes on', async (how) => {
+  it.each(['ends', 'is cut'])('(it %s) is opened again by GET, and its turn continues', async (how) => {
     const server = await serve(
       onCall((_, reply) => {
         reply.write(bare('buffer_input', '2'), message(ask('first', 'first'), '3'));

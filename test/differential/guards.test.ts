@@ -249,7 +249,7 @@ describe('scopes of one handler, whose callers differ', () => {
     expect(ran).toHaveLength(4);
   });
 
-  it('a caller who loses a scope cannot go on with a call', async () => {
+  it('a caller who loses a scope cannot continue a call', async () => {
     let answered = 0;
     const build = (): McpServer => {
       const server = new McpServer({ name: 'asks', version: '1.0.0' });

@@ -48,7 +48,7 @@ for (const kind of KINDS) {
       await expect.poll(() => stream.over).toBe(true);
     });
 
-    it('go on with a stream that broke, from where it was, and once', async () => {
+    it('resume a stream that broke, from where it was, and once', async () => {
       const session = await start();
       const first = await session.post(0, call('in-turn'));
       const ask = await first.next(asks('name'));

@@ -214,7 +214,7 @@ describe('a 2025-11-25 client without the capability', () => {
   );
 });
 
-describe('a request that is none', () => {
+describe('a request that is not one', () => {
   const start = async (options = {}): Promise<string> => {
     served = await serveHere(() => buildServer(() => {}), options);
     return served.url;

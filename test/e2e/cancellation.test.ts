@@ -48,7 +48,7 @@ describe.each(CELLS)('a response that its client closed ($name)', (cell) => {
 const KEEPING = CELLS.filter(({ frames, state }) => frames === 'kept' || state === 'stored');
 
 describe.each(KEEPING)('a response of a later turn that its client closed ($name)', (cell) => {
-  it('the same POST goes on after the last completed step', async () => {
+  it('the same POST continues after the last completed step', async () => {
     const watch = watchedServer();
     served = await serveHere(watch.build, optionsOf(cell));
     const { state, keys } = await post(served.url, { tool: 'works' });
@@ -88,7 +88,7 @@ describe.each(KEEPING)('a response of a later turn that its client closed ($name
 });
 
 describe('a response of a later turn that its client closed, sealed, with neither frame nor store', () => {
-  it('the same POST goes on from the token: its steps run again, under the same idempotency key', async () => {
+  it('the same POST continues from the token: its steps run again, under the same idempotency key', async () => {
     const watch = watchedServer();
     served = await serveHere(watch.build, { state: 'sealed', secrets: [SECRET], limits: { frames: 0 } });
     const { state, keys } = await post(served.url, { tool: 'works' });

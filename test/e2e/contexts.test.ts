@@ -152,7 +152,7 @@ describe("an ask in another call's async context", () => {
 });
 
 describe("a step in another call's async context", () => {
-  it('throws at once where that call is over, and the queue goes on', async () => {
+  it('throws at once where that call is over, and the queue continues', async () => {
     const { result, done, queue } = await queued('first', 'charges');
     expect(result).toContain('which has ended');
     expect(done).toEqual([]);

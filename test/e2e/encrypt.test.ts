@@ -32,7 +32,7 @@ const answer = (url: string, { state, keys }: RawReply): Promise<RawReply> =>
   });
 
 for (const { name, down, url } of STORES) {
-  it.skipIf(down)(`goes on in another process, and when keys change (${name})`, async () => {
+  it.skipIf(down)(`continues in another process, and when keys change (${name})`, async () => {
     const place = url();
     const first = await serve({ store: await openStore(place) });
     const second = await serve({ store: await openStore(place), secrets: [OLD_SECRET, SECRET] });

@@ -183,7 +183,7 @@ describe('a call becomes durable', () => {
     await isOver(stream);
   });
 
-  it('once its store is back, and goes on meanwhile', async () => {
+  it('once its store is back, and continues meanwhile', async () => {
     const session = await start({ heldReply: 10 });
     flaky.fail = 'called';
     const posted = session.post(0, call('works'));

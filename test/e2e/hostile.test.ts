@@ -69,7 +69,7 @@ describe('a tool whose result is no JSON', () => {
 });
 
 describe('a factory that throws', () => {
-  it('is told to the logger, whichever way the request came, and to the client as an internal error', async () => {
+  it('is logged, whichever way the request came; its client gets an internal error', async () => {
     const fail = (): never => {
       throw new Error('no database');
     };

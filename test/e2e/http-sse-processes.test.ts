@@ -166,7 +166,7 @@ for (const kind of KINDS) {
       PATIENCE,
     );
 
-    it('go on at another process when the one that has the stream is killed', async () => {
+    it('continue at another process when the one that has the stream is killed', async () => {
       await start(3);
       const line = await begin();
       await post(line, 1, call('in-turn'));

@@ -211,7 +211,7 @@ describe('the stream', () => {
     expect(Number(second)).toBe(Number(first) + 1);
   });
 
-  it('goes on from Last-Event-ID, with the endpoint first, what was missed, and nothing twice', async () => {
+  it('continues from Last-Event-ID, with the endpoint first, what was missed, and nothing twice', async () => {
     const { root } = await serve();
     const line = await begin(root);
     const { last } = line.reader;
@@ -406,7 +406,7 @@ describe('a POST', () => {
     expect((await line.post(call('one'))).status).toBe(202);
   });
 
-  it('that is too much for one session is an error, and what is in work goes on', async () => {
+  it('that is too much for one session is an error, and what is in work continues', async () => {
     const { root } = await serve({ limits: { streams: 2 } });
     const line = await begin(root);
     for (const id of [1, 2]) expect((await line.post(call('one', id))).status).toBe(202);

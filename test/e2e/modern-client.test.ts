@@ -123,7 +123,7 @@ describe('over our server', () => {
     expect(await client.ping()).toEqual({});
   });
 
-  it('a call as a task comes to the same, and its answers go out once', async () => {
+  it('a call as a task has the same result, and its answers go out once', async () => {
     const served = await serveAsking({ tasks: () => 'now', limits: { taskPoll: 20 } });
     const balancer = closing(await balance([served.url]));
     const client = await connect(balancer.url);
@@ -167,7 +167,7 @@ describe('over our server', () => {
     for (const { reply } of cancels()) expect(JSON.parse(reply)).toHaveProperty('result');
   });
 
-  it('a call that asks often goes on as a task; a client that takes none gives up', async () => {
+  it('a call that asks often continues as a task; a client that takes none gives up', async () => {
     const wizard = () => {
       const server = new LegacyServer({ name: 'wizard', version: '1' });
       const requestedSchema = { type: 'object' as const, properties: {} };

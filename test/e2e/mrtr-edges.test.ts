@@ -87,7 +87,7 @@ describe.each(MATRIX)('$words.revision ($name)', ({ words, cell }) => {
     expect(textIn(await other.post(retry))).toContain('own');
   });
 
-  it('goes on in another session of the same caller', async () => {
+  it('continues in another session of the same caller', async () => {
     served = await serveRounds(cell);
     const session = await openSession(served.url, words.revision, { bearer: 'ann' });
     const asking = call('echo');

@@ -44,7 +44,7 @@ for (const kind of [...WANTED, RELAYED]) {
     const urls = (): string[] => servers.map(({ url }) => url);
 
     describe.each(DRAFTS)('$revision', (words) => {
-      it('goes on in the other process, and does no step twice', async () => {
+      it('continues in the other process, and does no step twice', async () => {
         const before = effectsIn(file).length;
         const session = await openSession(urls(), words.revision);
         const asking = call('order');
@@ -72,7 +72,7 @@ for (const kind of [...WANTED, RELAYED]) {
         await balancer.close();
       });
 
-      it('is given up here, and goes on there', async () => {
+      it('is given up here, and continues there', async () => {
         const before = effectsIn(file).length;
         const session = await openSession(urls(), words.revision);
         const asking = call('sheds');

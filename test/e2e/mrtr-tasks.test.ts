@@ -268,7 +268,7 @@ describe.each(MATRIX)('tasks of $words.revision ($name)', ({ words, cell }) => {
     expect(textIn(await session.post(call('slow')))).toBe('slow');
   });
 
-  it('go on to say on the standing stream how far they are', async () => {
+  it('report their progress on the standing stream after that', async () => {
     const session = await start();
     const headers = { ...session.headers, accept: 'text/event-stream' };
     const standing = new Reader(await fetch(served.url, { headers }));

@@ -139,7 +139,7 @@ for (const kind of KINDS) {
       { jsonrpc: '2.0', id, result: { action: 'accept', content: { [field]: `its ${field}` } } },
     ];
 
-    it('asks, disconnects, and goes on with an array in the other process, byte for byte', async () => {
+    it('asks, disconnects, and continues with an array in the other process, byte for byte', async () => {
       const { begun, post } = await session();
       expect(begun.result.protocolVersion).toBe(DRAFT);
       const first = asked((await post(call('in-turn'))).body, 'name');

@@ -51,7 +51,7 @@ describe.each(CELLS)('steps: false leaves the async context out ($name)', (cell)
 });
 
 describe.each(['stored', 'sealed'] as const)("onDrop: 'unwind' (%s)", (state) => {
-  it('lets the finally of a dropped frame run, whose call goes on all the same', async () => {
+  it('lets the finally of a dropped frame run, whose call continues all the same', async () => {
     const done = await start({ state, onDrop: 'unwind', limits: { frames: 0 } });
     const client = await modern(served.url);
     expect(await client.tool('order')).toBe('its name, its address, 43');
@@ -88,7 +88,7 @@ describe('limits', () => {
   it('rounds', () => tooMuch({ limits: { rounds: 2 } }, 'in-turn'));
   it('journalBytes', () => tooMuch({ limits: { journalBytes: 3_000 } }, 'echo', { word: 'x'.repeat(4_000) }));
 
-  it('frames: the least recently parked are dropped, and their calls go on', async () => {
+  it('frames: the least recently parked are dropped, and their calls continue', async () => {
     await start({ limits: { frames: 2 } });
     const firsts = await Promise.all(Array.from({ length: 6 }, () => post(served.url, { tool: 'one' })));
     expect(served.handler.parked).toBe(2);

@@ -93,7 +93,7 @@ for (const kind of KINDS) {
       expect(await client.resource('diary://today')).toBe('Dear its name');
     });
 
-    it('goes on elsewhere when the process that asked is killed', async () => {
+    it('continues elsewhere when the process that asked is killed', async () => {
       const [first, second] = servers;
       if (first === undefined || second === undefined) throw new Error('two processes were started');
       let dead = false;

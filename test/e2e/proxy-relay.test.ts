@@ -73,7 +73,7 @@ describe('with a relay', () => {
     await client.close();
   });
 
-  it('a call that waits at one proxy goes on in its process when its answer comes to the other', async () => {
+  it('a call that waits at one proxy continues in its process when its answer comes to the other', async () => {
     const { one, two, effects } = await pair();
     const first = await post(one.url, { tool: 'order', headers: ANN });
     const answer = { tool: 'order', headers: ANN };

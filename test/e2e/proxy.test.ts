@@ -126,14 +126,14 @@ describe('one call that may ask runs at a time', () => {
     await client.close();
   });
 
-  it('and one that waits too long is told so', async () => {
+  it('and one that waits too long gets an error', async () => {
     const served = await behind(PYTHON, { queueWait: 300 });
     await post(served.url, { tool: 'greet' });
     const late = await post(served.url, { tool: 'pid' });
     expect(JSON.stringify(late)).toContain('runs one call that may ask at a time');
   });
 
-  it('and one more than may wait is told so at once', async () => {
+  it('and one more than may wait gets an error at once', async () => {
     const served = await behind(PYTHON, { queue: 1 });
     await post(served.url, { tool: 'greet' });
     const waiting = post(served.url, { tool: 'pid' });

@@ -36,7 +36,7 @@ it('limits a caller’s new calls, and no other caller’s', async () => {
   expect(served.handler.counters).toMatchObject({ calls: 4, limitedCalls: 3, limitedResumes: 0 });
 });
 
-it('counts going on apart from beginning', async () => {
+it('counts requests that continue a call apart from those that begin one', async () => {
   const url = await serve({
     rateLimit: { calls: { most: 1, per: 60_000 }, resumes: { most: 1, per: 60_000 } },
   });

@@ -24,7 +24,7 @@ const open: Served[] = [];
 afterEach(() => Promise.all(open.splice(0).map((served) => served.close())));
 
 describe.each(KINDS)('calls that are %s', (_kind, options) => {
-  it.each(PHASES)('go on through phase %s', async (_name, before, after) => {
+  it.each(PHASES)('continue through phase %s', async (_name, before, after) => {
     const place = SQLITE.url();
     const serve = async (secrets: readonly string[]): Promise<string> => {
       const served = await serveHere(() => buildServer(() => {}), {
@@ -64,7 +64,7 @@ describe.each(KINDS)('calls that are %s', (_kind, options) => {
   });
 });
 
-it.each(PHASES)('sessions go on through phase %s', async (_name, before, after) => {
+it.each(PHASES)('sessions continue through phase %s', async (_name, before, after) => {
   const place = SQLITE.url();
   const urls: string[] = [];
   for (const secrets of [before, after]) {

@@ -166,7 +166,7 @@ describe('a request', () => {
 });
 
 describe('a stream', () => {
-  it('goes on under a GET with Last-Event-ID, from where it was, and within its session alone', async () => {
+  it('continues under a GET with Last-Event-ID, from where it was, and within its session alone', async () => {
     const { url } = await serve({ limits: { heldReply: 0 } });
     const session = await startSession(url);
     const headers = { 'mcp-session-id': session };

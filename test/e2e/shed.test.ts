@@ -69,7 +69,7 @@ const call = async (url: string, tool: string, state?: string): Promise<Json> =>
   (await post(url, { tool, ...(state !== undefined && { state }) })).message.result as unknown as Json;
 
 describe('a call that is given up', () => {
-  it('goes on after its last step, wherever its client comes to', async () => {
+  it('continues after its last step, wherever its client comes to', async () => {
     const { done, urls } = await start();
     let reply = await call(urls[0] ?? '', 'gives-up');
     for (const nth of [1, 0, 1]) {

@@ -40,7 +40,7 @@ async function serve(place: string, gate: { open: Promise<unknown> }, done: stri
   return served;
 }
 
-it('puts down a turn that does not end, and the same request goes on elsewhere at once', async () => {
+it('gives up a turn that does not end, and the same request continues elsewhere at once', async () => {
   const gate = { open: new Promise<unknown>(() => {}) };
   const done: string[] = [];
   const place = SQLITE.url();
@@ -132,7 +132,7 @@ describe('a call that waits for its user when its process goes away', () => {
     return [await serve(place, gate, [], 50), await serve(place, gate, [], 50)];
   };
 
-  it('goes on where its client of 2025 comes back', async () => {
+  it('continues where its client of 2025 comes back', async () => {
     const both = await pair();
     const session = await begin(both);
     const first = await session.post(0, call('work'));

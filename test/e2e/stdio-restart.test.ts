@@ -81,7 +81,7 @@ const MODES = [
 ] as const;
 const KEPT = KINDS.flatMap((kind, at) => MODES.slice(at % 2, (at % 2) + 1).map((mode) => ({ kind, mode })));
 
-describe('a call of 2026-07-28 goes on in the next process', () => {
+describe('a call of 2026-07-28 continues in the next process', () => {
   for (const { kind, mode } of KEPT) {
     it.skipIf(kind.down)(`with ${kind.name}, for a client ${mode[0]}`, { timeout: 60_000 }, async () => {
       const effects = effectsFile();
@@ -143,7 +143,7 @@ const SESSIONS: readonly (readonly [string, Connect])[] = [
 ];
 
 describe.each(SESSIONS)('a session of 2025 ends with its pipe: %s', (_name, connect) => {
-  it('is told that the connection closed, and its call begins anew when it is called again', async () => {
+  it('is told that the connection closed, and its call begins again when it is called again', async () => {
     const effects = effectsFile();
     let pid = 0;
     const first = await connect(effects.path, {

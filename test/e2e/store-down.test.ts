@@ -88,7 +88,7 @@ describe.each(CELLS)('a store that fails ($name)', (cell) => {
     },
   );
 
-  it('as a step is to be recorded: it may run again, the call goes on', async () => {
+  it('as a step is to be recorded: it may run again, the call continues', async () => {
     const retry = await begin();
     flaky.fail = 'completed';
     isDown(await post(served.url, retry));
@@ -112,7 +112,7 @@ describe.each(CELLS)('a store that fails ($name)', (cell) => {
 });
 
 describe.skipIf(REDIS.down)(`${REDIS.name} behind a connection that is cut`, () => {
-  it('answers with an internal error, and goes on when it is back', { timeout: 60_000 }, async () => {
+  it('answers with an internal error, and continues when it is back', { timeout: 60_000 }, async () => {
     const proxy = await tcpProxy(REDIS_URL);
     const store = await openStore(`redis://127.0.0.1:${proxy.port}`);
     served = await serveHere(() => buildServer(() => {}), { secrets: [SECRET], store });

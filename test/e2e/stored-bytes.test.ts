@@ -80,7 +80,7 @@ describe('the bytes of suspended calls in memory', () => {
     expect(errorOf(await ask('newcomer'))).toBeUndefined();
   });
 
-  it('of calls that are over are let go of first, and never those of the suspended', async () => {
+  it('of calls that are over are released first, and never those of suspended calls', async () => {
     const { ask, answer, bytes } = await start({ storedBytes: 1_000_000, callerStoredBytes: 60_000 });
     const first = await ask('ann');
     for (let nth = 0; nth < 20; nth += 1) {

@@ -459,7 +459,7 @@ describe('subscriptions/listen', () => {
     expect(error).toMatchObject({ code: -32602, message: expect.stringContaining('taskIds') });
   });
 
-  it('tells where a task is, and each time it goes on, as tasks/get would', async () => {
+  it('tells where a task is, and each time it continues, as tasks/get would', async () => {
     const urls = await start();
     const client = clientOf(urls);
     const { taskId } = (await client.call('both')).result as Task;

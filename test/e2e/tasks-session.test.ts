@@ -229,7 +229,7 @@ describe('a task of 2025-11-25', () => {
     expect(error).toEqual({ code: -32602, message: 'Unknown or expired taskId' });
   });
 
-  it('goes on when its client cancels the request that waits for it', async () => {
+  it('continues when its client cancels the request that waits for it', async () => {
     const session = await start();
     const { taskId } = await create(session, 'ship');
     const waiting = { id: 'wait', method: 'tasks/result', params: { taskId } };

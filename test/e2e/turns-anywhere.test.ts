@@ -113,7 +113,7 @@ describe('turns of SEP-1858 in one process', () => {
     expect(JSON.parse(reader.text).result.content[0].text).toBe('its name');
   });
 
-  it('are put down when it goes away, for the same answers to go on elsewhere', async () => {
+  it('are given up when it goes away, for the same answers to continue elsewhere', async () => {
     const place = SQLITE.url();
     servers = await spawnServers('asking-server.ts', 2, { args: ['--store', place] });
     const session = await open(servers);

@@ -122,7 +122,7 @@ it('a client of 2026-07-28 is served on a socket, too', async () => {
 describe('a socket that breaks', () => {
   const fast = { initialReconnectionDelay: 50, maxRetries: 40, maxReconnectionDelay: 200 };
 
-  it('while its user is asked: the call goes on, and asks nothing twice', async () => {
+  it('while its user is asked: the call continues, and asks nothing twice', async () => {
     const { port, effects } = await serve();
     const { url, breakOff } = await wire(port);
     let breaks = 0;
@@ -164,7 +164,7 @@ describe('a socket that breaks', () => {
     await client.close();
   });
 
-  it.skipIf(REDIS.down)('goes on at another process, nothing twice', async () => {
+  it.skipIf(REDIS.down)('continues at another process, without repeating anything', async () => {
     const shared = async (): Promise<AwaitOptions> => ({
       store: await openStore(REDIS_URL),
       secrets: [SECRET],

@@ -92,7 +92,7 @@ for (const { name, down, store, relay } of KINDS) {
       expect([again.status, again.json.error?.code]).toEqual([400, -32600]);
     });
 
-    it('go on with a GET elsewhere, and find it there; none when it is closed', async () => {
+    it('resume a GET elsewhere, and find it there; none when it is closed', async () => {
       const url = await start();
       const first = await get(url(0));
       await first.lifecycle('streamOpened');
@@ -186,7 +186,7 @@ for (const { name, down, store, relay } of KINDS) {
         return [await one(), await one()];
       };
 
-      it('take the answers of a POST’s own body, and go on with it', async () => {
+      it('take the answers of a POST’s own body, and resume it', async () => {
         const [one = '', two = ''] = (await serve()).map(({ url }) => url);
         const body = await post(one, call('1', 'in-turn'), { as: 'ann' });
         const ask = await body.ask('name', LONG);

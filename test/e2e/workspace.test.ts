@@ -93,7 +93,7 @@ it('answers 202 where the caller has a GET open, and the response comes there, w
   );
 });
 
-it('asks on the own body, and goes on', async () => {
+it('asks on the own body, and continues', async () => {
   const { url } = await serve();
   const body = await post(url, call('1', 'in-turn'));
   for (const field of ['name', 'city', 'street']) {
@@ -206,7 +206,7 @@ it('closes a stream that is over, and says why', async () => {
   expect(short.events.at(-1)?.message.params).toEqual({ reason: 'expired' });
 });
 
-it('goes on with a GET that broke, by Last-Event-ID, and says nothing twice', async () => {
+it('resumes a GET that broke, by Last-Event-ID, and sends nothing twice', async () => {
   const { url } = await serve();
   const first = await get(url);
   await post(url, call(1, 'in-turn'));
@@ -221,7 +221,7 @@ it('goes on with a GET that broke, by Last-Event-ID, and says nothing twice', as
   expect(textOf(await again.response(1))).toBe('its name, its city, its street');
 });
 
-it('goes on with a GET that broke before there was anything to have, by the id that it opened with', async () => {
+it('resumes a GET that broke before its first event, by the id that it opened with', async () => {
   const { url } = await serve();
   const first = await get(url);
   await first.lifecycle('streamOpened');
@@ -233,7 +233,7 @@ it('goes on with a GET that broke before there was anything to have, by the id t
   expect(textOf(await again.response(1))).toBe('Hello its name');
 });
 
-it('goes on with the own body of a POST that broke after an ask', async () => {
+it('resumes the own body of a POST that broke after an ask', async () => {
   const { url } = await serve();
   const body = await post(url, call('x', 'one'));
   const ask = await body.ask('name');
@@ -245,7 +245,7 @@ it('goes on with the own body of a POST that broke after an ask', async () => {
   await again.end();
 });
 
-it('cancels a call whose client went away with nothing to come back with', async () => {
+it('cancels a call whose client disconnects without an id to resume by', async () => {
   const { url, handler } = await serve({}, () => {
     const server = new Server({ name: 'slow', version: '1' }, { capabilities: { tools: {} } });
     server.setRequestHandler(CallToolRequestSchema, (_request, { signal }) => {

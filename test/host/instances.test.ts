@@ -88,7 +88,7 @@ describe('an instance', () => {
     expect([(await count(session)).id, (await count(session)).calls]).toEqual([3, 2]);
   });
 
-  it('of each known caller goes on from call to call, and from session to session', async () => {
+  it('of each known caller continues from call to call, and from session to session', async () => {
     const as = host({ instance: 'caller', principal });
     const ann = modernTalk(as('ann'));
     expect([(await count(ann)).calls, (await count(ann)).calls]).toEqual([1, 2]);
@@ -146,7 +146,7 @@ describe('an instance', () => {
     }
   });
 
-  it('that is kept goes on while calls in it are suspended, replayed or dropped', async () => {
+  it('that is kept continues while calls in it are suspended, replayed or dropped', async () => {
     const fetch = host({ instance: 'caller', principal, limits: { frames: 0 } })('ann');
     const talk = modernTalk(fetch);
     const { told } = await allRounds(talk, 'tools/call', { name: 'ask', arguments: { who: 'ann' } });

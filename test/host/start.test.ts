@@ -138,7 +138,7 @@ describe('a factory', () => {
     expect(await checked(() => server)).toContain('it must make a new one each time');
   });
 
-  it('that returns servers of an unknown shape is told so, at start', async () => {
+  it('that returns servers of an unknown shape gets an error, at start', async () => {
     const strange = (): McpServer => {
       const server = asking();
       return Object.assign(server, { server: Object.assign(server.server, { buildContext: () => ({}) }) });

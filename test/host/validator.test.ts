@@ -80,7 +80,7 @@ describe('a pattern', () => {
     ]);
   });
 
-  it('with lookaround is not checked, and its author is told so once', () => {
+  it('with lookaround is not checked, and its author is warned once', () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
     const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
     for (const title of ['one', 'two']) {

@@ -110,7 +110,7 @@ describe('a call that is replayed', () => {
 });
 
 describe('a turn whose process dies', () => {
-  it('is taken up with what was drawn before the step that is done, and before the one that was not', async () => {
+  it('is taken over with what was drawn before the step that is done, and before the one that was not', async () => {
     const store = new MemoryStore();
     const acted: string[] = [];
     let hang = true;

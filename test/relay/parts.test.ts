@@ -29,7 +29,7 @@ it('drops messages whose other parts never come, the oldest first', () => {
   expect(part('more99', 1, 'c')).toBe('bc');
 });
 
-it('makes nothing of a part that is none', () => {
+it('ignores a part that is malformed', () => {
   const joined = new Joined();
   for (const text of ['\0', '\0\n', '\0id 1 1\nx', '\0id -1 2\nx', '\0id 0.5 2\nx', '\0id 0 1e99\nx']) {
     expect(joined.add(Buffer.from(text))).toBeUndefined();

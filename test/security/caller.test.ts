@@ -55,7 +55,7 @@ for (const { name, one, other } of PAIRS) {
 }
 
 describe('one user, whose token was renewed', () => {
-  it.each(WIRES)('goes on with a JWT of the same issuer and subject ($name)', async (wire) => {
+  it.each(WIRES)('continues with a JWT of the same issuer and subject ($name)', async (wire) => {
     const service = await started();
     const claims = { iss: 'https://idp', sub: 'ann' };
     const held = await wire.begin({ root: service.root, token: jwt({ ...claims, jti: '1' }) });

@@ -140,7 +140,7 @@ describe('a call of which nothing is written', () => {
     expect(aborted).toBe(1);
   });
 
-  it('is told to the audit as it ends, and its target is short', async () => {
+  it('is reported to the audit as it ends, and its target is short', async () => {
     const events: { readonly what: string; readonly target: string }[] = [];
     serve({ audit: (event) => events.push(event) });
     await call(talk(), 'echo');

@@ -196,7 +196,7 @@ for (const { name, down, stores, relays } of KINDS) {
       expect(connections.filter(({ ended }) => ended === 'replaced')).toHaveLength(2);
     });
 
-    it('fences the former appender at once when another process takes over, and goes on with its connection', async () => {
+    it('fences the former appender at once when another process takes over, and continues with its connection', async () => {
       const scope = scoped();
       const old = here.open(scope);
       const connection = await follow(here, old.id, 0, scope);
@@ -230,7 +230,7 @@ for (const { name, down, stores, relays } of KINDS) {
       }
     });
 
-    it('goes on counting after pruning and a takeover, and fences who slept through both', async () => {
+    it('continues counting after pruning and a takeover, and fences who slept through both', async () => {
       const scope = scoped();
       const sleeper = here.open(scope);
       for (const data of numbers(1, 3)) await sleeper.append({ data });

@@ -172,7 +172,7 @@ describe('a client that never reads', () => {
     return { streams, stream, seen, port };
   }
 
-  it('of Node is let go after a while, and costs an event until then', async () => {
+  it('of Node is released after a while, and costs an event until then', async () => {
     const { streams, stream, seen, port } = await serve(300);
     const socket = connect(port, '127.0.0.1');
     socket.on('error', () => {});
@@ -199,7 +199,7 @@ describe('a client that never reads', () => {
     await streams.close();
   });
 
-  it('of the web’s streams is let go too; one that reads gets all of it', async () => {
+  it('of the web’s streams is released too; one that reads gets all of it', async () => {
     const streams = startProcess({ limits: { streamEvents: 2_000 } });
     for (const reads of [true, false]) {
       const stream = streams.open(SCOPE);

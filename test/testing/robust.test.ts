@@ -66,7 +66,7 @@ describe('crashAt', () => {
     expect(runs.filter((run) => run === 'charge')).toHaveLength(6);
   }, 120_000);
 
-  it('dies before the answer it is told, whose call goes on elsewhere and asks nothing twice', async () => {
+  it('dies before the answer it is told, whose call continues elsewhere and asks nothing twice', async () => {
     const { runs, factory } = counting();
     const revisions = ['2025-11-25', '2026-07-28'] as const;
     const scenario: Scenario = { steps: [{ call: 'order', expect: { text: 'shipped: true' } }] };
@@ -83,7 +83,7 @@ describe('crashAt', () => {
     );
   }, 120_000);
 
-  it('dies after each entry in turn, and comes to the same', async () => {
+  it('dies after each entry in turn, and has the same result', async () => {
     const { factory } = counting();
     const { differences, columns } = await crashAt(
       factory,
