@@ -65,7 +65,7 @@ async function opened({ sealer, settings }: Services, id: string): Promise<JsonO
   try {
     return await sealer.open('session', id);
   } catch (error) {
-    settings.logger.debug('a session id is refused', { error: AwaitError.from(error).message });
+    settings.logger.warn('a session id is refused', { error: AwaitError.from(error).message });
     return undefined;
   }
 }
