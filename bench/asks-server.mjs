@@ -1,6 +1,7 @@
 /** The process of one variant of the benchmark of asks. */
 import { randomUUID } from 'node:crypto';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import { openStore } from '../dist/src/checkpoint/open-store.js';
 import { createAwaitHandler } from '../dist/src/index.js';
 import { toNodeHandler } from '../dist/src/node.js';
 import { build } from './round-trip/await.mjs';
@@ -22,8 +23,13 @@ function sdkV1() {
   };
 }
 
+const ours = (options) => toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], ...options }));
+
 const VARIANTS = {
   'sdk-v1': sdkV1,
-  'sep-1858': () => toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET] })),
+  'ours-2025': ours,
+  'ours-2025-redis': async () =>
+    ours({ store: await openStore(process.env.REDIS_URL ?? 'redis://127.0.0.1:6379') }),
+  'sep-1858': ours,
 };
-serve(VARIANTS[process.argv[2]]());
+serve(await VARIANTS[process.argv[2]]());
