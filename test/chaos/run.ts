@@ -108,6 +108,8 @@ const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
 await Promise.race([isTasks ? Promise.all(clients) : sleep(minutes * 60_000), done]);
 over = true;
 onMoment?.();
+// A call that begins now would wait for a kill that never comes.
+onMoment = undefined;
 await done;
 await Promise.all(clients);
 tally.retries += balancer.retries();
