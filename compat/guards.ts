@@ -94,23 +94,17 @@ export async function passes(
 
 /**
  * Checks the requests of a session's POST.
- * @returns the SDK's refusal where its caller lacks a scope; undefined at once where its server declares none
+ * @returns the SDK's refusal where its caller lacks a scope
  */
-export function refuseScopes(
-  services: Services,
-  instance: HostInstance,
-  calls: readonly RpcRequest[],
-  inbound: Inbound,
-): Promise<Reply | undefined> | undefined {
-  return instance.guards === undefined ? undefined : checkScopes(services, instance, calls, inbound);
-}
-
-async function checkScopes(
+export async function refuseScopes(
   { settings }: Services,
-  instance: HostInstance,
+  opened: () => Promise<HostInstance>,
   calls: readonly RpcRequest[],
   inbound: Inbound,
 ): Promise<Reply | undefined> {
+  if (calls.length === 0) return undefined;
+  const instance = await opened();
+  if (instance.guards === undefined) return undefined;
   try {
     for (const call of calls) {
       const challenge = readChallenge(await challengeOf(instance, { ...call }, inbound));

@@ -127,9 +127,9 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
         const read = await readBody(inbound, settings.limits, services.bodies);
         if ('reply' in read) return read.reply;
         onBody(read.body);
-        const isLong = refuseLong(read.body, settings.limits.batch);
-        const limited = isLong === undefined ? services.rates?.refuse(inbound, read.body) : undefined;
-        const tooMuch = isLong ?? (limited && (await limited));
+        const refused =
+          refuseLong(read.body, settings.limits.batch) ?? services.rates?.refuse(inbound, read.body);
+        const tooMuch = refused instanceof Promise ? await refused : refused;
         if (tooMuch !== undefined) return tooMuch;
         const requests = messagesOf(read.body).filter(isRequest).length;
         if (requests > 0 && !services.engine.takes(takerOf(services, inbound), requests)) {

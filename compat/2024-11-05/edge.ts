@@ -117,10 +117,8 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
     for (const request of requests) await respond(session, request, tooEarly(request));
     return accepted();
   }
-  const { instance } = served(services, session, inbound);
-  const calls = requests.filter(isCall);
-  const refused =
-    calls.length > 0 ? await refuseScopes(services, await instance(), calls, inbound) : undefined;
+  const instance = () => served(services, session, inbound).instance();
+  const refused = await refuseScopes(services, instance, requests.filter(isCall), inbound);
   if (refused !== undefined) return refused;
   const twice = reserve(session, requests);
   if (twice !== undefined) return inWork(twice);

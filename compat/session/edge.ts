@@ -74,9 +74,8 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
   if ('reply' in found) return found.reply;
   const { wire: spoken, exchange } = found;
   const { services, instance } = exchange;
-  const calls = messages.filter(isCall);
-  const checked = calls.length > 0 ? refuseScopes(services, await instance(), calls, inbound) : undefined;
-  return (checked && (await checked)) ?? spoken.post(exchange, body);
+  const refused = await refuseScopes(services, instance, messages.filter(isCall), inbound);
+  return refused ?? spoken.post(exchange, body);
 }
 
 async function startSession(parts: Parts, inbound: Inbound, request: RpcRequest): Promise<Reply> {

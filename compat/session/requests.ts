@@ -108,7 +108,7 @@ interface Starting {
 
 const startCall = (started: Begun): Starting => ({ started, outcome: started.outcome });
 
-/** Runs a request on a revision with tasks; what it throws is its outcome. */
+/** Runs a request on a revision with tasks. If it cannot be started, its client gets the error as its response. */
 async function runAmongTasks(
   services: Services,
   session: Session,
