@@ -82,7 +82,30 @@ export function newDraft(): Draft {
   };
 }
 
-const last = (values: readonly string[]): string => values.at(-1) ?? '';
+/** A flag of one value: the last one given counts. */
+function one(
+  name: string,
+  value: string,
+  help: string,
+  put: (draft: Draft, given: string) => void | Promise<void>,
+): Flag {
+  return { name, value, help, set: (draft, values) => put(draft, values.at(-1) ?? '') };
+}
+
+/** @param put gets milliseconds */
+function time(name: string, help: string, put: (draft: Draft, given: number) => void): Flag {
+  return one(name, 'TIME', help, (draft, given) => put(draft, duration(name, given)));
+}
+
+function oneOf<const T extends string>(
+  name: string,
+  value: string,
+  help: string,
+  all: readonly T[],
+  put: (draft: Draft, given: T) => void,
+): Flag {
+  return one(name, value, help, (draft, given) => put(draft, choice(name, given, all)));
+}
 
 export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'Where it listens': [
@@ -93,22 +116,12 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         serving.stdio = true;
       },
     },
-    {
-      name: 'port',
-      value: 'N',
-      help: 'default 3000; 0 takes a free one',
-      set: ({ serving }, values) => {
-        serving.port = whole('port', last(values), 0, 65_535);
-      },
-    },
-    {
-      name: 'host',
-      value: 'NAME',
-      help: 'default 127.0.0.1',
-      set: ({ serving }, values) => {
-        serving.host = last(values);
-      },
-    },
+    one('port', 'N', 'default 3000; 0 takes a free one', ({ serving }, given) => {
+      serving.port = whole('port', given, 0, 65_535);
+    }),
+    one('host', 'NAME', 'default 127.0.0.1', ({ serving }, given) => {
+      serving.host = given;
+    }),
     {
       name: 'path',
       value: 'WIRE=PATH',
@@ -123,38 +136,31 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         ) as PathOptions;
       },
     },
-    {
-      name: 'connections',
-      value: 'N',
-      help: 'connections that are open at once; more are closed as they come (default 10000)',
-      set: ({ serving }, values) => {
-        serving.connections = whole('connections', last(values), 1);
+    one(
+      'connections',
+      'N',
+      'connections that are open at once; more are closed as they come (default 10000)',
+      ({ serving }, given) => {
+        serving.connections = whole('connections', given, 1);
       },
-    },
-    {
-      name: 'head-time',
-      value: 'TIME',
-      help: 'how long the head of a request may take (default 10s)',
-      set: ({ serving }, values) => {
-        serving.headTime = duration('head-time', last(values));
+    ),
+    time('head-time', 'how long the head of a request may take (default 10s)', ({ serving }, given) => {
+      serving.headTime = given;
+    }),
+    time(
+      'body-time',
+      'how long a whole request may take, its body included (default 30s)',
+      ({ serving }, given) => {
+        serving.bodyTime = given;
       },
-    },
-    {
-      name: 'body-time',
-      value: 'TIME',
-      help: 'how long a whole request may take, its body included (default 30s)',
-      set: ({ serving }, values) => {
-        serving.bodyTime = duration('body-time', last(values));
+    ),
+    time(
+      'idle-time',
+      'how long a connection is kept open between two requests (default 10s)',
+      ({ serving }, given) => {
+        serving.idleTime = given;
       },
-    },
-    {
-      name: 'idle-time',
-      value: 'TIME',
-      help: 'how long a connection is kept open between two requests (default 10s)',
-      set: ({ serving }, values) => {
-        serving.idleTime = duration('idle-time', last(values));
-      },
-    },
+    ),
     {
       name: 'compress',
       help: 'compress event streams for clients that take gzip',
@@ -178,22 +184,22 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         );
       },
     },
-    {
-      name: 'secret-file',
-      value: 'PATH',
-      help: 'a file of secrets, one a line; the first seals, all open',
-      set: ({ options }, values) => {
-        options.secrets = secretsIn([readText('secret-file', last(values))]);
+    one(
+      'secret-file',
+      'PATH',
+      'a file of secrets, one a line; the first seals, all open',
+      ({ options }, given) => {
+        options.secrets = secretsIn([readText('secret-file', given)]);
       },
-    },
-    {
-      name: 'audience',
-      value: 'NAME',
-      help: 'names this service: others with the same secret or store refuse its tokens and records',
-      set: ({ options }, values) => {
-        options.audience = last(values);
+    ),
+    one(
+      'audience',
+      'NAME',
+      'names this service: others with the same secret or store refuse its tokens and records',
+      ({ options }, given) => {
+        options.audience = given;
       },
-    },
+    ),
     {
       name: 'revision',
       value: 'NAME',
@@ -227,7 +233,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       repeats: true,
       help: 'calls, resumes or badTokens of one client, such as calls=100/1m; --rate off: none',
       set: ({ options }, values) => {
-        options.rateLimit = last(values) === 'off' ? false : ratesIn(values);
+        options.rateLimit = values.at(-1) === 'off' ? false : ratesIn(values);
       },
     },
     {
@@ -239,14 +245,14 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     },
   ],
   'Where calls live': [
-    {
-      name: 'store',
-      value: 'URL',
-      help: 'memory: | sqlite://file | redis://… | postgres://… (default memory:)',
-      set: async ({ options }, values) => {
-        options.store = await openStore(last(values));
+    one(
+      'store',
+      'URL',
+      'memory: | sqlite://file | redis://… | postgres://… (default memory:)',
+      async ({ options }, given) => {
+        options.store = await openStore(given);
       },
-    },
+    ),
     {
       name: 'encrypt',
       help: 'encrypt the records in the store',
@@ -254,114 +260,111 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         options.encrypt = true;
       },
     },
-    {
-      name: 'state',
-      value: 'KIND',
-      help: 'stored | sealed: in the store, or in the token alone (default stored)',
-      set: ({ options }, values) => {
-        options.state = choice('state', last(values), ['stored', 'sealed']);
+    oneOf(
+      'state',
+      'KIND',
+      'stored | sealed: in the store, or in the token alone (default stored)',
+      ['stored', 'sealed'],
+      ({ options }, given) => {
+        options.state = given;
       },
-    },
-    {
-      name: 'relay',
-      value: 'URL',
-      help: 'redis://… | nats://…: a call goes on where its frame is (default none)',
-      set: async ({ options }, values) => {
-        options.relay = await openRelay(last(values));
+    ),
+    one(
+      'relay',
+      'URL',
+      'redis://… | nats://…: a call goes on where its frame is (default none)',
+      async ({ options }, given) => {
+        options.relay = await openRelay(given);
       },
-    },
-    {
-      name: 'ttl',
-      value: 'TIME',
-      help: 'how long a call lives, such as 30m or 90d (default 1h)',
-      set: ({ options }, values) => {
-        options.ttl = duration('ttl', last(values));
-      },
-    },
+    ),
+    time('ttl', 'how long a call lives, such as 30m or 90d (default 1h)', ({ options }, given) => {
+      options.ttl = given;
+    }),
   ],
   'How calls are run': [
-    {
-      name: 'instance',
-      value: 'KIND',
-      help: 'call | session | caller | process: what an instance of the server serves (default by revision)',
-      set: ({ options }, values) => {
-        options.instance = choice('instance', last(values), ['call', 'session', 'caller', 'process']);
+    oneOf(
+      'instance',
+      'KIND',
+      'call | session | caller | process: what an instance of the server serves (default by revision)',
+      ['call', 'session', 'caller', 'process'],
+      ({ options }, given) => {
+        options.instance = given;
       },
-    },
-    {
-      name: 'tasks',
-      value: 'WHEN',
-      help: 'never | now | after-asks: which calls become tasks (default by client and tool)',
-      set: ({ options }, values) => {
-        const when = choice('tasks', last(values), ['never', 'now', 'after-asks']);
+    ),
+    oneOf(
+      'tasks',
+      'WHEN',
+      'never | now | after-asks: which calls become tasks (default by client and tool)',
+      ['never', 'now', 'after-asks'],
+      ({ options }, when) => {
         options.tasks = () => when;
       },
-    },
-    {
-      name: 'replay',
-      value: 'WHETHER',
-      help: 'allow | never: whether a call whose frame is gone is run again (default allow; of proxy, those that say they may)',
-      set: ({ options, peer }, values) => {
-        const whether = choice('replay', last(values), ['allow', 'never']);
+    ),
+    oneOf(
+      'replay',
+      'WHETHER',
+      'allow | never: whether a call whose frame is gone is run again (default allow; of proxy, those that say they may)',
+      ['allow', 'never'],
+      ({ options, peer }, whether) => {
         options.replay = () => whether;
         peer.options.replay = whether;
       },
-    },
-    {
-      name: 'drift',
-      value: 'HOW',
-      help: 'ask | reuse | fail, where a question changed (default ask)',
-      set: ({ options }, values) => {
-        options.drift = choice('drift', last(values), ['ask', 'reuse', 'fail']);
+    ),
+    oneOf(
+      'drift',
+      'HOW',
+      'ask | reuse | fail, where a question changed (default ask)',
+      ['ask', 'reuse', 'fail'],
+      ({ options }, given) => {
+        options.drift = given;
       },
-    },
-    {
-      name: 'on-drop',
-      value: 'HOW',
-      help: 'forget | unwind: what becomes of a frame that is dropped (default forget)',
-      set: ({ options }, values) => {
-        options.onDrop = choice('on-drop', last(values), ['forget', 'unwind']);
+    ),
+    oneOf(
+      'on-drop',
+      'HOW',
+      'forget | unwind: what becomes of a frame that is dropped (default forget)',
+      ['forget', 'unwind'],
+      ({ options }, given) => {
+        options.onDrop = given;
       },
-    },
-    {
-      name: 'ask-delay',
-      value: 'TIME',
-      help: 'how long an ask waits for a step that runs beside it (default 5s)',
-      set: ({ options }, values) => {
-        options.askDelay = duration('ask-delay', last(values));
+    ),
+    time(
+      'ask-delay',
+      'how long an ask waits for a step that runs beside it (default 5s)',
+      ({ options }, given) => {
+        options.askDelay = given;
       },
-    },
-    {
-      name: 'replay-grace',
-      value: 'TIME',
-      help: 'how long a tool that is run again may take to get where it was (default 300ms)',
-      set: ({ options }, values) => {
-        options.replayGrace = duration('replay-grace', last(values));
+    ),
+    time(
+      'replay-grace',
+      'how long a tool that is run again may take to get where it was (default 300ms)',
+      ({ options }, given) => {
+        options.replayGrace = given;
       },
-    },
-    {
-      name: 'shed-above',
-      value: 'TIME',
-      help: 'how late the event loop may be before calls are given up to others (default never)',
-      set: ({ options }, values) => {
-        options.shedAbove = duration('shed-above', last(values));
+    ),
+    time(
+      'shed-above',
+      'how late the event loop may be before calls are given up to others (default never)',
+      ({ options }, given) => {
+        options.shedAbove = given;
       },
-    },
+    ),
     {
       name: 'no-steps',
-      help: 'no async context: step() is not journaled',
+      help: 'no async context: only steps that name their call are journaled',
       set: ({ options }) => {
         options.steps = false;
       },
     },
-    {
-      name: 'warn-unjournaled',
-      value: 'WHETHER',
-      help: 'yes | no: tell of tools that would do something again (default: unless NODE_ENV is production)',
-      set: ({ options }, values) => {
-        options.warnUnjournaled = choice('warn-unjournaled', last(values), ['yes', 'no']) === 'yes';
+    oneOf(
+      'warn-unjournaled',
+      'WHETHER',
+      'yes | no: tell of tools that would do something again (default: unless NODE_ENV is production)',
+      ['yes', 'no'],
+      ({ options }, given) => {
+        options.warnUnjournaled = given === 'yes';
       },
-    },
+    ),
   ],
   'What is on the wire': [
     {
@@ -396,28 +399,23 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         options.limits = limits as Partial<Limits>;
       },
     },
-    {
-      name: 'log',
-      value: 'LEVEL',
-      help: 'error | warn | info | debug (default warn)',
-      set: ({ options }, values) => {
-        options.logger = levelLogger(last(values));
-      },
-    },
+    one('log', 'LEVEL', 'error | warn | info | debug (default warn)', ({ options }, given) => {
+      options.logger = levelLogger(given);
+    }),
   ],
 };
 
 /** Further flags of `mcp-await proxy`. */
 export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'The server behind the proxy': [
-    {
-      name: 'url',
-      value: 'URL',
-      help: 'a remote server of 2025-11-25 or before, instead of a command: its endpoint, as in https://example.com/mcp',
-      set: ({ peer }, values) => {
-        peer.url = last(values);
+    one(
+      'url',
+      'URL',
+      'a remote server of 2025-11-25 or before, instead of a command: its endpoint, as in https://example.com/mcp',
+      ({ peer }, given) => {
+        peer.url = given;
       },
-    },
+    ),
     {
       name: 'header',
       value: 'NAME=VALUE',
@@ -427,14 +425,14 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         peer.headers = Object.fromEntries(values.map((given) => named('header', given)));
       },
     },
-    {
-      name: 'children',
-      value: 'N',
-      help: 'processes of one client that run at once; what a process keeps in memory is then spread (default 1)',
-      set: ({ peer }, values) => {
-        peer.options.children = whole('children', last(values), 1);
+    one(
+      'children',
+      'N',
+      'processes of one client that run at once; what a process keeps in memory is then spread (default 1)',
+      ({ peer }, given) => {
+        peer.options.children = whole('children', given, 1);
       },
-    },
+    ),
     {
       name: 'shared',
       help: 'callers that are not known share a process, wherever they come from',
@@ -442,22 +440,20 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         peer.options.shared = true;
       },
     },
-    {
-      name: 'start-timeout',
-      value: 'TIME',
-      help: 'how long the server may take to answer initialize (default 30s)',
-      set: ({ peer }, values) => {
-        peer.options.startTimeout = duration('start-timeout', last(values));
+    time(
+      'start-timeout',
+      'how long the server may take to answer initialize (default 30s)',
+      ({ peer }, given) => {
+        peer.options.startTimeout = given;
       },
-    },
-    {
-      name: 'ask-timeout',
-      value: 'TIME',
-      help: 'when the server gives up on what it asks; 0: never (default 60s, as the SDKs)',
-      set: ({ peer }, values) => {
-        peer.options.askTimeout = duration('ask-timeout', last(values));
+    ),
+    time(
+      'ask-timeout',
+      'when the server gives up on what it asks; 0: never (default 60s, as the SDKs)',
+      ({ peer }, given) => {
+        peer.options.askTimeout = given;
       },
-    },
+    ),
   ],
 };
 
