@@ -56,7 +56,8 @@ export class Endpoint {
   readonly #url: URL;
   readonly #fetch: FetchLike;
   readonly #init: RequestInit;
-  readonly #headers: Headers;
+  /** By names in lower case: `Headers` are slow to merge. */
+  readonly #headers: Readonly<Record<string, string>>;
   readonly #authorization: Authorization | undefined;
   readonly #closed = new AbortController();
 
@@ -64,7 +65,7 @@ export class Endpoint {
     this.#url = url;
     this.#fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
     this.#init = requestInit;
-    this.#headers = merged(requestInit.headers, headers);
+    this.#headers = Object.fromEntries(merged(requestInit.headers, headers));
     this.sessionId = sessionId;
     const plain: FetchLike = (input, init) =>
       this.#fetch(input, { ...requestInit, ...init, headers: merged(requestInit.headers, init?.headers) });
@@ -153,16 +154,15 @@ export class Endpoint {
     return (await this.#authorization?.renew(response)) ? once() : response;
   }
 
+  /** @param own headers of the request, their names in lower case */
   async #headersOf(own: Readonly<Record<string, string>>): Promise<Headers> {
-    const headers = merged(
-      {
-        ...(await this.#authorization?.header()),
-        ...(this.sessionId !== undefined && { 'mcp-session-id': this.sessionId }),
-        ...(this.protocolVersion !== undefined && { 'mcp-protocol-version': this.protocolVersion }),
-      },
-      this.#headers,
-    );
-    return merged(headers, own);
+    return new Headers({
+      ...(await this.#authorization?.header()),
+      ...(this.sessionId !== undefined && { 'mcp-session-id': this.sessionId }),
+      ...(this.protocolVersion !== undefined && { 'mcp-protocol-version': this.protocolVersion }),
+      ...this.#headers,
+      ...own,
+    });
   }
 
   #why({ status, statusText, headers }: Response, text = statusText): string {

@@ -33,6 +33,7 @@ export class RequestHeaders {
     }
   }
 
+  /** @returns values by names in lower case */
   of({ method, params = {} }: RpcRequest): Record<string, string> {
     const name: unknown = params[NAMED.get(method) ?? ''];
     const headers: Record<string, string> = { 'mcp-method': method };
@@ -40,7 +41,7 @@ export class RequestHeaders {
     headers['mcp-name'] = headerValue(name);
     for (const { path, header } of method === 'tools/call' ? (this.#mirrored.get(name) ?? []) : []) {
       const value = path.reduce<unknown>((at, key) => (isObject(at) ? at[key] : undefined), params.arguments);
-      if (isMirrorable(value)) headers[`mcp-param-${header}`] = headerValue(String(value));
+      if (isMirrorable(value)) headers[`mcp-param-${header.toLowerCase()}`] = headerValue(String(value));
     }
     return headers;
   }
