@@ -138,7 +138,10 @@ export interface AwaitOptions<Name extends string = string> {
   readonly workspace?: WorkspaceOptions;
   /** Names this service in its tokens; services that share a secret refuse one another's. */
   readonly audience?: string;
-  /** `false`: calls get no async context, and `step` is not journaled. */
+  /**
+   * `false`: calls get no async context. A step is then recorded only where it names its call
+   * (`step(name, fn, { call: extra })`).
+   */
   readonly steps?: boolean;
   /**
    * Whether the logger warns about tools that used the network, the file system or a child process outside of a step

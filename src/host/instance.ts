@@ -179,11 +179,8 @@ export class LiveInstance implements HostInstance {
     if (leg === undefined || this.#released) return;
     const entry = this.#enter(request, leg, settle, frame);
     const send = (): void => this.#send(request, leg, entry);
-    if (!this.#options.contexts) {
-      send();
-      return;
-    }
-    runInContext(frame.context, send);
+    if (this.#options.contexts) runInContext(frame.context, send);
+    else send();
     // Its handler starts in a later microtask, and may pass its `extra` on: `step(name, fn, { call: extra })`.
     const signal = this.#begun.lowLevel?._requestHandlerAbortControllers?.get(entry.id)?.signal;
     if (signal !== undefined) nameCall(signal, frame.context);

@@ -2,10 +2,11 @@
  * Asks and steps in an async context that is not their call's (invariant 13): a queue of concurrency 1, as p-queue and
  * fastq are, runs each job in the context of the call whose job came first.
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { EventEmitter, once } from 'node:events';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { McpServer as ServerV2 } from '@modelcontextprotocol/server';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type CurrentCall, currentCall, step } from '../../src/index.ts';
 import { until } from '../call/bench.ts';
 import { legacy, modern } from './clients.ts';
@@ -223,6 +224,68 @@ describe('a step that names a call', () => {
     );
     expect(await step('charge', () => 'charged', { call: {} })).toBe('charged');
     expect(currentCall()).toBeUndefined();
+  });
+});
+
+describe('with steps: false, a step that names its call', () => {
+  const charging = (done: string[]): McpServer => {
+    const server = new McpServer({ name: 'named', version: '1.0.0' });
+    const ask = async (): Promise<string> => {
+      const { content } = await server.server.elicitInput({ message: 'name?', requestedSchema: NAME });
+      return String(content?.name);
+    };
+    server.registerTool('charges', {}, async (extra) => {
+      const part = (name: string) => step(name, () => void done.push(name), { call: extra });
+      await step('charge', () => part('part'), { call: { ...extra } });
+      return reply(await ask());
+    });
+    server.registerTool('asks-inside', {}, async (extra) =>
+      reply(await step('charge', ask, { call: extra }).catch((error) => error.code)),
+    );
+    server.registerTool('plain', {}, async () => reply('plain'));
+    return server;
+  };
+
+  it('runs once in a call that is replayed, with the steps inside of it', async () => {
+    const done: string[] = [];
+    served = await serveHere(() => charging(done), { steps: false, limits: { frames: 0 } });
+    for (const connect of [modern, legacy]) {
+      const client = await connect(served.url);
+      expect([await client.tool('charges'), done.splice(0)]).toEqual(['its name', ['part']]);
+      await client.close();
+    }
+    expect(served.log.text).not.toContain('without the steps');
+  });
+
+  it('refuses an ask inside of it', async () => {
+    served = await serveHere(() => charging([]), { steps: false });
+    for (const connect of [modern, legacy]) {
+      const client = await connect(served.url);
+      expect(await client.tool('asks-inside')).toBe('ask-in-step');
+      await client.close();
+    }
+  });
+
+  it('is what enters a context; no other call does', async () => {
+    const entered: object[] = [];
+    const original = AsyncLocalStorage.prototype.run;
+    const run = vi.spyOn(AsyncLocalStorage.prototype, 'run');
+    run.mockImplementation(function (this: AsyncLocalStorage<unknown>, ...args) {
+      entered.push(this);
+      return original.apply(this, args);
+    });
+    const ours = () =>
+      entered.splice(0).filter((one) => one === Reflect.get(globalThis, Symbol.for('mcp-await.context.1')));
+    served = await serveHere(() => charging([]), { steps: false });
+    for (const connect of [modern, legacy]) {
+      const client = await connect(served.url);
+      expect(await client.tool('plain')).toBe('plain');
+      expect(ours()).toEqual([]);
+      await client.tool('charges');
+      expect(ours()).not.toEqual([]);
+      await client.close();
+    }
+    run.mockRestore();
   });
 });
 

@@ -16,10 +16,10 @@ interface Called {
 
 export class RunningSteps {
   readonly #callId: string;
-  /** How many steps of each name there were. */
-  readonly #counts: Map<string, number>;
-  readonly #open = new Set<string>();
-  readonly #running = new Set<string>();
+  /** How many steps of each name there were; none before the first step, as below. */
+  #counts: Map<string, number> | undefined;
+  #open: Set<string> | undefined;
+  #running: Set<string> | undefined;
   readonly #whenSettled: (() => void)[] = [];
   readonly #closed: (name: string) => AwaitError | undefined;
 
@@ -33,17 +33,17 @@ export class RunningSteps {
     closed: (name: string) => AwaitError | undefined,
   ) {
     this.#callId = callId;
-    this.#counts = new Map(counts);
+    if (counts.size > 0) this.#counts = new Map(counts);
     this.#closed = closed;
   }
 
   get running(): readonly string[] {
-    return [...this.#running];
+    return [...(this.#running ?? [])];
   }
 
   /** Resolves once no step is running. */
   settled(): Promise<void> {
-    if (this.#running.size === 0) return Promise.resolve();
+    if (!this.#running?.size) return Promise.resolve();
     return new Promise((resolve) => this.#whenSettled.push(resolve));
   }
 
@@ -58,17 +58,18 @@ export class RunningSteps {
   }
 
   begin(path: string): void {
+    this.#running ??= new Set();
     this.#running.add(path);
   }
 
   done(path: string): void {
-    this.#running.delete(path);
-    if (this.#running.size === 0) this.abandon();
+    this.#running?.delete(path);
+    if (!this.#running?.size) this.abandon();
   }
 
   /** Running steps can no longer be recorded, so nothing waits for them. */
   abandon(): void {
-    this.#running.clear();
+    this.#running?.clear();
     for (const resolve of this.#whenSettled.splice(0)) resolve();
   }
 
@@ -90,6 +91,8 @@ export class RunningSteps {
     const closed = this.#closed(name);
     if (closed !== undefined) return Promise.reject(closed);
     const base = parent === undefined ? name : `${parent}/${name}`;
+    this.#open ??= new Set();
+    this.#counts ??= new Map();
     if (this.#open.has(base)) {
       return Promise.reject(
         new AwaitError(
@@ -102,7 +105,7 @@ export class RunningSteps {
     this.#counts.set(base, count);
     this.#open.add(base);
     const path = count === 1 ? base : `${base}#${count}`;
-    return this.#begin(call, path, fn, attempt, () => this.#open.delete(base));
+    return this.#begin(call, path, fn, attempt, () => this.#open?.delete(base));
   }
 
   /** As a step, under a path of its own that no step's name can make: any number may be open. */
