@@ -57,7 +57,7 @@ export class HostTransport {
   onListening?: () => void;
   #armed: Armed | undefined;
   /** The requests that the server sent itself, and that are open. */
-  readonly #asked = new Set<number>();
+  #asked: Set<number> | undefined;
   #severed = false;
 
   constructor(sessionId: string, sink: TransportSink) {
@@ -106,7 +106,7 @@ export class HostTransport {
 
   /** A client's response that answers no ask: an SDK reports it. It must not answer a request of the server's own. */
   deliverStray(response: Message): void {
-    if (!this.#asked.has(Number(response.id))) this.deliver(response);
+    if (!this.#asked?.has(Number(response.id))) this.deliver(response);
   }
 
   /** A request of a server that is not an SDK's; resolves with its answer, if ever. */
@@ -154,10 +154,11 @@ export class HostTransport {
       return;
     }
     const progress = this.#progressOf(message);
+    this.#asked ??= new Set();
     this.#asked.add(Number(id));
     void this.#sink
       .request(message, { ...options, ...(progress && { progress }) })
-      .finally(() => this.#asked.delete(Number(id)))
+      .finally(() => this.#asked?.delete(Number(id)))
       .then(
         (response) => this.deliver(reply(id, response)),
         (error: unknown) => this.#sink.error(error),

@@ -5,23 +5,25 @@ import type { Gone } from '../call/ports.ts';
  * costs more than most of the other work for it.
  */
 export class Departure implements Gone {
-  readonly #listeners = new Set<() => void>();
+  #listeners: Set<() => void> | undefined;
   aborted = false;
 
   addEventListener(_type: 'abort', listener: () => void): void {
+    this.#listeners ??= new Set();
     this.#listeners.add(listener);
   }
 
   removeEventListener(_type: 'abort', listener: () => void): void {
-    this.#listeners.delete(listener);
+    this.#listeners?.delete(listener);
+    if (this.#listeners?.size === 0) this.#listeners = undefined;
   }
 
   /** The client disconnected; each listener is called once. */
   readonly fire = (): void => {
     if (this.aborted) return;
     this.aborted = true;
-    for (const listener of this.#listeners) listener();
-    this.#listeners.clear();
+    for (const listener of this.#listeners ?? []) listener();
+    this.#listeners = undefined;
   };
 
   /** A real signal, for code that needs one. */

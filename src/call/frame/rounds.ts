@@ -8,6 +8,7 @@ import type { Completion } from '../journal/entries.ts';
 import { type DrawPlace, isShed } from './drawn.ts';
 
 const ROUND = '/round#';
+const NONE: ReadonlyMap<string, number> = new Map();
 
 export class Rounds {
   /** The value that the last round returned. */
@@ -34,7 +35,7 @@ export class Rounds {
       const name = path.replace(/#\d+$/, '');
       names.set(name, (names.get(name) ?? 0) + 1);
     }
-    this.names = names;
+    this.names = names.size > 0 ? names : NONE;
   }
 
   /** The path of the round that ends now. */

@@ -4,12 +4,11 @@ import type { AnswerCompletion, Entry } from '../journal/entries.ts';
 type AnswerEntry = Extract<Entry, { type: 'completed' }> & { readonly completion: AnswerCompletion };
 
 export class AnswerWrites {
-  readonly #underWay = new Set<string>();
-  /** Entries that may or may not be in the store; a second answer for their asks is ignored. */
-  readonly #doubtful = new Map<string, AnswerEntry>();
+  /** On their way; or, where that failed, perhaps in the store: then a second answer for the ask is ignored. */
+  readonly #entries = new Map<string, { readonly entry: AnswerEntry; readonly isUnderWay: boolean }>();
 
   has(key: string): boolean {
-    return this.#underWay.has(key);
+    return this.#entries.get(key)?.isUnderWay === true;
   }
 
   /**
@@ -21,16 +20,15 @@ export class AnswerWrites {
     make: () => AnswerEntry,
     append: (entry: AnswerEntry) => Promise<void>,
   ): Promise<void> {
-    const entry = this.#doubtful.get(key) ?? make();
-    this.#underWay.add(key);
+    const known = this.#entries.get(key);
+    const entry = known === undefined || known.isUnderWay ? make() : known.entry;
+    this.#entries.set(key, { entry, isUnderWay: true });
     try {
       await append(entry);
-      this.#doubtful.delete(key);
+      this.#entries.delete(key);
     } catch (error) {
-      this.#doubtful.set(key, entry);
+      this.#entries.set(key, { entry, isUnderWay: false });
       throw error;
-    } finally {
-      this.#underWay.delete(key);
     }
   }
 }

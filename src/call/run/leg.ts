@@ -60,6 +60,21 @@ export interface Leg extends InstanceLeg {
   withdraw?(ask: OpenAsk): void;
 }
 
+/** What a server keeps of a leg for as long as its call lasts: the rest holds the request's reply. */
+export function factsOf(leg: Leg): InstanceLeg {
+  const {
+    signal: _signal,
+    isRefused: _isRefused,
+    notify: _notify,
+    begun: _begun,
+    ask: _ask,
+    withdraw: _withdraw,
+    home: _home,
+    ...facts
+  } = leg;
+  return facts;
+}
+
 /** One instance of the user's server, initialized with a client's capabilities and identity. */
 export interface Instance {
   /**

@@ -81,8 +81,10 @@ export class RunTurn implements Turn {
 
   ask(ask: OpenAsk): void {
     const { asked } = this.#run;
-    if (!asked.has(ask.key)) this.#leg.ask?.(ask);
-    asked.add(ask.key);
+    if (!asked.includes(ask.key)) {
+      this.#leg.ask?.(ask);
+      asked.push(ask.key);
+    }
     if (isUnattached(this.#run)) this.#parts.answers.expect(this.#run, ask.key);
   }
 

@@ -127,7 +127,7 @@ export interface Run {
   /** For a run that only asks for URLs that the tool threw: the run that continues once they are answered. */
   readonly next?: (() => Run | undefined) | undefined;
   /** Keys of asks that went out live. */
-  readonly asked: Set<string>;
+  readonly asked: string[];
   /** Answers that are being written, and those that the store may have or not, by their asks' keys. */
   readonly answers: AnswerWrites;
   /** How often its server was lost, since something was recorded last. */
@@ -161,7 +161,7 @@ export function newRun(
   made: Pick<Run, 'call' | 'binding' | 'frame' | 'instance' | 'journal' | 'held' | 'next'>,
 ): Run {
   const bytes = memoryOf(made.call.params);
-  return { ...made, bytes, state: { at: 'new' }, asked: new Set(), answers: new AnswerWrites() };
+  return { ...made, bytes, state: { at: 'new' }, asked: [], answers: new AnswerWrites() };
 }
 
 export function stopHeartbeat(run: Run): void {

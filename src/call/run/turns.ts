@@ -12,7 +12,7 @@ import type { Detach, Ending } from '../frame/turn.ts';
 import type { Checkpoint, Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Checkpoints } from './checkpoints.ts';
-import type { Leg } from './leg.ts';
+import { factsOf, type Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
 import { interrupted, type Ownership } from './ownership.ts';
 import { replayRefused } from './refusal.ts';
@@ -99,11 +99,11 @@ export class Turns {
       };
       const onTask = (): void => resolve({ kind: 'task', taskId: run.call.id });
       const detach = this.#detachOf(run, leg, onTask);
-      if (!begin) run.instance.refresh(run.frame, leg);
+      if (!begin) run.instance.refresh(run.frame, factsOf(leg));
       run.frame.enter(new RunTurn(this.#turn, run, leg, responses, end, detach));
       if (begin) {
         const { method, params, requestId } = run.call;
-        run.instance.call(run.frame, { method, params, id: requestId }, leg);
+        run.instance.call(run.frame, { method, params, id: requestId }, factsOf(leg));
       }
       if (isTask(run)) onTask();
       else if (detach !== undefined) {
