@@ -25,6 +25,7 @@ import type { Session } from '../session/session.ts';
 import { Sessions } from '../session/sessions.ts';
 import { followStanding, tellStanding } from '../session/standing.ts';
 import { isCall, isResumable, type RpcRequest, type Source, sourceOf } from '../session/start.ts';
+import { exchangeOf } from '../session/wire.ts';
 import { takerOf } from '../taker.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
 import { connected } from './connection.ts';
@@ -82,9 +83,8 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
   } catch (error) {
     return refusedEventId(services, inbound, error);
   }
-  const { source, instance } = served(services, session, inbound);
-  const home = services.settings.instance === 'call' ? undefined : instance;
-  const returned = { services, session, source, home };
+  const { home } = exchangeOf(services, session, inbound);
+  const returned = { services, session, source: sourceOf(inbound), home };
   return connected(services, session, inbound, { found, from }, (sink) =>
     followStanding(returned, sink, () => recallClient(services, returned.session)),
   );
@@ -101,7 +101,7 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
     const message = 'Bad Request: sessionId is missing; GET the stream first, and POST to its endpoint event';
     return rpcError(400, -32000, message, idOf(body));
   }
-  const session = (await sessions.find(id, takerOf(services, inbound)))?.session;
+  const { session, news } = (await sessions.find(id, takerOf(services, inbound))) ?? {};
   if (session === undefined) return notFound(parts, inbound, idOf(body));
   await recallClient(services, session);
   const requests = messages.filter(isRequest);
@@ -117,7 +117,7 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
     for (const request of requests) await respond(session, request, tooEarly(request));
     return accepted();
   }
-  const instance = () => served(services, session, inbound).instance();
+  const { instance } = exchangeOf(services, session, inbound, news);
   const refused = await refuseScopes(services, instance, requests.filter(isCall), inbound);
   if (refused !== undefined) return refused;
   const twice = reserve(session, requests);
@@ -135,7 +135,7 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
       for (const { id } of requests) session.release(id);
       return refusal;
     }
-    if (requests.length > 0) await start(parts, session, inbound, requests);
+    if (requests.length > 0) await start(services, session, sourceOf(inbound), requests, await instance());
   } catch (error) {
     for (const { id } of requests) session.release(id);
     throw error;
@@ -164,7 +164,9 @@ async function begin(
     return;
   }
   try {
-    const opened = await served(services, session, inbound, true).instance();
+    const open = (outside: Outside): Promise<HostInstance> =>
+      openInstance(services, session, inbound, outside, true);
+    const opened = await session.ready(open);
     const { initialized } = opened;
     services.serverInfo ??= initialized.serverInfo;
     const result = hasTasks(services, session, opened) ? withTaskCapability(initialized) : initialized;
@@ -181,13 +183,12 @@ async function begin(
 
 /** Resolves once other processes can find the started call, so that its client may get its 202. */
 async function start(
-  { services }: Parts,
+  services: Services,
   session: Session,
-  inbound: Inbound,
+  source: Source,
   requests: readonly RpcRequest[],
+  shared: HostInstance,
 ): Promise<void> {
-  const { source, instance } = served(services, session, inbound);
-  const shared = await instance();
   const running = {
     instance: services.settings.instance === 'call' ? undefined : shared,
     shared,
@@ -202,18 +203,6 @@ async function start(
     if (listed !== undefined) await remembered(services, session.calls?.add(listed));
   });
   await Promise.all(kept);
-}
-
-/** The leg of a request in a session, with the session's instance in this process. */
-function served(
-  services: Services,
-  session: Session,
-  inbound: Inbound,
-  begins = false,
-): { readonly source: Source; readonly instance: () => Promise<HostInstance> } {
-  const open = (outside: Outside): Promise<HostInstance> =>
-    openInstance(services, session, inbound, outside, begins);
-  return { source: sourceOf(inbound), instance: () => session.ready(open) };
 }
 
 /** @returns whether it is in the stream */

@@ -11,7 +11,6 @@ import type { Gone, Instance, Leg, Outcome } from '../../src/call/ports.ts';
 import { INTERNAL, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { SPOKEN } from '../../src/host/spoken.ts';
-import { countedAddress } from '../../src/http/address.ts';
 import { Departure } from '../../src/http/departure.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
 import { isLocal } from '../../src/http/local.ts';
@@ -21,6 +20,7 @@ import { failure } from '../failure.ts';
 import { passes } from '../guards.ts';
 import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
+import { sourceOf } from '../session/start.ts';
 import { sinkOf, WITHOUT_IDS } from '../sink.ts';
 import type { Mark } from '../tasks/marks.ts';
 import { taskRequest, wishFor } from '../tasks/wish.ts';
@@ -177,20 +177,17 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
   if (wrong !== undefined) {
     return { kind: 'responded', response: { error: { code: -32602, message: `Invalid params: ${wrong}` } } };
   }
-  const read = readRequest(request, services.principal(source.authInfo));
+  const read = readRequest(request, services.principal(source.inbound.authInfo));
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;
   if (isResponse(task)) return { kind: 'responded', response: task };
   const takesTasks = declaresTasks(read.client.capabilities);
-  const address = countedAddress(source.inbound);
   const leg: Leg = {
     live: false,
     sheds: true,
-    ...(address !== undefined && { address }),
     refuses: true,
     capabilities: read.client.capabilities,
-    ...(source.authInfo !== undefined && { authInfo: source.authInfo }),
     ...(read.progressToken !== undefined && { progressToken: read.progressToken }),
-    request: () => source.inbound.request(),
+    ...sourceOf(source.inbound),
     ...(read.logLevel !== undefined && { logLevel: read.logLevel }),
     signal: source.signal,
     ...(source.isRefused !== undefined && { isRefused: source.isRefused }),
@@ -266,7 +263,6 @@ function startCall(
 
 export interface CallSource {
   readonly inbound: Inbound;
-  readonly authInfo?: JsonObject;
   readonly signal: Gone;
   /** See `Leg`. */
   readonly isRefused?: Leg['isRefused'];
@@ -325,7 +321,6 @@ function serveLean(
     let stream: LeanStream | undefined;
     const outcome = run(services, request, {
       inbound,
-      ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
       signal: gone,
       ...(refuse !== undefined && {
         isRefused: (instance: Instance) => {

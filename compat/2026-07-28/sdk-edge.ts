@@ -148,7 +148,6 @@ async function lightServer(
   server.onclose = () => instance.close();
   const source = (notify: CallSource['notify'], signal: AbortSignal): CallSource => ({
     inbound,
-    ...(authInfo !== undefined && { authInfo }),
     signal,
     notify,
   });

@@ -15,16 +15,18 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
 import type { Reply } from '../../src/http/exchange.ts';
 import { empty, isRequestId, json, rpcError } from '../../src/http/reply.ts';
-import { parseEventId } from '../../src/stream/event-id.ts';
+import { type EventPlace, parseEventId } from '../../src/stream/event-id.ts';
+import type { Found } from '../../src/stream/event-streams.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { cancelElsewhere } from '../cancellation.ts';
-import { shuttingDown, unknownEventId } from '../failure.ts';
+import { failure, shuttingDown, unknownEventId } from '../failure.ts';
 import type { Services } from '../services.ts';
 import { SESSION, sse } from '../session/connection.ts';
 import { cannotFollow, isToldMeanwhile } from '../session/follow.ts';
+import { HeldReply } from '../session/held-reply.ts';
 import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
 import { accepts, refuseMessages } from '../session/messages.ts';
-import { followPost, isLeft, rememberCalls } from '../session/post-calls.ts';
+import { followPost, isLeft } from '../session/post-calls.ts';
 import { remembered } from '../session/requests.ts';
 import type { Session } from '../session/session.ts';
 import {
@@ -32,6 +34,7 @@ import {
   type Caller,
   isResumable,
   legOf,
+  messageOf,
   notifying,
   type RpcRequest,
   type Say,
@@ -58,6 +61,12 @@ interface Note {
   /** The keys of the asks that went out, by their ids on the wire. */
   readonly keys: Readonly<Record<string, string>>;
   readonly progressToken?: string | number;
+}
+
+/** An `input_required` event. */
+interface Place extends EventPlace {
+  readonly found: Found;
+  readonly note: Note;
 }
 
 export const MULTI_TURN: SessionWire = {
@@ -97,23 +106,28 @@ async function start(
 ): Promise<Reply> {
   const [request] = requests;
   if (request === undefined || NEVER_ASK.has(request.method)) return serveLive(exchange, requests, own);
-  return begin(exchange, request, await exchange.instance());
+  return begin(exchange, request, await exchange.instance(), own);
 }
 
-/** The first turn of a call, on a stream of its own. */
-async function begin(call: Exchange, request: RpcRequest, shared: HostInstance): Promise<Reply> {
-  const { services, session } = call;
-  const stream = session.newStream();
-  const found = await services.streams.find(stream.id, 0, session.id);
+/** The first turn of a call: its reply is held back until there is something to lose, and then is a stream. */
+function begin(
+  call: Exchange,
+  request: RpcRequest,
+  shared: HostInstance,
+  own: SessionStream | undefined,
+): Promise<Reply> {
+  const { services, session, inbound } = call;
+  const stream = new HeldReply({ services, session, inbound, count: 1, own, wrap: untilInput });
   const { id: requestId, method, params } = request;
   const caller = callerOf(session);
   const resumable = isResumable(services, request);
   const started = startCall(
     services,
-    { request, caller, source: sourceOf(call.inbound), resumable },
+    { request, caller, source: sourceOf(inbound), resumable, ...stream.held.how },
     () => wayOf(call, (message) => stream.send(message), resumable),
     call.home && shared,
   );
+  if (resumable) stream.held.add(started);
   session.keepCall(requestId, started);
   const binding = boundTo(caller, request);
   const note = { callId: started.callId, requestId, binding, ...progressOf(params) };
@@ -122,10 +136,21 @@ async function begin(call: Exchange, request: RpcRequest, shared: HostInstance):
     const isDone = outcome.kind === 'responded' && 'result' in outcome.response;
     if (isDone) await remembered(services, session.state.record(shared, method, params));
     await session.settled();
-    if (!isLeft(services, request, stream, outcome)) tell(services, session.id, stream, outcome, note);
+    if (isLeft(services, request, stream, outcome)) return;
+    const respond = (came: Outcome): void => stream.respond(messageOf(request, came));
+    if (outcome.kind !== 'suspended') respond(outcome);
+    else {
+      const asked = stream.opened().then(
+        (opened) => askOn(services, session.id, opened, outcome, note),
+        (error: unknown) => respond(failure(services)(error)),
+      );
+      // A handler that closes waits for it.
+      services.writing.add(asked);
+      void asked.finally(() => services.writing.delete(asked));
+    }
   });
-  await rememberCalls(services, session, stream.id, [{ request, started }]);
-  return sse(services, session, found, 'postStreams', untilInput);
+  stream.started();
+  return stream.reply;
 }
 
 /** The next turn: an array of responses, with the id of the `input_required` that they answer. */
@@ -134,16 +159,18 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
   if (messages.length === 0 || messages.some((message) => typeof message.method === 'string')) {
     return rpcError(400, -32600, 'Invalid Request: with Last-Event-ID the body is an array of responses');
   }
-  const note = await noteOf(call, last);
-  if (note === undefined) return unknownEventId(services, inbound);
+  const place = await placeOf(call, last);
+  if (place === undefined) return unknownEventId(services, inbound);
+  const { found, note, stream: streamId } = place;
   const { results, errors, missing } = sortByKey(call, note, messages);
   const accept = inbound.header('accept') ?? '';
   const takesStream = accepts(accept, EVENTS);
   // Missing answers are asked for again, which takes a stream.
   if (missing && !takesStream) return notAcceptable();
-  const found = await services.streams.resume(last, session.id);
-  const { stream: streamId } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
-  const takeOver = takingOver(services, streamId, session.id);
+  const takeOver = takingOver(services, streamId, session.id, found.end);
+  /** Whether this process knows that nothing else came of the turn. */
+  let isAlone = false;
+  let hasSaid = false;
   /** Resolves with the first thing that comes of the turn before its outcome. */
   let onSaid = (): void => {};
   const said = new Promise<undefined>((resolve) => {
@@ -154,6 +181,7 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
       (taken) => taken.send(message),
       (error: unknown) => cannotFollow(services, error),
     );
+    hasSaid = true;
     onSaid();
   };
   const begun = (cancel: (reason?: string) => void): void => {
@@ -188,7 +216,7 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
     await session.settled();
     if (outcome.kind === 'gone') await finishIn(services, takeOver);
     else if (outcome.kind !== 'task' && !isBadToken(outcome) && !goesOnElsewhere(outcome))
-      await toldBy(call, last, outcome, note, takeOver);
+      isAlone = (await toldBy(call, last, place, outcome, takeOver)) && !hasSaid;
     return outcome;
   });
   const release = session.hold();
@@ -202,17 +230,13 @@ async function goOn(call: Exchange, last: string, messages: readonly JsonObject[
   if (goesOnElsewhere(outcome)) return shuttingDown();
   if (outcome.kind === 'responded') {
     const takesJson = accepts(accept, 'application/json');
-    const isStream = takesStream && (!takesJson || (await saysMore(services, session, last)));
+    const isAll = async (): Promise<boolean> =>
+      isAlone || (await services.streams.next(last, session.id))?.isLast !== false;
+    const isStream = takesStream && !(takesJson && (await isAll()));
     const message = { jsonrpc: '2.0', id: note.requestId, ...outcome.response };
     if (!isStream) return json(message, 200, { [SESSION]: session.id });
   }
   return takesStream ? sse(services, session, found, 'postStreams', untilInput) : notAcceptable();
-}
-
-/** Whether events come between the given one and the stream's response: then the reply is a stream. */
-async function saysMore({ streams }: Services, session: Session, last: string): Promise<boolean> {
-  const next = await streams.next(last, session.id);
-  return next !== undefined && !next.isLast;
 }
 
 /** A client that returns for its stream: sends its call's events since then. */
@@ -245,22 +269,28 @@ async function finishIn(services: Services, takeOver: () => Promise<SessionStrea
 /**
  * Sends a turn's outcome: by the process that ran it, or by one that read it from the journal if that process went
  * silent before.
+ * @param place of the event that the turn began after
+ * @returns whether it was sent here, by an appender that had the stream from that event on
  */
 async function toldBy(
   call: Exchange,
   last: string,
+  { sequence, note }: Place,
   outcome: Exclude<Outcome, { kind: 'gone' | 'task' }>,
-  note: Note,
   takeOver: () => Promise<SessionStream>,
-): Promise<void> {
+): Promise<boolean> {
   const { services, session } = call;
-  const finish = async (): Promise<void> => {
+  const finish = async (): Promise<boolean> => {
     try {
       const stream = await takeOver();
+      const isFirst = stream.follows(sequence);
       // The turn was run where its frame is, and may have been asked for there, too.
-      if (!(await isTold(services, session, last))) tell(services, session.id, stream, outcome, note);
+      const isDone = !isFirst && (await isTold(services, session, last));
+      if (!isDone) tell(services, session.id, stream, outcome, note);
+      return isFirst;
     } catch (error) {
       cannotFollow(services, error);
+      return false;
     }
   };
   if (!outcome.elsewhere) return finish();
@@ -268,6 +298,7 @@ async function toldBy(
   isToldMeanwhile(services, goesOn)
     .then((isTold) => (isTold ? undefined : finish()))
     .catch((error: unknown) => cannotFollow(services, error));
+  return false;
 }
 
 /** Whether a turn that began after an event has its end in the stream. */
@@ -323,14 +354,20 @@ function askOn(
   void written.then(() => streams.rest(stream.id, scope));
 }
 
-async function noteOf({ services, session }: Exchange, last: string): Promise<Note | undefined> {
+/** Where a turn goes on; undefined if the id is not that of an `input_required`. */
+async function placeOf({ services, session }: Exchange, last: string): Promise<Place | undefined> {
+  const { streams, settings } = services;
   try {
-    const { event, note } = await services.streams.event(last, session.id);
-    return event === 'input_required' ? (note as unknown as Note | undefined) : undefined;
+    const found = await streams.resume(last, session.id);
+    const { entry } = found.end ?? {};
+    const { event, note } = entry?.kind === 'event' ? entry.event : await streams.event(last, session.id);
+    const place = parseEventId(last, settings.limits.eventIdBytes);
+    if (event !== 'input_required' || note === undefined || place === undefined) return undefined;
+    return { ...place, found, note: note as unknown as Note };
   } catch (error) {
     const failure = AwaitError.from(error);
     if (failure.code !== 'bad-token') throw error;
-    services.settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
+    settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
     return undefined;
   }
 }

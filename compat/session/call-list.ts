@@ -40,9 +40,10 @@ export class CallList {
   }
 
   async add(callId: string): Promise<void> {
-    for (let at = (await this.#last()) + 1; ; at += 1) {
-      const inserted = await this.#store.insert(this.#key(at), callId, this.#expires);
-      this.#known = Math.max(this.#known, at);
+    // Where this process appended last, the next position is most often free.
+    for (let last = this.#known || (await this.#last()); ; last = await this.#last()) {
+      const inserted = await this.#store.insert(this.#key(last + 1), callId, this.#expires);
+      this.#known = Math.max(this.#known, last + 1);
       if (inserted) return;
     }
   }

@@ -16,6 +16,7 @@ import { sseEvent } from '../../src/stream/sse.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { noteFirst, SESSION, sse } from './connection.ts';
+import { rememberPost } from './post-calls.ts';
 import type { Session } from './session.ts';
 import type { CallStream, SessionStream } from './stream.ts';
 
@@ -30,8 +31,8 @@ export interface HeldOptions {
   readonly count: number;
   /** The stream that it is from the first, where a request may come again. */
   readonly own?: SessionStream | undefined;
-  /** Lets others find the calls, beside their journals. @param stream its id */
-  readonly remember: (stream: string, calls: readonly Begun[]) => Promise<void>;
+  /** Changes what its connection gets of the stream's events. */
+  readonly wrap?: (sink: Sink) => Sink;
 }
 
 export class HeldReply implements CallStream {
@@ -68,7 +69,8 @@ export class HeldReply implements CallStream {
       how: { onDurable: () => this.begin() },
       add: (started) => {
         this.#calls.add(started);
-        void started.outcome.then(() => this.#calls.delete(started));
+        // Of a single one the stream's id follows, ended or not.
+        if (count > 1) void started.outcome.then(() => this.#calls.delete(started));
       },
     };
   }
@@ -126,6 +128,16 @@ export class HeldReply implements CallStream {
     return this.#opening;
   }
 
+  /**
+   * Its stream, for more than messages.
+   * @throws AwaitError as `begin`
+   */
+  async opened(): Promise<SessionStream> {
+    await this.begin();
+    if (this.#stream === undefined) throw new AwaitError('closed', 'the reply was sent without a stream');
+    return this.#stream;
+  }
+
   /** Its connection ends with the first event; its client comes back for the rest. */
   disconnect(): void {
     const { services, session } = this.#options;
@@ -143,12 +155,11 @@ export class HeldReply implements CallStream {
   }
 
   async #open(): Promise<void> {
-    const { services, session, inbound, own, remember } = this.#options;
+    const { services, session, inbound, own, wrap = (sink: Sink) => sink } = this.#options;
     const calls = [...this.#calls];
-    const [first] = calls;
-    const isAlone = this.#options.count === 1 && first !== undefined;
-    const id = own?.id ?? (isAlone ? streamIdOf(first.callId) : session.newStreamId());
-    await Promise.all([...calls.map((call) => call.keep()), remember(id, calls)]);
+    const only = this.#options.count === 1 ? calls[0] : undefined;
+    const id = own?.id ?? (only === undefined ? session.newStreamId() : streamIdOf(only.callId));
+    await Promise.all([...calls.map((call) => call.keep()), rememberPost(services, session, id, calls)]);
     // All requests ended meanwhile.
     if (this.#state !== 'held') return;
     const stream = own ?? session.newStream(id);
@@ -158,15 +169,15 @@ export class HeldReply implements CallStream {
       throw error;
     });
     await new Promise<void>((connected) => {
-      const wrap = (sink: Sink): Sink => {
+      const connect = (sink: Sink): Sink => {
         connected();
         const heard = (): void => {
           this.#isHeard = true;
           this.#onHeard();
         };
-        return noteFirst(heard)(sink);
+        return noteFirst(heard)(wrap(sink));
       };
-      this.#resolve(sse(services, session, found, 'postStreams', wrap));
+      this.#resolve(sse(services, session, found, 'postStreams', connect));
       if (inbound.signal.aborted) connected();
       else inbound.signal.addEventListener('abort', () => connected(), { once: true });
     });

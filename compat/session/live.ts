@@ -1,6 +1,5 @@
 /** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
 import type { JsonObject } from '../../src/base/json.ts';
-import type { Begun } from '../../src/call/engine.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { messagesOf, NO_BATCH } from '../../src/http/batch.ts';
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
@@ -9,10 +8,10 @@ import { hasTasks, withTaskCapability } from '../tasks/session.ts';
 import { closing } from './connection.ts';
 import { HeldReply } from './held-reply.ts';
 import { accepts, isRequest, takesBatches } from './messages.ts';
-import { isLeft, rememberPost } from './post-calls.ts';
+import { isLeft } from './post-calls.ts';
 import { inWork, reserve, run, take } from './requests.ts';
 import { forgetSent, sentBefore, sentOnce } from './sent.ts';
-import { type RpcRequest, sourceOf } from './start.ts';
+import { messageOf, type RpcRequest, sourceOf } from './start.ts';
 import type { SessionStream } from './stream.ts';
 import type { Exchange } from './wire.ts';
 
@@ -69,9 +68,7 @@ export async function serveLive(
 ): Promise<Reply> {
   const shared = await ready();
   const instance = home && shared;
-  const remember = (stream: string, calls: readonly Begun[]): Promise<void> =>
-    rememberPost(services, session, stream, calls);
-  const stream = new HeldReply({ services, session, inbound, count: requests.length, own, remember });
+  const stream = new HeldReply({ services, session, inbound, count: requests.length, own });
   const source = sourceOf(
     inbound,
     closing(session, inbound, () => stream.disconnect()),
@@ -85,8 +82,7 @@ export async function serveLive(
   for (const { request, ended } of work) {
     void ended.then((outcome) => {
       if (isLeft(services, request, stream, outcome)) return;
-      const isResponse = outcome.kind === 'responded';
-      stream.respond(isResponse ? { jsonrpc: '2.0', id: request.id, ...outcome.response } : undefined);
+      stream.respond(messageOf(request, outcome));
     });
   }
   stream.started();

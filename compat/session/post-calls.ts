@@ -12,45 +12,23 @@ import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { closing } from './connection.ts';
 import { cannotFollow, type Followed, followAll, goneWith } from './follow.ts';
-import type { Work } from './requests.ts';
 import type { Session } from './session.ts';
 import { isResumable, liveWay, type RpcRequest, type Source, sourceOf } from './start.ts';
 import { type SessionStream, takingOver } from './stream.ts';
 import type { Exchange } from './wire.ts';
 
-/** Written before the client gets its stream. */
-export async function rememberCalls(
-  services: Services,
-  { id: scope, principal }: Pick<Session, 'id' | 'principal'>,
-  stream: string,
-  work: readonly Pick<Work, 'request' | 'started'>[],
-): Promise<void> {
-  const calls = work.flatMap(({ request, started }) =>
-    started !== undefined && isResumable(services, request) ? [started] : [],
-  );
-  if (calls.length === 0) return;
-  const ids = calls.map(({ callId }) => callId);
-  await Promise.all([
-    services.store?.insert(`${stream}:calls`, ids, expiryOf(stream)),
-    services.listStream(principal, stream, scope),
-    // A process that follows the stream finds the calls in their journals.
-    ...calls.map(({ kept }) => kept),
-  ]);
-}
-
-/** The same of a POST that was held back: the id of a stream's only call follows from its own, without a record. */
+/** Written before the client gets its stream. The id of a stream's only call follows from its own, without a record. */
 export async function rememberPost(
-  services: Services,
+  { store, listStream }: Services,
   { id: scope, principal }: Pick<Session, 'id' | 'principal'>,
   stream: string,
   calls: readonly Begun[],
 ): Promise<void> {
-  const { store } = services;
   if (store?.isShared !== true || calls.length === 0) return;
   const ids = calls.map(({ callId }) => callId);
   await Promise.all([
     ids[0] === callIdOf(stream) ? undefined : store.insert(`${stream}:calls`, ids, expiryOf(stream)),
-    services.listStream(principal, stream, scope),
+    listStream(principal, stream, scope),
   ]);
 }
 

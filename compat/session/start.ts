@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
-import type { Binding, Instance, Leg } from '../../src/call/ports.ts';
+import type { Binding, Instance, Leg, Outcome } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';
 import { countedAddress } from '../../src/http/address.ts';
 import type { Inbound } from '../../src/http/exchange.ts';
@@ -145,4 +145,12 @@ function paramsOf(ask: OpenAsk, id: string): { params?: JsonObject } {
 export function listening(params: JsonObject, progressToken: string): JsonObject {
   const meta = isObject(params._meta) ? params._meta : {};
   return { ...params, _meta: { ...meta, progressToken } };
+}
+
+/** The response to a request; undefined when it was cancelled, and gets none. */
+export function messageOf(
+  { id }: { readonly id: string | number },
+  outcome: Outcome,
+): JsonObject | undefined {
+  return outcome.kind === 'responded' ? { jsonrpc: '2.0', id, ...outcome.response } : undefined;
 }

@@ -5,7 +5,7 @@ import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import { messageText } from '../../src/http/reply.ts';
 import type { Appender } from '../../src/stream/appender.ts';
-import type { StreamEvent } from '../../src/stream/log.ts';
+import type { End, StreamEvent } from '../../src/stream/log.ts';
 import type { Services } from '../services.ts';
 
 /** When a client whose stream was closed should reconnect, in milliseconds. */
@@ -31,6 +31,11 @@ export class SessionStream implements CallStream {
     this.id = appender.id;
     this.#appender = appender;
     this.#services = services;
+  }
+
+  /** Whether it was taken over right behind an event. */
+  follows(sequence: number): boolean {
+    return this.#appender.takenAt === sequence + 1;
   }
 
   /** Whether a client may have an id of it to come back with. */
@@ -88,11 +93,21 @@ export class SessionStream implements CallStream {
   }
 }
 
-/** Takes over a stream whose appender died, when this process has its first event for it. */
-export function takingOver(services: Services, id: string, scope: string): () => Promise<SessionStream> {
+/**
+ * Takes over a stream whose appender died, when this process has its first event for it.
+ * @param end its last entry, if it is known
+ */
+export function takingOver(
+  services: Services,
+  id: string,
+  scope: string,
+  end?: End,
+): () => Promise<SessionStream> {
   let stream: Promise<SessionStream> | undefined;
   return () => {
-    stream ??= services.streams.takeOver(id, scope).then((appender) => new SessionStream(appender, services));
+    stream ??= services.streams
+      .takeOver(id, scope, end)
+      .then((appender) => new SessionStream(appender, services));
     return stream;
   };
 }

@@ -4,7 +4,7 @@ import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
-import type { Gone, Outcome } from '../../src/call/ports.ts';
+import type { Gone } from '../../src/call/ports.ts';
 import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
 import type { Inbound } from '../../src/http/exchange.ts';
 import type { Sink } from '../../src/stream/tail.ts';
@@ -136,12 +136,4 @@ export function clientOf({ protocolVersion, capabilities, clientInfo }: JsonObje
     info: clientInfo,
     protocolVersion: SPOKEN.has(protocolVersion) ? protocolVersion : LATEST,
   };
-}
-
-/** The response to a request; undefined when it was cancelled, and gets none. */
-export function messageOf(
-  { id }: { readonly id: string | number },
-  outcome: Outcome,
-): JsonObject | undefined {
-  return outcome.kind === 'responded' ? { jsonrpc: '2.0', id, ...outcome.response } : undefined;
 }

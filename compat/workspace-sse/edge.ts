@@ -16,8 +16,8 @@ import { empty, idOf, isRequestId, json, rpcError } from '../../src/http/reply.t
 import { undelivered } from '../failure.ts';
 import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
-import { isResumable } from '../session/start.ts';
-import { Calls, clientOf, messageOf, unknownClient } from './calls.ts';
+import { isResumable, messageOf } from '../session/start.ts';
+import { Calls, clientOf, unknownClient } from './calls.ts';
 import { type Channel, Channels, type Owner } from './channels.ts';
 import { type Connections, listen, whoIs } from './connection.ts';
 import { Listeners } from './listeners.ts';

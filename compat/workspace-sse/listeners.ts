@@ -86,7 +86,7 @@ export class Listeners {
     const { store } = this.#services;
     if (store?.isShared !== true) return [];
     const rows = this.#services.names.guessable('listens', who).map((row) => this.#slots(row));
-    const slots = await Promise.all(rows.flat().map(({ name }) => store.get(name)));
+    const slots = await store.getAll(rows.flat().map(({ name }) => name));
     return slots.filter((slot) => this.#isFresh(slot)).map(({ stream }) => stream);
   }
 

@@ -53,6 +53,7 @@ export class Appender {
   readonly #pruning: Pruning;
   /** Undefined until the end of a stream that others append to was looked for. */
   #end: End | undefined;
+  #takenAt: number | undefined;
   /** The entry that a failed insert may have written. */
   #doubtful: EntryBody | undefined;
   #last: Promise<unknown> = Promise.resolve();
@@ -85,6 +86,11 @@ export class Appender {
   /** The oldest position that is surely kept. */
   get oldest(): number {
     return this.#pruning.oldest;
+  }
+
+  /** The position at which it took the stream over. */
+  get takenAt(): number | undefined {
+    return this.#takenAt;
   }
 
   /** Whether no other process can have heard of the stream. */
@@ -126,16 +132,26 @@ export class Appender {
     this.#state = 'finished';
   }
 
-  /** Makes the former appender's next append fail. */
-  async take(): Promise<void> {
-    await this.#pruning.load();
-    const former = await this.#options.log.end();
+  /**
+   * Makes the former appender's next append fail.
+   * @param known the last entry, as far as the caller knows
+   */
+  async take(known?: End): Promise<void> {
+    const { log, most } = this.#options;
+    // A short stream was not pruned, and will not be as this one appends.
+    if (known === undefined || known.at * 2 >= most) await this.#pruning.load();
+    const former = known ?? (await log.end());
     if (isLast(former.entry)) this.#refuse('finished');
     this.#end = former;
     const at = await this.#put({ kind: 'taken' });
+    this.#takenAt = at;
     await this.#pruning.load();
-    // It appended so much while we looked for the end that this position had been deleted: it is alive.
-    if (at < this.oldest) this.#refuse('fenced');
+    // This position was deleted since we looked for the end: its appender is alive.
+    if (at < this.oldest) {
+      if (known === undefined) this.#refuse('fenced');
+      await this.take();
+      return;
+    }
     // The former appender's next position is one of these; it would find it free if its entry were deleted.
     await this.#pruning.keep((this.#end.entry?.prev ?? 0) + 1, at);
   }

@@ -54,6 +54,8 @@ export interface StreamParts {
 
 /** A place in a stream that a connection may follow it from. */
 export interface Found {
+  /** The stream's last entry, where nothing follows what the client has. */
+  readonly end?: End | undefined;
   /** Closes the stream's older connection. When the store fails the sink is ended; this never rejects. */
   follow(sink: Sink): Promise<void>;
 }
@@ -149,15 +151,16 @@ export class EventStreams {
 
   /**
    * Takes over a stream from an appender that stopped; one that still runs is fenced.
+   * @param end its last entry, if it is known: what was appended since is found all the same
    * @throws AwaitError `closed` when the stream has ended or expired, `store`
    */
-  async takeOver(id: string, scope: string): Promise<Appender> {
+  async takeOver(id: string, scope: string, end?: End): Promise<Appender> {
     const log = this.#log(id, scope);
     const local = this.#locals.of(log, scope);
     local.uses += 1;
     try {
       const appender = this.#appender(local);
-      await appender.take();
+      await appender.take(end);
       local.appender = appender;
       this.#locals.count(local, true);
       return appender;
@@ -228,9 +231,12 @@ export class EventStreams {
     const log = this.#log(id, scope);
     const isNew = this.#locals.get(log.name)?.appender?.isNew === true && after === 0;
     const needsNone = isNew || (isStandingId(id) && (after === 'new' || after === 0));
-    const from = needsNone || after === 'new' ? after : await log.after(after);
-    if (from === undefined) throw unknownEvent(`stream ${log.name} has nothing after ${String(after)}`);
+    const place: { readonly from: number | 'new'; readonly end?: End } | undefined =
+      needsNone || after === 'new' ? { from: after } : await log.after(after);
+    if (place === undefined) throw unknownEvent(`stream ${log.name} has nothing after ${String(after)}`);
+    const { from, end } = place;
     return {
+      end,
       follow: async (sink) => {
         const local = this.#locals.of(log, scope);
         local.uses += 1;

@@ -55,6 +55,14 @@ export interface End {
   readonly entry?: StreamEntry;
 }
 
+/** Where a connection reads on. */
+export interface After {
+  /** The position before the first to read. */
+  readonly from: number;
+  /** The stream's last entry, where nothing follows what its client has. */
+  readonly end?: End;
+}
+
 const KINDS: ReadonlySet<unknown> = new Set<EntryBody['kind']>(['event', 'apart', 'end', 'taken', 'claim']);
 
 /** Characters of an event from which on its content is a record of its own where contents are bounded. */
@@ -170,12 +178,13 @@ export class StreamLog {
 
   /**
    * Where to read on after `sequence`.
-   * @returns the position before the first to read; undefined when an event between was deleted, or never existed
+   * @returns undefined when an event between was deleted, or never existed
    */
-  async after(sequence: number): Promise<number | undefined> {
+  async after(sequence: number): Promise<After | undefined> {
     const next = await this.read(sequence + 1);
-    if (next?.kind === 'event' || next?.kind === 'end') return sequence;
-    if (next === undefined && sequence > 0 && (await this.#entry(sequence)) !== undefined) return sequence;
+    if (next?.kind === 'event' || next?.kind === 'end') return { from: sequence };
+    const entry = next === undefined && sequence > 0 ? await this.#entry(sequence) : undefined;
+    if (entry !== undefined) return { from: sequence, end: { at: sequence, entry } };
     const { oldest } = await this.mark();
     // Entries of other kinds may outlive the events around them.
     if (sequence + 1 < oldest) {
@@ -183,7 +192,7 @@ export class StreamLog {
       if (first === undefined || first.prev > sequence) return undefined;
     } else if (next === undefined) return undefined;
     const from = Math.max(sequence, oldest - 1);
-    return (await this.unexpired(from)) > from ? undefined : from;
+    return (await this.unexpired(from)) > from ? undefined : { from };
   }
 
   /** The position after which no content has expired: `from`, or one behind it. */

@@ -1,8 +1,10 @@
 /** A server whose calls are counted, and clients that make them, over HTTP or without it. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { type AwaitHandler, step } from '../../src/index.ts';
+import { speakerOf } from '../../compat/side-by-side/clients.ts';
+import { type AwaitHandler, type Revision, step } from '../../src/index.ts';
 import { answer } from '../e2e/anywhere.ts';
 import { messagesIn, type Rpc } from '../e2e/clients.ts';
+import { DRAFTS, type Words } from '../e2e/rounds.ts';
 
 const MODERN = '2026-07-28';
 const ELICIT = 'elicitation/create';
@@ -90,24 +92,49 @@ export type MakeCall = (what: What) => Promise<void>;
 
 /** A client of one revision, which has begun its session where there are sessions. */
 export async function clientOf(send: Send, revision: string): Promise<MakeCall> {
-  return revision === MODERN ? modern(send) : sessions(send, revision);
+  if (revision === MODERN) return modern(send);
+  if (revision === 'DRAFT-SEP-1858') return multiTurn(send, revision);
+  const words = DRAFTS.find((draft) => draft.revision === revision);
+  return words === undefined ? live(send, revision) : roundTrips(send, words);
 }
 
-async function sessions(send: Send, protocolVersion: string): Promise<MakeCall> {
+/** The client that the side-by-side comparison has for a revision, on which `clientOf` has none. */
+export async function speakerFor(origin: string, revision: Revision): Promise<MakeCall> {
+  const who = { name: 'counted', capabilities: { elicitation: {} } };
+  const accepts = async () => ({ action: 'accept', content: { name: 'its name' } });
+  const player = await speakerOf(revision).open(origin, who, accepts);
+  return async (what) => {
+    const result = await player.request('tools/call', { name: what, arguments: {} }, 10_000);
+    check(what, { result } as Rpc);
+  };
+}
+
+/** Begins a session. */
+async function sessionOf(send: Send, protocolVersion: string): Promise<Headers> {
   const params = {
     protocolVersion,
     capabilities: { elicitation: {} },
     clientInfo: { name: 'counted', version: '1' },
   };
   const begun = await send(HEADERS, { jsonrpc: '2.0', id: 0, method: 'initialize', params });
-  const headers = { ...HEADERS, 'mcp-session-id': begun.session, 'mcp-protocol-version': protocolVersion };
+  return { ...HEADERS, 'mcp-session-id': begun.session, 'mcp-protocol-version': protocolVersion };
+}
+
+const calling = (id: number, what: What) => ({
+  jsonrpc: '2.0',
+  id,
+  method: 'tools/call',
+  params: { name: what, arguments: {} },
+});
+
+async function live(send: Send, revision: string): Promise<MakeCall> {
+  const headers = await sessionOf(send, revision);
   let id = 0;
   return async (what) => {
     id += 1;
     const asked = new Set<unknown>();
     const answers: Promise<void>[] = [];
-    const call = { jsonrpc: '2.0', id, method: 'tools/call', params: { name: what, arguments: {} } };
-    const { text } = await send(headers, call, (said) => {
+    const { text } = await send(headers, calling(id, what), (said) => {
       for (const ask of asksIn(said)) if (!asked.has(ask.id)) answers.push(reply(asked, ask));
     });
     await Promise.all(answers);
@@ -119,6 +146,39 @@ async function sessions(send: Send, protocolVersion: string): Promise<MakeCall> 
     const { status } = await send(headers, { jsonrpc: '2.0', ...answer(ask, 'name') });
     if (status !== 202) throw new Error(`an answer got ${status}`);
   }
+}
+
+async function multiTurn(send: Send, revision: string): Promise<MakeCall> {
+  const headers = await sessionOf(send, revision);
+  let id = 0;
+  return async (what) => {
+    id += 1;
+    let { text } = await send(headers, calling(id, what));
+    const asks = asksIn(text);
+    if (asks.length > 0) {
+      const answers = asks.map((ask) => ({ jsonrpc: '2.0', ...answer(ask, 'name') }));
+      const last = [...text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
+      ({ text } = await send({ ...headers, 'last-event-id': last }, answers));
+    }
+    check(what, messagesIn(text).at(-1));
+  };
+}
+
+async function roundTrips(send: Send, words: Words): Promise<MakeCall> {
+  const headers = await sessionOf(send, words.revision);
+  let id = 0;
+  return async (what) => {
+    id += 1;
+    const request = calling(id, what);
+    const first = messagesIn((await send(headers, request)).text).at(-1);
+    const asked = Object.keys(words.asked({ ...first }));
+    if (asked.length === 0) return check(what, first);
+    id += 1;
+    const results = asked.map((key) => [key, { action: 'accept', content: { name: 'its name' } }]);
+    const answers = words.answers(Object.fromEntries(results));
+    const { text } = await send(headers, words.retry({ ...request, id }, words.state({ ...first }), answers));
+    check(what, messagesIn(text).at(-1));
+  };
 }
 
 function asksIn(said: string): Rpc[] {

@@ -24,6 +24,7 @@ function gate(): Gate {
 
 /** Longer than a test: only an ask, a step or an event ends it. */
 const LONG = { heldReply: 600_000 };
+const WITHOUT_PRIMING = ['2025-06-18', 'DRAFT-SEP-1858'];
 const done: CallToolResult = { content: [{ type: 'text', text: 'done' }] };
 
 let flaky: Flaky;
@@ -80,7 +81,7 @@ const isOver = (stream: Reader) => expect.poll(() => stream.over).toBe(true);
 const text = (stream: Reader) => stream.messages.at(-1)?.result?.content?.[0]?.text;
 
 describe('a call that is over at once', () => {
-  it.each(['2025-03-26', '2025-11-25'])(
+  it.each(['2025-03-26', '2025-11-25', 'DRAFT-SEP-1858'])(
     'is one event without an id, and nothing is kept of it (%s)',
     async (version) => {
       const session = await start(LONG, version);
@@ -146,15 +147,40 @@ describe('a call becomes durable', () => {
     expect(text(stream)).toBe('done');
   });
 
-  it('with its first event, on a revision without priming events', async () => {
-    const session = await start(LONG, '2025-06-18');
-    const stream = await session.post(0, call('says'));
-    await stream.next(({ method }) => method === 'notifications/message');
-    expect(stream.last).not.toBe('');
+  it.each(WITHOUT_PRIMING)(
+    'with its first event, on a revision without priming events (%s)',
+    async (version) => {
+      const session = await start(LONG, version);
+      const stream = await session.post(0, call('says'));
+      await stream.next(({ method }) => method === 'notifications/message');
+      expect(stream.last).not.toBe('');
+      expect(flaky.entries('called')).toHaveLength(1);
+      work.open();
+      await isOver(stream);
+      expect(text(stream)).toBe('done');
+    },
+  );
+
+  it('after a moment of SEP-1858, whose next event has an id', async () => {
+    const session = await start({ heldReply: 10 }, 'DRAFT-SEP-1858');
+    const stream = await session.post(0, call('works'));
     expect(flaky.entries('called')).toHaveLength(1);
     work.open();
     await isOver(stream);
     expect(text(stream)).toBe('done');
+    expect(stream.last).not.toBe('');
+  });
+
+  it('with its first ask of SEP-1858, whose answer goes to another process', async () => {
+    const session = await start(LONG, 'DRAFT-SEP-1858');
+    const stream = await session.post(0, call('one'));
+    await isOver(stream);
+    expect(flaky.entries('suspended')).toHaveLength(1);
+    const ask = stream.messages.find(asks('name'));
+    const answers = [{ jsonrpc: '2.0', ...answer(ask ?? {}, 'name') }];
+    const next = await session.post(1, answers, { 'last-event-id': stream.last });
+    await isOver(next);
+    expect(JSON.parse(next.text).result.content[0].text).toBe('its name');
   });
 
   it('with its first ask, which is answered at another process', async () => {
@@ -183,23 +209,31 @@ describe('a call becomes durable', () => {
     await isOver(stream);
   });
 
-  it('once its store is back, and continues meanwhile', async () => {
-    const session = await start({ heldReply: 10 });
-    flaky.fail = 'called';
-    const posted = session.post(0, call('works'));
-    const held = servers[0]?.log;
-    await expect.poll(() => held?.text).toContain('its reply is held back');
-    work.open();
-    const stream = await posted;
-    await isOver(stream);
-    expect(text(stream)).toBe('done');
-    expect(flaky.entries('called')).toEqual([]);
-  });
+  it.each(['2025-11-25', 'DRAFT-SEP-1858'])(
+    'once its store is back, and continues meanwhile (%s)',
+    async (version) => {
+      const session = await start({ heldReply: 10 }, version);
+      flaky.fail = 'called';
+      const posted = session.post(0, call('works'));
+      const held = servers[0]?.log;
+      await expect.poll(() => held?.text).toContain('its reply is held back');
+      work.open();
+      const stream = await posted;
+      await isOver(stream);
+      expect(text(stream)).toBe('done');
+      expect(flaky.entries('called')).toEqual([]);
+    },
+  );
 
-  it('or no step of it runs', async () => {
-    const session = await start();
-    flaky.fail = 'called';
-    const stream = await session.post(0, call('steps'));
+  it.each([
+    ['2025-11-25', 'steps', 'called'],
+    ['DRAFT-SEP-1858', 'steps', 'called'],
+    ['DRAFT-SEP-1858', 'one', 'called'],
+    ['DRAFT-SEP-1858', 'one', 'suspended'],
+  ] as const)('or no step of it runs, and nothing is asked (%s, %s)', async (version, tool, entry) => {
+    const session = await start(LONG, version);
+    flaky.fail = entry;
+    const stream = await session.post(0, call(tool));
     await isOver(stream);
     expect(stream.messages.at(-1)?.error?.code).toBe(-32603);
     expect(keysInStep).toEqual([]);

@@ -49,23 +49,24 @@ for (const kind of KINDS) {
       return open(servers);
     };
 
-    it.each(['first', 'second'])(
-      'go on by GET in another process when theirs is killed: the %s',
-      async (nth) => {
-        const session = await start();
-        const first = await session.post(0, call('lingers'));
-        const isFirst = nth === 'first';
-        const broken = isFirst ? first : await goOn(session, first, 0);
-        await broken.next(says(isFirst ? 'before' : 'between'));
-        await servers[0]?.kill();
-        await expect.poll(() => broken.over).toBe(true);
-        const again = await session.get(1, broken.last);
-        if (isFirst) await again.next(asks('name'));
-        const done = isFirst ? await goOn(session, again, 1) : again;
-        expect((await done.next(({ id }) => id === 7)).result?.content?.[0]?.text).toBe('its name');
-        await expect.poll(() => done.over).toBe(true);
-      },
-    );
+    it.each([
+      ['first', 'lingers'],
+      ['second', 'lingers'],
+      ['second', 'asks-first'],
+    ])('go on by GET in another process when theirs is killed: the %s of %s', async (nth, tool) => {
+      const session = await start();
+      const first = await session.post(0, call(tool));
+      const isFirst = nth === 'first';
+      const broken = isFirst ? first : await goOn(session, first, 0);
+      await broken.next(says(isFirst ? 'before' : 'between'));
+      await servers[0]?.kill();
+      await expect.poll(() => broken.over).toBe(true);
+      const again = await session.get(1, broken.last);
+      if (isFirst) await again.next(asks('name'));
+      const done = isFirst ? await goOn(session, again, 1) : again;
+      expect((await done.next(({ id }) => id === 7)).result?.content?.[0]?.text).toBe('its name');
+      await expect.poll(() => done.over).toBe(true);
+    });
 
     it.each([0, 1])('hear of a cancellation in the second turn, from process %i', async (to) => {
       const session = await start();
