@@ -1,6 +1,6 @@
 /**
  * Calls per second of a tool that never asks, against its peer: on 2025-11-25 SDK v1's own transport with sessions,
- * with one read of the same store before each call; on 2026-07-28 SDK v2's own handler, while ours hosts the server
+ * with one read of the same store before each call, ours with an async context and without (`steps: false`); on 2026-07-28 SDK v2's own handler, while ours hosts the server
  * of SDK v2, and of v1.
  */
 import { parseArgs } from 'node:util';
@@ -22,27 +22,32 @@ export async function main(args) {
       profile: { type: 'string' },
     },
   });
-  const stores = values.stores.split(',');
-  const pairs = stores.flatMap((store) => [
-    { revision: SESSIONS, store, ours: `ours-2025 ${store}`, peer: `sdk-v1 ${store}` },
-    { revision: `${REVISION}, v2`, store, ours: `ours-2026-v2 ${store}`, peer: 'sdk-v2 memory' },
-    { revision: `${REVISION}, v1`, store, ours: `ours-2026-v1 ${store}`, peer: 'sdk-v2 memory' },
-  ]);
+  for (const store of values.stores.split(',')) await measure(store, values);
+}
+
+/** One store after the other, so that few servers share the machine. */
+async function measure(store, { rounds, seconds, profile }) {
+  const pairs = [
+    { revision: SESSIONS, ours: `ours-2025 ${store}`, peer: `sdk-v1 ${store}` },
+    { revision: `${SESSIONS}, no context`, ours: `ours-2025-named ${store}`, peer: `sdk-v1 ${store}` },
+    { revision: `${REVISION}, v2`, ours: `ours-2026-v2 ${store}`, peer: 'sdk-v2 memory' },
+    { revision: `${REVISION}, v1`, ours: `ours-2026-v1 ${store}`, peer: 'sdk-v2 memory' },
+  ];
   const measured = await interleave({
     script: new URL('./server.mjs', import.meta.url),
     variants: [...new Set(pairs.flatMap(({ ours, peer }) => [ours, peer]))],
     concurrencies: CONCURRENCIES,
-    rounds: positive('rounds', values.rounds),
-    seconds: positive('seconds', values.seconds),
-    profile: values.profile,
+    rounds: positive('rounds', rounds),
+    seconds: positive('seconds', seconds),
+    profile,
     load,
   });
   for (const concurrency of CONCURRENCIES) {
-    console.log(`\nno ask, concurrency ${concurrency}`.padEnd(30), '     ours      peer   ratio');
-    for (const { revision, store, ours, peer } of pairs) {
+    console.log(`\nno ask, concurrency ${concurrency}`.padEnd(34), '     ours      peer   ratio');
+    for (const { revision, ours, peer } of pairs) {
       const [a, b] = [ours, peer].map((name) => measured.get(name).get(concurrency).rate);
       const figures = [a.toFixed(0).padStart(9), b.toFixed(0).padStart(9), (a / b).toFixed(2).padStart(7)];
-      console.log(`${revision}, ${store}`.padEnd(29), ...figures);
+      console.log(`${revision}, ${store}`.padEnd(33), ...figures);
     }
   }
 }

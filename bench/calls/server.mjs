@@ -43,9 +43,13 @@ function sdkV1(store) {
   };
 }
 
-const ours = (store, Server = McpServer) =>
+const ours = (store, Server = McpServer, options = {}) =>
   toNodeHandler(
-    createAwaitHandler(() => build(Server), { secrets: [SECRET], ...(store !== undefined && { store }) }),
+    createAwaitHandler(() => build(Server), {
+      secrets: [SECRET],
+      ...(store !== undefined && { store }),
+      ...options,
+    }),
   );
 
 const [whose, kind] = process.argv[2].split(' ');
@@ -54,6 +58,7 @@ const listeners = {
   'sdk-v1': sdkV1,
   'sdk-v2': () => onNode(createMcpHandler(() => build(McpServerV2))),
   'ours-2025': ours,
+  'ours-2025-named': (store) => ours(store, McpServer, { steps: false }),
   'ours-2026-v1': ours,
   'ours-2026-v2': (store) => ours(store, McpServerV2),
 };
