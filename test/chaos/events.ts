@@ -70,7 +70,7 @@ export type Event = Effect | Append | Appending | Stall | Moment;
 
 type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full';
 
-/** A fault of a process, or of the store (no `pid`). */
+/** A fault of a process, or of the store (no `pid`). A kill lasts until the process is gone. */
 export interface Fault {
   readonly kind: FaultKind;
   readonly pid?: number;

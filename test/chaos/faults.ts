@@ -42,17 +42,16 @@ export function disturb(
     }
   };
 
+  /** Its signal is sent at once. Resolves once another process is in its place. */
+  const kill = async (index: number): Promise<void> => {
+    await during('kill', fleet.pid(index), () => fleet.kill(index));
+    await fleet.restart(index);
+  };
+
   const toProcess = async (kind: 'kill' | 'stop', random: Random): Promise<void> => {
     const index = random.int(fleet.size);
-    const pid = fleet.pid(index);
-    if (kind === 'kill') {
-      await fleet.replace(index, () => {
-        const now = clock();
-        faults.push({ kind, pid, since: now, until: now });
-      });
-      return;
-    }
-    await during(kind, pid, async () => {
+    if (kind === 'kill') return kill(index);
+    await during(kind, fleet.pid(index), async () => {
       fleet.signal(index, 'SIGSTOP');
       await sleep(LEASE * random.between(1.2, 3.6));
       fleet.signal(index, 'SIGCONT');
@@ -106,10 +105,7 @@ export function disturb(
       if (pid === undefined) return;
       const indices = Array.from({ length: fleet.size }, (_, index) => index);
       const index = indices.find((one) => fleet.pid(one) === pid) ?? -1;
-      const replaced = fleet.replace(index, () => {
-        const now = clock();
-        faults.push({ kind: 'kill', pid, since: now, until: now });
-      });
+      const replaced = kill(index);
       over?.();
       await replaced;
     };

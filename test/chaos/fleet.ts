@@ -96,13 +96,17 @@ export class Fleet {
     this.#slots[index]?.child.kill(name);
   }
 
-  /** Kills a process with SIGKILL and puts another in its place. */
-  async replace(index: number, killed: () => void): Promise<void> {
-    const slot = this.#slots[index];
-    if (slot === undefined) return;
-    this.#expected.add(slot.child);
-    killed();
-    slot.child.kill('SIGKILL');
+  /** Resolves once the process is gone. */
+  async kill(index: number): Promise<void> {
+    const { child } = this.#slots[index] ?? {};
+    if (child === undefined || !this.#children.has(child)) return;
+    this.#expected.add(child);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+  }
+
+  /** Puts another process in the place of one that was killed. */
+  async restart(index: number): Promise<void> {
     this.#slots[index] = await this.#startOne();
   }
 

@@ -22,7 +22,7 @@ import { parseArgs } from 'node:util';
 import { randomOf } from '../fixtures/random.ts';
 import { balanceFleet } from './balancer.ts';
 import { client, type Tally } from './clients.ts';
-import type { Event, Fault } from './events.ts';
+import { clock, type Event, type Fault, LEASE } from './events.ts';
 import { disturb, type Moment } from './faults.ts';
 import { bundleServer, Fleet } from './fleet.ts';
 import { openLedger } from './ledger.ts';
@@ -114,6 +114,8 @@ await done;
 await Promise.all(clients);
 tally.retries += balancer.retries();
 await balancer.close();
+// A process that lost its turn says what became of its step's record only then.
+for (const until = clock() + 2 * LEASE; clock() < until && isAwaited(); ) await sleep(100);
 fleet.killAll();
 ledger.close();
 
@@ -175,6 +177,15 @@ function report(
   for (const failure of failures.slice(0, 20)) say(`FAILED ${failure}`);
   say(`${tally.completed} passed, ${failures.length} failed`);
   process.exit(failures.length === 0 ? 0 : 1);
+}
+
+/** Whether a step of a process that lives was begun, and the ledger has nothing of its record. */
+function isAwaited(): boolean {
+  const told = new Set(ledger.events.map((event) => (event.type === 'append' ? event.run : undefined)));
+  const killed = new Set(faults.map(({ kind, pid }) => (kind === 'kill' ? pid : undefined)));
+  return ledger.events.some(
+    (event) => event.type === 'begin' && !told.has(event.run) && !killed.has(event.pid),
+  );
 }
 
 function hasStoreFault(at: number): boolean {

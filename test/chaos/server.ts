@@ -21,6 +21,18 @@ async function tell(event: Event): Promise<void> {
   await fetch(ledgerUrl, { method: 'POST', body: JSON.stringify(event) });
 }
 
+/** An event that the ledger lacks would excuse or accuse what did not happen: then this process ends, which is reported. */
+async function tellSurely(event: Event): Promise<void> {
+  for (let left = 3; ; left -= 1) {
+    try {
+      return await tell(event);
+    } catch (error) {
+      if (left === 0) throw error;
+      await sleep(100);
+    }
+  }
+}
+
 interface Done {
   readonly step: string;
   readonly key: string;
@@ -57,7 +69,7 @@ function build(): McpServer {
   return server;
 }
 
-witness((event) => void tell(event).catch(() => undefined));
+witness((event) => void tellSurely(event));
 const store = await openStore(storeUrl);
 const handler = createAwaitHandler(build, {
   store,

@@ -57,6 +57,13 @@ describe('the verdict on a step that ran twice', () => {
     expect(killedAt(1_200 + LEASE).violations).toHaveLength(1);
   });
 
+  it('excuses a step that begins while its process is being killed, and none that begins after it', () => {
+    const killed = (until: number): Fault => ({ ...kill(FIRST, 1_005), until });
+    const first = ran('first', FIRST, 1_010, false);
+    expect([...judged(first, [killed(1_012)]).excused]).toEqual([['kill', 1]]);
+    expect(judged(first, [killed(1_008)]).violations).toHaveLength(1);
+  });
+
   it.each([
     ['another process', [kill(SECOND, 1_050)]],
     ['a process that had had all the time to write', [kill(FIRST, 3_000)]],

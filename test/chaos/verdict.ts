@@ -134,8 +134,11 @@ function excuse(execution: Execution, { own, stalls, faults, recorded, sent }: A
       return kind === undefined ? no(`the store failed by itself: ${fate.cause}`) : { ok: true, kind };
     }
     case undefined: {
-      const killed = faults.find((fault) => fault.kind === 'kill' && fault.pid === pid)?.since;
-      if (killed === undefined || killed < at) return no('it was never recorded, and its process lived on');
+      const kill = faults.find((fault) => fault.kind === 'kill' && fault.pid === pid);
+      if (kill === undefined) return no('it was never recorded, and its process was not killed');
+      const { since: killed, until: gone } = kill;
+      // A process runs on until the signal has reached it.
+      if (gone < at) return no(`it began ${(at - gone).toFixed(1)} ms after its process was gone`);
       // How long the step itself takes depends on the machine and on the ledger.
       if (execution.ended === undefined) return { ok: true, kind: 'kill' };
       // A store takes as long as it takes; a process must not wait before it asks it to.
