@@ -8,6 +8,8 @@ export class Active {
   /** Digest of the answers that it was asked for with. */
   readonly sent: string;
   readonly outcome: Promise<Outcome>;
+  /** Whether it claims the turn, or has claimed it. */
+  owns = false;
   #waiters = 0;
   #disconnect: (() => void) | undefined;
   #isAbandoned = false;

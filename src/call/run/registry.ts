@@ -52,7 +52,11 @@ export class Runs {
   constructor(parts: EngineParts) {
     this.#parts = parts;
     // A step that is running is recorded before its frame goes.
-    const dropped = (run: Run) => void run.frame.settled().then(() => this.drop(run));
+    const dropped = (run: Run) =>
+      this.abandon(
+        run,
+        run.frame.settled().then(() => this.drop(run)),
+      );
     this.room = taskRoom(parts.limits);
     const { argumentBytes: all, callerArgumentBytes: caller } = parts.limits;
     this.heap = new Allowance({ all, caller, anonymous: caller });
@@ -112,6 +116,16 @@ export class Runs {
   has(key: string): boolean {
     const isParked = this.parked.get(key)?.frame.over === false;
     return isParked || this.#active.has(key) || this.#unsettled.has(key);
+  }
+
+  /** Whether a turn that this process claimed with this token is still claimed, run or given up here. */
+  owns(key: string, callId: string): boolean {
+    return (
+      this.#unsettled.has(key) ||
+      this.parked.get(key)?.frame.busy === true ||
+      [...(this.#active.get(key)?.values() ?? [])].some((active) => active.owns) ||
+      [...this.#abandoned].some(({ call }) => call.id === callId)
+    );
   }
 
   /** Resolves once the frame of this key is neither being claimed nor abandoned. */

@@ -81,6 +81,7 @@ export class Resumption {
         return await this.#tryToResume(request, lost === 0);
       } catch (error) {
         if (!(error instanceof AwaitError) || error.code !== 'fenced' || lost >= FENCED_OFTEN) throw error;
+        request.active.owns = false;
       }
     }
   }
@@ -134,6 +135,7 @@ export class Resumption {
     try {
       const prepared = this.#prepare(request, waiting.checkpoint);
       if (prepared.kind !== 'prepared') return prepared;
+      request.active.owns = true;
       const isClaimed = await isAppended(run.journal, prepared.claim, () => {
         for (const answer of prepared.claim.answers) run.frame.answer(answer);
       });
@@ -159,6 +161,7 @@ export class Resumption {
     if (never && store === undefined) throw replayRefused(checkpoint);
     const mustRead = store !== undefined && (checkpoint.running !== undefined || never);
     const journal = store?.open(checkpoint.call, state.at) ?? volatileJournal(state.at);
+    request.active.owns = !mustRead;
     // The claim: from here on the turn belongs to this process, or to another one.
     if (mustRead || !(await isAppended(journal, claim))) return this.#contend(request, prepared);
     const { accepted } = sorted;
@@ -216,6 +219,7 @@ export class Resumption {
   /** The next position is taken, or may be: reads the entries since to decide. */
   async #contend(request: Resume, prepared: Prepared): Promise<Outcome> {
     const { store } = this.#parts;
+    request.active.owns = false;
     if (store === undefined) throw new AwaitError('internal', 'only a store can have a contested turn');
     const { running = [] } = prepared.checkpoint;
     return this.#goOnFrom(await this.#readOn(store, request, running, () => false), request, prepared);
@@ -239,6 +243,7 @@ export class Resumption {
       if (found.claimed) await journal.append({ type: 'ended', response: { error: wireError(error) } });
       throw error;
     }
+    request.active.owns = true;
     await journal.append(claim);
     if (found.claimed) this.#parts.count('takenOver');
     const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
@@ -296,6 +301,7 @@ export class Resumption {
     const claim = { type: 'claimed', answers: [], sent: request.sent, by: this.#id } as const;
     const settle = this.#runs.unsettle(key);
     let isClaimed = false;
+    request.active.owns = true;
     try {
       isClaimed = await isAppended(run.journal, claim);
     } catch (error) {
@@ -327,13 +333,15 @@ export class Resumption {
     stopped: () => boolean,
   ): Promise<Found> {
     const { limits, clock } = this.#parts;
+    const { callId, at } = request.state;
     return readOn({
       store,
       clock,
-      callId: request.state.callId,
-      at: request.state.at,
+      callId,
+      at,
       sent: request.sent,
-      abandoned: (by) => by === this.#id,
+      // A claim of this process that nothing here acts on: its append was said to have failed.
+      abandoned: (by) => by === this.#id && !this.#runs.owns(keyOf(request.state), callId),
       running,
       lease: limits.lease,
       wait: limits.turnWait,
