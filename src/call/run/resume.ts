@@ -141,7 +141,8 @@ export class Resumption {
       });
       unclaimed = undefined;
       settle();
-      if (isClaimed) return await this.#goOnLive(run, request, prepared);
+      // A step that ran on may have failed to be recorded, which ends the frame.
+      if (isClaimed && !run.frame.over) return await this.#goOnLive(run, request, prepared);
       this.#runs.drop(run);
       return await this.#contend(request, prepared);
     } finally {
@@ -310,7 +311,7 @@ export class Resumption {
     } finally {
       settle();
     }
-    if (isClaimed) return this.#enter(run, request, false);
+    if (isClaimed && !run.frame.over) return this.#enter(run, request, false);
     this.#runs.drop(run);
     return this.resume(request);
   }
