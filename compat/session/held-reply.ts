@@ -163,6 +163,7 @@ export class HeldReply implements CallStream {
     // All requests ended meanwhile.
     if (this.#state !== 'held') return;
     const stream = own ?? session.newStream(id);
+    if (only === undefined) stream.calls = calls.map(({ callId }) => callId);
     this.#leave('stream');
     const found = await services.streams.find(stream.id, 0, session.id).catch((error: unknown) => {
       this.#reject(error);

@@ -72,6 +72,7 @@ export function followPost({ services, session, stream, source, home, sink }: Re
   if (store?.isShared !== true) return;
   const takeOver = takingOver(services, stream, session.id);
   let taken: SessionStream | undefined;
+  let calls: readonly string[] = [];
   const { over, ...own } = telling(takeOver, () => taken);
   const followed: Followed = {
     services,
@@ -80,6 +81,7 @@ export function followPost({ services, session, stream, source, home, sink }: Re
     runs: (callId) => session.runs(callId),
     take: async ({ requestId }, started: Started) => {
       taken = await takeOver();
+      taken.calls = calls;
       session.keepCall(requestId, started);
       return home?.();
     },
@@ -88,7 +90,7 @@ export function followPost({ services, session, stream, source, home, sink }: Re
   const follow = async (): Promise<void> => {
     const listed = await store.get(`${stream}:calls`);
     const only = callIdOf(stream);
-    const calls = Array.isArray(listed) ? listed.map(String) : [only];
+    calls = Array.isArray(listed) ? listed.map(String) : [only];
     if (!Array.isArray(listed) && (await store.read(only, 0)) === undefined) return;
     const { isOver } = await followAll(followed, calls);
     if (isOver) await over?.();

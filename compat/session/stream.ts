@@ -5,6 +5,7 @@ import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import { messageText } from '../../src/http/reply.ts';
 import type { Appender } from '../../src/stream/appender.ts';
+import { callIdOf } from '../../src/stream/event-id.ts';
 import type { End, StreamEvent } from '../../src/stream/log.ts';
 import type { Services } from '../services.ts';
 
@@ -24,6 +25,8 @@ export interface CallStream {
 
 export class SessionStream implements CallStream {
   readonly id: string;
+  /** The ids of its calls, where it has several; that of a single one follows from its own. */
+  calls: readonly string[] | undefined;
   readonly #appender: Appender;
   readonly #services: Services;
 
@@ -31,6 +34,14 @@ export class SessionStream implements CallStream {
     this.id = appender.id;
     this.#appender = appender;
     this.#services = services;
+    appender.owns = () => this.#isInTurn();
+  }
+
+  /** Whether one of its calls is in a turn here. */
+  async #isInTurn(): Promise<boolean> {
+    for (const callId of this.calls ?? [callIdOf(this.id)])
+      if (await this.#services.engine.holds(callId)) return true;
+    return false;
   }
 
   /** Whether it was taken over right behind an event. */

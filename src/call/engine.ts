@@ -372,6 +372,15 @@ export class Engine {
   }
 
   /**
+   * Whether a call that continues without its request is in a turn here: its journal decides.
+   * @throws AwaitError `store`
+   */
+  async holds(callId: string): Promise<boolean> {
+    const run = this.#runs.unattached(callId);
+    return run !== undefined && this.#ownership.holds(run);
+  }
+
+  /**
    * Takes over a task whose owner gave no sign of life for a lease. Resolves when it runs here, or cannot: another
    * process has it after all, or this one is full.
    * @param at the last position of its journal then

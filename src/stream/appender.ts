@@ -49,6 +49,8 @@ export interface AppenderOptions {
 }
 
 export class Appender {
+  /** Whether what is appended here is still to be told from here, after another process has taken the stream over. */
+  owns: (() => Promise<boolean>) | undefined;
   readonly #options: AppenderOptions;
   readonly #pruning: Pruning;
   /** Undefined until the end of a stream that others append to was looked for. */
@@ -136,20 +138,24 @@ export class Appender {
    * Makes the former appender's next append fail.
    * @param known the last entry, as far as the caller knows
    */
-  async take(known?: End): Promise<void> {
+  take(known?: End): Promise<void> {
+    return this.#take((body) => this.#put(body), known);
+  }
+
+  async #take(put: (body: EntryBody) => Promise<number>, known?: End): Promise<void> {
     const { log, most } = this.#options;
     // A short stream was not pruned, and will not be as this one appends.
     if (known === undefined || known.at * 2 >= most) await this.#pruning.load();
     const former = known ?? (await log.end());
     if (isLast(former.entry)) this.#refuse('finished');
     this.#end = former;
-    const at = await this.#put({ kind: 'taken' });
+    const at = await put({ kind: 'taken' });
     this.#takenAt = at;
     await this.#pruning.load();
     // This position was deleted since we looked for the end: its appender is alive.
     if (at < this.oldest) {
       if (known === undefined) this.#refuse('fenced');
-      await this.take();
+      await this.#take(put);
       return;
     }
     // The former appender's next position is one of these; it would find it free if its entry were deleted.
@@ -215,11 +221,22 @@ export class Appender {
       const isOurs = inserted || (there.writer === self && isSame(there, this.#doubtful));
       const isThis = inserted || (isOurs && isSame(there, body));
       const goesOn = shared || isOurs || there.kind === 'claim' || (body.kind === 'taken' && !isLast(there));
+      if (!goesOn && !isLast(there) && (await this.#mustTell(body))) {
+        await this.#take((taken) => this.#write(taken));
+        this.#options.found(at, there);
+        continue;
+      }
       if (!goesOn) this.#refuse(body.kind === 'taken' ? 'finished' : 'fenced');
       if (isOurs) this.#doubtful = undefined;
       this.#advance(at, there, isOurs);
       if (isThis) return at;
     }
+  }
+
+  /** A process that slept may have taken the stream over after the call's owner did: the call's journal decides. */
+  async #mustTell(body: EntryBody): Promise<boolean> {
+    // The outcome is in the journal.
+    return body.kind === 'event' && (body.last === true || (await this.owns?.()) === true);
   }
 
   #advance(at: number, entry: StreamEntry, isOurs: boolean): void {

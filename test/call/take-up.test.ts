@@ -110,6 +110,29 @@ describe('a call that continues without its request', () => {
     expect(begun).toBe(2);
   });
 
+  it('is taken over by one request of a process, however long that takes to begin', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const { tool } = order();
+    const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
+    const first = listening();
+    beginResumable(owner.engine, first.leg);
+    await until(() => first.asked.length === 1);
+    const other = workbench(tool, { store, limits: LIMITS });
+    const claims = (): number => store.types().filter((type) => type === 'claimed').length;
+    let opened = (): void => {};
+    const opening = new Promise<undefined>((resolve) => {
+      opened = () => resolve(undefined);
+    });
+    const legs = [listening(), listening()];
+    const takings = legs.map(({ leg }) => other.engine.takeUp(callIn(store), BINDING, leg, () => opening));
+    await until(() => claims() > 0);
+    await pause(4 * LIMITS.lease);
+    opened();
+    await until(() => legs.some(({ asked }) => asked.length === 1));
+    expect(claims()).toBe(1);
+    for (const { cancel } of takings) cancel();
+  });
+
   it('ends with an error that names what was done, where it may not be run again', async () => {
     const store = new MemoryStore(LIMITS.lease);
     const tool: Tool = async ({ step }) => {

@@ -2,8 +2,14 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
+import { KeyRing } from '../../src/checkpoint/key-ring.ts';
+import { Names } from '../../src/checkpoint/names.ts';
+import { plainRecords } from '../../src/checkpoint/records.ts';
 import { type AwaitOptions, step } from '../../src/index.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
+import { startProcess } from '../stream/workbench.ts';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 import type { Reader } from './reader.ts';
@@ -56,6 +62,14 @@ function build(): McpServer {
     await work.opened;
     return done;
   });
+  server.registerTool('says_and_asks', {}, async (extra) => {
+    const params = { level: 'info' as const, data: 'on the way' };
+    await extra.sendNotification({ method: 'notifications/message', params });
+    await work.opened;
+    const requestedSchema = { type: 'object' as const, properties: { name: { type: 'string' as const } } };
+    const { content } = await server.server.elicitInput({ message: 'name?', requestedSchema });
+    return { content: [{ type: 'text', text: String(content?.name) }] };
+  });
   server.registerTool('one', {}, async () => {
     const requestedSchema = { type: 'object' as const, properties: { name: { type: 'string' as const } } };
     const { content } = await server.server.elicitInput({ message: 'name?', requestedSchema });
@@ -77,8 +91,44 @@ async function start(limits: AwaitOptions['limits'] = LONG, version?: string): P
   return begin(servers, { elicitation: {} }, undefined, version);
 }
 
+/** A process that slept since it had a call's turn, and takes the call's stream over as it wakes. */
+async function takeStream(session: Session, { last }: Reader): Promise<void> {
+  const ring = new KeyRing([SECRET]);
+  const parts = { names: new Names('mcp-await', ring), cipher: plainRecords('mcp-await', ring) };
+  const streams = startProcess({ records: new KeyvCallStore(flaky.store, systemClock, 1_000, parts) });
+  await streams.takeOver(last.slice(0, last.lastIndexOf('_')), session.headers['mcp-session-id'] ?? '');
+  await streams.close();
+}
+
 const isOver = (stream: Reader) => expect.poll(() => stream.over).toBe(true);
 const text = (stream: Reader) => stream.messages.at(-1)?.result?.content?.[0]?.text;
+
+describe.each(['2025-06-18', '2025-11-25'])(
+  'a stream that a process takes over as it wakes (%s)',
+  (version) => {
+    it('is taken back by the process that runs its call', async () => {
+      const session = await start(LONG, version);
+      const stream = await session.post(0, call('says_and_asks'));
+      await expect.poll(() => stream.last).not.toBe('');
+      await takeStream(session, stream);
+      work.open();
+      await session.post(1, answer(await stream.next(asks('name')), 'name'));
+      await isOver(stream);
+      expect(text(stream)).toBe('its name');
+    });
+
+    it('has the call’s response all the same', async () => {
+      const session = await start(LONG, version);
+      const stream = await session.post(0, call('says'));
+      await expect.poll(() => stream.last).not.toBe('');
+      await takeStream(session, stream);
+      work.open();
+      await isOver(stream);
+      expect(text(stream)).toBe('done');
+      expect(stream.messages.filter(({ id }) => id === 7)).toHaveLength(1);
+    });
+  },
+);
 
 describe('a call that is over at once', () => {
   it.each(['2025-03-26', '2025-11-25', 'DRAFT-SEP-1858'])(

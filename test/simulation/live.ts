@@ -88,6 +88,7 @@ class Door {
       if (state !== 'held') return;
       state = 'stream';
       void (await this.#streams.find(opened.id, 0, SCOPE)).follow(sink);
+      opened.owns = () => this.#process.engine.holds(started.callId);
       const primed = opened.appendSurely({ data: '' });
       stream = opened;
       for (const [event, last] of said) void opened.appendSurely(event, last).catch(() => {});
@@ -169,6 +170,7 @@ class Door {
       const started: TakingUp = this.#process.engine.takeUp(callId, BINDING, leg, async () => {
         takenAt = this.#world.time;
         appender = await this.#streams.takeOver(stream, SCOPE);
+        appender.owns = () => this.#process.engine.holds(callId);
         this.#keep(started);
         return undefined;
       });

@@ -137,6 +137,20 @@ export const MUTANTS: readonly Mutant[] = [
     rare: true,
   },
   {
+    name: 'a claim of this process always counts as given up',
+    file: 'src/call/run/resume.ts',
+    from: 'by === this.#id && !this.#runs.owns(keyOf(request.state), callId)',
+    to: 'by === this.#id',
+    rare: true,
+  },
+  {
+    name: 'the owner of a call does not take its stream back',
+    file: 'src/stream/appender.ts',
+    from: 'body.last === true || (await this.owns?.()) === true',
+    to: 'body.last === true',
+    rare: true,
+  },
+  {
     name: 'an event that its store refuses is not written again',
     file: 'src/stream/appender.ts',
     from: 'const PATIENCE = 30_000;',

@@ -212,6 +212,39 @@ for (const { name, down, stores, relays } of KINDS) {
       expect(connection).toMatchObject({ data: ['1', '2', '3'], ended: 'finished' });
     });
 
+    it('is taken back by who still owns its call, and nothing is lost or out of order', async () => {
+      const scope = scoped();
+      const owner = here.open(scope);
+      const connection = await follow(here, owner.id, 0, scope);
+      await owner.append({ data: '1' });
+      let asked = 0;
+      owner.owns = async () => {
+        asked += 1;
+        return true;
+      };
+      const thief = await there.takeOver(owner.id, scope);
+      thief.owns = async () => false;
+      await Promise.all(numbers(2, 5).map((data) => owner.append({ data })));
+      expect(asked).toBe(1);
+      await expect(thief.append({ data: 'of no owner' })).rejects.toMatchObject({ code: 'fenced' });
+      await owner.append({ data: '6' }, true);
+      await until(() => connection.ended !== undefined);
+      expect(connection).toMatchObject({ data: numbers(1, 6), ended: 'finished' });
+    });
+
+    it('gets the last event from whoever has it, once', async () => {
+      const scope = scoped();
+      const one = here.open(scope);
+      await one.append({ data: '1' });
+      const other = await there.takeOver(one.id, scope);
+      const ends = [one, other].map((appender) => appender.append({ data: 'the response' }, true));
+      const [first, second] = await Promise.allSettled(ends);
+      expect([first?.status, second?.status].sort()).toEqual(['fulfilled', 'rejected']);
+      const connection = await follow(here, one.id, 0, scope);
+      await until(() => connection.ended !== undefined);
+      expect(connection).toMatchObject({ data: ['1', 'the response'], ended: 'finished' });
+    });
+
     it('keeps so many events, and refuses who wants older ones', async () => {
       const scope = scoped();
       const stream = here.open(scope);

@@ -6,7 +6,7 @@ import { every } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import type { Entry } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
-import { unlessFenced } from '../journal/writer.ts';
+import { isFenced, unlessFenced } from '../journal/writer.ts';
 import type { Runs } from './registry.ts';
 import {
   becomingTask,
@@ -69,12 +69,22 @@ export class Ownership {
   async #reclaim(run: Run): Promise<void> {
     if (run.isReclaiming) return;
     run.isReclaiming = true;
+    await this.holds(run).catch(() => {});
+    delete run.isReclaiming;
+  }
+
+  /**
+   * Whether the turn of a run is still its own: an entry decides.
+   * @throws AwaitError `store`
+   */
+  async holds(run: Run): Promise<boolean> {
     try {
       await run.journal.append({ type: 'held' });
+      return true;
     } catch (error) {
       this.lost(run, error);
-    } finally {
-      delete run.isReclaiming;
+      if (isFenced(error)) return false;
+      throw error;
     }
   }
 

@@ -2,10 +2,12 @@
  * Takes over a call that continues without its request, once its owner gave no sign of life for a lease; until then it
  * is followed, and its outcome comes from the owner.
  */
+import { sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
 import { type AnswerCompletion, answerTo, type CallRecord, type OpenAsk } from '../journal/entries.ts';
+import type { Folding } from '../journal/fold.ts';
 import { follow } from '../journal/follow.ts';
 import { TaskJournal } from '../journal/measured.ts';
 import type { CallStore, OpenJournal } from '../journal/store.ts';
@@ -40,6 +42,8 @@ export class TakeOver {
   readonly #checkpoints: Checkpoints;
   /** This process, in the journals' claims. */
   readonly #id: string;
+  /** Calls from before their claim until their turn is entered. */
+  readonly #taking = new Set<string>();
 
   constructor(parts: EngineParts, runs: Runs, checkpoints: Checkpoints, id: string) {
     this.#parts = parts;
@@ -50,8 +54,8 @@ export class TakeOver {
 
   /** Resolves with the run that continues the call here, or with its outcome. */
   async prepare(request: TakesOver): Promise<{ run: Run } | { outcome: Outcome }> {
-    const { callId, binding, leg, take, pace, silentAt, stopped } = request;
-    const { store, clock, limits, frame: options, replay, count } = this.#parts;
+    const { callId, binding, leg, pace, silentAt, stopped } = request;
+    const { store, clock, limits } = this.#parts;
     if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken over');
     for (;;) {
       const { principal } = binding;
@@ -64,35 +68,58 @@ export class TakeOver {
       }
       if (found.kind === 'suspended') return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
       const { call, known } = found;
-      const { at, completions, sent } = known;
-      if (silentAt !== undefined && (at !== silentAt || this.#runs.isClosed)) return { outcome: GONE };
-      const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
-      const response = completions.some(isDeclinedRerun)
-        ? declinedResponse(call)
-        : replay(call, completions) === 'never' && { error: wireError(replayRefused({ completions })) };
-      const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
-      // Another process took it over, or its owner was only slow: read again.
-      if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) continue;
-      if (response) return { outcome: { kind: 'responded', response } };
-      count('takenOver');
-      const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
-      const answers = await this.#takeDelivered(store, call, journal, [...known.open.values()]);
-      const isAnswered = new Set(answers.map(({ key }) => key));
-      const { asked, turn, drawn } = known;
-      const from = {
-        completions: [...completions, ...answers],
-        open: [...known.open.values()].filter(({ key }) => !isAnswered.has(key)),
-        asked,
-        turn,
-        fresh: answers.length,
-        ...drawn,
-      };
-      const frame = new Frame(call, journal, options, from);
-      const isTask = known.detached !== undefined;
-      if (isTask) journal.count({ ...frame.fold(), open: from.open });
-      const held = { by: isTask ? 'task' : 'journal' } as const;
-      return { run: newRun({ call, binding, frame, instance, journal, held }) };
+      if (silentAt !== undefined && (known.at !== silentAt || this.#runs.isClosed)) return { outcome: GONE };
+      if (this.#taking.has(callId)) {
+        // For another request of this process.
+        await sleep(clock, limits.lease / 4);
+        continue;
+      }
+      this.#taking.add(callId);
+      try {
+        const ready = await this.#claim(request, store, call, known);
+        // Another process took it over, or its owner was only slow: read again.
+        if (ready !== undefined) return ready;
+      } finally {
+        // By then its turn is entered.
+        clock.soon(() => this.#taking.delete(callId));
+      }
     }
+  }
+
+  /** @returns undefined when another process has the turn */
+  async #claim(
+    { callId, binding, leg, take }: TakesOver,
+    store: CallStore,
+    call: CallRecord,
+    known: Folding,
+  ): Promise<{ run: Run } | { outcome: Outcome } | undefined> {
+    const { limits, frame: options, replay, count } = this.#parts;
+    const { at, completions, sent } = known;
+    const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
+    const response = completions.some(isDeclinedRerun)
+      ? declinedResponse(call)
+      : replay(call, completions) === 'never' && { error: wireError(replayRefused({ completions })) };
+    const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
+    if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) return undefined;
+    if (response) return { outcome: { kind: 'responded', response } };
+    count('takenOver');
+    const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
+    const answers = await this.#takeDelivered(store, call, journal, [...known.open.values()]);
+    const isAnswered = new Set(answers.map(({ key }) => key));
+    const { asked, turn, drawn } = known;
+    const from = {
+      completions: [...completions, ...answers],
+      open: [...known.open.values()].filter(({ key }) => !isAnswered.has(key)),
+      asked,
+      turn,
+      fresh: answers.length,
+      ...drawn,
+    };
+    const frame = new Frame(call, journal, options, from);
+    const isTask = known.detached !== undefined;
+    if (isTask) journal.count({ ...frame.fold(), open: from.open });
+    const held = { by: isTask ? 'task' : 'journal' } as const;
+    return { run: newRun({ call, binding, frame, instance, journal, held }) };
   }
 
   /** Answers that were accepted for a call whose owner died before it fetched them: their asks do not go out again. */
