@@ -10,7 +10,7 @@ import { AwaitError } from '../../src/base/error.ts';
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import type { Binding, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import { goesOnElsewhere, isBadToken, isKept } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
 import type { Reply } from '../../src/http/exchange.ts';
@@ -34,7 +34,6 @@ import {
   type Caller,
   isResumable,
   legOf,
-  messageOf,
   notifying,
   type RpcRequest,
   type Say,
@@ -137,12 +136,11 @@ function begin(
     if (isDone) await remembered(services, session.state.record(shared, method, params));
     await session.settled();
     if (isLeft(services, request, stream, outcome)) return;
-    const respond = (came: Outcome): void => stream.respond(messageOf(request, came));
-    if (outcome.kind !== 'suspended') respond(outcome);
+    if (outcome.kind !== 'suspended') stream.respond(request, outcome);
     else {
       const asked = stream.opened().then(
         (opened) => askOn(services, session.id, opened, outcome, note),
-        (error: unknown) => respond(failure(services)(error)),
+        (error: unknown) => stream.respond(request, failure(services)(error)),
       );
       // A handler that closes waits for it.
       services.writing.add(asked);
@@ -321,7 +319,7 @@ function tell(
   note: Omit<Note, 'token' | 'keys'>,
 ): void {
   if (outcome.kind === 'responded') {
-    stream.end({ jsonrpc: '2.0', id: note.requestId, ...outcome.response });
+    stream.end({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, isKept(outcome));
   } else if (outcome.kind === 'suspended') {
     askOn(services, scope, stream, outcome, note);
   } else stream.finish();

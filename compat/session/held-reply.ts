@@ -9,6 +9,8 @@ import { systemClock, type Timer } from '../../src/base/clock.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import { isKept } from '../../src/call/run/wire-error.ts';
 import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
 import { messageText, SSE_HEADERS } from '../../src/http/reply.ts';
 import { streamIdOf } from '../../src/stream/event-id.ts';
@@ -18,6 +20,7 @@ import type { Services } from '../services.ts';
 import { noteFirst, SESSION, sse } from './connection.ts';
 import { rememberPost } from './post-calls.ts';
 import type { Session } from './session.ts';
+import { messageOf, type RpcRequest } from './start.ts';
 import type { CallStream, SessionStream } from './stream.ts';
 
 /** How long a store that failed is left alone, in milliseconds. */
@@ -104,10 +107,11 @@ export class HeldReply implements CallStream {
     if (this.#state !== 'response' && this.#say(message)) this.begin().catch(() => {});
   }
 
-  /** Adds the response to a request; undefined if its client cancelled it. */
-  respond(message: JsonObject | undefined): void {
+  /** Adds the response to a request; a cancelled one gets none. */
+  respond(request: RpcRequest, outcome: Outcome): void {
+    const message = messageOf(request, outcome);
     this.#left -= 1;
-    if (this.#stream !== undefined) this.#append(this.#stream, message, this.#left === 0);
+    if (this.#stream !== undefined) this.#append(this.#stream, message, this.#left === 0, isKept(outcome));
     else {
       if (message !== undefined) this.#said.push(message);
       if (this.#left === 0 && this.#state === 'held') this.#respondAtOnce();
@@ -163,7 +167,7 @@ export class HeldReply implements CallStream {
     // All requests ended meanwhile.
     if (this.#state !== 'held') return;
     const stream = own ?? session.newStream(id);
-    if (only === undefined) stream.calls = calls.map(({ callId }) => callId);
+    if (only === undefined || own !== undefined) stream.calls = calls.map(({ callId }) => callId);
     this.#leave('stream');
     const found = await services.streams.find(stream.id, 0, session.id).catch((error: unknown) => {
       this.#reject(error);
@@ -198,10 +202,10 @@ export class HeldReply implements CallStream {
     this.#release();
   }
 
-  #append(stream: SessionStream, message: JsonObject | undefined, isLast: boolean): void {
+  #append(stream: SessionStream, message: JsonObject | undefined, isLast: boolean, isDue = false): void {
     if (message === undefined) {
       if (isLast) stream.finish();
-    } else if (isLast) stream.end(message);
+    } else if (isLast) stream.end(message, isDue);
     else void stream.send(message);
   }
 

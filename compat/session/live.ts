@@ -11,7 +11,7 @@ import { accepts, isRequest, takesBatches } from './messages.ts';
 import { isLeft } from './post-calls.ts';
 import { inWork, reserve, run, take } from './requests.ts';
 import { forgetSent, sentBefore, sentOnce } from './sent.ts';
-import { messageOf, type RpcRequest, sourceOf } from './start.ts';
+import { type RpcRequest, sourceOf } from './start.ts';
 import type { SessionStream } from './stream.ts';
 import type { Exchange } from './wire.ts';
 
@@ -82,7 +82,7 @@ export async function serveLive(
   for (const { request, ended } of work) {
     void ended.then((outcome) => {
       if (isLeft(services, request, stream, outcome)) return;
-      stream.respond(messageOf(request, outcome));
+      stream.respond(request, outcome);
     });
   }
   stream.started();

@@ -5,7 +5,7 @@
 
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
+import { goesOnElsewhere, isKept } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { callIdOf, expiryOf } from '../../src/stream/event-id.ts';
 import type { Sink } from '../../src/stream/tail.ts';
@@ -70,7 +70,8 @@ export type Tell = (
 export function followPost({ services, session, stream, source, home, sink }: Returned, telling: Tell): void {
   const { store } = services;
   if (store?.isShared !== true) return;
-  const takeOver = takingOver(services, stream, session.id);
+  const taking = takingOver(services, stream, session.id);
+  const takeOver = async (): Promise<SessionStream> => Object.assign(await taking(), { calls });
   let taken: SessionStream | undefined;
   let calls: readonly string[] = [];
   const { over, ...own } = telling(takeOver, () => taken);
@@ -81,7 +82,6 @@ export function followPost({ services, session, stream, source, home, sink }: Re
     runs: (callId) => session.runs(callId),
     take: async ({ requestId }, started: Started) => {
       taken = await takeOver();
-      taken.calls = calls;
       session.keepCall(requestId, started);
       return home?.();
     },
@@ -116,7 +116,10 @@ function liveTelling(session: Session): Tell {
     tell: async ({ requestId }, outcome) => {
       await session.settled();
       const stream = await takeOver();
-      if (outcome.kind === 'responded') stream.send({ jsonrpc: '2.0', id: requestId, ...outcome.response });
+      if (outcome.kind !== 'responded') return;
+      const message = { jsonrpc: '2.0', id: requestId, ...outcome.response };
+      if (stream.calls?.length === 1) stream.end(message, isKept(outcome));
+      else void stream.send(message);
     },
     over: async () => (await takeOver()).finish(),
   });

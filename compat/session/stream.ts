@@ -75,9 +75,13 @@ export class SessionStream implements CallStream {
     return this.#written(this.#appender.appendSurely(event, last));
   }
 
-  /** The last message: its connection is closed after it. */
-  end(message: JsonObject): void {
-    void this.#written(this.#appender.appendSurely({ event: 'message', data: messageText(message) }, true));
+  /**
+   * The last message: its connection is closed after it.
+   * @param isKept whether the call's journal has it: then it is sent whichever process has the stream
+   */
+  end(message: JsonObject, isKept = false): void {
+    const event = { event: 'message', data: messageText(message) };
+    void this.#written(this.#appender.appendSurely(event, true, isKept));
   }
 
   /** Nothing follows. */

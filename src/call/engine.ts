@@ -377,7 +377,7 @@ export class Engine {
    */
   async holds(callId: string): Promise<boolean> {
     const run = this.#runs.unattached(callId);
-    return run !== undefined && this.#ownership.holds(run);
+    return run?.frame.entered === true && this.#ownership.holds(run);
   }
 
   /**

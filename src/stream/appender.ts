@@ -119,9 +119,11 @@ export class Appender {
   /**
    * As `append`, for an event that a client waits for: retries a failing store for half a minute, or until this process
    * closes. Later appends wait meanwhile.
+   * @param isDue for a last event that is due whoever has the call: it takes the stream back
    */
-  async appendSurely(event: StreamEvent, last = false): Promise<string> {
-    return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }, PATIENCE));
+  async appendSurely(event: StreamEvent, last = false, isDue = false): Promise<string> {
+    const body = { kind: 'event', event, ...(last && { last }) } as const;
+    return eventId(this.id, await this.#put(body, PATIENCE, isDue));
   }
 
   /** Ends the stream where it is; once more does nothing. */
@@ -162,7 +164,7 @@ export class Appender {
     await this.#pruning.keep((this.#end.entry?.prev ?? 0) + 1, at);
   }
 
-  #put(body: EntryBody, patience = 0): Promise<number> {
+  #put(body: EntryBody, patience = 0, isDue = false): Promise<number> {
     const { most } = this.#options;
     // Entries that end a stream or take it over are exempt: its client waits for them.
     const isBounded = body.kind === 'event' && body.last !== true;
@@ -170,7 +172,7 @@ export class Appender {
       throw new AwaitError('limit', `${most} events of ${this.#name()} wait for the store already`);
     }
     this.#waiting += 1;
-    const done = this.#last.then(() => this.#insist(body, patience));
+    const done = this.#last.then(() => this.#insist(body, patience, isDue));
     this.#last = done.then(
       () => this.#settled(),
       () => this.#settled(),
@@ -183,12 +185,12 @@ export class Appender {
   }
 
   /** @param patience how long a store may fail, in milliseconds */
-  async #insist(body: EntryBody, patience: number): Promise<number> {
+  async #insist(body: EntryBody, patience: number, isDue: boolean): Promise<number> {
     const { clock, isClosing } = this.#options;
     const until = clock.elapsed() + patience;
     for (let pause = PAUSE.first; ; pause = Math.min(pause * 2, PAUSE.most)) {
       try {
-        return await this.#write(body);
+        return await this.#write(body, isDue);
       } catch (error) {
         const isOver = clock.elapsed() + pause > until || isClosing();
         if (isOver || AwaitError.from(error).code !== 'store') throw error;
@@ -197,13 +199,14 @@ export class Appender {
     }
   }
 
-  async #write(body: EntryBody): Promise<number> {
+  async #write(body: EntryBody, isDue = false): Promise<number> {
     const { log, self, shared, clock, owner, life = Number.POSITIVE_INFINITY } = this.#options;
     if (this.#end === undefined) {
       await this.#pruning.load();
       this.#end = await log.end();
       if (isLast(this.#end.entry)) this.#refuse('finished');
     }
+    if (isDue && this.#state === 'fenced') this.#state = 'open';
     for (;;) {
       if (this.#state !== 'open' || clock.now() > log.expires) this.#refuse(this.#state);
       const at: number = this.#end.at + 1;
@@ -221,7 +224,7 @@ export class Appender {
       const isOurs = inserted || (there.writer === self && isSame(there, this.#doubtful));
       const isThis = inserted || (isOurs && isSame(there, body));
       const goesOn = shared || isOurs || there.kind === 'claim' || (body.kind === 'taken' && !isLast(there));
-      if (!goesOn && !isLast(there) && (await this.#mustTell(body))) {
+      if (!goesOn && !isLast(there) && (isDue || (await this.#isOwners(body)))) {
         await this.#take((taken) => this.#write(taken));
         this.#options.found(at, there);
         continue;
@@ -234,9 +237,8 @@ export class Appender {
   }
 
   /** A process that slept may have taken the stream over after the call's owner did: the call's journal decides. */
-  async #mustTell(body: EntryBody): Promise<boolean> {
-    // The outcome is in the journal.
-    return body.kind === 'event' && (body.last === true || (await this.owns?.()) === true);
+  async #isOwners(body: EntryBody): Promise<boolean> {
+    return body.kind === 'event' && (await this.owns?.()) === true;
   }
 
   #advance(at: number, entry: StreamEntry, isOurs: boolean): void {

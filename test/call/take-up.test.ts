@@ -111,13 +111,14 @@ describe('a call that continues without its request', () => {
   });
 
   it('is taken over by one request of a process, however long that takes to begin', async () => {
-    const store = new MemoryStore(LIMITS.lease);
+    const limits = { lease: 400 };
+    const store = new MemoryStore(limits.lease);
     const { tool } = order();
-    const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
+    const owner = workbench(tool, { store: store.muted(), limits });
     const first = listening();
     beginResumable(owner.engine, first.leg);
     await until(() => first.asked.length === 1);
-    const other = workbench(tool, { store, limits: LIMITS });
+    const other = workbench(tool, { store, limits });
     const claims = (): number => store.types().filter((type) => type === 'claimed').length;
     let opened = (): void => {};
     const opening = new Promise<undefined>((resolve) => {
@@ -126,7 +127,7 @@ describe('a call that continues without its request', () => {
     const legs = [listening(), listening()];
     const takings = legs.map(({ leg }) => other.engine.takeUp(callIn(store), BINDING, leg, () => opening));
     await until(() => claims() > 0);
-    await pause(4 * LIMITS.lease);
+    await pause(2 * limits.lease);
     opened();
     await until(() => legs.some(({ asked }) => asked.length === 1));
     expect(claims()).toBe(1);

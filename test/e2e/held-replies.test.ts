@@ -62,6 +62,13 @@ function build(): McpServer {
     await work.opened;
     return done;
   });
+  server.registerTool('works_and_says', {}, async (extra) => {
+    const params = { level: 'info' as const, data: 'on the way' };
+    await extra.sendNotification({ method: 'notifications/message', params });
+    await work.opened;
+    await extra.sendNotification({ method: 'notifications/message', params });
+    return done;
+  });
   server.registerTool('says_and_asks', {}, async (extra) => {
     const params = { level: 'info' as const, data: 'on the way' };
     await extra.sendNotification({ method: 'notifications/message', params });
@@ -126,6 +133,30 @@ describe.each(['2025-06-18', '2025-11-25'])(
       await isOver(stream);
       expect(text(stream)).toBe('done');
       expect(stream.messages.filter(({ id }) => id === 7)).toHaveLength(1);
+    });
+
+    it('has it from a process that took the call over, too', async () => {
+      const session = await start({ ...LONG, drain: 50 }, version);
+      const stream = await session.post(0, call('says'));
+      await expect.poll(() => stream.last).not.toBe('');
+      // The other one is the first from here on.
+      await servers.shift()?.close();
+      const again = await session.get(0, stream.last);
+      await expect.poll(() => again.last, { timeout: 10_000 }).not.toBe('');
+      await takeStream(session, again);
+      work.open();
+      await isOver(again);
+      expect(text(again)).toBe('done');
+    });
+
+    it('has it after a notification that came too late', async () => {
+      const session = await start(LONG, version);
+      const stream = await session.post(0, call('works_and_says'));
+      await expect.poll(() => stream.last).not.toBe('');
+      await takeStream(session, stream);
+      work.open();
+      await isOver(stream);
+      expect(text(stream)).toBe('done');
     });
   },
 );

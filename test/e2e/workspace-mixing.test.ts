@@ -253,7 +253,8 @@ class Client {
       return seen().some((one) => one.responses().some((response) => response.id === id));
     };
     if (this.#below(4) === 0 && body.status === 202) await this.#comeBack();
-    await expect.poll(isThere, { timeout: 60_000, interval: 20 }).toBe(true);
+    const message = `${this.word} has no response to ${id}, which got ${body.status}`;
+    await expect.poll(isThere, { timeout: 40_000, interval: 20, message }).toBe(true);
   }
 
   #coming: Promise<void> = Promise.resolve();

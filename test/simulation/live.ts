@@ -9,7 +9,7 @@ import type { NewCall, Started, TakingUp } from '../../src/call/engine.ts';
 import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
 import type { Leg, Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import { goesOnElsewhere, isBadToken, isKept } from '../../src/call/run/wire-error.ts';
 import type { Appender } from '../../src/stream/appender.ts';
 import { EventStreams } from '../../src/stream/event-streams.ts';
 import type { Sink } from '../../src/stream/tail.ts';
@@ -91,7 +91,7 @@ class Door {
       opened.owns = () => this.#process.engine.holds(started.callId);
       const primed = opened.appendSurely({ data: '' });
       stream = opened;
-      for (const [event, last] of said) void opened.appendSurely(event, last).catch(() => {});
+      for (const one of said) void opened.appendSurely(...one).catch(() => {});
       await primed;
     };
     const begin = (): Promise<void> => {
@@ -230,7 +230,7 @@ class Door {
   async #tell(stream: Appends, outcome: Outcome): Promise<void> {
     if (outcome.kind !== 'responded' || goesOnElsewhere(outcome)) return;
     const data = JSON.stringify({ response: outcome.response, failure: outcome.failure ?? null });
-    await stream.appendSurely({ event: 'message', data }, true).catch(() => {});
+    await stream.appendSurely({ event: 'message', data }, true, isKept(outcome)).catch(() => {});
   }
 
   #wait(time: number): Promise<void> {

@@ -312,6 +312,7 @@ export class Resumption {
       settle();
     }
     if (isClaimed && !run.frame.over) return this.#enter(run, request, false);
+    request.active.owns = false;
     this.#runs.drop(run);
     return this.resume(request);
   }

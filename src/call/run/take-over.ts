@@ -35,6 +35,8 @@ export interface TakesOver {
 }
 
 const GONE: Outcome = { kind: 'gone' };
+/** Leases after which a takeover that has not come to its turn keeps nobody waiting. */
+const PATIENCE = 3;
 
 export class TakeOver {
   readonly #parts: EngineParts;
@@ -42,8 +44,8 @@ export class TakeOver {
   readonly #checkpoints: Checkpoints;
   /** This process, in the journals' claims. */
   readonly #id: string;
-  /** Calls from before their claim until their turn is entered. */
-  readonly #taking = new Set<string>();
+  /** Calls from before their claim until their turn is entered, each with when that began. */
+  readonly #taking = new Map<string, number>();
 
   constructor(parts: EngineParts, runs: Runs, checkpoints: Checkpoints, id: string) {
     this.#parts = parts;
@@ -69,19 +71,23 @@ export class TakeOver {
       if (found.kind === 'suspended') return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
       const { call, known } = found;
       if (silentAt !== undefined && (known.at !== silentAt || this.#runs.isClosed)) return { outcome: GONE };
-      if (this.#taking.has(callId)) {
+      const since = this.#taking.get(callId);
+      if (since !== undefined && clock.elapsed() - since < PATIENCE * limits.lease) {
         // For another request of this process.
         await sleep(clock, limits.lease / 4);
         continue;
       }
-      this.#taking.add(callId);
+      const now = clock.elapsed();
+      this.#taking.set(callId, now);
       try {
         const ready = await this.#claim(request, store, call, known);
         // Another process took it over, or its owner was only slow: read again.
         if (ready !== undefined) return ready;
       } finally {
         // By then its turn is entered.
-        clock.soon(() => this.#taking.delete(callId));
+        clock.soon(() => {
+          if (this.#taking.get(callId) === now) this.#taking.delete(callId);
+        });
       }
     }
   }

@@ -104,6 +104,11 @@ export function isBadToken(outcome: Outcome): boolean {
 
 const ELSEWHERE: ReadonlySet<AwaitErrorCode> = new Set(['closed', 'busy', 'fenced']);
 
+/** Whether a call's outcome is in its journal, if it has one: a failure of the store is one request's alone. */
+export function isKept(outcome: Outcome): boolean {
+  return outcome.kind !== 'responded' || outcome.failure !== 'store';
+}
+
 /** Whether the call was given up, or another process runs it now: its response is still to come. */
 export function goesOnElsewhere(outcome: Outcome): boolean {
   return outcome.kind === 'responded' && outcome.failure !== undefined && ELSEWHERE.has(outcome.failure);
