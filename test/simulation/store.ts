@@ -114,13 +114,15 @@ export class SimulatedStore {
     this.onAsked(life);
     const outage = this.#outages.find(({ from, to }) => world.time >= from && world.time < to);
     const slow = outage?.mode === 'slow' ? world.between(100, 2_000) : 0;
+    // From when it is asked for: a sign of life on its way may come too late.
+    if (slow > 0) life.disturbed = true;
     return new Promise((resolve, reject) => {
       // Whether it reaches the store does not depend on whether its process still lives.
       world.after(world.between(0.1, 2) * this.#pace + slow, () => {
         const fails = outage !== undefined && outage.mode !== 'slow' && world.chance(0.7);
         const happens = !fails || outage.mode === 'after';
         const result = happens ? act() : undefined;
-        if (fails || slow > 0) life.disturbed = true;
+        if (fails) life.disturbed = true;
         world.after(
           world.between(0.1, 2) * this.#pace + slow,
           () => {
