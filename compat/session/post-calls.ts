@@ -13,7 +13,7 @@ import type { Services } from '../services.ts';
 import { closing } from './connection.ts';
 import { cannotFollow, type Followed, followAll, goneWith } from './follow.ts';
 import type { Session } from './session.ts';
-import { isResumable, liveWay, type RpcRequest, type Source, sourceOf } from './start.ts';
+import { isResumable, liveWay, messageOf, type RpcRequest, type Source, sourceOf } from './start.ts';
 import { type SessionStream, takingOver } from './stream.ts';
 import type { Exchange } from './wire.ts';
 
@@ -116,8 +116,8 @@ function liveTelling(session: Session): Tell {
     tell: async ({ requestId }, outcome) => {
       await session.settled();
       const stream = await takeOver();
-      if (outcome.kind !== 'responded') return;
-      const message = { jsonrpc: '2.0', id: requestId, ...outcome.response };
+      const message = messageOf({ id: requestId }, outcome);
+      if (message === undefined) return;
       if (stream.calls?.length === 1) stream.end(message, isKept(outcome));
       else void stream.send(message);
     },

@@ -119,7 +119,8 @@ export class Appender {
   /**
    * As `append`, for an event that a client waits for: retries a failing store for half a minute, or until this process
    * closes. Later appends wait meanwhile.
-   * @param isDue for a last event that is due whoever has the call: it takes the stream back
+   * @param isDue whether it is appended even after another process took the stream over: a response that the call's
+   * journal has
    */
   async appendSurely(event: StreamEvent, last = false, isDue = false): Promise<string> {
     const body = { kind: 'event', event, ...(last && { last }) } as const;

@@ -7,7 +7,7 @@ import { getHeapStatistics } from 'node:v8';
 import { afterEach, describe, expect, it } from 'vitest';
 import { type AwaitHandler, createAwaitHandler, type Revision } from '../../src/index.ts';
 import { LogBook, SECRET } from '../e2e/harness.ts';
-import { build, clientOf, direct, type MakeCall, type What } from './served.ts';
+import { build, casesOf, clientOf, direct, type MakeCall, type What } from './served.ts';
 
 const CALLS = 120;
 /** Calls between two looks at the heap: few enough that most pairs of looks have no collection between them. */
@@ -102,12 +102,9 @@ const BOUNDS: Readonly<Record<Counted, Readonly<Record<What, Bound>>>> = {
   },
 };
 
-const CASES = Object.entries(BOUNDS).flatMap(([revision, bounds]) =>
-  (['plain', 'step', 'ask'] as const).map((what) => {
-    const [promises, kilobytes, why] = bounds[what];
-    return { revision, what, promises, kilobytes, instances: revision === '2026-07-28' ? 1 : 0, why };
-  }),
-);
+const CASES = casesOf(BOUNDS).map(({ revision, what, bound: [promises, kilobytes, why] }) => {
+  return { revision, what, promises, kilobytes, instances: revision === '2026-07-28' ? 1 : 0, why };
+});
 
 describe('a call, in its process', () => {
   for (const { revision, what, why, ...most } of CASES) {

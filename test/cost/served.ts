@@ -90,6 +90,15 @@ export function direct({ serve }: Pick<AwaitHandler, 'serve'>): Send {
 /** Makes a call to its end; throws where it came to something else than it should. */
 export type MakeCall = (what: What) => Promise<void>;
 
+/** A case for each kind of call on each revision, with its bound. */
+export function casesOf<R extends Revision, B>(
+  bounds: Readonly<Record<R, Readonly<Record<What, B>>>>,
+): { readonly revision: R; readonly what: What; readonly bound: B }[] {
+  return (Object.keys(bounds) as R[]).flatMap((revision) =>
+    (['plain', 'step', 'ask'] as const).map((what) => ({ revision, what, bound: bounds[revision][what] })),
+  );
+}
+
 /** A client of one revision, which has begun its session where there are sessions. */
 export async function clientOf(send: Send, revision: string): Promise<MakeCall> {
   if (revision === MODERN) return modern(send);

@@ -11,7 +11,7 @@ import type { Revision } from '../../src/index.ts';
 import { type OwnStore, ownStore } from '../chaos/stores.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { REDIS } from '../e2e/services.ts';
-import { build, clientOf, overHttp, speakerFor, type What } from './served.ts';
+import { build, casesOf, clientOf, overHttp, speakerFor, type What } from './served.ts';
 
 /** Calls that are counted, each on its own: the median has nothing of what timers do now and then. */
 const CALLS = 9;
@@ -88,14 +88,6 @@ const OWN: readonly string[] = ['info', 'config|resetstat'];
 /** They have their connections besides their requests. */
 const SPOKEN: ReadonlySet<string> = new Set<Revision>(['2024-11-05', 'workspace-sse']);
 
-const CASES = Object.entries(BOUNDS).flatMap(([revision, bounds]) =>
-  (['plain', 'step', 'ask'] as const).map((what) => ({
-    revision: revision as Revision,
-    what,
-    bound: bounds[what],
-  })),
-);
-
 describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
   let redis: OwnStore;
   let store: Keyv;
@@ -148,7 +140,7 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
     return last ?? count();
   }
 
-  for (const { revision, what, bound } of CASES) {
+  for (const { revision, what, bound } of casesOf(BOUNDS)) {
     const [most, mostTrips, why] = bound;
     it(`${revision}, ${what}: at most ${most} in ${mostTrips} round trips (${why})`, async () => {
       const call = SPOKEN.has(revision)

@@ -107,6 +107,16 @@ async function takeStream(session: Session, { last }: Reader): Promise<void> {
   await streams.close();
 }
 
+/** A call that goes on, and whose stream was taken over after its first event. */
+async function taken(tool: string, version: string): Promise<{ session: Session; stream: Reader }> {
+  const session = await start(LONG, version);
+  const stream = await session.post(0, call(tool));
+  await expect.poll(() => stream.last).not.toBe('');
+  await takeStream(session, stream);
+  work.open();
+  return { session, stream };
+}
+
 const isOver = (stream: Reader) => expect.poll(() => stream.over).toBe(true);
 const text = (stream: Reader) => stream.messages.at(-1)?.result?.content?.[0]?.text;
 
@@ -114,22 +124,14 @@ describe.each(['2025-06-18', '2025-11-25'])(
   'a stream that a process takes over as it wakes (%s)',
   (version) => {
     it('is taken back by the process that runs its call', async () => {
-      const session = await start(LONG, version);
-      const stream = await session.post(0, call('says_and_asks'));
-      await expect.poll(() => stream.last).not.toBe('');
-      await takeStream(session, stream);
-      work.open();
+      const { session, stream } = await taken('says_and_asks', version);
       await session.post(1, answer(await stream.next(asks('name')), 'name'));
       await isOver(stream);
       expect(text(stream)).toBe('its name');
     });
 
     it('has the call’s response all the same', async () => {
-      const session = await start(LONG, version);
-      const stream = await session.post(0, call('says'));
-      await expect.poll(() => stream.last).not.toBe('');
-      await takeStream(session, stream);
-      work.open();
+      const { stream } = await taken('says', version);
       await isOver(stream);
       expect(text(stream)).toBe('done');
       expect(stream.messages.filter(({ id }) => id === 7)).toHaveLength(1);
@@ -150,11 +152,7 @@ describe.each(['2025-06-18', '2025-11-25'])(
     });
 
     it('has it after a notification that came too late', async () => {
-      const session = await start(LONG, version);
-      const stream = await session.post(0, call('works_and_says'));
-      await expect.poll(() => stream.last).not.toBe('');
-      await takeStream(session, stream);
-      work.open();
+      const { stream } = await taken('works_and_says', version);
       await isOver(stream);
       expect(text(stream)).toBe('done');
     });

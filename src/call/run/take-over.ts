@@ -35,7 +35,7 @@ export interface TakesOver {
 }
 
 const GONE: Outcome = { kind: 'gone' };
-/** Leases after which a takeover that has not come to its turn keeps nobody waiting. */
+/** How many leases a request waits for another one of its process that takes the same call over. */
 const PATIENCE = 3;
 
 export class TakeOver {
