@@ -16,6 +16,8 @@
  */
 export class AwaitError extends Error {
   readonly code: AwaitErrorCode;
+  /** Of an error that ends a call: its steps that are done. A client is told their names, and not to call again. */
+  steps: readonly string[] = [];
 
   constructor(code: AwaitErrorCode, message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });

@@ -67,6 +67,45 @@ describe('step', () => {
     expect(runs).toBe(4);
   });
 
+  it('that the tool begins as it returns is run and recorded before the call ends', async () => {
+    const ran: string[] = [];
+    const tool: Tool = async ({ step, elicit }) => {
+      await elicit('one');
+      const audited = step('audit', () => ran.push('audit')).then(() => ran.push('settled'));
+      void audited;
+      return 'done';
+    };
+    const store = new MemoryStore();
+    const { engine } = workbench(tool, { store });
+    expect(resultOf(await complete(await start(engine), () => engine))).toBe('done');
+    expect(ran).toEqual(['audit', 'settled']);
+    expect(store.types().slice(-2)).toEqual(['completed', 'ended']);
+  });
+
+  it('that a tool begins after its call has ended rejects, and ends no process where nobody awaits it', async () => {
+    const later: Promise<unknown>[] = [];
+    const unhandled: unknown[] = [];
+    const note = (reason: unknown): void => void unhandled.push(reason);
+    process.on('unhandledRejection', note);
+    let go = (): void => {};
+    const gone = new Promise<void>((resolve) => {
+      go = resolve;
+    });
+    const { engine } = workbench(async ({ step }) => {
+      void gone.then(() => {
+        void step('floating', () => {});
+        later.push(step('late', () => {}));
+      });
+      return 'done';
+    });
+    expect(resultOf(await start(engine))).toBe('done');
+    go();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    process.off('unhandledRejection', note);
+    await expect(later[0]).rejects.toMatchObject({ code: 'call-over' });
+    expect(unhandled).toEqual([]);
+  });
+
   it('nests by path, and what is inside of a done step is not run again', async () => {
     const ran: string[] = [];
     const [live, replayed] = await bothWays(async ({ step, elicit }) => {

@@ -77,7 +77,11 @@ describe.each(REPLAYED)('a tool that is another one by the time of the answer ($
     const answers = { ...accept(['city'], { city: 'Ghent' }), ...accept(['nights'], { nights: '3' }) };
     const retry = { tool: 'book', state: first.state, responses: answers };
     const second = await post(url, retry);
-    expect(second.message.error).toEqual(CHANGED);
+    expect(second.message.error).toEqual({
+      code: -32603,
+      message:
+        'Internal error: this call cannot be continued, because its tool has changed. Completed steps: reserve',
+    });
     expect(done).toEqual(['reserve']);
     const [line] = served.log.lines.filter(({ detail }) => detail.code === 'divergence');
     expect(line?.message).toContain("attempts step 'hold'");

@@ -281,10 +281,17 @@ export class Frame {
       this.#gate.hold(response);
       return;
     }
-    if (this.#runner.isBusy && turn.isInterim(response)) {
+    // A step that the tool began and did not await is run and recorded before its call ends.
+    const isStarting = this.#lastSteps().length > 0 || this.#runner.isStarting;
+    if (isStarting || (this.#runner.isBusy && turn.isInterim(response))) {
       this.#gate.waitWith(response);
+      this.#poke();
       return;
     }
+    this.#finish(response);
+  }
+
+  #finish(response: Response): void {
     if (this.#recording.unconsumedSteps().length > 0) {
       const { left } = this.#recording.describe();
       this.#options.warn('the tool finished without the steps its journal records', {
@@ -391,18 +398,11 @@ export class Frame {
   }
 
   #pump(turn: Turn): void {
+    this.#match(turn);
     const { interim } = this.#gate;
     if (interim !== undefined) {
-      if (this.#runner.goOnInside()) this.#poke();
-      if (!this.#runner.isBusy) this.#end({ kind: 'finished', response: interim });
+      this.#endAfterSteps(interim);
       return;
-    }
-    for (const attempt of this.#fresh) {
-      const claimed = this.#recording.claimExactly(attempt);
-      if (claimed === undefined) continue;
-      this.#fresh.delete(attempt);
-      // An ask that is out already keeps its key: the client may be about to answer it.
-      if (claimed !== 'recorded' && attempt.kind === 'ask') this.#asks.openAgain(attempt, claimed, turn);
     }
     const next = this.#recording.next();
     const head = this.#recording.head();
@@ -414,6 +414,41 @@ export class Frame {
     } else {
       this.#goOn(turn);
     }
+  }
+
+  /** Gives attempts their records. */
+  #match(turn: Turn): void {
+    for (const attempt of this.#fresh) {
+      const claimed = this.#recording.claimExactly(attempt);
+      if (claimed === undefined) continue;
+      this.#fresh.delete(attempt);
+      // An ask that is out already keeps its key: the client may be about to answer it.
+      if (claimed !== 'recorded' && attempt.kind === 'ask') this.#asks.openAgain(attempt, claimed, turn);
+    }
+  }
+
+  /** Steps that were begun and not started. */
+  #lastSteps(): readonly StepAttempt[] {
+    return [...this.#fresh].filter(
+      (attempt) => attempt.kind === 'step' && !isOnce(attempt.path),
+    ) as StepAttempt[];
+  }
+
+  /** The tool is done: its call ends once no step of it is left. */
+  #endAfterSteps(response: Response): void {
+    if (this.#runner.goOnInside()) this.#poke();
+    const steps = this.#lastSteps();
+    const [step] = steps;
+    if (step !== undefined && this.#recording.unconsumedSteps().length > 0) {
+      this.#diverge(`the tool attempts step '${step.path}'`);
+      return;
+    }
+    for (const last of steps) this.#runner.start(last);
+    const next = this.#recording.next();
+    if (next !== undefined) release(next);
+    if (this.#runner.isBusy) return;
+    if (next === undefined) this.#finish(response);
+    else this.#poke();
   }
 
   /** The next recorded completion has no attempt. */

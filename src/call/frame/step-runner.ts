@@ -11,6 +11,8 @@ export class StepRunner {
   readonly #core: FrameCore;
   readonly #steps: RunningSteps;
   readonly #drawn: Drawn;
+  /** Steps that were started and do not run yet: their call is being stored. */
+  #starting = 0;
   /** Finished steps whose entries are being written. */
   #writing = 0;
   readonly #whenWritten: (() => void)[] = [];
@@ -24,6 +26,11 @@ export class StepRunner {
   /** Whether a step that is done waits for its entry to be written. */
   get isWriting(): boolean {
     return this.#writing > 0;
+  }
+
+  /** Whether a step was started and does not run yet. */
+  get isStarting(): boolean {
+    return this.#starting > 0;
   }
 
   /** Whether a step runs, or is done and not yet in the journal. */
@@ -70,6 +77,7 @@ export class StepRunner {
     this.#core.fresh.delete(step);
     this.#core.recording.unmute();
     this.#steps.begin(step.path);
+    this.#starting += 1;
     void this.#run(step).catch((error: unknown) => {
       this.#steps.done(step.path);
       this.#core.end({ kind: 'broken', error: AwaitError.from(error, 'store') });
@@ -78,13 +86,17 @@ export class StepRunner {
 
   async #run(step: StepAttempt): Promise<void> {
     const { journal, gate, options } = this.#core;
-    const begun = journal.begin?.();
-    if (begun !== undefined) await begun;
-    // Values that a step acts on are in the journal before it runs, once another process could run it again.
-    const { drawn } = this.#core.turns > 0 && !gate.isEnded ? this.#drawn.takeUnwritten() : {};
-    if (drawn !== undefined) await journal.append({ type: 'drawn', drawn });
-    // A process that slept may have lost its turn: nothing is done before that is certain (invariant 10).
-    while (journal.lapsed && !gate.isEnded) await journal.append({ type: 'held' });
+    try {
+      const begun = journal.begin?.();
+      if (begun !== undefined) await begun;
+      // Values that a step acts on are in the journal before it runs, once another process could run it again.
+      const { drawn } = this.#core.turns > 0 && !gate.isEnded ? this.#drawn.takeUnwritten() : {};
+      if (drawn !== undefined) await journal.append({ type: 'drawn', drawn });
+      // A process that slept may have lost its turn: nothing is done before that is certain (invariant 10).
+      while (journal.lapsed && !gate.isEnded) await journal.append({ type: 'held' });
+    } finally {
+      this.#starting -= 1;
+    }
     if (!this.#mayRun(step)) {
       // Behind the gate meanwhile.
       this.#steps.done(step.path);

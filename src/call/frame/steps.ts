@@ -89,7 +89,12 @@ export class RunningSteps {
       );
     }
     const closed = this.#closed(name);
-    if (closed !== undefined) return Promise.reject(closed);
+    if (closed !== undefined) {
+      const rejected = Promise.reject(closed);
+      // A tool that does not await it must not end its process.
+      rejected.catch(() => {});
+      return rejected;
+    }
     const base = parent === undefined ? name : `${parent}/${name}`;
     this.#open ??= new Set();
     this.#counts ??= new Map();

@@ -4,13 +4,18 @@ import { AwaitError } from '../../base/error.ts';
 import { isOnce } from '../frame/drawn.ts';
 import type { Checkpoint, Completion } from '../journal/entries.ts';
 
+/** The names of the steps that are done. */
+export function stepsDone(completions: readonly Completion[]): readonly string[] {
+  return completions.flatMap((item) => (item.kind === 'step' && !isOnce(item.path) ? [item.path] : []));
+}
+
 /** Names completed steps and questions, not the answers. */
 export function replayRefused(
   { completions }: Pick<Checkpoint, 'completions'>,
   since: readonly Completion[] = [],
 ): AwaitError {
   const all = [...completions, ...since];
-  const done = all.flatMap((item) => (item.kind === 'step' && !isOnce(item.path) ? [item.path] : []));
+  const done = stepsDone(all);
   const asked = all.flatMap((item) => (item.kind === 'answer' ? [`${item.method} (${item.key})`] : []));
   const answered = asked.length === 0 ? '' : ` Answered asks: ${asked.join(', ')}.`;
   return new AwaitError(

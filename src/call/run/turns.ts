@@ -15,7 +15,7 @@ import type { Checkpoints } from './checkpoints.ts';
 import { factsOf, type Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
 import { interrupted, type Ownership } from './ownership.ts';
-import { replayRefused } from './refusal.ts';
+import { replayRefused, stepsDone } from './refusal.ts';
 import type { Runs } from './registry.ts';
 import {
   becomingTask,
@@ -57,6 +57,9 @@ interface Entered {
 }
 
 const GONE: Outcome = { kind: 'gone' };
+
+/** Errors after which the call may go on, here or elsewhere. */
+const isPassing = ({ code }: AwaitError): boolean => code === 'store' || code === 'fenced';
 
 export class Turns {
   readonly #parts: EngineParts;
@@ -191,31 +194,31 @@ export class Turns {
       case 'lost':
         return this.#runAgain(entered, ending);
       case 'broken':
-        return this.#broken(run, ending.error);
+        return this.#broken(entered, ending.error);
     }
   }
 
   /** @throws AwaitError the one that ended the turn */
-  async #broken(run: Run, error: AwaitError): Promise<Outcome> {
+  async #broken({ run, request }: Entered, error: AwaitError): Promise<Outcome> {
+    // A request with a token continues the call where a failure of the store does not end it.
+    if (request === undefined || !isPassing(error)) error.steps = stepsDone(run.frame.fold().completions);
     this.#runs.end(run, true);
     // After a failure of the store the turn may be tried again from the journal; other failures end the call.
-    if (error.code !== 'store' && error.code !== 'fenced') await this.#endFailed(run, error);
+    if (!isPassing(error)) await this.#endFailed(run, error);
     if (error.code === 'fenced' && (await this.#ownership.wasCancelled(run))) return GONE;
     throw error;
   }
 
   /** The server that ran the tool has ended: replays the call in a new frame, if it may be replayed. */
-  async #runAgain(
-    { run, leg, request }: Entered,
-    { error, isMeant }: Extract<Ending, { kind: 'lost' }>,
-  ): Promise<Outcome> {
+  async #runAgain(entered: Entered, { error, isMeant }: Extract<Ending, { kind: 'lost' }>): Promise<Outcome> {
+    const { run, leg, request } = entered;
     if (run.state.at === 'over') return GONE;
     const { replay, limits, frame: options, log } = this.#parts;
     const before = after(run.frame);
     const recorded = before.completions.length;
     const times = run.lost?.recorded === recorded ? run.lost.times : 0;
-    if (replay(run.call, before.completions) === 'never') return this.#broken(run, replayRefused(before));
-    if (!isMeant && times >= limits.reruns) return this.#broken(run, error);
+    if (replay(run.call, before.completions) === 'never') return this.#broken(entered, replayRefused(before));
+    if (!isMeant && times >= limits.reruns) return this.#broken(entered, error);
     const { id } = run.call;
     log('debug', 'a call is run again, since its server is gone', { call: id, reason: error.message });
     run.lost = { times: isMeant ? times : times + 1, recorded };

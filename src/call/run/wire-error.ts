@@ -42,6 +42,12 @@ const BUSY: WireError = {
 
 const NO_ROOM: WireError = { code: -32000, message: 'This server is busy; send the same request again' };
 
+/** Says which steps are done instead of advising a call that would run them again. */
+function unlessDone({ steps }: AwaitError, advice: WireError, why: string): WireError {
+  if (steps.length === 0) return advice;
+  return { code: advice.code, message: `Internal error: ${why}. Completed steps: ${steps.join(', ')}` };
+}
+
 export function wireError(error: AwaitError): WireError {
   switch (error.code) {
     case 'bad-token':
@@ -50,20 +56,20 @@ export function wireError(error: AwaitError): WireError {
     case 'bad-answer':
       return { code: -32602, message: `Invalid params: ${error.message}` };
     case 'store':
-      return STORE;
+      return unlessDone(error, STORE, 'this call could not be saved or read back, and may have ended');
     case 'fenced':
     case 'busy':
-      return BUSY;
+      return unlessDone(error, BUSY, 'this call is being continued elsewhere');
     case 'divergence':
     case 'question-drift':
-      return CHANGED;
+      return unlessDone(error, CHANGED, 'this call cannot be continued, because its tool has changed');
     case 'replay-refused':
       // The user must know which steps were done; their names are the tool author's own.
       return { code: -32603, message: `Internal error: ${error.message}` };
     case 'host-gone':
       return HOST_GONE;
     case 'closed':
-      return CLOSING;
+      return unlessDone(error, CLOSING, 'this server is shutting down, and this call has ended');
     case 'limit':
       return LIMIT;
     case 'no-room':
@@ -109,7 +115,7 @@ export function isKept(outcome: Outcome): boolean {
   return outcome.kind !== 'responded' || outcome.failure !== 'store';
 }
 
-/** Whether the call was given up, or another process runs it now: its response is still to come. */
+/** Whether the call was given up, or another process runs it now: a durable call's response is still to come. */
 export function goesOnElsewhere(outcome: Outcome): boolean {
   return outcome.kind === 'responded' && outcome.failure !== undefined && ELSEWHERE.has(outcome.failure);
 }
