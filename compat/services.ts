@@ -23,6 +23,7 @@ import { Backlog } from '../src/http/backlog.ts';
 import { Bodies } from '../src/http/bodies.ts';
 import { defaultPrincipal, type Principal } from '../src/http/principal.ts';
 import { RateLimits } from '../src/http/rate-limit.ts';
+import { Retry } from '../src/log/retry.ts';
 import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../src/observe/audit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
 import { watchLoad } from '../src/observe/load.ts';
@@ -110,6 +111,18 @@ export function createServices(
     settings.audit?.(auditEvent(what, names.label(call.id), call, now()));
   let callIndex: TaskIndex | undefined;
   const bytes = { all: limits.storedBytes, caller: limits.callerStoredBytes };
+  const retry = new Retry({
+    clock: systemClock,
+    lease: limits.lease,
+    report: (error) =>
+      error === undefined
+        ? logger.warn('the store answers again')
+        : logger.warn('the store fails; calls wait until it answers again', {
+            code: error.code,
+            error: error.message,
+            cause: String(error.cause ?? ''),
+          }),
+  });
   const store: KeyvCallStore | undefined =
     settings.store === undefined
       ? undefined
@@ -121,6 +134,7 @@ export function createServices(
             names,
             cipher: settings.encrypt ? encryptedRecords(sealer) : plainRecords(audience, ring, unknown),
             bytes,
+            retry,
             list: async (callId: string, caller: string) => callIndex?.addOwn(callId, caller),
             written: (call, entry) => {
               const what = auditedAs(entry);
@@ -311,6 +325,7 @@ export function createServices(
       instances.close();
       await within(systemClock, limits.drain, written(services.writing));
       await streams.close();
+      retry.close();
       if (isPeerHost(factory)) await factory.close();
     },
   };

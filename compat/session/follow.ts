@@ -10,7 +10,7 @@ import { AwaitError } from '../../src/base/error.ts';
 import type { Started, TakingUp } from '../../src/call/engine.ts';
 import type { CallRecord, Response } from '../../src/call/journal/entries.ts';
 import type { Instance, Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import { goesOnElsewhere, isBadToken, isKept } from '../../src/call/run/wire-error.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import type { CallList } from './call-list.ts';
@@ -117,8 +117,10 @@ async function followCall(followed: Followed, callId: string, pace?: number): Pr
     if (gone.aborted) started.stop();
     const outcome = await started.outcome;
     gone.removeEventListener('abort', started.stop);
-    if (isTaken || isElsewhere(outcome)) return tellOnce(followed, call, outcome, isTaken);
     if (isBadToken(outcome)) return 'expired';
+    if (isKept(outcome) && !goesOnElsewhere(outcome) && (isTaken || isElsewhere(outcome)))
+      return tellOnce(followed, call, outcome, isTaken);
+    // The store failed, or another process has the call: it is followed again.
     await pause(lease / 2, gone);
   }
   return 'elsewhere';
@@ -131,7 +133,7 @@ async function tellOnce(
   isOurs: boolean,
 ): Promise<Came> {
   const { services, gone, isTold, tell } = followed;
-  if (goesOnElsewhere(outcome) || outcome.kind === 'task') return 'elsewhere';
+  if (outcome.kind === 'task') return 'elsewhere';
   const told = (): Promise<boolean> => isTold(call.id, outcome);
   if (!isOurs && (await isToldMeanwhile(services, told, gone))) return 'elsewhere';
   await tell(call, outcome);

@@ -59,12 +59,12 @@ export class SessionStream implements CallStream {
    * @returns whether it is in the stream
    */
   prime(): Promise<boolean> {
-    return this.#written(this.#appender.appendSurely({ data: '', retry: RETRY }));
+    return this.#written(this.#appender.append({ data: '', retry: RETRY }));
   }
 
   /** @returns whether it is in the stream */
   send(message: JsonObject): Promise<boolean> {
-    return this.#written(this.#appender.appendSurely({ event: 'message', data: messageText(message) }));
+    return this.#written(this.#appender.append({ event: 'message', data: messageText(message) }));
   }
 
   /**
@@ -72,7 +72,7 @@ export class SessionStream implements CallStream {
    * @returns whether it is in the store
    */
   event(event: StreamEvent, last = false): Promise<boolean> {
-    return this.#written(this.#appender.appendSurely(event, last));
+    return this.#written(this.#appender.append(event, last));
   }
 
   /**
@@ -81,7 +81,7 @@ export class SessionStream implements CallStream {
    */
   end(message: JsonObject, isKept = false): void {
     const event = { event: 'message', data: messageText(message) };
-    void this.#written(this.#appender.appendSurely(event, true, isKept));
+    void this.#written(this.#appender.append(event, true, isKept));
   }
 
   /** Nothing follows. */

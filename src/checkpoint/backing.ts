@@ -50,8 +50,11 @@ export class KeyvBacking implements Backing {
   readonly #keyv: Keyv;
   readonly #names: Names;
   readonly #cipher: RecordCipher;
+  readonly #wait: number;
 
-  constructor(keyv: Keyv, names: Names, cipher: RecordCipher) {
+  /** @param wait how long the store may take for an operation, in milliseconds */
+  constructor(keyv: Keyv, names: Names, cipher: RecordCipher, wait: number) {
+    this.#wait = wait;
     this.primitive = primitiveOf(keyv);
     this.#keyv = keyv;
     this.#names = names;
@@ -69,22 +72,22 @@ export class KeyvBacking implements Backing {
     sized?: (characters: number) => void,
   ): Promise<boolean> {
     const key = this.#names.key(name);
-    return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, value), lifetime, sized);
+    return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, value), lifetime, this.#wait, sized);
   }
 
   replace(name: string, value: unknown, lifetime: number): Promise<void> {
     const key = this.#names.key(name);
-    return overwrite(this.#keyv, key, this.#cipher.encode(key, value), lifetime);
+    return overwrite(this.#keyv, key, this.#cipher.encode(key, value), lifetime, this.#wait);
   }
 
   async get(name: string): Promise<unknown> {
     const key = this.#names.key(name);
-    return this.#cipher.decode(key, await read(this.#keyv, key));
+    return this.#cipher.decode(key, await read(this.#keyv, key, this.#wait));
   }
 
   async getAll(names: readonly string[]): Promise<unknown[]> {
     const keys = names.map((name) => this.#names.key(name));
-    const found = await readAll(this.#keyv, keys);
+    const found = await readAll(this.#keyv, keys, this.#wait);
     if (found.every((value) => value === undefined || value === null)) return keys.map(() => undefined);
     return Promise.all(keys.map((key, nth) => this.#cipher.decode(key, found[nth])));
   }
@@ -94,7 +97,7 @@ export class KeyvBacking implements Backing {
   }
 
   removeKeys(keys: readonly string[]): Promise<void> {
-    return remove(this.#keyv, keys);
+    return remove(this.#keyv, keys, this.#wait);
   }
 
   async *keys(): AsyncGenerator<ListedKey> {
@@ -112,7 +115,9 @@ export class KeyvBacking implements Backing {
     }
     for (const label of labels) {
       const key = keyAt(label, 0);
-      const found = await this.#cipher.decode(key, await read(this.#keyv, key)).catch(() => undefined);
+      const found = await this.#cipher
+        .decode(key, await read(this.#keyv, key, this.#wait))
+        .catch(() => undefined);
       if (isObject(found)) yield found;
     }
   }

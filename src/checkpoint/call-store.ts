@@ -17,6 +17,7 @@ import {
 } from '../call/journal/entries.ts';
 import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
+import { Retry } from '../log/retry.ts';
 import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
 import { type ByteLimits, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
@@ -37,6 +38,8 @@ interface StoreParts {
   readonly cipher: RecordCipher;
   /** Limits of journals' bytes, if the store is this process's memory. */
   readonly bytes?: ByteLimits;
+  /** How a failing store is tried again. */
+  readonly retry?: Retry;
   /** An entry of a call's journal is written. */
   readonly written?: (call: CallRecord, entry: Entry) => void;
   /** Lists a call under its known caller, where other processes may have to find it. */
@@ -50,15 +53,18 @@ export class KeyvCallStore implements CallStore {
   /** Where the store is this process's memory. */
   readonly #held: HeldBytes | undefined;
   readonly #parts: StoreParts;
+  readonly #retry: Retry;
 
   /**
    * @param keyv undefined: the records stay in this process's memory
    * @param lease how long the owner of a turn may be silent, in milliseconds
    */
   constructor(keyv: Keyv | undefined, clock: Clock, lease: number, parts: StoreParts = UNKEYED) {
-    const { names, cipher, bytes } = parts;
+    const { names, cipher, bytes, retry = new Retry({ clock, lease }) } = parts;
     this.#parts = parts;
-    this.#backing = keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher);
+    this.#retry = retry;
+    this.#backing =
+      keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher, lease / 4);
     this.#clock = clock;
     this.#lease = lease;
     if (bytes !== undefined && this.primitive === 'map')
@@ -71,9 +77,10 @@ export class KeyvCallStore implements CallStore {
 
   open(call: CallRecord, after: number): OpenJournal {
     const entries: Entries = {
-      insert: (at, entry) => this.#insertEntry(call, at, entry),
+      insert: (at, entry, until) => this.#insertEntry(call, at, entry, until),
       read: (at) => this.read(call.id, at),
-      beat: (sign) => this.replace(`${call.id}:beat`, sign, call.expires),
+      beat: (sign) =>
+        this.#retry.once(() => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires))),
     };
     return openJournal(entries, call, after, this.#clock, this.#lease);
   }
@@ -88,12 +95,16 @@ export class KeyvCallStore implements CallStore {
   }
 
   deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean> {
-    return this.insert(answerName(callId, key), { response }, expires);
+    return this.insert(answerName(callId, key), { response }, expires, expires);
   }
 
   async delivered(callId: string, key: string): Promise<Delivered | undefined> {
     const found = await this.get(answerName(callId, key));
     return isObject(found) ? (found.response as Delivered) : undefined;
+  }
+
+  get failedReads(): number {
+    return this.#retry.failedReads;
   }
 
   get isShared(): boolean {
@@ -107,12 +118,25 @@ export class KeyvCallStore implements CallStore {
     void this.remove(...Array.from({ length: upTo + 1 }, (_, position) => `${call.id}:${position}`));
   }
 
-  /** Inserts a record of another kind, such as a session's. */
-  insert(name: string, value: unknown, expires: number): Promise<boolean> {
-    return this.#backing.insert(name, value, this.#lifetime(expires));
+  /**
+   * Inserts a record of another kind, such as a session's.
+   * @param until as in `Retry.insert`
+   */
+  insert(name: string, value: unknown, expires: number, until?: number): Promise<boolean> {
+    return this.#retry.insert(
+      () => this.#backing.insert(name, value, this.#lifetime(expires)),
+      () => this.#backing.get(name),
+      value,
+      until,
+    );
   }
 
-  async #insertEntry(call: CallRecord, at: number, entry: Entry): Promise<boolean> {
+  async #insertEntry(
+    call: CallRecord,
+    at: number,
+    entry: Entry,
+    until: number | undefined,
+  ): Promise<boolean> {
     const { written, list } = this.#parts;
     const held = this.#held;
     let bytes = 0;
@@ -124,7 +148,13 @@ export class KeyvCallStore implements CallStore {
         if (PUTS_DOWN.has(entry.type)) held.makeRoom(call, characters);
       });
     const lifetime = this.#lifetime(call.expires);
-    const inserted = await this.#backing.insert(`${call.id}:${at}`, entry, lifetime, sized);
+    const name = `${call.id}:${at}`;
+    const inserted = await this.#retry.insert(
+      () => this.#backing.insert(name, entry, lifetime, sized),
+      () => this.#backing.get(name),
+      entry,
+      until,
+    );
     if (inserted) held?.add(call, at, bytes, OVER.has(entry.type));
     // Indexed before the call is announced to anyone: a call that cannot be found cannot be erased.
     if (inserted && at === 0 && call.principal !== undefined && this.isShared)
@@ -154,21 +184,21 @@ export class KeyvCallStore implements CallStore {
   }
 
   get(name: string): Promise<unknown> {
-    return this.#backing.get(name);
+    return this.#retry.read(() => this.#backing.get(name));
   }
 
   /** Several records, in one read where the store can. */
   getAll(names: readonly string[]): Promise<unknown[]> {
-    return this.#backing.getAll(names);
+    return this.#retry.read(() => this.#backing.getAll(names));
   }
 
   /** Overwrites a record. Only for hints that help to find other records. */
   replace(name: string, value: unknown, expires: number): Promise<void> {
-    return this.#backing.replace(name, value, this.#lifetime(expires));
+    return this.#retry.write(() => this.#backing.replace(name, value, this.#lifetime(expires)));
   }
 
   remove(...names: readonly string[]): Promise<void> {
-    return this.#backing.remove(names);
+    return this.#retry.write(() => this.#backing.remove(names));
   }
 
   /**

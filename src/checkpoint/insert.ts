@@ -8,7 +8,7 @@
  */
 import type Keyv from 'keyv';
 import { AwaitError } from '../base/error.ts';
-import { inTime } from './in-time.ts';
+import { inTime, PATIENCE } from './in-time.ts';
 import { tableOf } from './table.ts';
 
 /** The methods of a Keyv adapter that are used here: of Keyv's own `Map`, or of one of its packages. */
@@ -51,6 +51,7 @@ export function primitiveOf(keyv: Keyv): Primitive {
 /**
  * Inserts `value` if the key is absent.
  * @param lifetime milliseconds until the store may delete it by its own clock, where it can
+ * @param wait how long the store may take, in milliseconds
  * @param sized called with the number of characters before they are written; if it throws, nothing is written and the
  * error is thrown on
  * @returns whether it was inserted; false means that the key has a value already
@@ -61,10 +62,11 @@ export async function insertIfAbsent(
   key: string,
   value: unknown,
   lifetime: number,
+  wait = PATIENCE,
   sized?: (characters: number) => void,
 ): Promise<boolean> {
   const adapter = innermost(keyv);
-  const write = writerFor(keyv, adapter, lifetime);
+  const write = writerFor(keyv, adapter, lifetime, wait);
   let inserted: boolean | undefined;
   const note = (written: boolean): boolean => {
     inserted = written;
@@ -81,7 +83,7 @@ export async function insertIfAbsent(
     const written = write(fullKey, encoded);
     return typeof written === 'boolean' ? note(written) : written.then(note);
   };
-  await watched(keyv, adapter, 'write', key, set).run((derived) => derived.set(key, value));
+  await watched(keyv, adapter, 'write', key, wait, set).run((derived) => derived.set(key, value));
   if (refused !== undefined) throw refused.error;
   if (inserted === undefined) throw new AwaitError('store', `the store did not write ${key}`);
   return inserted;
@@ -91,42 +93,51 @@ export async function insertIfAbsent(
  * Overwrites a value, with `lifetime` (milliseconds) as Keyv's own expiry. For records that may be lost.
  * @throws AwaitError `store` when the adapter failed
  */
-export async function overwrite(keyv: Keyv, key: string, value: unknown, lifetime: number): Promise<void> {
-  await watched(keyv, innermost(keyv), 'write', key).run((derived) => derived.set(key, value, lifetime));
+export async function overwrite(
+  keyv: Keyv,
+  key: string,
+  value: unknown,
+  lifetime: number,
+  wait = PATIENCE,
+): Promise<void> {
+  await watched(keyv, innermost(keyv), 'write', key, wait).run((derived) =>
+    derived.set(key, value, lifetime),
+  );
 }
 
 /** @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss */
-export function read(keyv: Keyv, key: string): Promise<unknown> {
-  return watched(keyv, innermost(keyv), 'read', key).run((derived) => derived.get(key));
+export function read(keyv: Keyv, key: string, wait = PATIENCE): Promise<unknown> {
+  return watched(keyv, innermost(keyv), 'read', key, wait).run((derived) => derived.get(key));
 }
 
 /**
  * Several reads, as one where the adapter can.
  * @throws AwaitError `store` when the adapter failed; `undefined` is a sure miss
  */
-export function readAll(keyv: Keyv, keys: readonly string[]): Promise<unknown[]> {
+export function readAll(keyv: Keyv, keys: readonly string[], wait = PATIENCE): Promise<unknown[]> {
   const adapter = innermost(keyv);
   // Keyv itself takes a failure for a miss where the adapter reads one key at a time.
-  if (typeof adapter.getMany !== 'function') return Promise.all(keys.map((key) => read(keyv, key)));
+  if (typeof adapter.getMany !== 'function') return Promise.all(keys.map((key) => read(keyv, key, wait)));
   const [first = ''] = keys;
-  return watched(keyv, adapter, 'read', first).run((derived) => derived.getMany([...keys]));
+  return watched(keyv, adapter, 'read', first, wait).run((derived) => derived.getMany([...keys]));
 }
 
 /**
  * Deletes records, in one command where the adapter can. It does not report whether there were any, since the SQL
  * adapters do not know for sure.
  */
-export async function remove(keyv: Keyv, keys: readonly string[]): Promise<void> {
+export async function remove(keyv: Keyv, keys: readonly string[], wait = PATIENCE): Promise<void> {
   const adapter = innermost(keyv);
   const [first = ''] = keys;
   if (keys.length > 1 && typeof adapter.deleteMany === 'function') {
-    await watched(keyv, adapter, 'delete', first).run((derived) => derived.deleteMany([...keys]));
+    await watched(keyv, adapter, 'delete', first, wait).run((derived) => derived.deleteMany([...keys]));
     return;
   }
-  for (const key of keys) await watched(keyv, adapter, 'delete', key).run((derived) => derived.delete(key));
+  for (const key of keys)
+    await watched(keyv, adapter, 'delete', key, wait).run((derived) => derived.delete(key));
 }
 
-function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
+function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number, wait: number): Write {
   const table = tableOf(adapter);
   if (table !== undefined) return table.insert;
   switch (primitiveOf(keyv)) {
@@ -150,14 +161,14 @@ function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number): Write {
     case 'own':
       return (key, value) => (adapter as InsertingAdapter).insertIfAbsent(key, value);
     default:
-      return exclusive(adapter);
+      return exclusive(adapter, wait);
   }
 }
 
 /** Adapters without the primitive: one after the other in this process, and nothing more. */
 const chains = new WeakMap<object, Promise<unknown>>();
 
-function exclusive(adapter: Adapter): Write {
+function exclusive(adapter: Adapter, wait: number): Write {
   return (key, value) => {
     const insert = async (): Promise<boolean> => {
       const present = await adapter.get(key);
@@ -165,7 +176,7 @@ function exclusive(adapter: Adapter): Write {
       await adapter.set(key, value);
       return true;
     };
-    const result = (chains.get(adapter) ?? Promise.resolve()).then(() => inTime(insert()));
+    const result = (chains.get(adapter) ?? Promise.resolve()).then(() => inTime(insert(), wait));
     chains.set(
       adapter,
       result.catch(() => undefined),
@@ -175,7 +186,7 @@ function exclusive(adapter: Adapter): Write {
 }
 
 /** An operation on a Keyv of its own, without Keyv's own expiry, which keeps the adapter's exception. */
-function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, write?: Write) {
+function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: number, write?: Write) {
   const operation: Operation = { write, failure: undefined };
   const stand: Stand = Object.create(standOf(adapter));
   stand[OPERATION] = operation;
@@ -184,7 +195,7 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, write?
     async run<T>(operate: (derived: Keyv) => Promise<T>): Promise<T> {
       let result: T;
       try {
-        result = await (adapter instanceof Map ? operate(derived) : inTime(operate(derived)));
+        result = await (adapter instanceof Map ? operate(derived) : inTime(operate(derived), wait));
       } catch (error) {
         throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure ?? error);
       }

@@ -4,9 +4,8 @@
  * each process that has the session) continue after one another.
  */
 
-import { type Clock, sleep } from '../base/clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
-import { canonical } from '../base/json.ts';
 import { eventId } from './event-id.ts';
 import {
   type End,
@@ -18,10 +17,6 @@ import {
   type StreamLog,
 } from './log.ts';
 import { Pruning } from './pruning.ts';
-
-/** In milliseconds: how long a store may fail, and how long until it is tried again. */
-const PATIENCE = 30_000;
-const PAUSE = { first: 50, most: 2_000 };
 
 export interface AppenderOptions {
   readonly log: StreamLog;
@@ -35,8 +30,6 @@ export interface AppenderOptions {
   /** The known caller that the stream belongs to. */
   readonly owner?: string;
   readonly clock: Clock;
-  /** Whether this process closes: then a failing store is not waited for. */
-  readonly isClosing: () => boolean;
   /** The oldest position that a connection which keeps up is still to be given, if there is one. */
   readonly needed: () => number | undefined;
   /** An entry of this appender is in the store. */
@@ -56,8 +49,6 @@ export class Appender {
   /** Undefined until the end of a stream that others append to was looked for. */
   #end: End | undefined;
   #takenAt: number | undefined;
-  /** The entry that a failed insert may have written. */
-  #doubtful: EntryBody | undefined;
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
   #state: 'open' | 'finished' | 'fenced' = 'open';
@@ -105,31 +96,21 @@ export class Appender {
   }
 
   /**
-   * Appends after all earlier appends. After a `store` failure the event may still be in the store; appending the same
-   * one again detects that.
+   * Appends after all earlier appends. While the store fails, this and later appends wait for it.
    * @param last nothing follows: its connection is closed after this event
-   * @returns the event's id, once it is in the store and followers in this process have it
-   * @throws AwaitError `fenced` when another appender has taken the stream over, `closed` after its end or its expiry,
-   * `limit` when too many events wait for the store, `store`
-   */
-  async append(event: StreamEvent, last = false): Promise<string> {
-    return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }));
-  }
-
-  /**
-   * As `append`, for an event that a client waits for: retries a failing store for half a minute, or until this process
-   * closes. Later appends wait meanwhile.
    * @param isDue whether it is appended even after another process took the stream over: a response that the call's
    * journal has
+   * @returns the event's id, once it is in the store and followers in this process have it
+   * @throws AwaitError `fenced` when another appender has taken the stream over, `closed` after its end or its expiry,
+   * `limit` when too many events wait for the store, `store` when this process closes
    */
-  async appendSurely(event: StreamEvent, last = false, isDue = false): Promise<string> {
-    const body = { kind: 'event', event, ...(last && { last }) } as const;
-    return eventId(this.id, await this.#put(body, PATIENCE, isDue));
+  async append(event: StreamEvent, last = false, isDue = false): Promise<string> {
+    return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }, isDue));
   }
 
   /** Ends the stream where it is; once more does nothing. */
   async finish(): Promise<void> {
-    if (this.#state === 'open') await this.#put({ kind: 'end' }, PATIENCE);
+    if (this.#state === 'open') await this.#put({ kind: 'end' });
   }
 
   /** The stream was deleted: nothing is appended any more, not even its end. */
@@ -165,7 +146,7 @@ export class Appender {
     await this.#pruning.keep((this.#end.entry?.prev ?? 0) + 1, at);
   }
 
-  #put(body: EntryBody, patience = 0, isDue = false): Promise<number> {
+  #put(body: EntryBody, isDue = false): Promise<number> {
     const { most } = this.#options;
     // Entries that end a stream or take it over are exempt: its client waits for them.
     const isBounded = body.kind === 'event' && body.last !== true;
@@ -173,7 +154,7 @@ export class Appender {
       throw new AwaitError('limit', `${most} events of ${this.#name()} wait for the store already`);
     }
     this.#waiting += 1;
-    const done = this.#last.then(() => this.#insist(body, patience, isDue));
+    const done = this.#last.then(() => this.#write(body, isDue));
     this.#last = done.then(
       () => this.#settled(),
       () => this.#settled(),
@@ -183,21 +164,6 @@ export class Appender {
 
   #settled(): void {
     this.#waiting -= 1;
-  }
-
-  /** @param patience how long a store may fail, in milliseconds */
-  async #insist(body: EntryBody, patience: number, isDue: boolean): Promise<number> {
-    const { clock, isClosing } = this.#options;
-    const until = clock.elapsed() + patience;
-    for (let pause = PAUSE.first; ; pause = Math.min(pause * 2, PAUSE.most)) {
-      try {
-        return await this.#write(body, isDue);
-      } catch (error) {
-        const isOver = clock.elapsed() + pause > until || isClosing();
-        if (isOver || AwaitError.from(error).code !== 'store') throw error;
-        await sleep(clock, pause);
-      }
-    }
   }
 
   async #write(body: EntryBody, isDue = false): Promise<number> {
@@ -213,27 +179,19 @@ export class Appender {
       const at: number = this.#end.at + 1;
       const reader: string = this.#end.entry?.reader ?? self;
       const entry: StreamEntry = { ...body, prev: prevAfter(this.#end), writer: self, reader };
-      let inserted: boolean;
-      try {
-        inserted = await log.insert(at, entry, Math.min(clock.now() + life, log.expires), owner);
-      } catch (error) {
-        this.#doubtful = body;
-        throw error;
-      }
+      const inserted = await log.insert(at, entry, Math.min(clock.now() + life, log.expires), owner);
       const there = inserted ? entry : await log.read(at);
       if (there === undefined) throw new AwaitError('store', `${this.#name()} has lost its entry ${at}`);
-      const isOurs = inserted || (there.writer === self && isSame(there, this.#doubtful));
-      const isThis = inserted || (isOurs && isSame(there, body));
-      const goesOn = shared || isOurs || there.kind === 'claim' || (body.kind === 'taken' && !isLast(there));
+      const goesOn =
+        shared || inserted || there.kind === 'claim' || (body.kind === 'taken' && !isLast(there));
       if (!goesOn && !isLast(there) && (isDue || (await this.#isOwners(body)))) {
         await this.#take((taken) => this.#write(taken));
         this.#options.found(at, there);
         continue;
       }
       if (!goesOn) this.#refuse(body.kind === 'taken' ? 'finished' : 'fenced');
-      if (isOurs) this.#doubtful = undefined;
-      this.#advance(at, there, isOurs);
-      if (isThis) return at;
+      this.#advance(at, there, inserted);
+      if (inserted) return at;
     }
   }
 
@@ -268,9 +226,4 @@ export class Appender {
   #name(): string {
     return `stream ${this.#options.log.name}`;
   }
-}
-
-function isSame(entry: StreamEntry, body: EntryBody | undefined): boolean {
-  const { prev: _prev, writer: _writer, reader: _reader, ...rest } = entry;
-  return canonical(rest) === canonical(body);
 }

@@ -339,7 +339,6 @@ export class EventStreams {
         ...(isLasting === true && { life: limits.streamLife }),
         ...(owner !== undefined && { owner }),
         clock,
-        isClosing: () => this.#closed,
         needed: () => (local.isFresh ? 1 : local.tail && local.tail.position + 1),
         written: (at, entry) => {
           if (entry.reader === this.#self) local.tail?.offer(at, entry);

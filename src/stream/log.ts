@@ -95,7 +95,7 @@ export class StreamLog {
   insert(at: number, entry: StreamEntry, until = this.expires, owner?: string): Promise<boolean> {
     if (entry.kind === 'event' && (until < this.expires || this.#isLarge(entry.event)))
       return this.#insertApart(at, entry, until, owner);
-    return this.#records.insert(`${this.name}:${at}`, entry, this.expires);
+    return this.#records.insert(`${this.name}:${at}`, entry, this.expires, this.expires);
   }
 
   /** The entry, with its content; one of kind `apart` had a content that has expired. */
@@ -114,7 +114,7 @@ export class StreamLog {
     owner: string | undefined,
   ): Promise<boolean> {
     const content = `${Math.ceil(until).toString(36)}.${randomBytes(16).toString('base64url')}`;
-    await this.#records.insert(content, event, until);
+    await this.#records.insert(content, event, until, until);
     this.#contents?.add(owner, content, event.data?.length ?? 0);
     return this.insert(at, { ...rest, kind: 'apart', content });
   }

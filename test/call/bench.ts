@@ -81,6 +81,7 @@ export class MemoryStore implements CallStore {
     return this.beats.get(callId);
   }
 
+  readonly failedReads = 0;
   readonly isShared = true;
   readonly inbox = new Map<string, string>();
 

@@ -19,6 +19,7 @@ function watching(slept: (look: number) => number, beats = true): Promise<unknow
     },
     read: async (_callId, position) => (position === 1 ? claim : undefined),
     isShared: true,
+    failedReads: 0,
     deliver: async () => false,
     delivered: async () => undefined,
     heard: async () => {

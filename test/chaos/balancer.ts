@@ -32,7 +32,8 @@ export async function balanceFleet(
       isGone = true;
     });
     while (!isGone && performance.now() < until) {
-      const outcome = await forward(fleet.url(random.int(fleet.size)), req, body, (reply) => {
+      const url = new URL(req.url ?? '', fleet.url(random.int(fleet.size)));
+      const outcome = await forward(url, req, body, (reply) => {
         res.writeHead(reply.statusCode ?? 502, reply.headers);
         res.flushHeaders();
         reply.on('error', () => res.destroy());
@@ -51,7 +52,7 @@ export async function balanceFleet(
 }
 
 function forward(
-  url: string,
+  url: URL,
   { method, headers }: IncomingMessage,
   body: string,
   onReply: (reply: IncomingMessage) => void,

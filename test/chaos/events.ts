@@ -68,7 +68,7 @@ interface Moment {
 
 export type Event = Effect | Append | Appending | Stall | Moment;
 
-type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full';
+type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full' | 'cut';
 
 /** A fault of a process, or of the store (no `pid`). A kill lasts until the process is gone. */
 export interface Fault {

@@ -1,11 +1,15 @@
 /** Faults of the processes and the store, in an order that the seed decides: each kind in every round. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Random, randomOf } from '../fixtures/random.ts';
+import type { TcpProxy } from '../fixtures/tcp-proxy.ts';
 import { clock, type Fault, LEASE } from './events.ts';
 import type { Fleet } from './fleet.ts';
 import type { OwnStore } from './stores.ts';
 
-/** The store's operations give up after five seconds: slow is some of both. */
+/** How long connections to the store are refused after they were cut, in milliseconds. */
+const CUT = 20;
+
+/** The store's operations give up after a quarter of a lease: slow is some of both. */
 const SHORT = [400, 4_000] as const;
 const LONG = [5_500, 7_500] as const;
 
@@ -19,16 +23,17 @@ type StoreFault = 'restart' | 'slow a little' | 'slow' | 'full';
 
 /**
  * @param which `kills`: one process a lease, or as soon as its replacement is up, and nothing else; `moments`: the
- *   same, each in the moment in which a call of it begins
+ *   same, each in the moment in which a call of it begins; `cuts`: all connections to the store break every second or two
  * @param moment resolves in such a moment, or with undefined once the run is over
  */
 export function disturb(
   fleet: Fleet,
   store: OwnStore,
   seed: number,
-  which: 'all' | 'kills' | 'moments',
+  which: 'all' | 'kills' | 'moments' | 'cuts',
   isOver: () => boolean,
   moment: () => Promise<Moment | undefined>,
+  proxy?: TcpProxy,
 ) {
   const faults: Fault[] = [];
   const during = async (kind: Fault['kind'], pid: number | undefined, run: () => Promise<void>) => {
@@ -98,6 +103,10 @@ export function disturb(
       : ['restart', 'slow a little', 'restart', 'slow'];
   if (which === 'kills') {
     return { faults, done: loop(randomOf(seed), ['kill'] as const, [LEASE, LEASE], toProcess) };
+  }
+  if (which === 'cuts') {
+    const cut = (): Promise<void> => during('cut', undefined, async () => proxy?.blink(CUT));
+    return { faults, done: loop(randomOf(seed), ['cut'] as const, [300, 2_500], cut) };
   }
   if (which === 'moments') {
     const inMoment = async (): Promise<void> => {

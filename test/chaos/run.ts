@@ -9,7 +9,8 @@
  * With `--clients v1` or `v2` the official clients of a session do the calling, behind a balancer; with `tasks` there
  * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process a lease and does nothing
  * else; `--faults moments` kills each in the moment before a call of it is durable, which loses that call's
- * response and nothing else.
+ * response and nothing else; `--faults cuts` breaks all connections to the store for 20 ms, every second or two, which
+ * costs no call, and repeats no step. With `--clients older` the calls are made by the clients of the other revisions.
  *
  * The seed decides which faults come, in which order and for how long; which call they hit depends on the machine. The
  * checks are in `verdict.ts`; `--events <file>` keeps the events that were checked.
@@ -20,13 +21,14 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { randomOf } from '../fixtures/random.ts';
+import { tcpProxy } from '../fixtures/tcp-proxy.ts';
 import { balanceFleet } from './balancer.ts';
 import { client, type Tally } from './clients.ts';
 import { clock, type Event, type Fault, LEASE } from './events.ts';
 import { disturb, type Moment } from './faults.ts';
 import { bundleServer, Fleet } from './fleet.ts';
 import { openLedger } from './ledger.ts';
-import { sessionClient } from './session-clients.ts';
+import { type Kind, OLDER, sessionClient } from './session-clients.ts';
 import { ownStore, type StoreName } from './stores.ts';
 import { taskClient } from './task-clients.ts';
 import { judge, type Verdict } from './verdict.ts';
@@ -50,10 +52,14 @@ const { values } = parseArgs({
 const minutes = Number(values.minutes ?? 1);
 const name = NAMES.find((known) => known === (values.store ?? 'sqlite'));
 const seed = Number(values.seed ?? randomInt(2 ** 31));
-const kind = (['raw', 'v1', 'v2', 'tasks'] as const).find((known) => known === (values.clients ?? 'raw'));
-const which = (['all', 'kills', 'moments'] as const).find((known) => known === (values.faults ?? 'all'));
+const kind = (['raw', 'v1', 'v2', 'older', 'tasks'] as const).find(
+  (known) => known === (values.clients ?? 'raw'),
+);
+const which = (['all', 'kills', 'moments', 'cuts'] as const).find(
+  (known) => known === (values.faults ?? 'all'),
+);
 if (kind === undefined || which === undefined)
-  throw new Error('--clients takes raw, v1, v2 or tasks, --faults all, kills or moments');
+  throw new Error('--clients takes raw, v1, v2, older or tasks, --faults all, kills, moments or cuts');
 if (name === undefined || !(minutes > 0) || !Number.isInteger(seed))
   throw new Error(
     `--minutes takes a positive number, --store one of ${NAMES.join(', ')}, --seed a whole number`,
@@ -84,9 +90,11 @@ const ledger = await openLedger(async (event) => {
   cutOff.add(event.call);
   await new Promise<void>((over) => strike({ pid: event.pid, over }));
 });
+const proxy = which === 'cuts' ? await tcpProxy(store.url) : undefined;
+const storeUrl = proxy === undefined ? store.url : store.url.replace(/:\d+(?=\/|$)/, `:${proxy.port}`);
 const fleet = new Fleet(
   await bundleServer(),
-  store.url,
+  storeUrl,
   ledger.url,
   randomBytes(32).toString('base64url'),
   randomOf(seed + 2),
@@ -97,13 +105,14 @@ await fleet.start();
 
 const isOver = (): boolean => over;
 const tally: Tally = { completed: 0, neverBegan: 0, retries: 0, lost: [], done: [] };
-const { faults, done } = disturb(fleet, store, seed, which, isOver, moment);
+const { faults, done } = disturb(fleet, store, seed, which, isOver, moment, proxy);
 const balancer = await balanceFleet(fleet, randomOf(seed + 3));
 const isTasks = kind === 'tasks';
 const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
   if (kind === 'tasks') return taskClient(fleet, randomOf(seed + 10 + nth), tally);
   if (kind === 'raw') return client(fleet, randomOf(seed + 10 + nth), tally, isOver);
-  return sessionClient(kind, balancer.url, tally, isOver);
+  const own = kind === 'older' ? (OLDER[nth % OLDER.length] as Kind) : kind;
+  return sessionClient(own, balancer.url, tally, isOver);
 });
 await Promise.race([isTasks ? Promise.all(clients) : sleep(minutes * 60_000), done]);
 over = true;
@@ -133,7 +142,7 @@ function report(
   const say = (line: string): void => void process.stdout.write(`${line}\n`);
   const count = (of: string): number => faults.filter((fault) => fault.kind === of).length;
   const onStore = store.restart === undefined ? ['slow', 'full'] : ['restart', 'slow'];
-  const kinds = which !== 'all' ? ['kill'] : ['kill', 'stop', ...onStore];
+  const kinds = which === 'cuts' ? ['cut'] : which !== 'all' ? ['kill'] : ['kill', 'stop', ...onStore];
   const counts = kinds.map((of) => `${of} ${count(of)}`).join(', ');
   say(`faults: ${counts}${store.restart === undefined ? ' (SQLite: no process to restart)' : ''}`);
   say(
@@ -158,6 +167,8 @@ function report(
     say(`killed as they began: ${cutOff.size} calls, of which ${gone.length} were in no journal`);
   const failures = [
     ...tally.lost.map((reply) => `lost: ${reply}`),
+    ...(which === 'cuts' && tally.neverBegan > 0 ? [`${tally.neverBegan} calls never began`] : []),
+    ...(which === 'cuts' && repeated > 0 ? ['a step was repeated'] : []),
     ...fleet.crashes,
     ...violations,
     ...events.flatMap((event) =>

@@ -1,5 +1,5 @@
 /**
- * The official clients with a session, unmodified, behind a balancer. They come back by themselves to a stream
+ * Clients with a session, unmodified, behind a balancer: the official ones, and this package's for the drafts. They come back by themselves to a stream
  * that broke; a call is lost when its client had an event of it, and then no result.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,9 +8,11 @@ import {
   StreamableHTTPClientTransport as TransportV2,
 } from '@modelcontextprotocol/client';
 import { Client as ClientV1 } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
 import { StreamableHTTPClientTransport as TransportV1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { CallToolResultSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { AwaitClientTransport } from '../../src/client/index.ts';
 import { stepsIn, type Tally } from './clients.ts';
 
 /** A call without any event is given up after this long, in milliseconds; one that had one, after the other. */
@@ -39,11 +41,21 @@ interface SessionClient {
 
 const WORK = { name: 'work', arguments: {} };
 
-async function open(kind: 'v1' | 'v2', url: string): Promise<SessionClient> {
-  if (kind === 'v1') {
+export const OLDER = ['2024-11-05', 'DRAFT-SEP-1858', 'DRAFT-SEP-2322', 'DRAFT-MRTR-2026-02'] as const;
+export type Kind = 'v1' | 'v2' | (typeof OLDER)[number];
+
+function transportV1(kind: Exclude<Kind, 'v2'>, url: string): Transport {
+  const reconnectionOptions = RECONNECTION;
+  if (kind === 'v1') return new TransportV1(new URL(url), { reconnectionOptions }) as Transport;
+  if (kind === '2024-11-05') return new SSEClientTransport(new URL('/sse', url));
+  return new AwaitClientTransport(url, { revision: kind, reconnectionOptions }) as Transport;
+}
+
+async function open(kind: Kind, url: string): Promise<SessionClient> {
+  if (kind !== 'v2') {
     const client = new ClientV1(INFO, OPTIONS);
     client.setRequestHandler(ElicitRequestSchema, () => YES);
-    await client.connect(new TransportV1(new URL(url), { reconnectionOptions: RECONNECTION }) as Transport);
+    await client.connect(transportV1(kind, url));
     return {
       call: (options) => client.callTool(WORK, CallToolResultSchema, options),
       close: () => client.close(),
@@ -56,7 +68,7 @@ async function open(kind: 'v1' | 'v2', url: string): Promise<SessionClient> {
 }
 
 export async function sessionClient(
-  kind: 'v1' | 'v2',
+  kind: Kind,
   url: string,
   tally: Tally,
   isOver: () => boolean,
@@ -69,7 +81,8 @@ export async function sessionClient(
       await sleep(100);
       continue;
     }
-    let events = 0;
+    // Where no event has an id that the client is told of, each call counts from its start.
+    let events = kind === 'v1' || kind === 'v2' ? 0 : 1;
     const stop = new AbortController();
     const impatient = setTimeout(() => events === 0 && stop.abort(), NO_EVENT);
     try {

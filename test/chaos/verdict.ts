@@ -17,7 +17,7 @@ const GRACE = LEASE / 3;
 /** How long after a pause a process may come upon what happened in it, in milliseconds. */
 const WAKING = 2_500;
 /** A restarted store answers again, but its clients only after they have reconnected, in milliseconds. */
-const AFTERMATH = { kill: 0, stop: 0, restart: 2_500, slow: 500, full: 500 } as const;
+const AFTERMATH = { kill: 0, stop: 0, restart: 2_500, slow: 500, full: 500, cut: 0 } as const;
 
 /** A step as its completed call reports it. */
 export interface DoneStep {
@@ -162,7 +162,8 @@ function sleptThrough(faults: readonly Fault[], pid: number, at: number): string
 }
 
 function hits(fault: Fault, pid: number): boolean {
-  return fault.kind !== 'kill' && (fault.pid === undefined || fault.pid === pid);
+  // A connection that is cut for a moment excuses nothing.
+  return fault.kind !== 'kill' && fault.kind !== 'cut' && (fault.pid === undefined || fault.pid === pid);
 }
 
 function withAftermath({ kind, since, until }: Fault): { since: number; at: number } {

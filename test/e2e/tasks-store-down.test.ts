@@ -21,7 +21,7 @@ afterEach(async () => {
 
 const start = async (): Promise<void> => {
   flaky = flakyStore();
-  const limits = { drain: 50 };
+  const limits = { drain: 50, lease: 200 };
   const options = { store: flaky.store, secrets: [SECRET], limits, tasks: () => 'now' as const };
   served = await serveHere(() => buildTaskServer(() => {}), options);
 };

@@ -80,7 +80,7 @@ const faults: fc.Arbitrary<Fault> = fc.oneof(
 const outages: fc.Arbitrary<Outage> = fc
   .record({
     from: fc.oneof(fc.nat(40), fc.nat(CALM)),
-    lasts: fc.constantFrom(2, 20, 500, 3_000),
+    lasts: fc.constantFrom(2, 20, 500, 3_000, 8_000),
     mode: fc.constantFrom('before' as const, 'after' as const, 'after' as const, 'slow' as const),
   })
   .map(({ from, lasts, mode }) => ({ from, to: from + lasts, mode }));

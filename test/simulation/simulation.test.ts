@@ -64,7 +64,7 @@ describe.concurrent('the simulator sees it when', () => {
 });
 
 function copy(to: string): string {
-  for (const path of ['src/call', 'src/base', 'src/stream', 'test/simulation', 'package.json']) {
+  for (const path of ['src/call', 'src/base', 'src/stream', 'src/log', 'test/simulation', 'package.json']) {
     cpSync(join(ROOT, path), join(to, path), { recursive: true });
   }
   return to;

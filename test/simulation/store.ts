@@ -8,6 +8,7 @@ import { AwaitError } from '../../src/base/error.ts';
 import type { Delivered, Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import type { CallStore } from '../../src/call/ports.ts';
+import { Retry } from '../../src/log/retry.ts';
 import type { StreamRecords } from '../../src/stream/records.ts';
 import type { Life, World } from './world.ts';
 
@@ -24,6 +25,9 @@ export interface Outage {
   /** `after`: it writes, and says that it did not. */
   readonly mode: 'before' | 'after' | 'slow';
 }
+
+/** How long the store may be away, in milliseconds, before another process may take a call over: half a lease. */
+const HARMLESS = 500;
 
 export class SimulatedStore {
   readonly journals = new Map<string, Written[]>();
@@ -60,52 +64,79 @@ export class SimulatedStore {
 
   /** The store, as one process sees it. */
   for(life: Life, clock: Clock, lease: number): CallStore {
+    const retry = new Retry({ clock, lease });
     const read = (callId: string, position: number): Promise<Entry | undefined> =>
       this.#operate(life, () => {
         const found = this.journals.get(callId)?.[position];
         return found === undefined ? undefined : (JSON.parse(JSON.stringify(found.entry)) as Entry);
       });
+    const delivered = (callId: string, key: string): Promise<Delivered | undefined> =>
+      this.#operate(life, () => {
+        const found = this.answers.get(`${callId}/${key}`);
+        return found === undefined ? undefined : (JSON.parse(found) as Delivered);
+      });
     return {
-      read,
+      read: (callId, position) => retry.read(() => read(callId, position)),
       open: (call, after) => {
         const entries: Entries = {
-          insert: (position, entry) => this.#insert(life, call.id, position, entry),
-          read: (position) => read(call.id, position),
-          beat: (sign) => this.#operate(life, () => void this.#beats.set(call.id, sign)),
+          insert: (position, entry, until) =>
+            retry.insert(
+              () => this.#insert(life, call.id, position, entry),
+              () => read(call.id, position),
+              entry,
+              until,
+            ),
+          read: (position) => retry.read(() => read(call.id, position)),
+          beat: (sign) => retry.once(() => this.#operate(life, () => void this.#beats.set(call.id, sign))),
         };
         return openJournal(entries, call, after, clock, lease);
       },
+      get failedReads() {
+        return retry.failedReads;
+      },
       isShared: true,
-      deliver: (callId, key, response) =>
-        this.#operate(life, () => {
-          const name = `${callId}/${key}`;
-          if (this.answers.has(name)) return false;
-          this.answers.set(name, JSON.stringify(response));
-          return true;
-        }),
-      delivered: (callId, key) =>
-        this.#operate(life, () => {
-          const found = this.answers.get(`${callId}/${key}`);
-          return found === undefined ? undefined : (JSON.parse(found) as Delivered);
-        }),
-      heard: (callId) => this.#operate(life, () => this.#beats.get(callId)),
+      deliver: (callId, key, response, expires) =>
+        retry.insert(
+          () =>
+            this.#operate(life, () => {
+              const name = `${callId}/${key}`;
+              if (this.answers.has(name)) return false;
+              this.answers.set(name, JSON.stringify(response));
+              return true;
+            }),
+          () => delivered(callId, key),
+          response,
+          expires,
+        ),
+      delivered: (callId, key) => retry.read(() => delivered(callId, key)),
+      heard: (callId) => retry.read(() => this.#operate(life, () => this.#beats.get(callId))),
     };
   }
 
   /** The records of streams, as one process sees them. */
-  records(life: Life): StreamRecords {
+  records(life: Life, clock: Clock, lease: number): StreamRecords {
+    const retry = new Retry({ clock, lease });
     const records = this.#records;
     const copied = (value: unknown): unknown => JSON.parse(JSON.stringify(value)) as unknown;
+    const get = (name: string): Promise<unknown> =>
+      this.#operate(life, () => (records.has(name) ? copied(records.get(name)) : undefined));
     return {
-      insert: (name, value) =>
-        this.#operate(life, () => {
-          if (records.has(name)) return false;
-          records.set(name, copied(value));
-          return true;
-        }),
-      get: (name) => this.#operate(life, () => (records.has(name) ? copied(records.get(name)) : undefined)),
-      replace: (name, value) => this.#operate(life, () => void records.set(name, copied(value))),
-      remove: (name) => this.#operate(life, () => void records.delete(name)),
+      insert: (name, value, _expires, until) =>
+        retry.insert(
+          () =>
+            this.#operate(life, () => {
+              if (records.has(name)) return false;
+              records.set(name, copied(value));
+              return true;
+            }),
+          () => get(name),
+          value,
+          until,
+        ),
+      get: (name) => retry.read(() => get(name)),
+      replace: (name, value) =>
+        retry.write(() => this.#operate(life, () => void records.set(name, copied(value)))),
+      remove: (name) => retry.write(() => this.#operate(life, () => void records.delete(name))),
     };
   }
 
@@ -122,7 +153,8 @@ export class SimulatedStore {
         const fails = outage !== undefined && outage.mode !== 'slow' && world.chance(0.7);
         const happens = !fails || outage.mode === 'after';
         const result = happens ? act() : undefined;
-        if (fails) life.disturbed = true;
+        // A shorter one costs nobody a step: its owner writes again before its lease is over.
+        if (fails && outage.to - outage.from > HARMLESS) life.disturbed = true;
         world.after(
           world.between(0.1, 2) * this.#pace + slow,
           () => {

@@ -230,8 +230,8 @@ for (const { name, down, stores, relays } of KINDS) {
       const again = await there.takeOver(owner.id, scope);
       owner.owns = async () => false;
       await expect(owner.append({ data: 'said too late' })).rejects.toMatchObject({ code: 'fenced' });
-      await expect(owner.appendSurely({ data: 'a failure' }, true)).rejects.toMatchObject({ code: 'fenced' });
-      await owner.appendSurely({ data: '6' }, true, true);
+      await expect(owner.append({ data: 'a failure' }, true)).rejects.toMatchObject({ code: 'fenced' });
+      await owner.append({ data: '6' }, true, true);
       await expect(again.append({ data: 'after the end' })).rejects.toMatchObject({ code: 'fenced' });
       await until(() => connection.ended !== undefined);
       expect(connection).toMatchObject({ data: numbers(1, 6), ended: 'finished' });
@@ -242,9 +242,7 @@ for (const { name, down, stores, relays } of KINDS) {
       const one = here.open(scope);
       await one.append({ data: '1' });
       const other = await there.takeOver(one.id, scope);
-      const ends = [one, other].map((appender) =>
-        appender.appendSurely({ data: 'the response' }, true, true),
-      );
+      const ends = [one, other].map((appender) => appender.append({ data: 'the response' }, true, true));
       const [first, second] = await Promise.allSettled(ends);
       expect([first?.status, second?.status].sort()).toEqual(['fulfilled', 'rejected']);
       const connection = await follow(here, one.id, 0, scope);

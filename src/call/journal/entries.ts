@@ -188,6 +188,8 @@ export type Entry =
       readonly answers: readonly AnswerCompletion[];
       readonly sent: string;
       readonly by: string;
+      /** Its number among the claims of that process: two of its requests may claim the same turn. */
+      readonly nth?: number;
     }
   /** The turn is still its owner's, who was silent for long. */
   | { readonly type: 'held' }

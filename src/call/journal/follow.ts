@@ -39,7 +39,7 @@ const PACE = 500;
 
 async function poll<T>(polling: Polling, after: number, pace: number, reader: Reader<T>): Promise<T> {
   const { store, clock, callId, lease } = polling;
-  const silence = new Silence(clock, () => store.heard(callId));
+  const silence = new Silence(clock, store, callId);
   let at = after;
   for (let pause = 10; ; ) {
     const entry = await store.read(callId, at + 1);
@@ -226,13 +226,17 @@ export function follow(following: Following): Promise<Followed> {
  */
 class Silence {
   readonly #clock: Clock;
-  readonly #listen: () => Promise<unknown>;
+  readonly #store: CallStore;
+  readonly #callId: string;
+  #failedReads: number;
   #heard: string | undefined;
   #since: number;
 
-  constructor(clock: Clock, listen: () => Promise<unknown>) {
+  constructor(clock: Clock, store: CallStore, callId: string) {
     this.#clock = clock;
-    this.#listen = listen;
+    this.#store = store;
+    this.#callId = callId;
+    this.#failedReads = store.failedReads;
     this.#since = clock.elapsed();
   }
 
@@ -242,14 +246,17 @@ class Silence {
 
   /**
    * Measures up to the moment of the question, not of the reply: this process may have been stopped in between while
-   * the owner was not.
+   * the owner was not. A failed read ends the silence: the owner could not write either, and has a whole lease once the
+   * store is back.
    * @returns milliseconds
    */
   async lasts(): Promise<number> {
     const asked = this.#clock.elapsed();
-    const heard = JSON.stringify(await this.#listen()) ?? '';
-    if (heard !== this.#heard) this.end();
+    const heard = JSON.stringify(await this.#store.heard(this.#callId)) ?? '';
+    const { failedReads } = this.#store;
+    if (heard !== this.#heard || failedReads !== this.#failedReads) this.end();
     this.#heard = heard;
+    this.#failedReads = failedReads;
     return asked - this.#since;
   }
 }

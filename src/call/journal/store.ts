@@ -27,6 +27,8 @@ export interface CallStore {
    */
   deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean>;
   delivered(callId: string, key: string): Promise<Delivered | undefined>;
+  /** Reads that failed so far, whether or not a later attempt succeeded. */
+  readonly failedReads: number;
   /** Whether other processes may see it. */
   readonly isShared: boolean;
 }

@@ -11,8 +11,13 @@ import type { OpenJournal } from './store.ts';
 
 /** The store of one call's journal. */
 export interface Entries {
-  /** False when there is an entry already. */
-  insert(position: number, entry: Entry): Promise<boolean>;
+  /**
+   * Tries a failing store again.
+   * @param until when to give up, in milliseconds since the epoch; default: after a few leases
+   * @returns false when there is another entry
+   * @throws AwaitError `store` when it gives up: the entry may or may not be there
+   */
+  insert(position: number, entry: Entry, until?: number): Promise<boolean>;
   read(position: number): Promise<Entry | undefined>;
   /** Overwrites the sign of life. */
   beat(sign: string): Promise<void>;
@@ -23,10 +28,17 @@ interface Moment {
   readonly now: number;
 }
 
-const BOUNDS: ReadonlySet<Entry['type']> = new Set(['claimed', 'suspended', 'ended']);
-
 /** Part of a lease after which it is not counted on any more: clocks may run at different speeds. */
 const SURE = 0.8;
+
+/** Claims of this process so far: each is an entry of its own. */
+let claims = 0;
+
+function numbered(entry: Entry): Entry {
+  if (entry.type !== 'claimed') return entry;
+  claims += 1;
+  return { ...entry, nth: claims };
+}
 
 /** @param lease how long an owner may be silent before others take its turn up, in milliseconds */
 export function openJournal(
@@ -39,8 +51,10 @@ export function openJournal(
   let position = after;
   /** The last append, while it is being written. */
   let last: Promise<void> | undefined;
-  /** The entry whose insert failed: the store may have written it all the same. */
-  let doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
+  /** The entry whose insert was given up: the store may have written it all the same. */
+  let doubtful: Entry | undefined;
+  /** Whether this process has a part in the call: until then it may give up, and loses nothing but a request. */
+  let hasPart = false;
   /** When the last entry that other processes could see was sent off. */
   let heard: Moment | undefined;
   const moment = (): Moment => ({ elapsed: clock.elapsed(), now: clock.now() });
@@ -48,42 +62,29 @@ export function openJournal(
   const isSure = ({ elapsed, now }: Moment): boolean =>
     Math.max(clock.elapsed() - elapsed, clock.now() - now) < lease * SURE;
 
-  const put = async (entry: Entry, onWritten: () => void): Promise<void> => {
-    const sent = moment();
-    let inserted: boolean;
+  const put = async (entry: Entry, onWritten: () => void, until?: number): Promise<void> => {
+    const begun = moment();
+    const sent = numbered(entry);
+    let isOurs: boolean;
     try {
-      inserted = await entries.insert(position + 1, entry);
+      isOurs = await entries.insert(position + 1, sent, until);
+      if (!isOurs && doubtful !== undefined && canonical(doubtful) === canonical(sent))
+        isOurs = canonical(await entries.read(position + 1)) === canonical(sent);
     } catch (error) {
-      doubtful = { entry, onWritten };
+      doubtful = sent;
       throw error;
     }
-    if (inserted) {
-      position += 1;
-      doubtful = undefined;
-      heard = sent;
-      onWritten();
-      return;
-    }
-    const stood = doubtful;
-    const found = stood && (await entries.read(position + 1));
-    const isOurs = stood !== undefined && canonical(found) === canonical(stood.entry);
-    const isSame = isOurs && canonical(found) === canonical(entry);
-    // An entry that begins or ends a turn, and was written although the store reported a failure, stands, and others
-    // may have read it: a different second attempt comes too late.
-    if (!isOurs || (!isSame && BOUNDS.has(stood.entry.type))) {
+    if (!isOurs) {
       throw new AwaitError(
         'fenced',
         `entry ${position + 1} of call ${call.id} exists already: another process continues it`,
       );
     }
     position += 1;
+    hasPart = true;
     doubtful = undefined;
-    if (isSame) {
-      onWritten();
-      return;
-    }
-    stood.onWritten();
-    await put(entry, onWritten);
+    heard = begun;
+    onWritten();
   };
 
   return {
@@ -98,8 +99,9 @@ export function openJournal(
       const write = async (): Promise<void> => {
         // A checkpoint holds the call; any other first entry has it before it.
         const isFirst = entry.type === 'suspended' || entry.type === 'called';
-        if (position < 0 && !isFirst) await put({ type: 'called', format: FORMAT, call }, () => {});
-        await put(entry, onWritten);
+        const until = hasPart || entry.type === 'completed' ? call.expires : undefined;
+        if (position < 0 && !isFirst) await put({ type: 'called', format: FORMAT, call }, () => {}, until);
+        await put(entry, onWritten, until);
       };
       const done = last === undefined ? write() : last.then(write);
       const over = (): void => {

@@ -1,0 +1,134 @@
+/**
+ * The one place that tries a failing store again. Journals, streams and the records beside them all write through it.
+ * 1. A failed operation is repeated with growing pauses, so a store that is away for a moment costs nobody a call.
+ * 2. A failed insert may have been written: the next attempt reads the value that it finds, and counts its own as
+ *    inserted. Equal values of two writers are interchangeable, since an entry that decides anything names its writer.
+ * 3. After `close` nothing is sent to the store.
+ */
+import type { Clock } from '../base/clock.ts';
+import { AwaitError } from '../base/error.ts';
+import { canonical } from '../base/json.ts';
+
+/** Between two attempts, in milliseconds; never more than a quarter of a lease, so that an owner is back in time. */
+const PAUSE = { first: 20, most: 2_000 };
+/** Leases that an operation is tried for, where nothing depends on it but the request that waits for it. */
+const LEASES = 3;
+
+export interface RetryParts {
+  readonly clock: Clock;
+  /** How long the owner of a call may be silent, in milliseconds. */
+  readonly lease: number;
+  /** Called when the store fails, at most once a lease, and with `undefined` once it answers again. */
+  readonly report?: (error: AwaitError | undefined) => void;
+}
+
+export class Retry {
+  readonly #parts: RetryParts;
+  #failedReads = 0;
+  /** When the outage that is going on was last reported. */
+  #reported: number | undefined;
+  #isClosed = false;
+
+  constructor(parts: RetryParts) {
+    this.#parts = parts;
+  }
+
+  /** Reads that failed so far: an observer of a silent owner begins anew when this grows. */
+  get failedReads(): number {
+    return this.#failedReads;
+  }
+
+  /** From now on operations fail at once, those that wait for another attempt too. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  /**
+   * Inserts a value if absent.
+   * @param until when to give up, in milliseconds since the epoch; default: after three leases
+   * @returns whether the value is there; false means that another value is
+   * @throws AwaitError `store` when it gives up: the value may or may not be there; another error of `insert` at once
+   */
+  insert(
+    insert: () => Promise<boolean>,
+    read: () => Promise<unknown>,
+    value: unknown,
+    until?: number,
+  ): Promise<boolean> {
+    const again = async (): Promise<boolean> =>
+      (await insert()) || canonical(await read()) === canonical(value);
+    return this.once(insert).catch((error: unknown) => this.#again(again, error, until));
+  }
+
+  /** @throws AwaitError `store` after three leases */
+  read<T>(read: () => Promise<T>): Promise<T> {
+    const failed = (): void => {
+      this.#failedReads += 1;
+    };
+    return this.once(read).catch((error: unknown) => {
+      failed();
+      return this.#again(read, error, undefined, failed);
+    });
+  }
+
+  /** Overwrites or deletes. @throws AwaitError `store` after three leases */
+  write(write: () => Promise<void>): Promise<void> {
+    return this.once(write).catch((error: unknown) => this.#again(write, error, undefined));
+  }
+
+  /** One attempt alone, for a record that is soon overwritten. @throws AwaitError `store` */
+  once<T>(attempt: () => Promise<T>): Promise<T> {
+    return this.#isClosed ? Promise.reject(closed()) : attempt();
+  }
+
+  async #again<T>(
+    attempt: () => Promise<T>,
+    first: unknown,
+    until: number | undefined,
+    onFailed?: () => void,
+  ): Promise<T> {
+    const { clock, lease } = this.#parts;
+    const since = clock.elapsed();
+    const isOver = (): boolean =>
+      until === undefined ? clock.elapsed() - since >= LEASES * lease : clock.now() >= until;
+    let error = first;
+    for (let pause = PAUSE.first; ; pause = Math.min(pause * 2, PAUSE.most, lease / 4)) {
+      if (!(error instanceof AwaitError) || error.code !== 'store') throw error;
+      this.#failed(error);
+      if (isOver()) throw error;
+      await paused(clock, pause);
+      if (this.#isClosed) throw closed(error);
+      try {
+        const result = await attempt();
+        this.#answers();
+        return result;
+      } catch (again) {
+        error = again;
+        onFailed?.();
+      }
+    }
+  }
+
+  #failed(error: AwaitError): void {
+    const { clock, lease, report } = this.#parts;
+    const now = clock.elapsed();
+    if (this.#reported !== undefined && now - this.#reported < lease) return;
+    this.#reported = now;
+    report?.(error);
+  }
+
+  #answers(): void {
+    if (this.#reported === undefined) return;
+    this.#reported = undefined;
+    this.#parts.report?.(undefined);
+  }
+}
+
+function closed(cause?: unknown): AwaitError {
+  return new AwaitError('store', 'this handler was closed: its store is not used any more', cause);
+}
+
+/** Does not keep the process alive. */
+function paused(clock: Clock, milliseconds: number): Promise<void> {
+  return new Promise((resolve) => clock.after(milliseconds, resolve).unref());
+}

@@ -1,0 +1,54 @@
+/** A store that is away for a moment, for clients that ask live: the call waits for it, and no step is repeated. */
+import { afterEach, describe, expect, it } from 'vitest';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
+import { filledIn, legacy, oldest, type Script, type TestClient } from './clients.ts';
+import { SECRET, type Served, serveHere } from './harness.ts';
+
+let served: Served;
+let client: TestClient;
+afterEach(async () => {
+  await client.close();
+  await served.close();
+});
+
+const CLIENTS: readonly [string, (script: Script) => Promise<TestClient>][] = [
+  ['2025-11-25', (script) => legacy(served.url, script)],
+  ['2024-11-05', (script) => oldest(new URL('/sse', served.url).href, script)],
+];
+const ENTRIES = (['called', 'asked', 'completed', 'ended', 'all'] as const).flatMap((entry) => [
+  { entry, late: false },
+  { entry, late: true },
+]);
+
+describe.each(CLIENTS)('%s', (_revision, connect) => {
+  it.each(ENTRIES)('$entry fails for a moment (written all the same: $late)', async ({ entry, late }) => {
+    const done: string[] = [];
+    const flaky: Flaky = flakyStore();
+    const limits = { lease: 2_000 };
+    served = await serveHere(() => buildServer((effect) => done.push(effect)), {
+      store: flaky.store,
+      secrets: [SECRET],
+      limits,
+    });
+    // As the answer to the first question comes, everything fails; else the entry, from the call's start on.
+    const fails = (): void => {
+      flaky.late = late;
+      flaky.fail = entry;
+    };
+    client = await connect({
+      answer: (params) => {
+        if (entry === 'all' && client.asked.length === 1) fails();
+        return filledIn(params);
+      },
+    });
+    if (entry !== 'all') fails();
+    const result = client.tool('order');
+    await expect
+      .poll(() => served.log.lines.some(({ message }) => message.startsWith('the store fails')))
+      .toBe(true);
+    flaky.fail = undefined;
+    expect(await result).toMatch(/^its name, its address, \d+$/);
+    expect(done).toEqual(['charge', 'ship', 'finally']);
+  });
+});
