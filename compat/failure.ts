@@ -5,9 +5,11 @@
 
 import { AwaitError } from '../src/base/error.ts';
 import type { Outcome } from '../src/call/ports.ts';
+import { LAST_WORDS } from '../src/call/run/turns.ts';
 import { CLOSING, wireError } from '../src/call/run/wire-error.ts';
 import type { Inbound, Reply } from '../src/http/exchange.ts';
 import { rpcError } from '../src/http/reply.ts';
+import { expiryOf, streamIdOf } from '../src/stream/event-id.ts';
 import type { Services } from './services.ts';
 
 /** A 503 whose request may be sent again. @param after seconds until then */
@@ -42,8 +44,14 @@ export function noRoom(id: string | number | null): Reply {
 }
 
 /** Refuses an answer that no open ask can take: its client must not read a 202. */
-export function undelivered(): Reply {
-  return rpcError(400, -32602, 'Invalid params: no request with this id waits for an answer of this client');
+export function undelivered(id: unknown): Reply {
+  const [callId = ''] = String(id).split('/', 1);
+  // Live calls end shortly before they expire.
+  const isLate = expiryOf(streamIdOf(callId)) - LAST_WORDS <= Date.now();
+  const why = isLate
+    ? 'the call that asked has expired'
+    : 'no request with this id waits for an answer of this client';
+  return rpcError(400, -32602, `Invalid params: ${why}`);
 }
 
 /** Refuses a `Last-Event-ID` of an unknown or foreign stream: one fixed sentence for every reason. */

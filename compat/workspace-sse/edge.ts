@@ -61,7 +61,7 @@ async function post(parts: Connections, inbound: Inbound, body: unknown, owner: 
       if ((await parts.calls.live.answer(owner.principal, posted.message)) === undefined) {
         const { logger } = parts.services.settings;
         logger.warn('an answer came to an ask that is not open here', { id: posted.message.id });
-        return undelivered();
+        return undelivered(posted.message.id);
       }
       return empty(202);
     case 'notification':

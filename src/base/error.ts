@@ -64,6 +64,8 @@ export type AwaitErrorCode =
   | 'step-without-context'
   /** the client lacks the capability for an ask */
   | 'capability'
+  /** a call waited for its client until its `ttl` was over */
+  | 'expired'
   /** one of `limits` was reached */
   | 'limit'
   /** this process runs as many requests as `limits` allow; the same request succeeds in a moment, or elsewhere */

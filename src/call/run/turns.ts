@@ -58,6 +58,9 @@ interface Entered {
 
 const GONE: Outcome = { kind: 'gone' };
 
+/** How long before its expiry a live call ends, in milliseconds: its response must be in the store by then. */
+export const LAST_WORDS = 1_000;
+
 /** Errors after which the call may go on, here or elsewhere. */
 const isPassing = ({ code }: AwaitError): boolean => code === 'store' || code === 'fenced';
 
@@ -89,8 +92,10 @@ export class Turns {
       if (request !== undefined || isUnattached(run)) this.#ownership.beat(run);
       if (isTask(run)) room.hold(run, takerOf(run.call, leg));
       let late: Timer | undefined;
+      const expiry = leg.live ? this.#atExpiry(run) : undefined;
       const end = (ending: Ending): void => {
         late?.cancel();
+        expiry?.cancel();
         this.#runs.leaveTurn(run);
         const ended = this.#ended({ run, leg, request }, ending);
         this.#runs.ending(ended);
@@ -128,6 +133,25 @@ export class Turns {
     else if (isUnattached(run)) this.#ownership.abandon(run);
     else this.#runs.drop(run);
     closing();
+  }
+
+  /** Ends a call whose client waits on a stream, while the stream can still have the response. */
+  #atExpiry(run: Run): Timer {
+    const { clock } = this.#parts;
+    const { id, created, expires } = run.call;
+    const until = expires - Math.min(LAST_WORDS, (expires - created) / 10);
+    let timer: Timer;
+    const arm = (): void => {
+      timer = clock.after(until - clock.now(), () => {
+        if (clock.now() < until) arm();
+        else
+          run.frame.break(new AwaitError('expired', `call ${id} was not over before its time to live was`));
+      });
+      timer.unref();
+    };
+    arm();
+    const handle: Timer = { cancel: () => timer.cancel(), unref: () => handle };
+    return handle;
   }
 
   // --- becoming a task ---

@@ -30,6 +30,11 @@ const CHANGED: WireError = {
 
 const LIMIT: WireError = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
 
+const EXPIRED: WireError = {
+  code: -32000,
+  message: 'This call has expired: it was not answered within the time for which this server keeps calls',
+};
+
 const HOST_GONE: WireError = {
   code: -32603,
   message: 'Internal error: the server behind this one ended or cannot be started; try again later',
@@ -66,6 +71,8 @@ export function wireError(error: AwaitError): WireError {
     case 'replay-refused':
       // The user must know which steps were done; their names are the tool author's own.
       return { code: -32603, message: `Internal error: ${error.message}` };
+    case 'expired':
+      return unlessDone(error, EXPIRED, 'this call has expired before it was answered');
     case 'host-gone':
       return HOST_GONE;
     case 'closed':

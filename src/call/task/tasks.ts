@@ -192,10 +192,11 @@ export class Tasks {
    * @throws AwaitError `store`
    */
   async asked(id: string, principal: string | undefined, key: string): Promise<Asked | undefined> {
-    const { call, by, open, completions } = await this.#read(id);
+    const { call, by, open, completions, response, cancelled } = await this.#read(id);
     if (call === undefined || call.principal !== principal) return undefined;
+    const isOpen = open.has(key) && response === undefined && !cancelled;
     const isAnswered = completions.some((done) => done.kind === 'answer' && done.key === key);
-    return open.has(key) || isAnswered ? { call, by, open: open.get(key) } : undefined;
+    return isOpen || isAnswered ? { call, by, open: open.get(key) } : undefined;
   }
 
   /** Whether a task of this caller may be taken over here. */

@@ -1,0 +1,38 @@
+/** The end of a call's time to live, for clients that wait on a stream: a response first, and no 202 for an answer after it. */
+import { expect, it } from 'vitest';
+import { buildServer } from '../fixtures/asking-server.ts';
+import { answer, asks, begin, call } from './anywhere.ts';
+import { filledIn, legacy, oldest, type Script, type TestClient } from './clients.ts';
+import { type Served, serveHere } from './harness.ts';
+
+const serve = (done: string[] = []): Promise<Served> =>
+  serveHere(() => buildServer((effect) => done.push(effect)), { ttl: 1_500 });
+
+it.each<[string, (served: Served, script: Script) => Promise<TestClient>]>([
+  ['2025-11-25', (served, script) => legacy(served.url, script)],
+  ['2024-11-05', (served, script) => oldest(new URL('/sse', served.url).href, script)],
+])('%s: a client that waits is told, with the steps that are done', async (_revision, connect) => {
+  const done: string[] = [];
+  const served = await serve(done);
+  const client = await connect(served, {
+    // Its user never answers.
+    answer: (params) => (params.message === 'address?' ? new Promise(() => {}) : filledIn(params)),
+  });
+  await expect(client.tool('order')).rejects.toThrow(/has expired.* Completed steps: charge/);
+  expect(done).toEqual(['charge']);
+  await client.close();
+  await served.close();
+});
+
+it('2025-11-25: an answer that comes later is refused with the reason', async () => {
+  const served = await serve();
+  const session = await begin([served]);
+  const stream = await session.post(0, call('one'));
+  const ask = await stream.next(asks('name'));
+  const { error } = await stream.next(({ id }) => id === 7);
+  expect(error?.message).toContain('has expired');
+  const late = await session.post(0, answer(ask, 'name'));
+  expect(late.status).toBe(400);
+  await expect.poll(() => late.text).toContain('the call that asked has expired');
+  await served.close();
+});
