@@ -104,7 +104,9 @@ export class TakeOver {
     const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
     const response = completions.some(isDeclinedRerun)
       ? declinedResponse(call)
-      : replay(call, completions) === 'never' && { error: wireError(replayRefused({ completions })) };
+      : replay(call, completions) === 'never' && {
+          error: wireError(replayRefused({ completions, open: [...known.open.values()] })),
+        };
     const claim = { type: 'claimed', answers: [], sent, by: this.#id } as const;
     if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) return undefined;
     if (response) return { outcome: { kind: 'responded', response } };
