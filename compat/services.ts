@@ -19,10 +19,9 @@ import type { HostFactory } from '../src/host/host.ts';
 import { isPeerHost } from '../src/host/peer/host.ts';
 import { type Outside, refuseOutside } from '../src/host/router.ts';
 import { CachingValidator, compilingValidator, evaluatingValidator } from '../src/host/validator.ts';
-import { Backlog } from '../src/http/backlog.ts';
-import { Bodies } from '../src/http/bodies.ts';
 import { defaultPrincipal, type Principal } from '../src/http/principal.ts';
 import { RateLimits } from '../src/http/rate-limit.ts';
+import { Traffic } from '../src/http/traffic.ts';
 import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../src/observe/audit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
 import { watchLoad } from '../src/observe/load.ts';
@@ -54,10 +53,8 @@ export interface Services {
   /** Events that are being written: a handler that closes waits for them. */
   readonly writing: Set<Promise<unknown>>;
   readonly counters: Counters;
-  /** Bytes that wait for clients that do not read. */
-  readonly backlog: Backlog;
-  /** Request bodies that are being received. */
-  readonly bodies: Bodies;
+  /** Connections, and bytes in transit. */
+  readonly traffic: Traffic;
   readonly rates: RateLimits | undefined;
   readonly marks: ToolMarks;
   /** Which requests the server's SDK would check. */
@@ -85,7 +82,8 @@ export function createServices(
   factory: HostFactory,
   given: Settings,
   table: ReadonlyMap<string, Row>,
-  counters: Counters = newCounters(),
+  counters = newCounters(),
+  traffic = new Traffic(given.limits, counters),
 ): Services {
   const { limits, audience, secrets } = given;
   const now = Date.now;
@@ -133,14 +131,6 @@ export function createServices(
       'this store has no insert-if-absent, so two processes may run the same turn. Use Redis, PostgreSQL or SQLite, or add insertIfAbsent(key, value) to the adapter',
     );
   }
-  const backlog = new Backlog({
-    clock: systemClock,
-    stalled: limits.stalled,
-    most: limits.unreadBytes,
-    broken: () => {
-      counters.brokenStreams += 1;
-    },
-  });
   const principal =
     settings.principal ??
     defaultPrincipal(
@@ -282,8 +272,7 @@ export function createServices(
     streams,
     writing: new Set(),
     counters,
-    backlog,
-    bodies: new Bodies(limits.receivedBytes),
+    traffic,
     rates,
     marks,
     guards,
@@ -295,6 +284,7 @@ export function createServices(
     },
     suspended: async (caller) => calls?.suspended(caller) ?? 0,
     async forget(caller) {
+      traffic.connections.close(caller);
       const unwritten = engine.forget(caller);
       const count = await calls?.forget(caller, (call) => {
         engine.tasks?.forget(call.id);

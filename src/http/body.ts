@@ -2,7 +2,7 @@
 import { AwaitError } from '../base/error.ts';
 import { isObject } from '../base/json.ts';
 import { messagesOf } from './batch.ts';
-import type { Bodies } from './bodies.ts';
+import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { idOf, rpcError } from './reply.ts';
 
@@ -20,7 +20,7 @@ interface BodyLimits {
 export async function readBody(
   inbound: Inbound,
   { bodyBytes: maxBytes, bodyValues: most }: BodyLimits,
-  bodies: Bodies,
+  begin: BeginBody,
 ): Promise<{ body: unknown } | { reply: Reply }> {
   if (!isJsonType(inbound.header('content-type'))) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
@@ -39,7 +39,7 @@ export async function readBody(
   if (declared > maxBytes) return { reply: payloadTooLarge(maxBytes) };
   let text: string;
   try {
-    text = await inbound.text(maxBytes, bodies);
+    text = await inbound.text(maxBytes, begin);
   } catch (error) {
     const code = error instanceof AwaitError ? error.code : undefined;
     if (code === 'limit') return { reply: payloadTooLarge(maxBytes) };
