@@ -209,8 +209,9 @@ function createHandler(
       return whole(withCors(inbound, failed(error, null)));
     }
     const { disconnect } = inbound;
-    const ended = disconnect && traffic.connections.add(taker.principal, disconnect);
-    const reply = await settled(inbound).finally(ended);
+    const isKnown = disconnect !== undefined && taker.principal !== undefined;
+    const ended = isKnown ? traffic.connections.add(taker.principal, disconnect) : undefined;
+    const reply = await (ended === undefined ? settled(inbound) : settled(inbound).finally(ended));
     const sent = traffic.unread.bounded(withCors(inbound, reply), taker);
     return disconnect === undefined ? sent : closable(inbound, sent, taker);
   };

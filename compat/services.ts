@@ -144,7 +144,8 @@ export function createServices(
       : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
   const streams = new EventStreams({
     ...(store !== undefined && { records: store }),
-    ...(store?.isShared !== true && { bytes }),
+    // What all callers together take of a shared store is its operator's to bound.
+    bytes: store?.isShared === true ? { ...bytes, all: Number.POSITIVE_INFINITY } : bytes,
     ...(settings.relay !== undefined && { relay: settings.relay }),
     clock: systemClock,
     limits,

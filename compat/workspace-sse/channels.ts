@@ -6,7 +6,7 @@
 import { keepNewest } from '../../src/base/bounded.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Started } from '../../src/call/engine.ts';
-import type { Client } from '../../src/call/journal/entries.ts';
+import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
 import { expiryOf, sharedId } from '../../src/stream/event-id.ts';
@@ -135,6 +135,16 @@ export class Channel {
     return this.#stream().event(responseEvent(message), this.kind === 'post');
   }
 
+  /** It is not used here any more. */
+  release(): void {
+    this.#services.store?.release(this.#name);
+  }
+
+  get #holder(): Kept {
+    const { principal } = this.owner;
+    return { id: this.#name, expires: this.expires, ...(principal !== undefined && { principal }) };
+  }
+
   /** A request gets no response. */
   unanswered(): void {
     if (this.kind === 'post') this.#stream().finish();
@@ -162,7 +172,7 @@ export class Channel {
   async introduce(client: Client): Promise<void> {
     this.#client = client;
     const { store } = this.#services;
-    if (store?.isShared) await store.replace(`${this.#name}:client`, client, this.expires);
+    if (store?.isShared) await store.replace(`${this.#name}:client`, client, this.expires, this.#holder);
   }
 
   #stream(): SessionStream {
@@ -241,6 +251,7 @@ export class Channels {
     const isShared = store?.isShared === true;
     if (isShared && channel.calls.size > 0 && now() - channel.used <= settings.ttl) return;
     this.#here.delete(channel.scope);
+    channel.release();
     for (const call of channel.calls.values()) call.cancel('nobody listens any more');
     // Records in a shared store stay, for other processes.
     if (isShared) streams.leave(channel.id, channel.scope);
