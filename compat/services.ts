@@ -184,6 +184,7 @@ export function createServices(
     check: answerCheck(
       new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
       new CachingValidator(evaluatingValidator),
+      { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
     ),
     frame: {
       drift: settings.drift,
