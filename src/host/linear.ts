@@ -81,12 +81,12 @@ const LONGEST_HOST = 1_024;
 
 /**
  * Whether a text is a URL to Ajv, whose expression looks for the end of user and password from each colon. Here it is run
- * on each host that there may be alone: after the scheme or an `@`, up to the next `@`, `/`, `?` or `#`.
+ * on each host that there may be alone: after the scheme or an `@`, up to the next `@` or `/`.
  */
 function isUrl(expression: RegExp, text: string): boolean {
   const scheme = /^(?:https?|ftp):\/\//i.exec(text)?.[0];
   if (scheme === undefined || /\s/.test(text)) return false;
-  const ends = /[@/?#]/g;
+  const ends = /[@/]/g;
   for (let from = scheme.length; ; ) {
     ends.lastIndex = from;
     const end = ends.exec(text);
