@@ -4,7 +4,7 @@ import { isObject } from './json.ts';
 export const ODD_URL = 'the URL of an elicitation must begin with https:// or http://';
 
 /** Whether a client may be sent to a URL: `javascript:`, `file:` and what else a browser opens are no such ones. */
-export function isWebUrl(url: unknown): url is string {
+function isWebUrl(url: unknown): url is string {
   return typeof url === 'string' && URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
 }
 

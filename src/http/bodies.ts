@@ -25,7 +25,7 @@ export function bodiesOf(budget: Budget, taker: Taker, maxBytes: number): BeginB
   };
 }
 
-export class Body {
+class Body {
   readonly #maxBytes: number;
   readonly #account: Account;
   #buffer: Uint8Array = new Uint8Array(0);
