@@ -35,6 +35,10 @@ import { createInstances, type Instances } from './instances.ts';
 import type { Row } from './revision.ts';
 import { ToolMarks } from './tasks/marks.ts';
 
+/** Characters of an event whose content is kept apart; in a shared store that costs a write more. */
+const LARGE = 1_000;
+const LARGE_SHARED = 16_384;
+
 export interface Services {
   readonly settings: Settings;
   /** All revisions, by name. */
@@ -145,7 +149,10 @@ export function createServices(
   const streams = new EventStreams({
     ...(store !== undefined && { records: store }),
     // What all callers together take of a shared store is its operator's to bound.
-    bytes: store?.isShared === true ? { ...bytes, all: Number.POSITIVE_INFINITY } : bytes,
+    bytes:
+      store?.isShared === true
+        ? { ...bytes, all: Number.POSITIVE_INFINITY, large: LARGE_SHARED }
+        : { ...bytes, large: LARGE },
     ...(settings.relay !== undefined && { relay: settings.relay }),
     clock: systemClock,
     limits,
@@ -286,12 +293,13 @@ export function createServices(
     },
     suspended: async (caller) => calls?.suspended(caller) ?? 0,
     async forget(caller) {
-      traffic.connections.close(caller);
       const unwritten = engine.forget(caller);
       const count = await calls?.forget(caller, (call) => {
         engine.tasks?.forget(call.id);
         audit('forgotten', call);
       });
+      // Last, so that clients hear that their calls were ended.
+      traffic.connections.close(caller);
       return unwritten + (count ?? 0);
     },
     async close() {

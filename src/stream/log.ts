@@ -65,8 +65,6 @@ export interface After {
 
 const KINDS: ReadonlySet<unknown> = new Set<EntryBody['kind']>(['event', 'apart', 'end', 'taken', 'claim']);
 
-/** Characters of an event from which on its content is a record of its own where contents are bounded. */
-const LARGE = 1_000;
 /** Entries that are deleted at once. */
 const REMOVED = 500;
 
@@ -78,7 +76,7 @@ export class StreamLog {
   readonly #records: StreamRecords;
   readonly #contents: ContentBytes | undefined;
 
-  /** @param contents bounds what events take, where the store is this process's memory */
+  /** @param contents bounds what events take */
   constructor(records: StreamRecords, id: string, scope: string, contents?: ContentBytes) {
     this.#records = records;
     this.#contents = contents;
@@ -120,7 +118,7 @@ export class StreamLog {
   }
 
   #isLarge({ data = '' }: StreamEvent): boolean {
-    return this.#contents !== undefined && data.length > LARGE;
+    return this.#contents?.isLarge(data.length) === true;
   }
 
   async #entry(at: number): Promise<StreamEntry | undefined> {

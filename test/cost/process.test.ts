@@ -83,7 +83,7 @@ const BOUNDS: Readonly<Record<Counted, Readonly<Record<What, Bound>>>> = {
   'DRAFT-SEP-1858': {
     plain: [81, 85, 'as 2025-11-25'],
     step: [171, 157, 'as 2025-06-18'],
-    ask: [374, 345, 'a checkpoint, a stream of three events, and in the second POST its takeover'],
+    ask: [375, 345, 'a checkpoint, a stream of three events, and in the second POST its takeover'],
   },
   'DRAFT-MRTR-2026-02': {
     plain: [96, 92, 'as 2025-11-25, and the tool’s mark as a task'],
