@@ -1,20 +1,24 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
 
+import type { Taker } from '../src/base/allowance.ts';
 import { AwaitError } from '../src/base/error.ts';
-import { isObject } from '../src/base/json.ts';
+import { isObject, type JsonObject } from '../src/base/json.ts';
 import { isPerRequest } from '../src/base/runtime.ts';
 import { wireError } from '../src/call/run/wire-error.ts';
 import { checkFactory } from '../src/host/check.ts';
 import type { FactoryContext, HostFactory } from '../src/host/host.ts';
 import { messagesOf, refuseLong } from '../src/http/batch.ts';
+import { type BeginBody, bodiesOf } from '../src/http/bodies.ts';
 import { readBody } from '../src/http/body.ts';
 import { Departure } from '../src/http/departure.ts';
-import type { Inbound, Reply } from '../src/http/exchange.ts';
+import type { Inbound, Reply, SentReply } from '../src/http/exchange.ts';
+import { onExpiry } from '../src/http/expiry.ts';
 import { type FetchOptions, inboundOf, responseOf } from '../src/http/fetch.ts';
 import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } from '../src/http/origin.ts';
 import type { Place } from '../src/http/paths.ts';
 import { empty, idOf, rpcError } from '../src/http/reply.ts';
-import type { Counters } from '../src/observe/counters.ts';
+import { Traffic } from '../src/http/traffic.ts';
+import { type Counters, newCounters } from '../src/observe/counters.ts';
 import { type AwaitOptions as Options, type Settings, settle } from '../src/options.ts';
 import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets } from './failure.ts';
 import { handlerPerRequest } from './per-request.ts';
@@ -53,7 +57,15 @@ export interface AwaitHandler {
    */
   readonly suspended: (caller?: string) => Promise<number>;
   /**
-   * Erases the records of a known caller's calls, and ends those that still run, in any process. Tokens that clients
+   * Closes all connections of a known caller to this process, on every wire: WebSockets with 4401, streams, requests
+   * without a response, bodies that are being received. Its calls are not ended.
+   * @param caller a name that `principal` returns
+   * @returns the number of connections
+   */
+  readonly disconnect: (caller: string) => number;
+  /**
+   * Erases the records of a known caller's calls, and ends those that still run, in any process, and closes
+   * its connections to this one (`disconnect`). Tokens that clients
    * hold cannot be recalled; they find nothing any more, except where `state: 'sealed'` has no store.
    * @param caller a name that `principal` returns
    * @returns the number of calls
@@ -63,7 +75,11 @@ export interface AwaitHandler {
   /** Event counts since the handler was made. */
   readonly counters: Readonly<Counters>;
   /** Used by `mcp-await/node`, which saves making a `Request` and a `Response`. */
-  readonly serve: (inbound: Inbound) => Promise<Reply>;
+  readonly serve: (inbound: Inbound) => Promise<SentReply>;
+  /** Used by `mcp-await/websocket`: the connections and bytes of its sockets count with those of HTTP. */
+  readonly traffic: Traffic;
+  /** Used by `mcp-await/websocket`: the stable name of a caller; undefined for an anonymous one. */
+  readonly nameOf: (authInfo: JsonObject | undefined) => string | undefined;
 }
 
 /**
@@ -91,12 +107,17 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
   }
   const settings = settle(options, NAMES, STORED);
   return isPerRequest()
-    ? handlerPerRequest(settings, (own, counters) => createHandler(factory, own, counters))
+    ? handlerPerRequest(settings, (own, ...shared) => createHandler(factory, own, ...shared))
     : createHandler(factory, settings);
 }
 
-function createHandler(factory: HostFactory, given: Settings, counters?: Counters): AwaitHandler {
-  const services = createServices(factory, given, TABLE, counters);
+function createHandler(
+  factory: HostFactory,
+  given: Settings,
+  counters: Counters = newCounters(),
+  traffic = new Traffic(given.limits, counters),
+): AwaitHandler {
+  const services = createServices(factory, given, TABLE, counters, traffic);
   const { settings } = services;
   const served = [...TABLE.values()].filter(({ name }) => settings.revisions.has(name));
   const edges = [...new Set(served.map(({ edge }) => edge))].reverse().map((edge) => edge(services));
@@ -114,17 +135,13 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
   let closed = false;
 
   const route = async (inbound: Inbound, onBody: (body: unknown) => void): Promise<Reply> => {
-    const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
-    if (asked !== undefined) return asked;
-    const isReady = services.ready();
-    if (isReady !== true && !(await isReady)) return withoutSecrets();
     if (closed) return (await lastWords(inbound)) ?? shuttingDown();
     const place = settings.paths.find(inbound.path, inbound.base);
     if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
     const here = edgesOf(place);
     switch (inbound.method) {
       case 'POST': {
-        const read = await readBody(inbound, settings.limits, services.bodies);
+        const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
         if ('reply' in read) return read.reply;
         onBody(read.body);
         const refused =
@@ -162,7 +179,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     const place = settings.paths.find(inbound.path, inbound.base);
     const here = place === undefined ? [] : edgesOf(place).filter(({ answers }) => answers?.(inbound));
     if (place === undefined || here.length === 0) return undefined;
-    const read = await readBody(inbound, settings.limits, services.bodies);
+    const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
     if ('reply' in read) return read.reply;
     if (refuseLong(read.body, settings.limits.batch) !== undefined) return undefined;
     const isAnswer = messagesOf(read.body).every(
@@ -171,15 +188,54 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     return isAnswer ? postTo(here, inbound, read.body, place) : undefined;
   };
 
-  const serve = async (inbound: Inbound): Promise<Reply> => {
+  const bodiesFor = (inbound: Inbound): BeginBody =>
+    bodiesOf(traffic.received, takerOf(services, inbound), settings.limits.bodyBytes);
+
+  const serve = async (inbound: Inbound): Promise<SentReply> => {
     const refusal = refuseForeign(inbound, rules);
     if (refusal !== undefined) {
       logForeign(refusal);
-      return refusal.reply;
+      return whole(refusal.reply);
     }
-    const reply = withCors(inbound, await settled(inbound));
-    // A pipe carries messages, not bodies, and limits the bytes that wait for its client itself.
-    return inbound.piped === true ? reply : services.backlog.bounded(reply);
+    const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
+    if (asked !== undefined) return whole(withCors(inbound, asked));
+    // Its caller's name needs the secrets, which may have to be asked for.
+    const isReady = services.ready();
+    if (isReady !== true && !(await isReady)) return whole(withCors(inbound, withoutSecrets()));
+    let taker: Taker;
+    try {
+      taker = takerOf(services, inbound);
+    } catch (error) {
+      return whole(withCors(inbound, failed(error, null)));
+    }
+    const { disconnect } = inbound;
+    const isKnown = disconnect !== undefined && taker.principal !== undefined;
+    const ended = isKnown ? traffic.connections.add(taker.principal, disconnect) : undefined;
+    const reply = await (ended === undefined ? settled(inbound) : settled(inbound).finally(ended));
+    const sent = traffic.unread.bounded(withCors(inbound, reply), taker);
+    return disconnect === undefined ? sent : closable(inbound, sent, taker);
+  };
+
+  const whole = (reply: Reply): SentReply => traffic.unread.bounded(reply, {});
+
+  /** Its stream is closed with the other connections of its caller, and a GET's once its credentials expire. */
+  const closable = (inbound: Inbound, reply: SentReply, { principal }: Taker): SentReply => {
+    const { body } = reply;
+    if (typeof body !== 'function' || principal === undefined) return reply;
+    return {
+      ...reply,
+      body: (writer) => {
+        const close = (): void => writer.destroy();
+        const ended = traffic.connections.add(principal, close);
+        // A POST's stream ends with its calls; some revisions would take its end for a cancellation.
+        const expiry = inbound.method === 'GET' ? onExpiry(inbound.authInfo, close) : undefined;
+        writer.onClose(() => {
+          ended();
+          expiry?.cancel();
+        });
+        body(writer);
+      },
+    };
   };
 
   const settled = (inbound: Inbound): Promise<Reply> => {
@@ -187,16 +243,18 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     const onBody = (body: unknown): void => {
       id = idOf(body);
     };
-    return route(inbound, onBody).catch((error: unknown) => {
-      const failure = AwaitError.from(error);
-      if (failure.code === 'closed') return closedMeanwhile(id);
-      const level = failure.code === 'no-room' ? 'warn' : 'error';
-      settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
-      if (failure.code === 'no-room') return noRoom(id);
-      if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
-      const { code, message } = wireError(failure);
-      return rpcError(429, code, message, id);
-    });
+    return route(inbound, onBody).catch((error: unknown) => failed(error, id));
+  };
+
+  const failed = (error: unknown, id: string | number | null): Reply => {
+    const failure = AwaitError.from(error);
+    if (failure.code === 'closed') return closedMeanwhile(id);
+    const level = failure.code === 'no-room' ? 'warn' : 'error';
+    settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
+    if (failure.code === 'no-room') return noRoom(id);
+    if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
+    const { code, message } = wireError(failure);
+    return rpcError(429, code, message, id);
   };
 
   return {
@@ -210,6 +268,9 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
       for (const edge of edges.flatMap((of) => Object.values(of))) await edge.close?.();
     },
     counters: services.counters,
+    traffic,
+    nameOf: services.principal,
+    disconnect: (caller) => traffic.connections.close(caller),
     suspended: services.suspended,
     forget: services.forget,
     get parked() {
@@ -224,7 +285,7 @@ export function fetchOver(serve: AwaitHandler['serve']): AwaitHandler['fetch'] {
     const gone = new Departure();
     if (request.signal.aborted) gone.fire();
     request.signal.addEventListener('abort', gone.fire, { once: true });
-    const reply = await serve({ ...inboundOf(request, options), signal: gone });
+    const reply = await serve({ ...inboundOf(request, options), signal: gone, disconnect: gone.fire });
     return responseOf(reply, gone.fire);
   };
 }

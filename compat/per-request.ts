@@ -1,22 +1,24 @@
 /**
  * A handler for Cloudflare Workers: each request has a handler of its own, closed when its response is complete. So no
  * frame is kept, and every call is resumed by replay, from its token or from the store. Only plain data is shared: the
- * settings and the counters.
+ * settings, the counters and the connections.
  */
-import type { Inbound, Reply } from '../src/http/exchange.ts';
+import type { Inbound, SentReply } from '../src/http/exchange.ts';
+import { Traffic } from '../src/http/traffic.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
 import type { Settings } from '../src/options.ts';
 import { type AwaitHandler, fetchOver } from './handler.ts';
 
-type Make = (settings: Settings, counters: Counters) => AwaitHandler;
+type Make = (settings: Settings, counters: Counters, traffic: Traffic) => AwaitHandler;
 
 export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
   const settings: Settings = { ...given, warnUnjournaled: false, limits: { ...given.limits, frames: 0 } };
   const counters = newCounters();
+  const traffic = new Traffic(settings.limits, counters);
   let closed = false;
 
-  const serve = async (inbound: Inbound): Promise<Reply> => {
-    const handler = make(settings, counters);
+  const serve = async (inbound: Inbound): Promise<SentReply> => {
+    const handler = make(settings, counters, traffic);
     // A closed handler's refusal says that it is closed.
     if (closed) await handler.close();
     const reply = await handler.serve(inbound);
@@ -35,7 +37,7 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
   };
 
   const once = async <T>(use: (handler: AwaitHandler) => Promise<T>): Promise<T> => {
-    const handler = make(settings, counters);
+    const handler = make(settings, counters, traffic);
     try {
       return await use(handler);
     } finally {
@@ -53,6 +55,9 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
       closed = true;
     },
     counters,
+    traffic,
+    nameOf: (authInfo) => make(settings, counters, traffic).nameOf(authInfo),
+    disconnect: (caller) => traffic.connections.close(caller),
     parked: 0,
   };
 }

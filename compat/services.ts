@@ -19,10 +19,9 @@ import type { HostFactory } from '../src/host/host.ts';
 import { isPeerHost } from '../src/host/peer/host.ts';
 import { type Outside, refuseOutside } from '../src/host/router.ts';
 import { CachingValidator, compilingValidator, evaluatingValidator } from '../src/host/validator.ts';
-import { Backlog } from '../src/http/backlog.ts';
-import { Bodies } from '../src/http/bodies.ts';
 import { defaultPrincipal, type Principal } from '../src/http/principal.ts';
 import { RateLimits } from '../src/http/rate-limit.ts';
+import { Traffic } from '../src/http/traffic.ts';
 import { Retry } from '../src/log/retry.ts';
 import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../src/observe/audit.ts';
 import { type Counters, newCounters } from '../src/observe/counters.ts';
@@ -36,6 +35,10 @@ import { admit, KnownGuards } from './guards.ts';
 import { createInstances, type Instances } from './instances.ts';
 import type { Row } from './revision.ts';
 import { ToolMarks } from './tasks/marks.ts';
+
+/** Characters of an event whose content is kept apart; in a shared store that costs a write more. */
+const LARGE = 1_000;
+const LARGE_SHARED = 16_384;
 
 export interface Services {
   readonly settings: Settings;
@@ -55,10 +58,8 @@ export interface Services {
   /** Events that are being written: a handler that closes waits for them. */
   readonly writing: Set<Promise<unknown>>;
   readonly counters: Counters;
-  /** Bytes that wait for clients that do not read. */
-  readonly backlog: Backlog;
-  /** Request bodies that are being received. */
-  readonly bodies: Bodies;
+  /** Connections, and bytes in transit. */
+  readonly traffic: Traffic;
   readonly rates: RateLimits | undefined;
   readonly marks: ToolMarks;
   /** Which requests the server's SDK would check. */
@@ -86,7 +87,8 @@ export function createServices(
   factory: HostFactory,
   given: Settings,
   table: ReadonlyMap<string, Row>,
-  counters: Counters = newCounters(),
+  counters = newCounters(),
+  traffic = new Traffic(given.limits, counters),
 ): Services {
   const { limits, audience, secrets } = given;
   const now = Date.now;
@@ -147,14 +149,6 @@ export function createServices(
       'this store has no insert-if-absent, so two processes may run the same turn. Use Redis, PostgreSQL or SQLite, or add insertIfAbsent(key, value) to the adapter',
     );
   }
-  const backlog = new Backlog({
-    clock: systemClock,
-    stalled: limits.stalled,
-    most: limits.unreadBytes,
-    broken: () => {
-      counters.brokenStreams += 1;
-    },
-  });
   const principal =
     settings.principal ??
     defaultPrincipal(
@@ -168,7 +162,11 @@ export function createServices(
       : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
   const streams = new EventStreams({
     ...(store !== undefined && { records: store }),
-    ...(store?.isShared !== true && { bytes }),
+    // What all callers together take of a shared store is its operator's to bound.
+    bytes:
+      store?.isShared === true
+        ? { ...bytes, all: Number.POSITIVE_INFINITY, large: LARGE_SHARED }
+        : { ...bytes, large: LARGE },
     ...(settings.relay !== undefined && { relay: settings.relay }),
     clock: systemClock,
     limits,
@@ -207,6 +205,7 @@ export function createServices(
     check: answerCheck(
       new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
       new CachingValidator(evaluatingValidator),
+      { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
     ),
     frame: {
       drift: settings.drift,
@@ -296,8 +295,7 @@ export function createServices(
     streams,
     writing: new Set(),
     counters,
-    backlog,
-    bodies: new Bodies(limits.receivedBytes),
+    traffic,
     rates,
     marks,
     guards,
@@ -314,6 +312,8 @@ export function createServices(
         engine.tasks?.forget(call.id);
         audit('forgotten', call);
       });
+      // Last, so that clients hear that their calls were ended.
+      traffic.connections.close(caller);
       return unwritten + (count ?? 0);
     },
     async close() {

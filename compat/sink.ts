@@ -1,16 +1,16 @@
 /** The one way that events are written, on every wire: kept alive, with an end for clients that do not read, counted. */
 import { every, systemClock } from '../src/base/clock.ts';
-import type { Reply, Writer } from '../src/http/exchange.ts';
+import type { GuardedWriter, Reply } from '../src/http/exchange.ts';
 import { SSE_KEEP_ALIVE, sseEvent } from '../src/stream/sse.ts';
 import { type Framing, sseSink } from '../src/stream/sse-sink.ts';
 import type { Sink } from '../src/stream/tail.ts';
 import type { Services } from './services.ts';
 
-export function sinkOf({ settings, counters, backlog }: Services, writer: Writer, framing?: Framing): Sink {
+export function sinkOf({ settings, counters }: Services, writer: GuardedWriter, framing?: Framing): Sink {
   const broken = (): void => {
     counters.brokenStreams += 1;
   };
-  return sseSink(backlog.guard(writer), {
+  return sseSink(writer, {
     clock: systemClock,
     keepAlive: settings.limits.keepAlive,
     broken,
@@ -26,19 +26,18 @@ export const WITHOUT_IDS: Framing = {
 };
 
 /** A stream that other code writes, such as the SDK. */
-export function kept({ settings, counters, backlog }: Services, reply: Reply): Reply {
+export function kept({ settings, counters }: Services, reply: Reply): Reply {
   const { body } = reply;
   if (typeof body !== 'function') return reply;
   return {
     ...reply,
     body: (writer) => {
       counters.postStreams += 1;
-      const guarded = backlog.guard(writer);
       const alive = every(systemClock, settings.limits.keepAlive, () => {
-        if (!guarded.behind) guarded.write(SSE_KEEP_ALIVE);
+        if (!writer.behind) writer.write(SSE_KEEP_ALIVE);
       });
-      guarded.onClose(() => alive.cancel());
-      body(guarded);
+      writer.onClose(() => alive.cancel());
+      body(writer);
     },
   };
 }

@@ -3,13 +3,13 @@ import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:
 import { constants, createGzip, type Gzip } from 'node:zlib';
 import type { JsonObject } from './base/json.ts';
 import { isLoopback } from './http/address.ts';
-import type { Bodies } from './http/bodies.ts';
+import type { BeginBody } from './http/bodies.ts';
 import { Departure } from './http/departure.ts';
-import { type Inbound, MAX_UNSENT, type Reply, type Writer } from './http/exchange.ts';
+import { type Inbound, MAX_UNSENT, type SentReply, type Writer } from './http/exchange.ts';
 
 /** The part of `createAwaitHandler`'s product that is used here. */
 export interface ServesExchanges {
-  readonly serve: (inbound: Inbound) => Promise<Reply>;
+  readonly serve: (inbound: Inbound) => Promise<SentReply>;
 }
 
 /** A request to which middleware may have added credentials, a parsed body, or the path it is mounted under. */
@@ -48,16 +48,17 @@ export function toNodeHandler(
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new Departure();
-    res.once('close', () => {
+    onEnd(req, res, () => {
       if (!res.writableFinished) gone.fire();
     });
-    const { status, headers, body } = await handler.serve(inboundOf(req, gone));
-    if (res.destroyed) return;
+    const { status, headers, body, waits } = await handler.serve(inboundOf(req, gone));
+    if (res.destroyed || req.socket.destroyed) return;
     // Of a body that was refused the rest may never come, or never end.
     if (!req.complete && req.method === 'POST') res.shouldKeepAlive = false;
     if (typeof body !== 'function') {
       // With its length known a body goes out in one write, and not in chunks.
       res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body ?? '') }).end(body);
+      if (res.writableLength > 0) waits?.(writerOf(req, res));
       return;
     }
     const isStream = headers['content-type'] === 'text/event-stream';
@@ -66,7 +67,7 @@ export function toNodeHandler(
     const coding = zip === undefined ? {} : { 'content-encoding': 'gzip', vary };
     res.writeHead(status, { ...headers, ...coding });
     res.flushHeaders();
-    body(writerOf(res, zip));
+    body(writerOf(req, res, zip));
   };
   // Caught here: an unhandled rejection of a listener would end the process.
   return (req, res) =>
@@ -93,11 +94,12 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
       const value = headers[name];
       return Array.isArray(value) ? value.join(', ') : value;
     },
-    text: (maxBytes, bodies) => {
+    text: (_maxBytes, begin) => {
       const message = unread;
       unread = undefined;
-      return message === undefined ? Promise.resolve('') : readText(message, maxBytes, bodies);
+      return message === undefined ? Promise.resolve('') : readText(message, begin);
     },
+    disconnect: () => void socket.destroy(),
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
     ...(address !== undefined && { address }),
@@ -134,7 +136,7 @@ function webHeaders(received: IncomingHttpHeaders): Headers {
   return headers;
 }
 
-function readText(req: IncomingMessage, maxBytes: number, bodies: Bodies): Promise<string> {
+function readText(req: IncomingMessage, begin: BeginBody): Promise<string> {
   return new Promise((resolve, reject) => {
     let isOver = false;
     const fail = (error: unknown): void => {
@@ -145,7 +147,7 @@ function readText(req: IncomingMessage, maxBytes: number, bodies: Bodies): Promi
       req.resume();
       reject(error);
     };
-    const body = bodies.begin(maxBytes, fail);
+    const body = begin(fail);
     const onData = (chunk: Buffer): void => {
       try {
         body.add(chunk);
@@ -187,14 +189,34 @@ function gzipTo(res: ServerResponse): Gzip {
   return zip;
 }
 
-function writerOf(res: ServerResponse, zip?: Gzip): Writer {
+/** Of each connection, the functions to call when it ends; requests that are queued on it may be hundreds. */
+const ends = new WeakMap<object, Set<() => void>>();
+
+/** Calls once, when a response is over or its connection is: a response that was still queued then never closes. */
+function onEnd({ socket }: IncomingMessage, res: ServerResponse, fn: () => void): void {
+  const known = ends.get(socket);
+  const own = known ?? new Set();
+  if (known === undefined) {
+    ends.set(socket, own);
+    socket.once('close', () => {
+      for (const end of own) end();
+    });
+  }
+  const end = (): void => {
+    if (own.delete(end)) fn();
+  };
+  own.add(end);
+  res.once('close', end);
+}
+
+function writerOf(req: IncomingMessage, res: ServerResponse, zip?: Gzip): Writer {
   const out = zip ?? res;
   const unsent = (): number => res.writableLength + (zip?.writableLength ?? 0) + (zip?.readableLength ?? 0);
   return {
     write: (text) => {
       if (res.destroyed || out.writableEnded) return false;
       if (unsent() <= MAX_UNSENT) return out.write(text);
-      res.destroy();
+      req.socket.destroy();
       return false;
     },
     get unsent() {
@@ -204,10 +226,14 @@ function writerOf(res: ServerResponse, zip?: Gzip): Writer {
     end: () => {
       if (!out.writableEnded) out.end();
     },
-    destroy: () => void res.destroy(),
+    get isQueued() {
+      return res.socket === null;
+    },
+    // Not the response's `destroy`: it would keep the bytes of a response that is queued.
+    destroy: () => void req.socket.destroy(),
     onClose: (fn) => {
-      if (res.closed) fn();
-      else res.once('close', fn);
+      if (res.closed || req.socket.destroyed) fn();
+      else onEnd(req, res, fn);
     },
   };
 }

@@ -8,7 +8,7 @@ import { isObject } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import { standingId } from '../../src/stream/event-id.ts';
 import type { Services } from '../services.ts';
-import { expiryOf, newName } from '../session/identity.ts';
+import { expiryOf, holderOf, newName } from '../session/identity.ts';
 import type { Session } from '../session/session.ts';
 import type { Identify, Identity } from '../session/sessions.ts';
 
@@ -21,7 +21,11 @@ const EVENT = /^(.+)_(0|[1-9]\d{0,11})$/;
 export async function createIdentity(services: Services, principal: string | undefined): Promise<Identity> {
   const name = newName(services);
   const bound = principal === undefined ? {} : { principal };
-  if ((await services.store?.insert(`${name}:opened`, bound, expiryOf(name))) === false) {
+  if (
+    (await services.store?.insert(`${name}:opened`, bound, expiryOf(name), {
+      holder: holderOf(name, principal),
+    })) === false
+  ) {
     throw new AwaitError('store', 'a session of this name exists');
   }
   // All messages of the session go over its one stream.
@@ -50,7 +54,10 @@ function unlessForeign(error: unknown): undefined {
  */
 export async function keepClient({ store }: Services, session: Session, client: Client): Promise<boolean> {
   if (session.isKnown) return false;
-  if ((await store?.insert(clientKey(session), client, session.expires)) === false) return false;
+  if (
+    (await store?.insert(clientKey(session), client, session.expires, { holder: session.holder })) === false
+  )
+    return false;
   session.introduce(client);
   return true;
 }

@@ -12,7 +12,7 @@ import { INTERNAL, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { SPOKEN } from '../../src/host/spoken.ts';
 import { Departure } from '../../src/http/departure.ts';
-import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
+import type { GuardedWriter, Inbound, Reply } from '../../src/http/exchange.ts';
 import { isLocal } from '../../src/http/local.ts';
 import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Sink } from '../../src/stream/tail.ts';
@@ -408,7 +408,7 @@ class LeanStream {
     this.#onGone = onGone;
   }
 
-  readonly body = (writer: Writer): void => {
+  readonly body = (writer: GuardedWriter): void => {
     this.#services.counters.postStreams += 1;
     this.#sink = sinkOf(this.#services, writer, WITHOUT_IDS);
     this.#sink.onClose(() => {

@@ -7,7 +7,7 @@ import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
-import type { Reply, Writer } from '../../src/http/exchange.ts';
+import type { GuardedWriter, Reply } from '../../src/http/exchange.ts';
 import { sseMessage } from '../../src/stream/sse.ts';
 import type { Services } from '../services.ts';
 import { detailed } from './tasks.ts';
@@ -51,8 +51,7 @@ export async function alsoTelling(
   const known = views.filter((view) => view !== undefined);
   return {
     ...reply,
-    body: (connection) => {
-      const writer = services.backlog.guard(connection);
+    body: (writer) => {
       const gone = new AbortController();
       writer.onClose(() => gone.abort());
       const tell = (view: TaskView): void => {
@@ -113,11 +112,11 @@ function shape({ status, asks }: TaskView): string {
  * a subscription that is empty in the SDK's view, waits until all tasks have ended.
  */
 function sdkSide(
-  writer: Writer,
+  writer: GuardedWriter,
   taskIds: readonly string[],
   subscription: unknown,
   onTold: () => Promise<unknown>,
-): Writer {
+): GuardedWriter {
   let rest = '';
   let last = '';
   let over: Promise<unknown> | undefined;
@@ -138,6 +137,10 @@ function sdkSide(
     get unsent() {
       return writer.unsent;
     },
+    get behind() {
+      return writer.behind;
+    },
+    breakOff: () => writer.breakOff(),
     onDrain: (fn) => writer.onDrain(fn),
     onClose: (fn) => writer.onClose(fn),
     destroy: () => writer.destroy(),

@@ -8,6 +8,7 @@ import {
   LOG_LEVEL_META_KEY,
   SERVER_INFO_META_KEY,
 } from '@modelcontextprotocol/server';
+import { withoutIcons } from '../../src/base/description.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { Client, OpenAsk, Response } from '../../src/call/journal/entries.ts';
@@ -52,7 +53,7 @@ export function readRequest(request: ModernRequest, principal: string | undefine
     params: Object.keys(meta).length > 0 ? { ...rest, _meta: meta } : rest,
     client: {
       capabilities: objectOf(envelope[CLIENT_CAPABILITIES_META_KEY]),
-      info: objectOf(envelope[CLIENT_INFO_META_KEY]),
+      info: withoutIcons(objectOf(envelope[CLIENT_INFO_META_KEY])),
       protocolVersion: LATEST,
     },
     binding: bindingOf({ revision: REVISION, method: request.method, params: rest, principal }),

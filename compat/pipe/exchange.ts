@@ -11,7 +11,8 @@ export interface Source {
   readonly path: string;
   /** Of the request that opened the pipe; none of stdio. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly authInfo?: JsonObject;
+  /** Credentials may be renewed while the pipe is open. */
+  authInfo?: JsonObject;
   readonly address?: string;
   readonly onLoopback?: boolean;
 }

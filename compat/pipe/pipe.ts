@@ -13,7 +13,7 @@ import { createParser } from 'eventsource-parser';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { RESUME } from '../../src/base/resume-meta.ts';
 import { Departure } from '../../src/http/departure.ts';
-import type { Inbound, Reply, Writer } from '../../src/http/exchange.ts';
+import type { Inbound, SentReply, Writer } from '../../src/http/exchange.ts';
 import { isRequestId } from '../../src/http/reply.ts';
 import type { Source } from './exchange.ts';
 import { headersOf, inboundOf, REVISION_META } from './exchange.ts';
@@ -31,7 +31,7 @@ interface PipeEnd {
 }
 
 export interface PipeParts {
-  readonly serve: (inbound: Inbound) => Promise<Reply>;
+  readonly serve: (inbound: Inbound) => Promise<SentReply>;
   readonly source: Source;
   readonly end: PipeEnd;
   /** Whether a client may come back to its session on another pipe. */
@@ -187,7 +187,7 @@ export class Pipe {
     text: string | undefined,
     open: Open,
     headers: Readonly<Record<string, string>> = headersOf(undefined, this.#session, this.#version),
-  ): Promise<Reply> {
+  ): Promise<SentReply> {
     this.#open.add(open);
     const { gone } = open;
     return this.#parts.serve(
@@ -195,7 +195,7 @@ export class Pipe {
     );
   }
 
-  #began({ headers, body }: Reply): void {
+  #began({ headers, body }: SentReply): void {
     this.#session = headers['mcp-session-id'] ?? this.#session;
     if (typeof body !== 'string') return;
     const message: unknown = JSON.parse(body);
@@ -203,7 +203,7 @@ export class Pipe {
     if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
   }
 
-  #pass({ status, body }: Reply, open: Open): void {
+  #pass({ status, body }: SentReply, open: Open): void {
     if (typeof body === 'function') {
       body(this.#writer(open));
       return;

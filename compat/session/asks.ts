@@ -5,6 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isOddUrlAsk, ODD_URL } from '../../src/base/web-url.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { AskMessage } from '../../src/host/router.ts';
@@ -35,6 +36,8 @@ export class SessionAsks {
   /** Resolves when it is answered, if ever. */
   ask({ method, params, progress }: AskMessage, send: Send): Promise<Response> {
     const { logger, limits } = this.#services.settings;
+    if (isOddUrlAsk(method, params))
+      return Promise.resolve({ error: { code: -32602, message: `Invalid params: ${ODD_URL}` } });
     if (this.#open.size >= limits.asks) {
       logger.warn('a server has too many open asks in its session; the ask stays pending', { method });
       return new Promise(() => {});

@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
-import type { Client } from '../../src/call/journal/entries.ts';
+import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Services } from '../services.ts';
 import type { Identify, Identity } from './sessions.ts';
 
@@ -37,11 +37,17 @@ export async function createIdentity(
   const isOwn = revision === client.protocolVersion;
   const bound = { name, ...(principal !== undefined && { principal }), ...(!isOwn && { revision }) };
   const inline = store === undefined || JSON.stringify(client).length <= INLINE;
-  if (!inline && !(await store.insert(`${name}:session`, client, expires))) {
+  const holder = holderOf(name, principal);
+  if (!inline && !(await store.insert(`${name}:session`, client, expires, { holder }))) {
     throw new AwaitError('store', 'a session of this name exists');
   }
   const id = sealer.seal('session', inline ? { ...bound, client } : bound, expires);
   return { id, identity: { name, principal, revision, client } };
+}
+
+/** Whose bytes the records of a session count with. */
+export function holderOf(name: string, principal: string | undefined): Kept {
+  return { id: name, expires: expiryOf(name), ...(principal !== undefined && { principal }) };
 }
 
 export function identifier(services: Services): Identify {

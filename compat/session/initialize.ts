@@ -1,5 +1,6 @@
 /** How a session begins: its client's declaration, and the server's instance for it. */
 
+import { withoutIcons } from '../../src/base/description.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -26,7 +27,7 @@ export function clientOf(
   const revisions = [...served].filter((revision) => SPOKEN.has(revision)).sort();
   return {
     capabilities,
-    info: clientInfo,
+    info: withoutIcons(clientInfo),
     protocolVersion: revisions.includes(protocolVersion) ? protocolVersion : (revisions.at(-1) ?? LATEST),
   };
 }

@@ -7,7 +7,7 @@ import { setMaxListeners } from 'node:events';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
-import type { Client, Response, TaskWish } from '../../src/call/journal/entries.ts';
+import type { Client, Kept, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { type AskMessage, type Outside, refuseOutside } from '../../src/host/router.ts';
@@ -21,7 +21,7 @@ import type { Services } from '../services.ts';
 import { relatedTo } from '../tasks/legacy-wire.ts';
 import { SessionAsks } from './asks.ts';
 import { CallList } from './call-list.ts';
-import { expiryOf } from './identity.ts';
+import { expiryOf, holderOf } from './identity.ts';
 import { LiveCalls } from './live-calls.ts';
 import type { Identity } from './sessions.ts';
 import {
@@ -55,6 +55,8 @@ export class Session {
   readonly expires: number;
   /** The calls whose outcomes go to its standing stream, where processes share a store. */
   readonly calls: CallList | undefined;
+  /** Whose bytes its records count with. */
+  readonly holder: Kept;
   /** State that its client set since it began. */
   readonly state: SessionState;
   used: number;
@@ -96,7 +98,8 @@ export class Session {
     // One for each of its streams: Node would warn of a leak from eleven on.
     setMaxListeners(0, this.#over.signal);
     this.used = services.now();
-    this.state = new SessionState(services, name, this.expires);
+    this.holder = holderOf(name, principal);
+    this.state = new SessionState(services, name, this.holder);
     this.#asks = new SessionAsks(services, name, this.expires);
     this.#live = new LiveCalls(services, this.#asks);
     this.calls = CallList.of(services, name, this.expires);

@@ -119,7 +119,12 @@ export class Sessions {
   async end(session: Session): Promise<void> {
     this.#close(session);
     const { store, now } = this.#services;
-    await store?.insert(ended(session.name), true, now() + LEAST_LIFETIME);
+    const { name, holder, state } = session;
+    const mark = ended(name);
+    // A stranger's marks make room for one another too.
+    await store?.insert(mark, true, now() + LEAST_LIFETIME, { holder: { ...holder, id: mark } });
+    store?.release(mark);
+    await store?.removeAll(name, `${name}:session`, `${name}:client`, `${name}:opened`, ...state.records);
   }
 
   /**
@@ -210,6 +215,7 @@ export class Sessions {
 
   #letGo(session: Session): void {
     this.#forget(session);
+    this.#services.store?.release(session.name);
     // Its streams are in the store, for all processes, and stay.
     if (this.#services.store?.isShared === true && !session.busy) session.leave();
     else session.close();

@@ -8,7 +8,7 @@
 import { keepNewest } from '../../src/base/bounded.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
-import { readCheckpoint } from '../../src/call/journal/entries.ts';
+import { type Kept, readCheckpoint } from '../../src/call/journal/entries.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Message } from '../../src/host/transport.ts';
 import type { Services } from '../services.ts';
@@ -34,7 +34,7 @@ export interface News {
 export class SessionState {
   readonly #services: Services;
   readonly #name: string;
-  readonly #expires: number;
+  readonly #holder: Kept;
   /** The position up to which this process's instance knows it. */
   #at = 0;
   #last: Promise<void> = Promise.resolve();
@@ -45,10 +45,11 @@ export class SessionState {
   /** Frames of replayed calls, whose notifications went out where the call ran. */
   readonly #rehearsed = new WeakSet<Frame>();
 
-  constructor(services: Services, name: string, expires: number) {
+  /** @param holder whose bytes its records count with */
+  constructor(services: Services, name: string, holder: Kept) {
     this.#services = services;
     this.#name = name;
-    this.#expires = expires;
+    this.#holder = holder;
   }
 
   get #isShared(): boolean {
@@ -139,7 +140,9 @@ export class SessionState {
           await this.#catchUp(instance);
           at = this.#at;
         }
-        if (!(await this.#services.store?.insert(this.#key(at + 1), entry, this.#expires))) continue;
+        const { store } = this.#services;
+        if (!(await store?.insert(this.#key(at + 1), entry, this.#holder.expires, { holder: this.#holder })))
+          continue;
         if (instance !== undefined) this.#at = at + 1;
         return;
       }
@@ -187,6 +190,11 @@ export class SessionState {
       call: call.id,
       error: error.message,
     });
+  }
+
+  /** The records up to the position that this process knows. */
+  get records(): string[] {
+    return Array.from({ length: this.#at }, (_, nth) => this.#key(nth + 1));
   }
 
   #key(at: number): string {

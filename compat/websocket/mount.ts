@@ -10,15 +10,17 @@
 import type { IncomingMessage, Server } from 'node:http';
 import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { type WebSocket, WebSocketServer } from 'ws';
+import { WebSocketServer } from 'ws';
+import { Allowance } from '../../src/base/allowance.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
 import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
 import { isLoopback } from '../../src/http/address.ts';
 import { Departure } from '../../src/http/departure.ts';
-import { type Inbound, MAX_UNSENT, type Reply } from '../../src/http/exchange.ts';
+import type { SentReply } from '../../src/http/exchange.ts';
 import { inboundOf, type Source } from '../pipe/exchange.ts';
-import { Pipe } from '../pipe/pipe.ts';
+import { MAX_CHUNKS, MAX_FRAGMENTS } from './receiving.ts';
+import { type Authenticate, closed, type Serves, serveSocket, takerOfSource } from './socket.ts';
 
 /** The options of `mountWebSocket` and `createWebSocket`. */
 export interface WebSocketOptions {
@@ -26,11 +28,10 @@ export interface WebSocketOptions {
   readonly path?: string;
   /**
    * Names the client from its upgrade request: the value that tools get as `extra.authInfo`. A rejection refuses it
-   * with 401. Default: all clients are anonymous.
+   * with 401. Asked again with each ping: once it rejects, or names another caller, the socket is closed with 4401, as it
+   * is when `authInfo.expiresAt` (seconds since the epoch) is reached. Default: all clients are anonymous.
    */
-  readonly authenticate?: (
-    request: IncomingMessage,
-  ) => JsonObject | undefined | Promise<JsonObject | undefined>;
+  readonly authenticate?: Authenticate;
   /** Bytes of one message. Default 4 MiB. */
   readonly maxMessage?: number;
   /**
@@ -38,7 +39,10 @@ export interface WebSocketOptions {
    * s.
    */
   readonly ping?: number;
-  /** Open sockets at once. Default 10,000. */
+  /**
+   * Open sockets at once. With `authenticate` anonymous ones are half of them at most, and those of one caller or address a
+   * fifth. Default 10,000.
+   */
   readonly maxSockets?: number;
 }
 
@@ -50,20 +54,8 @@ export interface MountedWebSocket {
   close(): Promise<void>;
 }
 
-interface Serves {
-  readonly serve: (inbound: Inbound) => Promise<Reply>;
-}
-
 const SUBPROTOCOL = 'mcp';
-/** How long a socket may take for its closing handshake, in milliseconds. */
-const CLOSING = 2_000;
-/** Bytes that wait before a client counts as behind. */
-const HIGH_WATER = 1_048_576;
 const GOING_AWAY = 1001;
-const NOT_TEXT = 1003;
-const TRY_AGAIN = 1013;
-/** Application codes are from 4000 on (RFC 6455, section 7.4.2). */
-const NO_SESSION = 4404;
 
 /**
  * Serves WebSockets beside HTTP.
@@ -124,14 +116,18 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
   const wss = new WebSocketServer({
     noServer: true,
     maxPayload: maxMessage,
+    maxFragments: MAX_FRAGMENTS,
+    maxBufferedChunks: MAX_CHUNKS,
     clientTracking: true,
     handleProtocols: () => SUBPROTOCOL,
   });
+  // Where nobody can name themselves all are strangers.
+  const part = (of: number): number => (options.authenticate === undefined ? maxSockets : maxSockets / of);
+  const room = new Allowance({ all: maxSockets, caller: part(5), anonymous: part(2) });
   let isClosed = false;
 
   const admit = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
     if (isClosed) return refuse(socket, 503, 'This server is shutting down');
-    if (wss.clients.size >= maxSockets) return refuse(socket, 503, 'Too many connections');
     if (!offered(request).includes(SUBPROTOCOL)) {
       return refuse(socket, 400, 'Bad Request: the subprotocol mcp is required');
     }
@@ -154,8 +150,14 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
       return refuse(socket, 401, 'Unauthorized');
     }
     if (socket.destroyed) return undefined;
+    const own = { ...source, ...(authInfo !== undefined && { authInfo }) };
+    const taker = takerOfSource(handler, own);
+    if (!room.has(taker)) return refuse(socket, 503, 'Too many connections');
+    room.hold(socket, taker);
+    socket.once('close', () => room.leave(socket));
+    const { authenticate } = options;
     wss.handleUpgrade(request, socket, head, (ws) =>
-      serve(handler, ws, { ...source, ...(authInfo !== undefined && { authInfo }) }, ping),
+      serveSocket({ handler, request, socket, source: own, taker, authenticate, ping }, ws),
     );
     return undefined;
   };
@@ -175,74 +177,6 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
       wss.close();
     },
   };
-}
-
-function serve(handler: Serves, ws: WebSocket, source: Source, ping: number): void {
-  let drained = (): void => {};
-  // Nothing more is sent; the client learns why if it reads on within the time that a close may take.
-  const behind = (): void => void closed(ws, TRY_AGAIN, 'this client does not read');
-  const end = {
-    send: (text: string): boolean => {
-      if (ws.readyState !== ws.OPEN) return false;
-      if (ws.bufferedAmount > MAX_UNSENT) {
-        behind();
-        return false;
-      }
-      ws.send(text, () => {
-        if (ws.bufferedAmount < HIGH_WATER) drained();
-      });
-      return ws.bufferedAmount < HIGH_WATER;
-    },
-    get unsent() {
-      return ws.bufferedAmount;
-    },
-    onDrain: (fn: () => void): void => {
-      drained = fn;
-    },
-    destroy: behind,
-  };
-  const pipe = new Pipe({
-    serve: handler.serve,
-    source,
-    end,
-    resumable: true,
-    lost: () => void closed(ws, NO_SESSION, 'session not found: initialize again'),
-  });
-  let answered = true;
-  const timer = setInterval(() => {
-    if (!answered) {
-      ws.terminate();
-      return;
-    }
-    answered = false;
-    ws.ping();
-  }, ping);
-  ws.on('pong', () => {
-    answered = true;
-  });
-  ws.on('message', (data, isBinary) => {
-    answered = true;
-    if (isBinary) void closed(ws, NOT_TEXT, 'messages are text');
-    else pipe.receive(String(data));
-  });
-  // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
-  ws.on('error', () => {});
-  ws.on('close', () => {
-    clearInterval(timer);
-    void pipe.end(false);
-  });
-}
-
-/** Resolves once it is closed, by force after a while. */
-function closed(ws: WebSocket, code: number, reason: string): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => ws.terminate(), CLOSING);
-    ws.once('close', () => {
-      clearTimeout(timer);
-      resolve();
-    });
-    ws.close(code, reason);
-  });
 }
 
 function offered({ headers }: IncomingMessage): string[] {
@@ -265,7 +199,7 @@ function sourceOf({ headers, socket }: IncomingMessage, path: string): Source {
 const HOP =
   /^(?:connection|upgrade|sec-websocket-.*|content-.*|transfer-encoding|mcp-.*|last-event-id|accept)$/;
 
-function messageOf({ body }: Reply): string {
+function messageOf({ body }: SentReply): string {
   const said: unknown = typeof body === 'string' && body !== '' ? JSON.parse(body) : undefined;
   const { error } = (said ?? {}) as { error?: { message?: unknown } };
   return typeof error?.message === 'string' ? error.message : 'Refused';

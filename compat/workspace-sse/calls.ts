@@ -1,5 +1,6 @@
 /** The requests of a workspace: each is a call of its own, in an instance of its own, with its own answers. */
 import { randomUUID } from 'node:crypto';
+import { withoutIcons } from '../../src/base/description.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
@@ -133,7 +134,7 @@ export function clientOf({ protocolVersion, capabilities, clientInfo }: JsonObje
     return undefined;
   return {
     capabilities,
-    info: clientInfo,
+    info: withoutIcons(clientInfo),
     protocolVersion: SPOKEN.has(protocolVersion) ? protocolVersion : LATEST,
   };
 }

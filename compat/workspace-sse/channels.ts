@@ -3,10 +3,11 @@
  * that this process puts on its stream, and the calls whose outcomes go there.
  */
 
+import { randomUUID } from 'node:crypto';
 import { keepNewest } from '../../src/base/bounded.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Started } from '../../src/call/engine.ts';
-import type { Client } from '../../src/call/journal/entries.ts';
+import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
 import { expiryOf, sharedId } from '../../src/stream/event-id.ts';
@@ -135,6 +136,16 @@ export class Channel {
     return this.#stream().event(responseEvent(message), this.kind === 'post');
   }
 
+  /** It is not used here any more. */
+  release(): void {
+    this.#services.store?.release(this.#name);
+  }
+
+  get #holder(): Kept {
+    const { principal } = this.owner;
+    return { id: this.#name, expires: this.expires, ...(principal !== undefined && { principal }) };
+  }
+
   /** A request gets no response. */
   unanswered(): void {
     if (this.kind === 'post') this.#stream().finish();
@@ -144,7 +155,7 @@ export class Channel {
   async reserve(id: string | number): Promise<boolean> {
     const name = nameOf(JSON.stringify(id));
     const { store } = this.#services;
-    if (store?.isShared) return store.insert(`${this.#name}:id:${name}`, true, this.expires);
+    if (store?.isShared) return store.insert(`${this.#name}:id:${name}`, randomUUID(), this.expires);
     if (this.#ids.has(name)) return false;
     this.#ids.add(name);
     keepNewest(this.#ids, IDS_KEPT);
@@ -162,7 +173,7 @@ export class Channel {
   async introduce(client: Client): Promise<void> {
     this.#client = client;
     const { store } = this.#services;
-    if (store?.isShared) await store.replace(`${this.#name}:client`, client, this.expires);
+    if (store?.isShared) await store.replace(`${this.#name}:client`, client, this.expires, this.#holder);
   }
 
   #stream(): SessionStream {
@@ -241,6 +252,7 @@ export class Channels {
     const isShared = store?.isShared === true;
     if (isShared && channel.calls.size > 0 && now() - channel.used <= settings.ttl) return;
     this.#here.delete(channel.scope);
+    channel.release();
     for (const call of channel.calls.values()) call.cancel('nobody listens any more');
     // Records in a shared store stay, for other processes.
     if (isShared) streams.leave(channel.id, channel.scope);

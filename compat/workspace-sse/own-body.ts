@@ -5,7 +5,7 @@
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import { Departure } from '../../src/http/departure.ts';
-import type { Reply, Writer } from '../../src/http/exchange.ts';
+import type { GuardedWriter, Reply } from '../../src/http/exchange.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { sinkOf } from '../sink.ts';
@@ -20,7 +20,7 @@ export class OwnBody {
   readonly #make: () => Channel;
   /** Writes the records that must exist before the client sees a stream. */
   readonly #onStream: (channel: Channel) => Promise<void>;
-  #connection: { readonly writer: Writer; readonly sink: Sink } | undefined;
+  #connection: { readonly writer: GuardedWriter; readonly sink: Sink } | undefined;
   #channel: Channel | undefined;
   #lone: string | undefined;
 
@@ -65,7 +65,7 @@ export class OwnBody {
     this.#writeLone();
   }
 
-  #connect(writer: Writer): void {
+  #connect(writer: GuardedWriter): void {
     this.#services.counters.postStreams += 1;
     const sink = sinkOf(this.#services, writer, FRAMING);
     this.#connection = { writer, sink };

@@ -1,7 +1,7 @@
 /**
- * Places that callers share: sessions, tasks, calls in work (invariant 14). Each known caller has a limit; anonymous
- * callers share one limit, and within it each address has one, if it is known. So strangers cannot use up the places of
- * known callers.
+ * Amounts that callers share: sessions, tasks, calls in work, bytes (invariant 14). Each known caller has a limit;
+ * anonymous callers share one limit, and within it each address has one, if it is known. So strangers cannot use up the
+ * amounts of known callers.
  */
 
 /** Who takes a place. */
@@ -21,14 +21,15 @@ export interface Shares {
 }
 
 interface Place {
-  readonly amount: number;
+  amount: number;
   readonly isAnonymous: boolean;
   readonly name: string | undefined;
 }
 
-export class Allowance {
+export class Allowance<Holder extends object = object> {
   readonly #shares: Shares;
-  readonly #held = new Map<object, Place>();
+  /** The one that has held something for longest is first. */
+  readonly #held = new Map<Holder, Place>();
   readonly #byName = new Map<string, number>();
   #anonymous = 0;
   #all = 0;
@@ -39,6 +40,11 @@ export class Allowance {
 
   get size(): number {
     return this.#held.size;
+  }
+
+  /** The sum of what all hold. */
+  get amount(): number {
+    return this.#all;
   }
 
   /** Whether there is room for `more` places of this caller's. */
@@ -56,18 +62,34 @@ export class Allowance {
   }
 
   /** Takes a place, or so many, whether there is room or not. */
-  hold(holder: object, taker: Taker, amount = 1): void {
-    if (this.#held.has(holder)) return;
-    const place = { ...placeOf(taker), amount };
-    this.#held.set(holder, place);
-    this.#count(place, amount);
+  hold(holder: Holder, taker: Taker, amount = 1): void {
+    if (!this.#held.has(holder)) this.change(holder, taker, amount);
   }
 
-  leave(holder: object): void {
-    const place = this.#held.get(holder);
-    if (place === undefined) return;
-    this.#held.delete(holder);
-    this.#count(place, -place.amount);
+  /** Sets what a holder holds, whether there is room or not; with 0 it leaves. */
+  change(holder: Holder, taker: Taker, amount: number): void {
+    const place = this.#held.get(holder) ?? { ...placeOf(taker), amount: 0 };
+    this.#count(place, amount - place.amount);
+    place.amount = amount;
+    if (amount > 0) this.#held.set(holder, place);
+    else this.#held.delete(holder);
+  }
+
+  leave(holder: Holder): void {
+    this.change(holder, {}, 0);
+  }
+
+  /**
+   * The one that has held something for longest in a share. Where all is used up that is an anonymous one if there is
+   * any: a stranger never costs a known caller anything.
+   */
+  oldest(share: keyof Shares, taker: Taker): Holder | undefined {
+    const { isAnonymous, name } = placeOf(taker);
+    const isIn = (place: Place): boolean =>
+      share === 'caller' ? place.name === name && place.isAnonymous === isAnonymous : place.isAnonymous;
+    for (const [holder, place] of this.#held) if (isIn(place)) return holder;
+    const [first] = this.#held.keys();
+    return share === 'all' ? first : undefined;
   }
 
   #count({ isAnonymous, name }: Place, by: number): void {

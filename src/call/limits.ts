@@ -21,9 +21,15 @@ export interface Limits {
   readonly argumentBytes: number;
   /** Of these, of one known caller's calls, or of those of all anonymous callers. Default 128 MiB. */
   readonly callerArgumentBytes: number;
-  /** Bytes of all request bodies that are being received; the one that has taken longest is broken off. Default 64 MiB. */
+  /**
+   * Bytes of all bodies and WebSocket messages that are being received: half are all anonymous callers', and half one
+   * caller's at most. Of a share that is used up, the one that has taken longest is broken off. Default 64 MiB.
+   */
   readonly receivedBytes: number;
-  /** Bytes of all replies that wait for clients to read; the one that has waited longest is broken off. Default 64 MiB. */
+  /**
+   * Bytes of all replies that wait for clients to read, in the same shares; the one that has waited longest is broken
+   * off. Default 64 MiB.
+   */
   readonly unreadBytes: number;
   /** Messages of one body, where a revision takes an array of them. Default 100. */
   readonly batch: number;
@@ -44,7 +50,10 @@ export interface Limits {
    * suspended beyond it is refused. As many again for the events of streams, of which the oldest go. Default 256 Mi.
    */
   readonly storedBytes: number;
-  /** Of these, of the calls of one caller, and of its streams; anonymous callers count as one. Default 64 Mi. */
+  /**
+   * Of these, of the calls and sessions of one caller, and of its streams; anonymous callers count as one. In a shared
+   * store too: of what this process wrote. Default 64 Mi.
+   */
   readonly callerStoredBytes: number;
   /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
   readonly frameIdle: number;

@@ -19,13 +19,15 @@ import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { Retry } from '../log/retry.ts';
 import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
-import { type ByteLimits, HeldBytes } from './held-bytes.ts';
+import { type ByteLimits, type Held, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
 const MARGIN = 300_000;
+/** Leases after which nobody follows an ended call any more. */
+const LEASES = 6;
 /** Expired records that are deleted at once. */
 const SWEPT = 500;
 
@@ -33,10 +35,15 @@ const SWEPT = 500;
 const PUTS_DOWN: ReadonlySet<Entry['type']> = new Set(['called', 'suspended']);
 const OVER: ReadonlySet<Entry['type']> = new Set(['ended', 'cancelled']);
 
+interface InsertHow {
+  readonly until?: number;
+  readonly holder?: Kept;
+}
+
 interface StoreParts {
   readonly names: Names;
   readonly cipher: RecordCipher;
-  /** Limits of journals' bytes, if the store is this process's memory. */
+  /** Limits of the bytes that this process writes for callers. */
   readonly bytes?: ByteLimits;
   /** How a failing store is tried again. */
   readonly retry?: Retry;
@@ -50,10 +57,10 @@ export class KeyvCallStore implements CallStore {
   readonly #backing: Backing;
   readonly #clock: Clock;
   readonly #lease: number;
-  /** Where the store is this process's memory. */
   readonly #held: HeldBytes | undefined;
   readonly #parts: StoreParts;
   readonly #retry: Retry;
+  #isLooking = false;
 
   /**
    * @param keyv undefined: the records stay in this process's memory
@@ -67,8 +74,13 @@ export class KeyvCallStore implements CallStore {
       keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher, lease / 4);
     this.#clock = clock;
     this.#lease = lease;
-    if (bytes !== undefined && this.primitive === 'map')
-      this.#held = new HeldBytes(bytes, ({ call, upTo }) => this.forget(call, upTo));
+    // A process that follows a call of a shared store takes it over after a lease of silence.
+    const quiet = this.isShared ? LEASES * lease : 0;
+    const evict = (held: Held): void => this.#evict(held);
+    // What all callers together take of a shared store is its operator's to bound.
+    const all = this.isShared ? Number.POSITIVE_INFINITY : bytes?.all;
+    if (bytes !== undefined && all !== undefined)
+      this.#held = new HeldBytes({ ...bytes, all }, evict, () => clock.elapsed(), quiet);
   }
 
   get primitive(): Primitive {
@@ -95,7 +107,7 @@ export class KeyvCallStore implements CallStore {
   }
 
   deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean> {
-    return this.insert(answerName(callId, key), { response }, expires, expires);
+    return this.insert(answerName(callId, key), { response }, expires, { until: expires });
   }
 
   async delivered(callId: string, key: string): Promise<Delivered | undefined> {
@@ -115,20 +127,55 @@ export class KeyvCallStore implements CallStore {
   forget(call: Kept, upTo: number): void {
     if (this.primitive !== 'map') return;
     this.#held?.drop(call.id);
-    void this.remove(...Array.from({ length: upTo + 1 }, (_, position) => `${call.id}:${position}`));
+    void this.remove(...positionsOf(call.id, upTo));
   }
 
   /**
    * Inserts a record of another kind, such as a session's.
-   * @param until as in `Retry.insert`
+   * @param how `until`: as in `Retry.insert`; `holder`: whose bytes it counts with
+   * @throws AwaitError `limit` where its caller has no room for it
    */
-  insert(name: string, value: unknown, expires: number, until?: number): Promise<boolean> {
+  insert(name: string, value: unknown, expires: number, { until, holder }: InsertHow = {}): Promise<boolean> {
+    if (holder !== undefined) return this.#insertFor(holder, name, value, expires);
+    return this.#insert(name, value, this.#lifetime(expires), until);
+  }
+
+  #insert(
+    name: string,
+    value: unknown,
+    lifetime: number,
+    until: number | undefined,
+    sized?: (characters: number) => void,
+  ): Promise<boolean> {
     return this.#retry.insert(
-      () => this.#backing.insert(name, value, this.#lifetime(expires)),
+      () => this.#backing.insert(name, value, lifetime, sized),
       () => this.#backing.get(name),
       value,
       until,
     );
+  }
+
+  async #insertFor(holder: Kept, name: string, value: unknown, expires: number): Promise<boolean> {
+    let bytes = 0;
+    const sized = (characters: number): void => {
+      bytes = characters;
+      this.#held?.makeRoom(holder, characters);
+    };
+    const inserted = await this.#insert(name, value, this.#lifetime(expires), undefined, sized);
+    if (inserted) this.#held?.add(holder, name, bytes);
+    return inserted;
+  }
+
+  /** A session is not used here any more: its records are deleted once their room is needed. */
+  release(id: string): void {
+    this.#held?.finish(id);
+  }
+
+  /** Deletes the records of a session that has ended, those that other processes wrote among them. */
+  async removeAll(id: string, ...others: readonly string[]): Promise<void> {
+    const own = this.#held?.drop(id)?.beside ?? [];
+    const names = new Set([...own, ...others]);
+    if (names.size > 0) await this.remove(...names);
   }
 
   async #insertEntry(
@@ -148,14 +195,8 @@ export class KeyvCallStore implements CallStore {
         if (PUTS_DOWN.has(entry.type)) held.makeRoom(call, characters);
       });
     const lifetime = this.#lifetime(call.expires);
-    const name = `${call.id}:${at}`;
-    const inserted = await this.#retry.insert(
-      () => this.#backing.insert(name, entry, lifetime, sized),
-      () => this.#backing.get(name),
-      entry,
-      until,
-    );
-    if (inserted) held?.add(call, at, bytes, OVER.has(entry.type));
+    const inserted = await this.#insert(`${call.id}:${at}`, entry, lifetime, until, sized);
+    if (inserted) this.#count(call, at, bytes, entry);
     // Indexed before the call is announced to anyone: a call that cannot be found cannot be erased.
     if (inserted && at === 0 && call.principal !== undefined && this.isShared)
       await list?.(call.id, call.principal);
@@ -163,9 +204,45 @@ export class KeyvCallStore implements CallStore {
     return inserted;
   }
 
+  #count(call: CallRecord, at: number, bytes: number, entry: Entry): void {
+    const held = this.#held;
+    held?.add(call, at, bytes);
+    if (OVER.has(entry.type)) held?.finish(call.id);
+    else if (this.isShared && PUTS_DOWN.has(entry.type) && held?.isTight(call)) void this.#lookAfter(call);
+  }
+
+  /** Looks which calls of a caller ended in other processes, so that they make room. */
+  async #lookAfter({ principal }: Kept): Promise<void> {
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    try {
+      for (const { call, upTo } of this.#held?.unfinished(principal) ?? []) {
+        if (upTo < 0) continue;
+        let at = upTo;
+        let last: Entry | undefined;
+        for (let next = await this.read(call.id, at + 1); next; next = await this.read(call.id, at + 1)) {
+          last = next;
+          at += 1;
+        }
+        if (last !== undefined && OVER.has(last.type)) this.#held?.finish(call.id, at);
+      }
+    } catch {
+      // The store cannot say; the next write asks again.
+    } finally {
+      this.#isLooking = false;
+    }
+  }
+
+  #evict({ call, upTo }: Held): void {
+    const beside = this.#held?.drop(call.id)?.beside ?? [];
+    // Records that cannot be deleted stay until they expire.
+    void this.remove(...positionsOf(call.id, upTo), ...beside).catch(() => {});
+  }
+
   /** The calls that are kept in this process's memory; undefined where a store is shared. */
   get heldCalls(): Kept[] | undefined {
-    return this.#held && [...this.#held.calls].map(({ call }) => call);
+    if (this.isShared || this.#held === undefined) return undefined;
+    return [...this.#held.calls].filter(({ upTo }) => upTo >= 0).map(({ call }) => call);
   }
 
   /**
@@ -192,9 +269,16 @@ export class KeyvCallStore implements CallStore {
     return this.#retry.read(() => this.#backing.getAll(names));
   }
 
-  /** Overwrites a record. Only for hints that help to find other records. */
-  replace(name: string, value: unknown, expires: number): Promise<void> {
-    return this.#retry.write(() => this.#backing.replace(name, value, this.#lifetime(expires)));
+  /**
+   * Overwrites a record. Only for hints that help to find other records.
+   * @param holder whose bytes it counts with
+   * @throws AwaitError `limit` where its caller has no room for it
+   */
+  async replace(name: string, value: unknown, expires: number, holder?: Kept): Promise<void> {
+    const characters = holder === undefined ? 0 : (JSON.stringify(value)?.length ?? 0);
+    if (holder !== undefined) this.#held?.makeRoom(holder, characters);
+    await this.#retry.write(() => this.#backing.replace(name, value, this.#lifetime(expires)));
+    if (holder !== undefined) this.#held?.add(holder, name, characters);
   }
 
   remove(...names: readonly string[]): Promise<void> {
@@ -206,8 +290,10 @@ export class KeyvCallStore implements CallStore {
    * @returns how many records were deleted
    */
   async sweep(): Promise<number> {
-    for (const { call, upTo } of this.#held?.calls ?? [])
-      if (call.expires + MARGIN < this.#clock.now()) this.forget(call, upTo);
+    for (const held of this.#held?.calls ?? [])
+      if (held.call.expires + MARGIN >= this.#clock.now()) continue;
+      else if (this.isShared) this.#held?.drop(held.call.id);
+      else this.#evict(held);
     if (this.primitive === 'redis' || !this.#backing.canList) return 0;
     const gone: string[] = [];
     for await (const { key, expires } of this.#backing.keys())
@@ -224,6 +310,10 @@ export class KeyvCallStore implements CallStore {
 
 /** For tests: no secret, and the default audience. */
 const UNKEYED: StoreParts = { names: new Names('mcp-await'), cipher: plainRecords('mcp-await') };
+
+function positionsOf(callId: string, upTo: number): string[] {
+  return Array.from({ length: upTo + 1 }, (_, position) => `${callId}:${position}`);
+}
 
 /** A digest, since an author's key may be readable text. */
 function answerName(callId: string, key: string): string {

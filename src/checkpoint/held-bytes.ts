@@ -1,10 +1,14 @@
 /**
- * The bytes of journals in this process's memory, of all callers and of each. A call that would exceed a limit is
- * refused; finished calls, which are kept for repeated requests, are evicted first. Anonymous callers count as one, so
- * that they cannot use up the known callers' limit.
+ * The bytes of records that this process put into the store for callers: journals of calls, and what sessions keep. A
+ * write that would exceed a limit is refused; finished calls (kept for repeated requests) and released sessions are
+ * evicted first. Anonymous callers count as one, so that they cannot use up the known callers' limit.
+ *
+ * In a shared store each process counts what it wrote itself, and evicts a finished call only after others that follow
+ * it had time to read its end.
  */
+import { Allowance } from '../base/allowance.ts';
 import { AwaitError } from '../base/error.ts';
-import { type CallRecord, type Kept, keptOf } from '../call/journal/entries.ts';
+import { type Kept, keptOf } from '../call/journal/entries.ts';
 
 /** In characters of the records, which take one byte each where they are Latin letters, and two otherwise. */
 export interface ByteLimits {
@@ -12,86 +16,124 @@ export interface ByteLimits {
   readonly caller: number;
 }
 
-export interface HeldCall {
+export interface Held {
   readonly call: Kept;
   bytes: number;
-  /** The last position that is kept. */
+  /** The last position of its journal that is kept. */
   upTo: number;
+  /** Names of its other records. */
+  readonly beside: Set<string>;
 }
+
+/** Characters that a holder costs besides its records. */
+const HOLDER = 500;
+/** Holders that are counted; the records of the oldest one beyond that stay until they expire. */
+const MOST = 100_000;
 
 export class HeldBytes {
   readonly #limits: ByteLimits;
-  readonly #evict: (held: HeldCall) => void;
-  /** By the ids of calls, the oldest first. */
-  readonly #calls = new Map<string, HeldCall>();
-  /** Those of them that are over. */
-  readonly #finished = new Map<string, HeldCall>();
-  readonly #byCaller = new Map<string | undefined, number>();
-  #all = 0;
+  readonly #evict: (held: Held) => void;
+  readonly #now: () => number;
+  readonly #quiet: number;
+  readonly #room: Allowance<Held>;
+  /** By the ids of calls and sessions, the oldest first. */
+  readonly #held = new Map<string, Held>();
+  /** Those of them that are over, with when they were. */
+  readonly #finished = new Map<Held, number>();
 
-  /** @param evict deletes the records of a call */
-  constructor(limits: ByteLimits, evict: (held: HeldCall) => void) {
+  /**
+   * @param evict deletes the records of a holder
+   * @param quiet how long a finished one is left alone, in milliseconds of `now`
+   */
+  constructor(limits: ByteLimits, evict: (held: Held) => void, now: () => number, quiet: number) {
     this.#limits = limits;
     this.#evict = evict;
+    this.#now = now;
+    this.#quiet = quiet;
+    this.#room = new Allowance({ ...limits, anonymous: limits.caller });
   }
 
-  get calls(): Iterable<HeldCall> {
-    return this.#calls.values();
+  get calls(): Iterable<Held> {
+    return this.#held.values();
   }
 
-  /** Calls that have not ended, with the bytes each one holds. */
-  get suspended(): HeldCall[] {
-    return [...this.#calls.values()].filter(({ call }) => !this.#finished.has(call.id));
+  /** Those of a caller that are not over, as far as this process knows. */
+  unfinished(principal: string | undefined): Held[] {
+    return [...this.#held.values()].filter(
+      (held) => held.call.principal === principal && !this.#finished.has(held),
+    );
+  }
+
+  /** Whether a caller has used up most of its limit. */
+  isTight({ principal }: Kept): boolean {
+    return !this.#room.has({ principal }, this.#limits.caller / 4);
   }
 
   /**
-   * Makes room for bytes that a call is about to write.
-   * @throws AwaitError `limit` if evicting all finished calls would not free enough
+   * Makes room for bytes that are about to be written for a call or a session.
+   * @throws AwaitError `limit` if evicting all that is finished would not free enough
    */
-  makeRoom({ principal }: CallRecord, bytes: number): void {
+  makeRoom({ principal }: Kept, bytes: number): void {
+    const lacks = () => this.#room.lacks({ principal }, bytes + HOLDER);
+    for (const [held, when] of this.#finished) {
+      const lack = lacks();
+      if (lack === undefined) return;
+      if (this.#now() - when < this.#quiet) break;
+      if (lack === 'all' || held.call.principal === principal) this.#evict(held);
+    }
+    const lack = lacks();
+    if (lack === undefined) return;
     const { all, caller } = this.#limits;
-    const ofCaller = (): number => this.#byCaller.get(principal) ?? 0;
-    for (const held of this.#finished.values()) {
-      const isCallerFull = ofCaller() + bytes > caller;
-      if (!isCallerFull && this.#all + bytes <= all) return;
-      if (!isCallerFull || held.call.principal === principal) this.#evict(held);
-    }
-    if (ofCaller() + bytes > caller) {
-      const whose = principal === undefined ? 'anonymous callers' : 'one caller';
-      throw new AwaitError(
-        'limit',
-        `the suspended calls of ${whose} take ${caller} bytes (limits.callerStoredBytes)`,
-      );
-    }
-    if (this.#all + bytes > all)
+    if (lack === 'all')
       throw new AwaitError(
         'limit',
         `suspended calls take ${all} bytes (limits.storedBytes); set the option store`,
       );
+    const whose = principal === undefined ? 'anonymous callers' : 'one caller';
+    throw new AwaitError(
+      'limit',
+      `the suspended calls of ${whose} take ${caller} bytes (limits.callerStoredBytes)`,
+    );
   }
 
-  /** An entry is kept. */
-  add(call: CallRecord, position: number, bytes: number, isOver: boolean): void {
-    const held = this.#calls.get(call.id) ?? { call: keptOf(call), bytes: 0, upTo: -1 };
-    this.#calls.set(call.id, held);
+  /** A record is kept. @param record its position in a call's journal, or the name of another record */
+  add(call: Kept, record: number | string, bytes: number): void {
+    const held = this.#held.get(call.id) ?? {
+      call: keptOf(call),
+      bytes: HOLDER,
+      upTo: -1,
+      beside: new Set(),
+    };
+    this.#held.set(call.id, held);
     held.bytes += bytes;
-    held.upTo = Math.max(held.upTo, position);
-    if (isOver) this.#finished.set(call.id, held);
-    this.#count(call.principal, bytes);
+    if (typeof record === 'number') held.upTo = Math.max(held.upTo, record);
+    else {
+      held.beside.add(record);
+      // Its session is used again.
+      this.#finished.delete(held);
+    }
+    this.#room.change(held, { principal: call.principal }, held.bytes);
+    for (const oldest of this.#held.keys()) {
+      if (this.#held.size <= MOST) return;
+      this.drop(oldest);
+    }
   }
 
-  drop(callId: string): void {
-    const held = this.#calls.get(callId);
+  /** It is over: its records may be deleted when their room is needed. @param upTo the last position of its journal */
+  finish(id: string, upTo = -1): void {
+    const held = this.#held.get(id);
     if (held === undefined) return;
-    this.#calls.delete(callId);
-    this.#finished.delete(callId);
-    this.#count(held.call.principal, -held.bytes);
+    held.upTo = Math.max(held.upTo, upTo);
+    if (!this.#finished.has(held)) this.#finished.set(held, this.#now());
   }
 
-  #count(principal: string | undefined, bytes: number): void {
-    this.#all += bytes;
-    const left = (this.#byCaller.get(principal) ?? 0) + bytes;
-    if (left > 0) this.#byCaller.set(principal, left);
-    else this.#byCaller.delete(principal);
+  /** @returns what was held, whose records are to be deleted */
+  drop(id: string): Held | undefined {
+    const held = this.#held.get(id);
+    if (held === undefined) return undefined;
+    this.#held.delete(id);
+    this.#finished.delete(held);
+    this.#room.leave(held);
+    return held;
   }
 }

@@ -9,9 +9,10 @@ import { mountWebSocket } from '../../compat/websocket/mount.ts';
 import { AwaitError } from '../base/error.ts';
 import type { HostFactory } from '../host/host.ts';
 import { isPeerHost } from '../host/peer/host.ts';
-import { lastForwarded } from '../http/address.ts';
+import { isLoopback, lastForwarded } from '../http/address.ts';
 import { Paths } from '../http/paths.ts';
 import { type NodeRequest, toNodeHandler } from '../node.ts';
+import type { Logger } from '../options.ts';
 import type { Draft, Serving } from './flags.ts';
 import { levelLogger } from './logger.ts';
 
@@ -55,6 +56,7 @@ export async function serveHost(
   const { port: bound } = server.address() as AddressInfo;
   // The process that started this one may stop reading; a broken pipe must not end the server.
   process.stdout.on('error', () => {});
+  warnIfOpen(host, logger);
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
   let stopping = false;
   const stop = async (): Promise<void> => {
@@ -68,6 +70,14 @@ export async function serveHost(
     process.exit(0);
   };
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void stop());
+}
+
+/** The command line authenticates nobody. */
+function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>): void {
+  if (isLoopback(host) || host === 'localhost') return;
+  logger.warn(
+    `anyone who reaches ${host} can use this server: it authenticates nobody, and all its callers are anonymous. Put a proxy that authenticates in front of it, or mount createAwaitHandler behind your own middleware`,
+  );
 }
 
 /** One client on stdin and stdout, until it closes its end or a signal ends the process. */

@@ -3,6 +3,7 @@
  * the status of a reply is checked; its body is the caller's, to be read to its end.
  */
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { boundedResponse } from '../base/bounded-response.ts';
 import { Authorization, type OAuthClientProvider } from './authorization.ts';
 import { drainBody } from './event-stream.ts';
 import { fetchWithinOrigin } from './redirect.ts';
@@ -142,13 +143,15 @@ export class Endpoint {
     own: { readonly body?: string; readonly signal?: AbortSignal } = {},
   ): Promise<Response> {
     const once = async (): Promise<Response> =>
-      fetchWithinOrigin(this.#fetch, this.#url, {
-        ...(method !== 'GET' && this.#init),
-        method,
-        headers: await this.#headersOf(headers),
-        signal: this.signal,
-        ...own,
-      });
+      boundedResponse(
+        await fetchWithinOrigin(this.#fetch, this.#url, {
+          ...(method !== 'GET' && this.#init),
+          method,
+          headers: await this.#headersOf(headers),
+          signal: this.signal,
+          ...own,
+        }),
+      );
     const response = await once();
     // Once only: a server that refuses fresh credentials would be asked for ever.
     return (await this.#authorization?.renew(response)) ? once() : response;

@@ -11,6 +11,7 @@ import { Endpoint, type EndpointOptions } from './endpoint.ts';
 import { asError } from './failure.ts';
 import type { Link } from './link.ts';
 import { type Answer, isAnswer, isRequest, type Rpc } from './message.ts';
+import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
 import { RECONNECTION, type Reconnection } from './reconnection.ts';
 import { type ClientRevision, rowOf } from './revisions.ts';
 import type { OnState } from './round-trips/round-trips.ts';
@@ -155,7 +156,9 @@ export class AwaitClientTransport implements Transport {
 
   #deliver(message: Rpc): void {
     try {
-      this.onmessage?.(message);
+      const refused = refusedAsk(message);
+      if (refused === undefined) this.onmessage?.(withoutOddUrls(message));
+      else void this.send(refused).catch(() => {});
     } catch (thrown) {
       this.onerror?.(asError(thrown));
     }

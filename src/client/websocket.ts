@@ -5,6 +5,7 @@
  * It owns the requests without a response, with the last event of each, and the answers that may not have arrived.
  */
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { MOST_MESSAGE } from '../base/bounded-response.ts';
 import { AwaitError } from '../base/error.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
 import { asError } from './failure.ts';
@@ -20,6 +21,7 @@ import {
   type Rpc,
   type RpcRequest,
 } from './message.ts';
+import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
 import { delayBefore, pause, RECONNECTION, type Reconnection } from './reconnection.ts';
 
 /** A socket as browsers, Node and `ws` have it. */
@@ -142,7 +144,8 @@ export class AwaitWebSocketTransport implements Transport {
       .WebSocket;
     if (known !== undefined) return new known(this.#url, SUBPROTOCOL);
     const { WebSocket } = await import('ws');
-    return new WebSocket(this.#url, SUBPROTOCOL) as unknown as WebSocketLike;
+    const bounds = { maxPayload: MOST_MESSAGE };
+    return new WebSocket(this.#url, SUBPROTOCOL, bounds) as unknown as WebSocketLike;
   }
 
   #broke(code: number, reason: string): void {
@@ -201,7 +204,12 @@ export class AwaitWebSocketTransport implements Transport {
 
   #received(text: string): void {
     try {
-      for (const message of parseMessages(text)) this.onmessage?.(this.#noted(message));
+      for (const message of parseMessages(text)) {
+        const noted = this.#noted(message);
+        const refused = refusedAsk(noted);
+        if (refused === undefined) this.onmessage?.(withoutOddUrls(noted));
+        else void this.send(refused);
+      }
     } catch (error) {
       this.onerror?.(asError(error));
     }

@@ -3,15 +3,34 @@
  * a tool's `await` sees it. The result schemas are SDK v2's; v1's accept the same.
  */
 import { isSpecType } from '@modelcontextprotocol/server';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject, memoryOf } from '../base/json.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
+import { MOST_PARTS, partsOf } from './schema-cost.ts';
 import type { Validator } from './validator.ts';
+
+export interface CheckOptions {
+  /** Longest content of an answer, in bytes of JSON. */
+  readonly longest: number;
+  /** Whether schemas come from a server elsewhere, which may mean harm. */
+  readonly isForeign: boolean;
+}
+
+/** Bytes of memory that a byte of JSON takes at most: an empty object has two, and takes fifty. */
+const MEMORY = 32;
+/**
+ * Parts of a schema times bytes of content, as estimated: a tenth of a second, where each part looks at all the content.
+ */
+const MOST_WORK = 20_000_000;
 
 /**
  * @param compiling generates code for each schema, which some schemas and some runtimes do not allow
  * @param evaluating is asked where that fails
  */
-export function answerCheck(compiling: Validator, evaluating: Validator): AnswerCheck {
+export function answerCheck(
+  compiling: Validator,
+  evaluating: Validator,
+  { longest, isForeign }: CheckOptions,
+): AnswerCheck {
   const judge = (schema: JsonObject, content: unknown): boolean => {
     let validate: ReturnType<Validator['getValidator']>;
     try {
@@ -37,6 +56,9 @@ export function answerCheck(compiling: Validator, evaluating: Validator): Answer
       }
     },
     keeps(schema, content) {
+      // Longer content would not fit into the journal.
+      if (memoryOf(content) > MEMORY * longest) return false;
+      if (isForeign && partsOf(schema) * memoryOf(content) > MOST_WORK) return false;
       try {
         return judge(schema, content);
       } catch {
@@ -45,6 +67,8 @@ export function answerCheck(compiling: Validator, evaluating: Validator): Answer
       }
     },
     unfit(schema) {
+      if (isForeign && !(partsOf(schema) <= MOST_PARTS))
+        return `its schema has more than ${MOST_PARTS} parts, or refers to itself or to another document`;
       try {
         judge(schema, probeOf(schema));
         return undefined;

@@ -4,6 +4,7 @@
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
 import { isObject, type JsonObject } from '../base/json.ts';
+import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
@@ -274,7 +275,7 @@ export class LiveInstance implements HostInstance {
       id,
       ...(frame !== undefined && { frame }),
       method: request.method,
-      settle,
+      settle: (response) => settle(withoutOddUrls(response)),
       progress: { known: progressTokenOf(request.params), wanted: leg.progressToken },
       auth: { ...leg.authInfo },
     };
@@ -318,6 +319,12 @@ function dropParked(frame: Frame): void {
   };
   if (frame.busy) void frame.settled().then(drop);
   else drop();
+}
+
+/** A -32042 that sends its client to a URL which is none of the web's does not reach it, on any revision. */
+function withoutOddUrls(response: Response): Response {
+  if (!('error' in response) || !namesOddUrl(response.error)) return response;
+  return { error: { code: -32603, message: `Internal error: ${ODD_URL}` } };
 }
 
 /** The task that a server made of a request, by its id. */

@@ -1,37 +1,35 @@
 /**
  * Replies that wait for clients which read slowly, or not at all. One that takes nothing for `stalled` is broken off;
- * where all of them together hold more than `most` bytes, the one that has waited longest is: forty unread results of
- * 4 MB held 415 MB. Whatever writes a body of any length writes it through here.
+ * where they exceed a share of the budget, the one that has waited longest is: forty unread results of 4 MB held 415 MB.
+ * Every reply of every wire is counted here, a response that is queued behind another one of its connection too.
  */
+import type { Taker } from '../base/allowance.ts';
+import type { Account, Budget } from '../base/budget.ts';
 import type { Clock, Timer } from '../base/clock.ts';
-import type { Reply, Writer } from './exchange.ts';
+import type { GuardedWriter, Reply, SentReply, Writer } from './exchange.ts';
 
 export interface BacklogOptions {
   readonly clock: Clock;
   /** How long a client may read nothing while bytes wait for it, in milliseconds. */
   readonly stalled: number;
-  /** Bytes that may wait for all clients together. */
-  readonly most: number;
+  /** Bytes that may wait for clients. */
+  readonly budget: Budget;
   /** Called when a connection is broken off by this process. */
   readonly broken?: () => void;
 }
 
-/** A writer that limits how long its client is waited for. */
-export interface GuardedWriter extends Writer {
-  /** Whether something waits for its client. */
-  readonly behind: boolean;
-  /** Breaks the connection off, and has it counted. */
-  breakOff(): void;
+/** A connection whose client reads, or does not. */
+interface Outlet {
+  /** Bytes that wait for the client. */
+  readonly unsent: number;
+  /** Whether it cannot be read yet: another response of its connection is before it. */
+  readonly isQueued?: boolean;
+  /** Breaks the connection off, and drops the bytes that wait. */
+  destroy(): void;
 }
-
-/** Shorter bodies are written at once, and their rest waits in the socket. In characters. */
-const SHORT = 65_536;
 
 export class Backlog {
   readonly #options: BacklogOptions;
-  /** Bytes that wait for each client, the longest wait first. */
-  readonly #waiting = new Map<Guard, number>();
-  #bytes = 0;
 
   constructor(options: BacklogOptions) {
     this.#options = options;
@@ -39,60 +37,102 @@ export class Backlog {
 
   /** Bytes that wait for all clients. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#options.budget.bytes;
   }
 
-  guard(writer: Writer): GuardedWriter {
-    return new Guard(writer, this.#options, (guard, unsent) => this.#note(guard, unsent));
+  guard(writer: Writer, taker: Taker): GuardedWriter {
+    return new Guard(writer, this.watch(writer, taker));
   }
 
-  /** A reply whose long body waits for a client that reads slowly. */
-  bounded(reply: Reply): Reply {
-    const { body, headers } = reply;
-    if (typeof body !== 'string' || body.length < SHORT) return reply;
-    return {
-      ...reply,
-      headers: { ...headers, 'content-length': String(Buffer.byteLength(body)) },
-      body: (writer) => {
-        const guarded = this.guard(writer);
-        guarded.write(body);
-        guarded.end();
-      },
+  watch(outlet: Outlet, taker: Taker): Waiting {
+    return new Waiting(outlet, taker, this.#options);
+  }
+
+  /** A reply whose client is limited. */
+  bounded(reply: Reply, taker: Taker): SentReply {
+    const { body, ...head } = reply;
+    if (typeof body === 'function') return { ...head, body: (writer) => body(this.guard(writer, taker)) };
+    if (body === undefined) return head;
+    const waits = (writer: Writer): void => {
+      const waiting = this.watch(writer, taker);
+      writer.onClose(() => waiting.end());
+      waiting.note();
     };
+    return { ...head, body, waits };
+  }
+}
+
+/** The bytes that wait for one client. */
+export class Waiting {
+  readonly #outlet: Outlet;
+  readonly #options: BacklogOptions;
+  readonly #account: Account;
+  #patience: Timer | undefined;
+  #isOver = false;
+
+  constructor(outlet: Outlet, taker: Taker, options: BacklogOptions) {
+    this.#outlet = outlet;
+    this.#options = options;
+    this.#account = options.budget.open(taker, () => this.breakOff());
   }
 
-  #note(guard: Guard, unsent: number): void {
-    this.#bytes += unsent - (this.#waiting.get(guard) ?? 0);
-    if (unsent > 0) this.#waiting.set(guard, unsent);
-    else this.#waiting.delete(guard);
-    for (const longest of this.#waiting.keys()) {
-      if (this.#bytes <= this.#options.most) return;
-      longest.breakOff();
-    }
+  /** Counts what waits now. */
+  note(): void {
+    if (this.#isOver) return;
+    const { unsent } = this.#outlet;
+    if (unsent === 0) {
+      this.#patience?.cancel();
+      this.#patience = undefined;
+    } else if (this.#patience === undefined) this.#watch(unsent);
+    this.#account.set(unsent);
+  }
+
+  breakOff(): void {
+    this.end();
+    this.#options.broken?.();
+    this.#outlet.destroy();
+  }
+
+  /** Nothing waits any more. */
+  end(): void {
+    this.#isOver = true;
+    this.#patience?.cancel();
+    this.#account.close();
+  }
+
+  /** A client that is only slow takes some of it. */
+  #watch(before: number): void {
+    this.#patience = this.#options.clock
+      .after(this.#options.stalled, () => {
+        const { unsent, isQueued = false } = this.#outlet;
+        if (unsent >= before && !isQueued) return this.breakOff();
+        this.#patience = undefined;
+        this.note();
+      })
+      .unref();
   }
 }
 
 class Guard implements GuardedWriter {
   readonly #writer: Writer;
-  readonly #options: BacklogOptions;
-  readonly #note: (guard: Guard, unsent: number) => void;
+  readonly #waiting: Waiting;
   readonly #drained: (() => void)[] = [];
   readonly #closed: (() => void)[] = [];
-  #patience: Timer | undefined;
   #isBehind = false;
   #isClosed = false;
 
-  constructor(writer: Writer, options: BacklogOptions, note: (guard: Guard, unsent: number) => void) {
+  constructor(writer: Writer, waiting: Waiting) {
     this.#writer = writer;
-    this.#options = options;
-    this.#note = note;
+    this.#waiting = waiting;
     writer.onDrain(() => {
-      this.#caughtUp();
+      this.#isBehind = false;
+      waiting.note();
       for (const fn of this.#drained) fn();
     });
     writer.onClose(() => {
       this.#isClosed = true;
-      this.#caughtUp();
+      this.#isBehind = false;
+      waiting.end();
       for (const fn of this.#closed.splice(0)) fn();
     });
   }
@@ -122,9 +162,8 @@ class Guard implements GuardedWriter {
   }
 
   breakOff(): void {
-    this.#caughtUp();
-    this.#options.broken?.();
-    this.#writer.destroy();
+    this.#isBehind = false;
+    this.#waiting.breakOff();
   }
 
   onDrain(fn: () => void): void {
@@ -139,27 +178,6 @@ class Guard implements GuardedWriter {
   #wait(): void {
     if (this.#isClosed) return;
     this.#isBehind = true;
-    if (this.#writer.limitsItself) return;
-    if (this.#patience === undefined) this.#watch(this.#writer.unsent);
-    this.#note(this, this.#writer.unsent);
-  }
-
-  /** A client that is only slow takes some of it. */
-  #watch(before: number): void {
-    this.#patience = this.#options.clock
-      .after(this.#options.stalled, () => {
-        const { unsent } = this.#writer;
-        if (unsent >= before) return this.breakOff();
-        this.#watch(unsent);
-        this.#note(this, unsent);
-      })
-      .unref();
-  }
-
-  #caughtUp(): void {
-    this.#isBehind = false;
-    this.#patience?.cancel();
-    this.#patience = undefined;
-    this.#note(this, 0);
+    if (!this.#writer.limitsItself) this.#waiting.note();
   }
 }

@@ -1,8 +1,10 @@
 /** Reads and parses a body, bounded, before it is used. */
+
+import { isTooLong, MOST_DESCRIBED } from '../base/description.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject } from '../base/json.ts';
 import { messagesOf } from './batch.ts';
-import type { Bodies } from './bodies.ts';
+import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { idOf, rpcError } from './reply.ts';
 
@@ -20,7 +22,7 @@ interface BodyLimits {
 export async function readBody(
   inbound: Inbound,
   { bodyBytes: maxBytes, bodyValues: most }: BodyLimits,
-  bodies: Bodies,
+  begin: BeginBody,
 ): Promise<{ body: unknown } | { reply: Reply }> {
   if (!isJsonType(inbound.header('content-type'))) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
@@ -39,7 +41,7 @@ export async function readBody(
   if (declared > maxBytes) return { reply: payloadTooLarge(maxBytes) };
   let text: string;
   try {
-    text = await inbound.text(maxBytes, bodies);
+    text = await inbound.text(maxBytes, begin);
   } catch (error) {
     const code = error instanceof AwaitError ? error.code : undefined;
     if (code === 'limit') return { reply: payloadTooLarge(maxBytes) };
@@ -50,7 +52,8 @@ export async function readBody(
   if (refusal !== undefined) return { reply: refusal };
   try {
     const body: unknown = JSON.parse(text);
-    const reply = text.length > most / 10 ? refuseEnvelope(body, most / 10) : undefined;
+    const isLong = text.length > Math.min(most / 10, MOST_DESCRIBED);
+    const reply = isLong ? refuseEnvelope(body, most / 10) : undefined;
     return reply === undefined ? { body } : { reply };
   } catch {
     return { reply: rpcError(400, -32700, 'Parse error: the request body is not valid JSON') };
@@ -71,14 +74,23 @@ function refuseShape({ depth, values }: Shape, most: number): Reply | undefined 
   );
 }
 
-/** Refuses an `initialize` or a `_meta` of very many values: a schema checks each of them, for microseconds. */
+/**
+ * Refuses an `initialize` or a `_meta` of very many values, since a schema checks each of them, for microseconds, and a
+ * client that describes itself at length, since that is kept with each of its sessions and calls.
+ */
 function refuseEnvelope(body: unknown, most: number): Reply | undefined {
   for (const message of messagesOf(body)) {
     if (!isObject(message) || !isObject(message.params)) continue;
     const checked = message.method === 'initialize' ? message.params : message.params._meta;
-    if (shapeOf(checked, most).values <= most) continue;
     const what = message.method === 'initialize' ? 'initialize' : '_meta';
-    return rpcError(413, -32000, `Payload Too Large: ${what} holds more than ${most} values`, idOf(message));
+    if (shapeOf(checked, most).values > most) {
+      const reason = `Payload Too Large: ${what} holds more than ${most} values`;
+      return rpcError(413, -32000, reason, idOf(message));
+    }
+    if (isTooLong(checked)) {
+      const reason = `Payload Too Large: clientInfo and capabilities in ${what} must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
+      return rpcError(413, -32000, reason, idOf(message));
+    }
   }
   return undefined;
 }

@@ -6,7 +6,7 @@
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
 import type { Gone } from '../call/ports.ts';
-import type { Bodies } from './bodies.ts';
+import type { BeginBody } from './bodies.ts';
 
 export interface Inbound {
   /** In capitals. */
@@ -22,7 +22,9 @@ export interface Inbound {
    * The body as text.
    * @throws AwaitError `limit` when it is longer than `maxBytes`; `no-room` when it took too long, and others have no room
    */
-  text(maxBytes: number, bodies: Bodies): Promise<string>;
+  text(maxBytes: number, begin: BeginBody): Promise<string>;
+  /** Closes the connection, where that is ours to do. */
+  readonly disconnect?: () => void;
   /** A body that was parsed before it came here. */
   readonly parsedBody?: unknown;
   readonly authInfo?: JsonObject;
@@ -48,7 +50,14 @@ export interface Reply {
 }
 
 /** Called once the head is out. */
-type StreamBody = (writer: Writer) => void;
+type StreamBody = (writer: GuardedWriter) => void;
+
+/** A reply as adapters send it: the bytes that wait for its client are counted. */
+export interface SentReply extends Reply {
+  readonly body?: string | ((writer: Writer) => void);
+  /** Called after a whole body was written, where some of it waits for the client. */
+  readonly waits?: (writer: Writer) => void;
+}
 
 export interface Writer {
   /** @returns false when the client is behind: later writes wait in memory */
@@ -60,10 +69,20 @@ export interface Writer {
   end(): void;
   /** Breaks the connection off, and drops the bytes that wait. */
   destroy(): void;
-  /** Whether it gives up a client that does not read by itself: one pipe carries many replies. */
+  /** Whether its connection is counted as a whole, elsewhere: one pipe carries many replies. */
   readonly limitsItself?: boolean;
+  /** Whether another response of the same connection is before it. */
+  readonly isQueued?: boolean;
   /** Called once, when the client goes away or the stream was ended; at once when that is past. */
   onClose(fn: () => void): void;
+}
+
+/** A writer that limits how long its client is waited for. */
+export interface GuardedWriter extends Writer {
+  /** Whether something waits for its client. */
+  readonly behind: boolean;
+  /** Breaks the connection off, and has it counted. */
+  breakOff(): void;
 }
 
 /**

@@ -2,8 +2,8 @@
 
 import type { AwaitError } from '../base/error.ts';
 import { isObject } from '../base/json.ts';
-import type { Bodies } from './bodies.ts';
-import { type Inbound, MAX_UNSENT, type Reply, type Writer } from './exchange.ts';
+import type { BeginBody } from './bodies.ts';
+import { type Inbound, MAX_UNSENT, type Reply, type SentReply, type Writer } from './exchange.ts';
 
 export interface FetchOptions {
   /** Validated credentials, passed through to the server's tools as `extra.authInfo`. */
@@ -28,7 +28,7 @@ export function inboundOf(request: Request, options: FetchOptions = {}): Inbound
     base: '',
     query: (name) => urlOf().searchParams.get(name) ?? undefined,
     header: (name) => request.headers.get(name) ?? undefined,
-    text: (maxBytes, bodies) => boundedText(request, maxBytes, bodies),
+    text: (_maxBytes, begin) => boundedText(request, begin),
     ...(options.parsedBody !== undefined && { parsedBody: options.parsedBody }),
     ...(isObject(options.authInfo) && { authInfo: options.authInfo }),
     ...(options.address !== undefined && { address: options.address }),
@@ -37,11 +37,11 @@ export function inboundOf(request: Request, options: FetchOptions = {}): Inbound
   };
 }
 
-async function boundedText(request: Request, maxBytes: number, bodies: Bodies): Promise<string> {
+async function boundedText(request: Request, begin: BeginBody): Promise<string> {
   const reader = request.body?.getReader();
   if (reader === undefined) return '';
   let broken: AwaitError | undefined;
-  const body = bodies.begin(maxBytes, (error) => {
+  const body = begin((error) => {
     broken = error;
     void reader.cancel().catch(() => undefined);
   });
@@ -63,14 +63,20 @@ async function boundedText(request: Request, maxBytes: number, bodies: Bodies): 
 /** Bytes that may wait before a client counts as behind, as many as Node's own streams take. */
 const HIGH_WATER = 16_384;
 
-export function responseOf(reply: Reply, onCancel: () => void): Response {
-  const { status, headers, body } = reply;
-  if (typeof body !== 'function') return new Response(body ?? null, { status, headers });
+/** A shorter body is given to the runtime whole, and waits there for its client. In characters. */
+const SHORT = 65_536;
+
+export function responseOf(reply: SentReply, onCancel: () => void): Response {
+  const { status, headers, body: given, waits } = reply;
+  if (typeof given !== 'function' && (waits === undefined || (given ?? '').length < SHORT))
+    return new Response(given ?? null, { status, headers });
+  const body = typeof given === 'function' ? given : whole(given ?? '', waits);
   const encoder = new TextEncoder();
   const closing: (() => void)[] = [];
   const draining: (() => void)[] = [];
   let closed = false;
   let behind = false;
+  let finish: (() => void) | undefined;
   const close = (): void => {
     if (closed) return;
     closed = true;
@@ -88,7 +94,7 @@ export function responseOf(reply: Reply, onCancel: () => void): Response {
         };
         const writer: Writer = {
           write: (text) => {
-            if (closed) return false;
+            if (closed || finish !== undefined) return false;
             if (unsent() > MAX_UNSENT) {
               destroy();
               return false;
@@ -102,9 +108,14 @@ export function responseOf(reply: Reply, onCancel: () => void): Response {
           },
           onDrain: (fn) => draining.push(fn),
           end: () => {
-            if (closed) return;
-            controller.close();
-            close();
+            if (closed || finish !== undefined) return;
+            const end = (): void => {
+              controller.close();
+              close();
+            };
+            // What the client has not read yet stays counted.
+            if (unsent() >= HIGH_WATER) finish = end;
+            else end();
           },
           destroy,
           onClose: (fn) => {
@@ -116,7 +127,8 @@ export function responseOf(reply: Reply, onCancel: () => void): Response {
       },
       // Asked for more: less than the mark waits.
       pull() {
-        if (!behind) return;
+        finish?.();
+        if (!behind || closed) return;
         behind = false;
         for (const fn of draining) fn();
       },
@@ -128,6 +140,14 @@ export function responseOf(reply: Reply, onCancel: () => void): Response {
     new ByteLengthQueuingStrategy({ highWaterMark: HIGH_WATER }),
   );
   return new Response(stream, { status, headers });
+}
+
+function whole(text: string, waits: SentReply['waits']): (writer: Writer) => void {
+  return (writer) => {
+    writer.write(text);
+    waits?.(writer);
+    writer.end();
+  };
 }
 
 /** Converts a `Response` of other code into a reply. */

@@ -1,5 +1,5 @@
 /**
- * The characters of events in this process's memory, of all callers and of each. Above a limit the oldest events lose
+ * The characters of events that this process put into the store, of all callers and of each. Above a limit the oldest events lose
  * their contents: for a client that comes back they have expired. Anonymous callers count as one, so that they cannot
  * displace what known callers come back for.
  */
@@ -7,6 +7,8 @@
 export interface ContentLimits {
   readonly all: number;
   readonly caller: number;
+  /** Characters of an event from which on its content is a record of its own, which can go before its stream. */
+  readonly large: number;
 }
 
 /** Characters that a record costs besides its content. */
@@ -42,6 +44,11 @@ export class ContentBytes {
     this.#all += size;
     while (held.sum > this.#limits.caller && held.sizes.size > 1) this.#evict(held);
     while (this.#all > this.#limits.all && this.#owners.size > 1) this.#evict(this.#largest());
+  }
+
+  /** Whether an event of so many characters is bounded here. */
+  isLarge(characters: number): boolean {
+    return characters > this.#limits.large;
   }
 
   /** It was deleted. */

@@ -65,8 +65,6 @@ export interface After {
 
 const KINDS: ReadonlySet<unknown> = new Set<EntryBody['kind']>(['event', 'apart', 'end', 'taken', 'claim']);
 
-/** Characters of an event from which on its content is a record of its own where contents are bounded. */
-const LARGE = 1_000;
 /** Entries that are deleted at once. */
 const REMOVED = 500;
 
@@ -78,7 +76,7 @@ export class StreamLog {
   readonly #records: StreamRecords;
   readonly #contents: ContentBytes | undefined;
 
-  /** @param contents bounds what events take, where the store is this process's memory */
+  /** @param contents bounds what events take */
   constructor(records: StreamRecords, id: string, scope: string, contents?: ContentBytes) {
     this.#records = records;
     this.#contents = contents;
@@ -95,7 +93,7 @@ export class StreamLog {
   insert(at: number, entry: StreamEntry, until = this.expires, owner?: string): Promise<boolean> {
     if (entry.kind === 'event' && (until < this.expires || this.#isLarge(entry.event)))
       return this.#insertApart(at, entry, until, owner);
-    return this.#records.insert(`${this.name}:${at}`, entry, this.expires, this.expires);
+    return this.#records.insert(`${this.name}:${at}`, entry, this.expires, { until: this.expires });
   }
 
   /** The entry, with its content; one of kind `apart` had a content that has expired. */
@@ -114,13 +112,13 @@ export class StreamLog {
     owner: string | undefined,
   ): Promise<boolean> {
     const content = `${Math.ceil(until).toString(36)}.${randomBytes(16).toString('base64url')}`;
-    await this.#records.insert(content, event, until, until);
+    await this.#records.insert(content, event, until, { until });
     this.#contents?.add(owner, content, event.data?.length ?? 0);
     return this.insert(at, { ...rest, kind: 'apart', content });
   }
 
   #isLarge({ data = '' }: StreamEvent): boolean {
-    return this.#contents !== undefined && data.length > LARGE;
+    return this.#contents?.isLarge(data.length) === true;
   }
 
   async #entry(at: number): Promise<StreamEntry | undefined> {

@@ -4,10 +4,10 @@ import type { Clock } from '../base/clock.ts';
 export interface StreamRecords {
   /**
    * False when there is another one. A failing store is tried again.
-   * @param until when to give up, in milliseconds since the epoch; default: after a few leases
+   * @param how `until`: when to give up, in milliseconds since the epoch; default: after a few leases
    * @throws AwaitError `store` when it gives up: the record may or may not be there
    */
-  insert(name: string, value: unknown, expires: number, until?: number): Promise<boolean>;
+  insert(name: string, value: unknown, expires: number, how?: { readonly until?: number }): Promise<boolean>;
   get(name: string): Promise<unknown>;
   /** Overwrites a record. */
   replace(name: string, value: unknown, expires: number): Promise<void>;

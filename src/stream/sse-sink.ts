@@ -4,7 +4,7 @@
  * how long, and the bytes of all connections together.
  */
 import { type Clock, every } from '../base/clock.ts';
-import type { GuardedWriter } from '../http/backlog.ts';
+import type { GuardedWriter } from '../http/exchange.ts';
 import type { StreamEvent } from './log.ts';
 import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseRetry } from './sse.ts';
 import type { Sink, TailEnd } from './tail.ts';

@@ -21,7 +21,7 @@ describe('the state of a session', () => {
         return kept.get(name);
       },
     };
-    const stateOf = () => new SessionState({ store } as never, 'session', 1);
+    const stateOf = () => new SessionState({ store } as never, 'session', { id: 'session', expires: 1 });
     const instanceOf = (led: unknown[]) =>
       ({
         request: async ({ params }: { params: { level: number } }) => void led.push(params.level),

@@ -328,7 +328,10 @@ describe('an ask whose schema cannot be compiled', () => {
         throw new EvalError('code generation from strings disallowed');
       },
     };
-    const check = answerCheck(broken, new CfWorkerJsonSchemaValidator());
+    const check = answerCheck(broken, new CfWorkerJsonSchemaValidator(), {
+      longest: 1_000_000,
+      isForeign: false,
+    });
     const schema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
     expect([check.keeps(schema, {}), check.keeps(schema, { name: 'Ann' })]).toEqual([false, true]);
     expect([check.unfit(schema), check.unfit({ $ref: '#/nowhere' })]).toEqual([

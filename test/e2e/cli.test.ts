@@ -119,3 +119,14 @@ describe('a TypeScript module', () => {
     }
   });
 });
+
+describe('serve on an address that others reach', () => {
+  it('warns that it authenticates nobody, and not on loopback', async () => {
+    const [open] = await spawnServers('asking-server.ts', 1, {
+      args: ['--host', '0.0.0.0', '--log', 'warn'],
+    });
+    expect(open?.stderr()).toContain('authenticates nobody');
+    await open?.kill();
+    expect(servers[0]?.stderr()).not.toContain('authenticates nobody');
+  });
+});

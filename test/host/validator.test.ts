@@ -2,6 +2,7 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
+import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { withoutPatterns } from '../../src/host/linear.ts';
 import {
@@ -34,6 +35,42 @@ const DIALECTS = [
 const field = (schema: object) => ({ type: 'object', properties: { field: { type: 'string', ...schema } } });
 
 describe.each(KINDS)('%s', (name, make) => {
+  it('looks at each item once where items must be unique, in an evaluator at none', () => {
+    const validate = new CachingValidator(make).getValidator({ type: 'array', uniqueItems: true });
+    let reads = 0;
+    const item = (nth: number): object =>
+      Object.defineProperty({}, 'nth', {
+        enumerable: true,
+        get: () => {
+          reads += 1;
+          return nth;
+        },
+      });
+    const items = Array.from({ length: 20_000 }, (_, nth) => item(nth));
+    expect(validate(items).valid).toBe(true);
+    expect(reads).toBeLessThanOrEqual(2 * items.length);
+    expect(validate([...items, item(7)]).valid).toBe(name === 'an evaluator');
+  });
+
+  it('runs no expression over a long URL, whatever is in it', () => {
+    const validate = new CachingValidator(make).getValidator({ type: 'string', format: 'url' });
+    let work = 0;
+    const { exec } = RegExp.prototype;
+    vi.spyOn(RegExp.prototype, 'exec').mockImplementation(function (this: RegExp, text: string) {
+      // The long expressions are those of URLs.
+      if (this.source.length > 100) work += text.length;
+      return exec.call(this, text);
+    });
+    const long = 100_000;
+    for (const part of [':', '@', 'a:', 'a@', '/@', 'a.', '?@:']) {
+      const url = `http://a:${part.repeat(long / part.length)}`;
+      validate(url);
+      expect(work).toBeLessThanOrEqual(10 * url.length);
+      work = 0;
+    }
+    expect(validate(`http://user:${'x'.repeat(long)}@example.com/${'y'.repeat(long)}`).valid).toBe(true);
+  });
+
   it('never runs a pattern that backtracks', () => {
     const validator = new CachingValidator(make);
     const run: string[] = [];
@@ -57,6 +94,42 @@ describe.each(KINDS)('%s', (name, make) => {
       expect(keys({ [`${'a'.repeat(40)}!`]: 'text' }).valid).toBe(true);
     }
     expect(run).toEqual([]);
+  });
+});
+
+describe.each(KINDS.slice(0, 2))('%s says in linear time what it says itself', (_name, make) => {
+  it('of URLs', () => {
+    const schema = { type: 'string', format: 'url' };
+    const [own, linear] = [make().getValidator(schema), new CachingValidator(make).getValidator(schema)];
+    const piece = fc.constantFrom(
+      ...['http://', 'https://', 'ftp://', 'HTTP://', 'a', 'example', '.', 'com', '@', ':', '/', '?', '#'],
+      ...['80', '99999', ' ', '-', '10.0.0.1', '8.8.8.8', 'ü', '%41', '\n'],
+    );
+    const url = fc.tuple(fc.constantFrom('http://', 'https://', ''), fc.array(piece, { maxLength: 9 }));
+    fc.assert(
+      fc.property(url, ([scheme, rest]) => {
+        const text = scheme + rest.join('');
+        expect([text, linear(text).valid]).toEqual([text, own(text).valid]);
+      }),
+      { numRuns: 5_000 },
+    );
+  });
+
+  it('of unique items', () => {
+    const schema = { type: 'array', uniqueItems: true };
+    const [own, linear] = [make().getValidator(schema), new CachingValidator(make).getValidator(schema)];
+    const scalar = fc.constantFrom(0, 1, -0, 1.5, '1', '', null, true, false);
+    const item = fc.oneof(
+      scalar,
+      fc.array(scalar, { maxLength: 2 }),
+      fc.dictionary(fc.constantFrom('a', 'b'), scalar, { maxKeys: 2, noNullPrototype: true }),
+    );
+    fc.assert(
+      fc.property(fc.array(item, { maxLength: 8 }), (items) => {
+        expect(linear(items)).toEqual(own(items));
+      }),
+      { numRuns: 5_000 },
+    );
   });
 });
 

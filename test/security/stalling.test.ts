@@ -7,9 +7,10 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { Budget } from '../../src/base/budget.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { Backlog } from '../../src/http/backlog.ts';
-import { Bodies } from '../../src/http/bodies.ts';
+import { bodiesOf } from '../../src/http/bodies.ts';
 import type { AwaitOptions } from '../../src/index.ts';
 import { modernHeaders, post } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere, spawnServers } from '../e2e/harness.ts';
@@ -61,7 +62,7 @@ const isOpen = (socket: Socket): boolean => !socket.destroyed && !socket.readabl
 
 describe('bodies that never end', () => {
   it('hold limits.receivedBytes together: the one that took longest is broken off, and others are served', async () => {
-    const { url, log } = await serve({ limits: { receivedBytes: 2_000_000 } });
+    const { url, log } = await serve({ limits: { receivedBytes: 4_000_000 } });
     const sockets: Socket[] = [];
     for (let nth = 0; nth < 12; nth += 1) {
       const socket = await open(url, head(url, 1_000_000) + 'x'.repeat(500_000));
@@ -83,8 +84,8 @@ describe('bodies that never end', () => {
   });
 
   it('cost what they are long, however small their pieces are', () => {
-    const bodies = new Bodies(1_000_000);
-    const body = bodies.begin(100_000, () => {});
+    const bodies = new Budget(1_000_000);
+    const body = bodiesOf(bodies, {}, 100_000)(() => {});
     for (let nth = 0; nth < 50_000; nth += 1) body.add(Buffer.from('x'));
     expect(bodies.bytes).toBeLessThanOrEqual(100_000);
     expect(body.text()).toBe('x'.repeat(50_000));
@@ -94,9 +95,10 @@ describe('bodies that never end', () => {
   });
 
   it('are broken off, the oldest first, and each once', () => {
-    const bodies = new Bodies(100);
+    const bodies = new Budget(200);
     const broken: number[] = [];
-    const open = [0, 1, 2, 3].map((nth) => bodies.begin(1_000, () => broken.push(nth)));
+    const begin = bodiesOf(bodies, {}, 1_000);
+    const open = [0, 1, 2, 3].map((nth) => begin(() => broken.push(nth)));
     for (const body of open) body.add(Buffer.alloc(40));
     expect([broken, bodies.bytes]).toEqual([[0, 1], 80]);
     open[0]?.over();
@@ -107,7 +109,7 @@ describe('bodies that never end', () => {
 
 describe('results that nobody reads', () => {
   it('hold limits.unreadBytes together, on a body of JSON and on a stream', async () => {
-    const { url, handler } = await serve({ limits: { unreadBytes: 3 * LARGE } });
+    const { url, handler } = await serve({ limits: { unreadBytes: 6 * LARGE } });
     const params = {
       name: 'large',
       arguments: {},
@@ -141,7 +143,7 @@ describe('results that nobody reads', () => {
   });
 
   it('are forgotten once they are read, or gone', () => {
-    const backlog = new Backlog({ clock: systemClock, stalled: 1_000_000, most: 100 });
+    const backlog = new Backlog({ clock: systemClock, stalled: 1_000_000, budget: new Budget(200) });
     const wires = [40, 40, 40].map((unsent) => ({
       unsent,
       destroyed: false,
@@ -149,25 +151,29 @@ describe('results that nobody reads', () => {
       close: () => {},
     }));
     const guards = wires.map((wire) =>
-      backlog.guard({
-        write: () => false,
-        get unsent() {
-          return wire.unsent;
+      backlog.guard(
+        {
+          write: () => false,
+          get unsent() {
+            return wire.unsent;
+          },
+          onDrain: (fn) => {
+            wire.drain = fn;
+          },
+          onClose: (fn) => {
+            wire.close = fn;
+          },
+          end: () => {},
+          destroy: () => {
+            wire.destroyed = true;
+          },
         },
-        onDrain: (fn) => {
-          wire.drain = fn;
-        },
-        onClose: (fn) => {
-          wire.close = fn;
-        },
-        end: () => {},
-        destroy: () => {
-          wire.destroyed = true;
-        },
-      }),
+        {},
+      ),
     );
     for (const guard of guards) guard.write('x');
     expect([backlog.bytes, wires.map(({ destroyed }) => destroyed)]).toEqual([80, [true, false, false]]);
+    if (wires[1]) wires[1].unsent = 0;
     wires[1]?.drain();
     expect(backlog.bytes).toBe(40);
     wires[2]?.close();

@@ -121,7 +121,7 @@ export class SimulatedStore {
     const get = (name: string): Promise<unknown> =>
       this.#operate(life, () => (records.has(name) ? copied(records.get(name)) : undefined));
     return {
-      insert: (name, value, _expires, until) =>
+      insert: (name, value, _expires, how) =>
         retry.insert(
           () =>
             this.#operate(life, () => {
@@ -131,7 +131,7 @@ export class SimulatedStore {
             }),
           () => get(name),
           value,
-          until,
+          how?.until,
         ),
       get: (name) => retry.read(() => get(name)),
       replace: (name, value) =>

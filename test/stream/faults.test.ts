@@ -21,7 +21,7 @@ function flaky(records: StreamRecords): StreamRecords & { fault: Fault; reads: n
     fault: undefined as Fault,
     failing: false,
     reads: 0,
-    insert(name: string, value: unknown, expires: number, until?: number) {
+    insert(name: string, value: unknown, expires: number, how?: { readonly until?: number }) {
       const insert = async (): Promise<boolean> => {
         const { fault } = store;
         store.fault = undefined;
@@ -30,7 +30,7 @@ function flaky(records: StreamRecords): StreamRecords & { fault: Fault; reads: n
         if (fault === 'after') throw new AwaitError('store', 'it wrote, and says that it did not');
         return inserted;
       };
-      return retry.insert(insert, () => records.get(name), value, until);
+      return retry.insert(insert, () => records.get(name), value, how?.until);
     },
     async get(name: string) {
       store.reads += 1;

@@ -152,7 +152,7 @@ describe('the events in a process’s memory', () => {
   it('are bounded for each caller and for all: the oldest go, and never those of another caller', async () => {
     const kept = new Map<string, string>();
     const store = new KeyvCallStore(new Keyv({ store: kept }), systemClock, 10_000);
-    const streams = startProcess({ records: store, bytes: { all: 60_000, caller: 25_000 } });
+    const streams = startProcess({ records: store, bytes: { all: 60_000, caller: 25_000, large: 1_000 } });
     ends.push(() => streams.close());
     const large = (nth: number): { data: string } => ({ data: `"${nth} ${'x'.repeat(5_000)}"` });
     const expires = Date.now() + DAY;

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
+import { Budget } from '../../src/base/budget.ts';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { Backlog } from '../../src/http/backlog.ts';
 import type { Writer } from '../../src/http/exchange.ts';
@@ -17,8 +18,8 @@ function sinkOn(
   writer: Writer,
   { clock, keepAlive, stalled, retry }: { clock: Clock; keepAlive: number; stalled: number; retry?: number },
 ): Sink {
-  const backlog = new Backlog({ clock, stalled, most: Number.POSITIVE_INFINITY });
-  return sseSink(backlog.guard(writer), { clock, keepAlive, ...(retry !== undefined && { retry }) });
+  const backlog = new Backlog({ clock, stalled, budget: new Budget(Number.POSITIVE_INFINITY) });
+  return sseSink(backlog.guard(writer, {}), { clock, keepAlive, ...(retry !== undefined && { retry }) });
 }
 
 class Wire implements Writer {

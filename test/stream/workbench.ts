@@ -51,7 +51,7 @@ export interface ProcessOptions {
   readonly relay?: Relay;
   readonly clock?: Clock;
   readonly limits?: Partial<Limits>;
-  readonly bytes?: { readonly all: number; readonly caller: number };
+  readonly bytes?: { readonly all: number; readonly caller: number; readonly large: number };
   readonly warnings?: string[];
 }
 

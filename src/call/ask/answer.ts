@@ -4,6 +4,7 @@
  */
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
+import { isOddUrlAsk, ODD_URL } from '../../base/web-url.ts';
 import {
   type AnswerCompletion,
   answerTo,
@@ -79,8 +80,19 @@ export function checkGiven(ask: OpenAsk, value: unknown, check: AnswerCheck): Re
   return result && { result };
 }
 
-/** The error of an ask whose answer could not be checked, in the SDKs' words; undefined if it can be. */
-export function uncheckable(method: string, params: JsonObject, check: AnswerCheck): Response | undefined {
+/**
+ * The error of an ask that may not go out: its URL is none of the web's, or its answer could not be checked, in the SDKs'
+ * words.
+ * @param isRaw its answer is not checked here
+ */
+export function uncheckable(
+  method: string,
+  params: JsonObject,
+  check: AnswerCheck,
+  isRaw: boolean,
+): Response | undefined {
+  if (isOddUrlAsk(method, params)) return { error: { code: -32602, message: `Invalid params: ${ODD_URL}` } };
+  if (isRaw) return undefined;
   const schema = schemaOf(method, params);
   const why = schema && check.unfit(schema);
   if (why === undefined) return undefined;

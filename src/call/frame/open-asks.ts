@@ -82,7 +82,7 @@ export class OpenAsks {
       this.#refuse(attempt, turn, lack);
       return;
     }
-    const unfit = attempt.raw ? undefined : turn.unfit(question.method, question.params);
+    const unfit = turn.unfit(question.method, question.params, attempt.raw === true);
     if (unfit !== undefined) {
       attempt.settle(unfit);
       return;

@@ -55,7 +55,7 @@ export interface Turn {
   /** Present if this ask needs a client capability that the current leg does not declare. */
   missing(method: string, params: JsonObject): Lack | undefined;
   /** The error of an ask whose answer could not be checked. */
-  unfit(method: string, params: JsonObject): Response | undefined;
+  unfit(method: string, params: JsonObject, isRaw: boolean): Response | undefined;
   /** The answer a client sent along before it was asked, when it fits. */
   given(ask: OpenAsk): Response | undefined;
   ask(ask: OpenAsk): void;

@@ -66,7 +66,7 @@ export interface CallRecord {
 /** What memory keeps of a call beside its records: not its arguments. */
 export type Kept = Pick<CallRecord, 'id' | 'principal' | 'expires'>;
 
-export function keptOf({ id, principal, expires }: CallRecord): Kept {
+export function keptOf({ id, principal, expires }: Kept): Kept {
   return { id, expires, ...(principal !== undefined && { principal }) };
 }
 

@@ -64,8 +64,8 @@ export class RunTurn implements Turn {
     return lackOf(this.#leg.capabilities, method, params);
   }
 
-  unfit(method: string, params: JsonObject): Response | undefined {
-    return uncheckable(method, params, this.#parts.check);
+  unfit(method: string, params: JsonObject, isRaw: boolean): Response | undefined {
+    return uncheckable(method, params, this.#parts.check, isRaw);
   }
 
   given(ask: OpenAsk): Response | undefined {

@@ -159,6 +159,8 @@ export class Call implements Asker {
         else if (data !== '' && (event === undefined || event === 'message')) this.#hear(data);
       }
     } catch (thrown) {
+      // Read again it would be as long again.
+      if (isTooLong(thrown)) throw thrown;
       if (!this.#closed)
         this.#ports.report(new Error(`SSE stream disconnected: ${thrown}`, { cause: thrown }));
     }
@@ -317,7 +319,8 @@ export class Call implements Asker {
   #fail(thrown: unknown): void {
     if (this.#closed) return;
     if (thrown !== undefined) this.#ports.report(asError(thrown));
-    if (this.#id === undefined || this.#cancelled || !this.#ports.negotiated()) return;
+    const isOurs = this.#ports.negotiated() || isTooLong(thrown);
+    if (this.#id === undefined || this.#cancelled || !isOurs) return;
     const error =
       thrown === undefined
         ? new AwaitError('stream', 'The stream of a request ended without its result; call again.')
@@ -347,4 +350,9 @@ export class Call implements Asker {
   get #closed(): boolean {
     return this.#ports.endpoint.signal.aborted;
   }
+}
+
+/** A message of the server exceeded its bound. */
+function isTooLong(thrown: unknown): boolean {
+  return thrown instanceof AwaitError && thrown.code === 'limit';
 }

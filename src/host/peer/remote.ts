@@ -5,6 +5,7 @@
  * A link is one session. A request that the server refuses gets an error; a session that it no longer knows, or a
  * server that cannot be reached, is the end of the link.
  */
+import { boundedResponse } from '../../base/bounded-response.ts';
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
 import { isRpcMessage, type Link, type LinkEvents } from './link.ts';
@@ -78,7 +79,7 @@ class RemoteLink implements Link {
 
   async #open(wire: Wire): Promise<Transport> {
     this.#wire = wire;
-    const transport = await make(wire, this.#options);
+    const transport = await make(wire, this.#options, (error) => this.kill(error.message));
     transport.onmessage = (message: JsonObject) => {
       if (this.#isOver || !isRpcMessage(message)) return;
       const { result } = message;
@@ -113,17 +114,23 @@ class RemoteLink implements Link {
   }
 }
 
-async function make(wire: Wire, { url, headers = {} }: RemoteOptions): Promise<Transport> {
+async function make(
+  wire: Wire,
+  { url, headers = {} }: RemoteOptions,
+  onExceeded: (error: AwaitError) => void,
+): Promise<Transport> {
   const requestInit = { headers: { ...headers } };
+  const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> =>
+    boundedResponse(await fetchHere(input, init), MESSAGE_BYTES, onExceeded);
   try {
     if (wire === 'sse') {
       const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
-      return new SSEClientTransport(new URL(url), { requestInit, fetch: fetchHere }) as Transport;
+      return new SSEClientTransport(new URL(url), { requestInit, fetch }) as Transport;
     }
     const { StreamableHTTPClientTransport } = await import(
       '@modelcontextprotocol/sdk/client/streamableHttp.js'
     );
-    return new StreamableHTTPClientTransport(new URL(url), { requestInit, fetch: fetchHere }) as Transport;
+    return new StreamableHTTPClientTransport(new URL(url), { requestInit, fetch }) as Transport;
   } catch (error) {
     const message =
       'a remote server needs the package @modelcontextprotocol/sdk: npm install @modelcontextprotocol/sdk';
@@ -131,6 +138,8 @@ async function make(wire: Wire, { url, headers = {} }: RemoteOptions): Promise<T
   }
 }
 
+/** Bytes of one message of a remote server, as of one line of a child. */
+const MESSAGE_BYTES = 16_777_216;
 const REDIRECTS = 5;
 
 /**

@@ -1,0 +1,205 @@
+/**
+ * One anonymous stranger against a process with a small heap: whatever it sends, in any amount, the process lives and
+ * serves others meanwhile.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
+import { accept, modernHeaders, post, textOf } from '../e2e/clients.ts';
+import { initialize, Peer } from './peer.ts';
+
+const SERVER = new URL('../fixtures/large-server.mts', import.meta.url).pathname;
+/** In MiB; `receivedBytes` and `unreadBytes` are 32 there. */
+const HEAP = 192;
+
+let child: ChildProcess;
+let port = 0;
+let url = '';
+const sockets: { destroy(): void }[] = [];
+
+beforeEach(async () => {
+  const args = [`--max-old-space-size=${HEAP}`, '--import', 'tsx', SERVER];
+  child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  if (child.stdout === null) throw new Error('no output');
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  port = Number(line);
+  url = `http://127.0.0.1:${port}/mcp`;
+});
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  child.kill('SIGKILL');
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+});
+
+/** The process lives, and serves another client. */
+async function lives(): Promise<void> {
+  expect([child.exitCode, child.signalCode]).toEqual([null, null]);
+  expect(textOf(await post(url, { tool: 'small' }))).toBe('small');
+}
+
+/** Bytes outside of the heap: what sockets read, and do not give back. */
+async function buffers(): Promise<number> {
+  return Number(textOf(await post(url, { tool: 'buffers' })));
+}
+
+async function raw(): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1');
+  sockets.push(socket);
+  socket.on('error', () => {});
+  await once(socket, 'connect');
+  return socket;
+}
+
+async function webSocket(): Promise<{ socket: WebSocket; wire: Socket }> {
+  const socket = new WebSocket(`ws://127.0.0.1:${port}/mcp`, ['mcp']);
+  socket.on('error', () => {});
+  sockets.push({ destroy: () => socket.terminate() });
+  const [{ socket: wire }] = (await once(socket, 'upgrade')) as [{ socket: Socket }];
+  if (socket.readyState !== socket.OPEN) await once(socket, 'open');
+  return { socket, wire };
+}
+
+const large = (id: number) => ({
+  jsonrpc: '2.0',
+  id,
+  method: 'tools/call',
+  params: {
+    name: 'large',
+    arguments: {},
+    _meta: {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientInfo': { name: 'stranger', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {},
+    },
+  },
+});
+
+function frame(opcode: number, content: Buffer, isLast: boolean, length = content.byteLength): Buffer {
+  const first = (isLast ? 0x80 : 0) | opcode;
+  if (length < 126) return Buffer.concat([Buffer.from([first, 0x80 | length, 0, 0, 0, 0]), content]);
+  const head = Buffer.alloc(14);
+  head[0] = first;
+  head[1] = 0x80 | 127;
+  head.writeBigUInt64BE(BigInt(length), 2);
+  return Buffer.concat([head, content]);
+}
+
+/** Waits until the process has taken what it will, or has broken the connection off. */
+const written = (socket: Socket, bytes: Buffer): Promise<void> =>
+  new Promise((resolve) => {
+    const done = (): void => {
+      socket.off('close', done);
+      resolve();
+    };
+    socket.once('close', done);
+    if (socket.destroyed) done();
+    else socket.write(bytes, done);
+  });
+
+describe('a stranger', () => {
+  it.each(['2025-11-25', 'DRAFT-SEP-2322'])(
+    'describes itself with 4 MB on %s, and deletes the session at once, 120 times',
+    async (version) => {
+      for (let nth = 0; nth < 120; nth += 1) {
+        const { params, ...rest } = initialize(version);
+        const clientInfo = { ...params.clientInfo, title: `${nth}`.padEnd(4_000_000, 'x') };
+        const { headers } = await new Peer(url, {}).post({ ...rest, params: { ...params, clientInfo } });
+        const session = headers.get('mcp-session-id');
+        if (session === null) continue;
+        await fetch(url, {
+          method: 'DELETE',
+          headers: { 'mcp-session-id': session, 'mcp-protocol-version': version },
+        });
+      }
+      await lives();
+    },
+    180_000,
+  );
+
+  it('begins 2,000 sessions of 15 KB, and deletes none', async () => {
+    for (let nth = 0; nth < 2_000; nth += 1) {
+      const { params, ...rest } = initialize('2025-11-25');
+      const clientInfo = { ...params.clientInfo, title: `${nth}`.padEnd(15_000, 'x') };
+      await new Peer(url, {}).post({ ...rest, params: { ...params, clientInfo } });
+    }
+    await lives();
+  }, 180_000);
+
+  it('sends 200 pipelined calls with results of 4 MB on each of ten connections, and reads nothing', async () => {
+    const requests = Array.from({ length: 200 }, (_, id) => {
+      const body = JSON.stringify(large(id));
+      const headers = {
+        host: 'localhost',
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        ...modernHeaders('tools/call', 'large'),
+        'content-length': String(body.length),
+      };
+      const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+      return `POST /mcp HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
+    });
+    for (let nth = 0; nth < 10; nth += 1) {
+      const socket = await raw();
+      socket.pause();
+      await written(socket, Buffer.from(requests.join('')));
+      await lives();
+    }
+  }, 180_000);
+
+  it('reads no reply on 120 WebSockets, and answers each ping', async () => {
+    for (let nth = 0; nth < 120; nth += 1) {
+      const { socket, wire } = await webSocket();
+      wire.pause();
+      for (let id = 0; id < 2; id += 1) socket.send(JSON.stringify(large(id)));
+      wire.write(frame(10, Buffer.alloc(0), true));
+    }
+    for (let nth = 0; nth < 5; nth += 1) await lives();
+    await expect.poll(buffers, { timeout: 20_000 }).toBeLessThan(64_000_000);
+  }, 180_000);
+
+  it('sends messages on 150 WebSockets, and ends none', async () => {
+    for (let nth = 0; nth < 150; nth += 1) {
+      const { wire } = await webSocket();
+      await written(wire, frame(1, Buffer.alloc(3_900_000, 0x20), true, 4_000_000));
+    }
+    await expect.poll(buffers, { timeout: 20_000 }).toBeLessThan(64_000_000);
+    await lives();
+  }, 180_000);
+
+  it('sends fragments of one byte between pongs, on 20 WebSockets', async () => {
+    const pongs = Buffer.concat(Array.from({ length: 500 }, () => frame(10, Buffer.alloc(125), true)));
+    for (let nth = 0; nth < 20; nth += 1) {
+      const { wire } = await webSocket();
+      for (let part = 0; part < 1_500 && !wire.destroyed; part += 1) {
+        await written(wire, Buffer.concat([frame(part === 0 ? 1 : 0, Buffer.from('x'), false), pongs]));
+      }
+    }
+    await expect.poll(buffers, { timeout: 20_000 }).toBeLessThan(64_000_000);
+    await lives();
+  }, 180_000);
+});
+
+describe('a stranger’s answer', () => {
+  it.each([
+    ['a URL of 900 KB', { url: `http://a:${':'.repeat(900_000)}` }],
+    ['90,000 items that must be unique', { all: Array.from({ length: 90_000 }, (_, nth) => [nth]) }],
+  ])(
+    'with %s holds up nobody',
+    async (_what, content) => {
+      const asked = await post(url, { tool: 'form' });
+      const answered = post(url, {
+        tool: 'form',
+        state: asked.state,
+        responses: accept(asked.keys, content),
+      });
+      // Served before or while the answer is checked: with a quadratic check the first of these waits for minutes.
+      for (let nth = 0; nth < 20; nth += 1) await lives();
+      expect((await answered).status).toBe(200);
+    },
+    20_000,
+  );
+});
