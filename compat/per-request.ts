@@ -13,6 +13,7 @@ type Make = (settings: Settings, counters: Counters) => AwaitHandler;
 export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
   const settings: Settings = { ...given, warnUnjournaled: false, limits: { ...given.limits, frames: 0 } };
   const counters = newCounters();
+  let isLeaving = false;
   let closed = false;
 
   const serve = async (inbound: Inbound): Promise<Reply> => {
@@ -49,9 +50,19 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
     check: () => once((handler) => handler.check()),
     suspended: (caller) => once((handler) => handler.suspended(caller)),
     forget: (caller) => once((handler) => handler.forget(caller)),
+    leave: async () => {
+      isLeaving = true;
+    },
     close: async () => {
+      isLeaving = true;
       closed = true;
     },
+    disconnect: () => once((handler) => handler.disconnect()),
+    health: () =>
+      once(async (handler) => {
+        if (isLeaving) await handler.leave();
+        return handler.health();
+      }),
     counters,
     parked: 0,
   };

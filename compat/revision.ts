@@ -46,7 +46,5 @@ export interface Edge {
   refuse?(inbound: Inbound, body: unknown): Promise<Reply>;
   /** Whether a request is this edge's by its headers alone. */
   owns?(inbound: Inbound): boolean;
-  /** Whether a POST may answer an ask of this edge's calls: such a one is still taken in while it closes. */
-  answers?(inbound: Inbound): boolean;
   close?(): Promise<void> | void;
 }

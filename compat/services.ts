@@ -36,6 +36,9 @@ import { createInstances, type Instances } from './instances.ts';
 import type { Row } from './revision.ts';
 import { ToolMarks } from './tasks/marks.ts';
 
+/** How long the events of turns that ended may take before their streams are handed over, in milliseconds. */
+const LAST_EVENTS = 1_000;
+
 export interface Services {
   readonly settings: Settings;
   /** All revisions, by name. */
@@ -78,6 +81,12 @@ export interface Services {
   suspended(caller?: string): Promise<number>;
   /** Ends and erases the calls of a known caller. @returns how many there were */
   forget(caller: string): Promise<number>;
+  /** Whether its calls were handed over to other processes. */
+  readonly hasLeft: boolean;
+  /** Why no request should come here; undefined where one may. */
+  health(): Promise<string | undefined>;
+  /** Serves on, and hands running calls over to other processes once they had `limits.drain`. */
+  leave(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -205,6 +214,7 @@ export function createServices(
       clock: systemClock,
       warn: (message, detail) => logger.warn(message, detail),
       ...(load !== undefined && { overloaded: () => load.overloaded() }),
+      leaving: () => engine.isDue,
       doneTwice: (path) => {
         counters.stepsAtLeastOnce += 1;
         logger.warn(
@@ -268,6 +278,7 @@ export function createServices(
       failed: (error) => logger.warn('tasks could not be read; trying again', { error: String(error) }),
     });
   }
+  let hasLeft = false;
   const services: Services = {
     settings,
     table,
@@ -289,7 +300,15 @@ export function createServices(
     guards,
     taskIndex,
     outside,
+    get hasLeft() {
+      return hasLeft;
+    },
     ready: () => source?.ready() ?? true,
+    async health() {
+      if ((await source?.ready()) === false) return 'the secrets cannot be had';
+      const answers = await store?.answers();
+      return answers === false ? 'the store does not answer' : undefined;
+    },
     listStream: async (caller, id, scope) => {
       if (caller !== undefined && store?.isShared) await callIndex?.addOwn(streamItem(id, scope), caller);
     },
@@ -302,9 +321,16 @@ export function createServices(
       });
       return unwritten + (count ?? 0);
     },
-    async close() {
+    async leave() {
       sweeping?.stop();
+      // A task that is given up here would be taken up here again.
       sweeper?.stop();
+      await engine.leave();
+      await within(systemClock, LAST_EVENTS, written(services.writing));
+      hasLeft = true;
+      streams.handOverAll();
+    },
+    async close() {
       watch?.stop();
       load?.stop();
       await engine.close();

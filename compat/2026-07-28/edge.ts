@@ -410,7 +410,7 @@ class LeanStream {
 
   readonly body = (writer: Writer): void => {
     this.#services.counters.postStreams += 1;
-    this.#sink = sinkOf(this.#services, writer, WITHOUT_IDS);
+    this.#sink = sinkOf(this.#services, writer, { framing: WITHOUT_IDS });
     this.#sink.onClose(() => {
       if (!this.#ended) this.#onGone();
     });

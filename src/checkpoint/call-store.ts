@@ -18,6 +18,7 @@ import {
 import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
+import { ClosableBacking } from './closable-backing.ts';
 import { type ByteLimits, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
@@ -25,6 +26,8 @@ import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
 const MARGIN = 300_000;
+/** How long an answer of the store counts for health checks, in milliseconds. */
+const PROBE = 1_000;
 /** Expired records that are deleted at once. */
 const SWEPT = 500;
 
@@ -44,12 +47,13 @@ interface StoreParts {
 }
 
 export class KeyvCallStore implements CallStore {
-  readonly #backing: Backing;
+  readonly #backing: ClosableBacking;
   readonly #clock: Clock;
   readonly #lease: number;
   /** Where the store is this process's memory. */
   readonly #held: HeldBytes | undefined;
   readonly #parts: StoreParts;
+  #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
 
   /**
    * @param keyv undefined: the records stay in this process's memory
@@ -58,7 +62,8 @@ export class KeyvCallStore implements CallStore {
   constructor(keyv: Keyv | undefined, clock: Clock, lease: number, parts: StoreParts = UNKEYED) {
     const { names, cipher, bytes } = parts;
     this.#parts = parts;
-    this.#backing = keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher);
+    const backing: Backing = keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher);
+    this.#backing = new ClosableBacking(backing);
     this.#clock = clock;
     this.#lease = lease;
     if (bytes !== undefined && this.primitive === 'map')
@@ -185,6 +190,24 @@ export class KeyvCallStore implements CallStore {
     for (let from = 0; from < gone.length; from += SWEPT)
       await this.#backing.removeKeys(gone.slice(from, from + SWEPT));
     return gone.length;
+  }
+
+  /** Whether the store reads, for a health check: asked once for all that ask within a second. */
+  answers(): Promise<boolean> {
+    const now = this.#clock.elapsed();
+    if (this.#probe === undefined || now - this.#probe.at >= PROBE) {
+      const answers = this.get('health').then(
+        () => true,
+        () => false,
+      );
+      this.#probe = { at: now, answers };
+    }
+    return this.#probe.answers;
+  }
+
+  /** Resolves once nothing is read or written any more: from now on each operation fails with `closed`. */
+  close(): Promise<void> {
+    return this.#backing.close();
   }
 
   #lifetime(expires: number): number {

@@ -59,7 +59,7 @@ it('gives up a turn that does not end, and the same request continues elsewhere 
   expect(done).toEqual(['once']);
 });
 
-it('lets a turn end that does, and refuses new requests with 503 meanwhile', async () => {
+it('lets a turn end that does, serves new requests meanwhile, and refuses them after', async () => {
   let finish = (_: unknown): void => {};
   const gate = {
     open: new Promise((resolve) => {
@@ -72,12 +72,14 @@ it('lets a turn end that does, and refuses new requests with 503 meanwhile', asy
   const running = post(old.url, { tool: 'work', state, responses: accept(keys, {}) });
   await expect.poll(() => done).toEqual(['once']);
   const closed = old.handler.close();
-  const refused = await post(old.url, { tool: 'work' });
-  expect(refused.status).toBe(503);
-  expect(refused.headers.get('retry-after')).toBe('1');
+  expect(old.handler.close()).toBe(closed);
+  expect((await post(old.url, { tool: 'work' })).message.result?.resultType).toBe('input_required');
   finish(undefined);
   await closed;
   expect(textOf(await running)).toBe('finished');
+  const refused = await post(old.url, { tool: 'work' });
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get('retry-after')).toBe('1');
 });
 
 it('still takes the answers of a 2025 client, whose call can end only so', async () => {

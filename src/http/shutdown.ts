@@ -1,0 +1,159 @@
+/**
+ * The end of a `node:http` server that loses no request: what arrives on open connections is served, and the response
+ * closes its connection.
+ * 1. The listener alone is closed: `http.Server.close()` also closes idle connections, on which requests are under way.
+ * 2. An idle connection stays for as long as its client was told (`Keep-Alive: timeout`), and a second more: clients let
+ *    go a second before it.
+ * 3. Nothing is written after the store is disconnected.
+ */
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { Server as NetServer, type Socket } from 'node:net';
+import { constants } from 'node:os';
+import process from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AwaitError } from '../base/error.ts';
+
+/** How much longer than announced an idle connection stays, in milliseconds. */
+const MARGIN = 1_000;
+/** How long responses may take once their connections are to close, in milliseconds, beyond the idle ones' time. */
+const REST = 2_000;
+const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+
+/** The part of `createAwaitHandler`'s product that is used here. */
+export interface Closes {
+  readonly leave: (linger?: number) => Promise<void>;
+  readonly close: () => Promise<void>;
+  readonly disconnect: () => Promise<void>;
+}
+
+/** The options of `closeOnSignals`. */
+export interface CloseOptions {
+  /**
+   * How long the process goes on listening after the signal, in milliseconds, while `handler.health()` says no: longer
+   * than the interval at which a balancer asks. Default 0, for balancers that try another process when a connection is
+   * refused.
+   */
+  readonly linger?: number;
+  /** What `mountWebSocket` returned: its sockets are closed once their calls were handed over. */
+  readonly sockets?: { close(): Promise<void> };
+}
+
+/**
+ * Ends the process on SIGTERM, SIGINT or SIGHUP so that no call is lost: the listener closes, open connections are
+ * served, running calls get `limits.drain` and are handed over to other processes; then the relay and the store that
+ * the handler was given are closed, and the process exits by itself. A second signal changes nothing, a third ends the
+ * process at once.
+ * @returns a function that does the same without a signal; each call of it returns the same promise
+ * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createServer } from 'node:http';
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { closeOnSignals, toNodeHandler } from 'mcp-await/node';
+ * import buildServer from './server.js';
+ *
+ * const handler = createAwaitHandler(buildServer);
+ * const server = createServer(toNodeHandler(handler)).listen(3000, '127.0.0.1');
+ * closeOnSignals(server, handler);
+ */
+export function closeOnSignals(
+  server: Server,
+  handler: Closes,
+  { linger = 0, sockets }: CloseOptions = {},
+): () => Promise<void> {
+  if (!(Number.isFinite(linger) && linger >= 0))
+    throw new AwaitError('bad-option', `option linger must be milliseconds, not ${String(linger)}`);
+  const connections = new Connections(server);
+  const end = async (): Promise<void> => {
+    const left = handler.leave(linger);
+    if (linger > 0) await sleep(linger);
+    const gone = connections.leave();
+    await left;
+    await sockets?.close();
+    await within(server.keepAliveTimeout + MARGIN + REST, gone);
+    await handler.close();
+    connections.end();
+    await within(REST, gone);
+    server.closeAllConnections();
+    await handler.disconnect();
+  };
+  let ending: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    ending ??= end();
+    return ending;
+  };
+  onSignals(close);
+  return close;
+}
+
+/** The first signal closes; a supervisor and npm together send two; the third is a person who does not wait. */
+export function onSignals(close: () => Promise<void>): void {
+  let count = 0;
+  const onSignal = (name: (typeof SIGNALS)[number]): void => {
+    count += 1;
+    if (count > 2) process.exit(128 + constants.signals[name]);
+    close().catch((error: unknown) => {
+      process.stderr.write(`mcp-await: could not close: ${String(error)}\n`);
+      process.exitCode = 1;
+    });
+  };
+  for (const name of SIGNALS) process.on(name, onSignal);
+}
+
+/** The connections of a server, and the responses that are not begun. */
+class Connections {
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+  /** Those that wait for their next request, whose client was told for how long. */
+  readonly #idle = new Set<Socket>();
+  readonly #responses = new Set<ServerResponse>();
+  #isLeaving = false;
+
+  constructor(server: Server) {
+    this.#server = server;
+    server.on('connection', (socket: Socket) => {
+      this.#sockets.add(socket);
+      socket.once('close', () => {
+        this.#sockets.delete(socket);
+        this.#idle.delete(socket);
+      });
+    });
+    // Before the listener that may send the response.
+    server.prependListener('request', (req: IncomingMessage, res: ServerResponse) => {
+      const { socket } = req;
+      this.#idle.delete(socket);
+      this.#responses.add(res);
+      if (this.#isLeaving) res.shouldKeepAlive = false;
+      res.once('finish', () => !socket.destroyed && this.#idle.add(socket));
+      res.once('close', () => this.#responses.delete(res));
+    });
+  }
+
+  /** Closes the listener, and each connection with its next response. Resolves once there is none. */
+  leave(): Promise<void> {
+    const server = this.#server;
+    this.#isLeaving = true;
+    for (const res of this.#responses) res.shouldKeepAlive = false;
+    // Node 20 and 22 close an idle connection as soon as the announced time is over.
+    if (!('keepAliveTimeoutBuffer' in server) && server.keepAliveTimeout > 0) {
+      server.keepAliveTimeout += MARGIN;
+      for (const socket of this.#idle) socket.setTimeout(server.keepAliveTimeout);
+    }
+    return new Promise((resolve) => {
+      if (!server.listening && this.#sockets.size === 0) resolve();
+      NetServer.prototype.close.call(server, () => resolve());
+    });
+  }
+
+  /** Closes every connection once its response is sent. */
+  end(): void {
+    for (const socket of this.#sockets) socket.destroySoon();
+  }
+}
+
+/** Resolves when the promise does, or after so many milliseconds. */
+async function within(wait: number, promise: Promise<void>): Promise<void> {
+  const late = new AbortController();
+  await Promise.race([promise, sleep(wait, undefined, { signal: late.signal })]);
+  late.abort();
+}
