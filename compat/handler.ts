@@ -211,6 +211,7 @@ function createHandler(factory: HostFactory, given: Settings, counters?: Counter
     isLeaving = true;
     if (linger > 0) await sleep(systemClock, linger);
     await services.leave();
+    for (const edge of edges.flatMap((of) => Object.values(of))) await edge.leave?.();
   });
 
   return {

@@ -90,6 +90,7 @@ export function createEdge(services: Services): Edges {
       refuse: (inbound, body) => sdk.serve(inbound, body),
       // There are neither sessions nor a stream to GET.
       owns: (inbound) => inbound.header('mcp-protocol-version')?.trim() === REVISION,
+      leave: () => sdk.leave(),
       close: () => sdk.close(),
     },
   };

@@ -108,6 +108,7 @@ class Connections {
   readonly #idle = new Set<Socket>();
   readonly #responses = new Set<ServerResponse>();
   #isLeaving = false;
+  #isEnding = false;
 
   constructor(server: Server) {
     this.#server = server;
@@ -124,7 +125,10 @@ class Connections {
       this.#idle.delete(socket);
       this.#responses.add(res);
       if (this.#isLeaving) res.shouldKeepAlive = false;
-      res.once('finish', () => !socket.destroyed && this.#idle.add(socket));
+      res.once('finish', () => {
+        if (this.#isEnding) socket.destroySoon();
+        else if (!socket.destroyed) this.#idle.add(socket);
+      });
       res.once('close', () => this.#responses.delete(res));
     });
   }
@@ -145,9 +149,11 @@ class Connections {
     });
   }
 
-  /** Closes every connection once its response is sent. */
+  /** Closes every connection, one that waits for a response once that is sent. */
   end(): void {
-    for (const socket of this.#sockets) socket.destroySoon();
+    this.#isEnding = true;
+    const served = new Set([...this.#responses].map(({ req }) => req.socket));
+    for (const socket of this.#sockets) if (!served.has(socket)) socket.destroySoon();
   }
 }
 

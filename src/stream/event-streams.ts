@@ -317,7 +317,7 @@ export class EventStreams {
   async close(): Promise<void> {
     this.#closed = true;
     this.#sweeping.cancel();
-    this.#locals.close();
+    await this.#locals.close();
     this.#listening = false;
     await (await this.#stop)?.();
   }

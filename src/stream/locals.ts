@@ -131,10 +131,13 @@ export class Locals {
       if (appender?.isOpen !== true || isStandingId(log.id)) tail?.end('leaving');
   }
 
-  close(): void {
-    for (const { tail } of this.#byName.values()) tail?.end('leaving');
+  /** Resolves once it is written which events the connections had. */
+  async close(): Promise<void> {
+    const all = [...this.#byName.values()];
+    for (const { tail } of all) tail?.end('leaving');
     this.#byName.clear();
     this.#counted.clear();
+    await Promise.all(all.map(({ last }) => last));
   }
 
   #delete(local: Local): void {

@@ -47,6 +47,8 @@ export class Fleet {
   /** Ends each process in turn, and starts another in its place. */
   async restartAll(pause: number): Promise<void> {
     for (const slot of this.#slots) {
+      // A supervisor and npm together send it twice.
+      setTimeout((child: ChildProcess) => child.kill('SIGTERM'), 20, slot.child).unref();
       await this.#end(slot.child);
       slot.child = await this.#spawn(slot.port);
       await sleep(pause);
@@ -61,8 +63,6 @@ export class Fleet {
     const began = performance.now();
     const gone = once(child, 'exit') as Promise<[number | null, string | null]>;
     child.kill('SIGTERM');
-    // A supervisor and npm together send it twice.
-    setTimeout(() => child.kill('SIGTERM'), 50).unref();
     const timer = setTimeout(() => child.kill('SIGKILL'), GRACE);
     const [code, signal] = await gone;
     clearTimeout(timer);

@@ -8,16 +8,15 @@
  * done twice, a failed connect, and a process that does not end by itself with code 0 end the run with code 1.
  */
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { ownStore } from '../chaos/stores.ts';
 import { compiled } from '../e2e/harness.ts';
+import { REDIS_URL } from '../e2e/services.ts';
 import { BALANCERS, openBalancer } from './balancers.ts';
 import { CLIENTS, clientLoop, type Tally } from './clients.ts';
 import { Fleet } from './fleet.ts';
@@ -32,8 +31,6 @@ const { values } = parseArgs({
     lines: { type: 'boolean', default: false },
   },
 });
-const { REDIS_URL = 'redis://127.0.0.1:6379', POSTGRES_URL = 'postgres://postgres@127.0.0.1:5432/test' } =
-  process.env;
 const CLI = fileURLToPath(new URL('../../dist/src/cli/main.js', import.meta.url));
 /** Longer than the balancer `ready` takes to notice, in milliseconds. */
 const LINGER = 1_000;
@@ -72,12 +69,7 @@ function cells(): Cell[] {
 }
 
 async function runOne({ balancer: kind, store, relay, mount }: Cell): Promise<boolean> {
-  const folder = mkdtempSync(join(tmpdir(), 'mcp-await-rolling-'));
-  const storeUrl = {
-    redis: REDIS_URL,
-    postgres: POSTGRES_URL,
-    sqlite: `sqlite://${join(folder, 'calls.sqlite')}`,
-  }[store];
+  const kept = await ownStore(store);
   const relayUrl = relay === 'redis' ? REDIS_URL : '';
   const effects = new Map<string, number>();
   const ledger = createServer(async (req, res) => {
@@ -92,8 +84,8 @@ async function runOne({ balancer: kind, store, relay, mount }: Cell): Promise<bo
   await new Promise<void>((resolve) => ledger.listen(0, '127.0.0.1', resolve));
   const linger = kind === 'ready' ? LINGER : 0;
   const argsOf = (port: number): string[] => {
-    if (mount === 'node') return [server ?? '', storeUrl, relayUrl, String(port), String(linger)];
-    const args = [CLI, 'serve', tool ?? '', '--port', String(port), '--store', storeUrl];
+    if (mount === 'node') return [server ?? '', kept.url, relayUrl, String(port), String(linger)];
+    const args = [CLI, 'serve', tool ?? '', '--port', String(port), '--store', kept.url];
     if (relayUrl !== '') args.push('--relay', relayUrl);
     if (linger > 0) args.push('--linger', `${linger}ms`);
     return args;
@@ -121,7 +113,7 @@ async function runOne({ balancer: kind, store, relay, mount }: Cell): Promise<bo
   balancer.close();
   await fleet.stop();
   ledger.close();
-  rmSync(folder, { recursive: true, force: true });
+  kept.remove();
   const twice = [...effects].filter(([, count]) => count > 1).map(([name]) => name);
   const longest = Math.round(Math.max(...fleet.ends) / 100) / 10;
   process.stdout.write(
