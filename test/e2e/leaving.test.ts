@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { CAPABILITIES, modernHeaders, post, type Rpc, textOf } from './clients.ts';
 import { compiled, effectsIn, SECRET, scratch } from './harness.ts';
-import { REDIS, REDIS_URL, SQLITE, STORES } from './services.ts';
+import { NATS, NATS_URL, REDIS, REDIS_URL, SQLITE, STORES } from './services.ts';
 
 interface Leaving {
   readonly url: string;
@@ -219,12 +219,18 @@ describe.each(STORES)('a process on $name that gets SIGTERM', ({ url: placeOf, d
     },
   );
 
-  it.skipIf(down || REDIS.down)('exits by itself with a relay too', async () => {
-    const leaving = await own({ store: placeOf(), relay: REDIS_URL });
-    expect((await post(leaving.url, { tool: 'ask' })).keys).toHaveLength(1);
-    leaving.child.kill('SIGTERM');
-    expect(await leaving.exit).toBe(0);
-    expect(leaving.stderr()).toBe('');
+  const relays = [
+    { relay: REDIS_URL, service: REDIS },
+    { relay: NATS_URL, service: NATS },
+  ];
+  describe.each(relays)('with a relay over $service.name', ({ relay, service }) => {
+    it.skipIf(down || service.down)('exits by itself too', async () => {
+      const leaving = await own({ store: placeOf(), relay });
+      expect((await post(leaving.url, { tool: 'ask' })).keys).toHaveLength(1);
+      leaving.child.kill('SIGTERM');
+      expect(await leaving.exit).toBe(0);
+      expect(leaving.stderr()).toBe('');
+    });
   });
 });
 

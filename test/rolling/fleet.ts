@@ -30,7 +30,7 @@ export class Fleet {
   constructor(argsOf: (port: number) => readonly string[], env: Readonly<Record<string, string>>) {
     this.#argsOf = argsOf;
     this.#env = env;
-    process.once('exit', () => this.#slots.forEach(({ child }) => void child.kill('SIGKILL')));
+    process.once('exit', this.#killAll);
   }
 
   async start(): Promise<void> {
@@ -57,7 +57,12 @@ export class Fleet {
 
   async stop(): Promise<void> {
     await Promise.all(this.#slots.map(({ child }) => this.#end(child)));
+    process.off('exit', this.#killAll);
   }
+
+  readonly #killAll = (): void => {
+    for (const { child } of this.#slots) child.kill('SIGKILL');
+  };
 
   async #end(child: ChildProcess): Promise<void> {
     const began = performance.now();

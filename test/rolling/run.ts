@@ -2,7 +2,7 @@
  * A rolling restart: three processes behind a balancer, sixteen unmodified clients that call without a pause, and each
  * process restarted in turn by SIGTERM. A ledger outside of the processes counts effects.
  *
- *   npm run rolling -- [--seconds 60] [--balancer tcp] [--store redis] [--relay none] [--mount node]
+ *   npm run rolling -- [--seconds 60] [--balancer tcp] [--store redis] [--relay none] [--mount node] [--lines]
  *
  * Each flag takes several values, with commas; without flags every combination runs. A failed call, an effect that was
  * done twice, a failed connect, and a process that does not end by itself with code 0 end the run with code 1.
@@ -48,6 +48,8 @@ const [tool, server] = await Promise.all(
   ['./tool.ts', './server.ts'].map((name) => compiled(fileURLToPath(new URL(name, import.meta.url)))),
 );
 
+// Its processes and stores end with it.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 let failed = false;
 for (const cell of cells()) failed = !(await runOne(cell)) || failed;
 process.exit(failed ? 1 : 0);
@@ -70,6 +72,7 @@ function cells(): Cell[] {
 
 async function runOne({ balancer: kind, store, relay, mount }: Cell): Promise<boolean> {
   const kept = await ownStore(store);
+  process.once('exit', kept.remove);
   const relayUrl = relay === 'redis' ? REDIS_URL : '';
   const effects = new Map<string, number>();
   const ledger = createServer(async (req, res) => {
@@ -114,6 +117,7 @@ async function runOne({ balancer: kind, store, relay, mount }: Cell): Promise<bo
   await fleet.stop();
   ledger.close();
   kept.remove();
+  process.off('exit', kept.remove);
   const twice = [...effects].filter(([, count]) => count > 1).map(([name]) => name);
   const longest = Math.round(Math.max(...fleet.ends) / 100) / 10;
   process.stdout.write(
