@@ -4,7 +4,8 @@
  *
  *   npm run rolling -- [--seconds 60] [--balancer tcp] [--store redis] [--relay none] [--mount node] [--lines]
  *
- * Each flag takes several values, with commas; without flags every combination runs. A failed call, an effect that was
+ * Each flag takes several values, with commas; without flags every combination runs. Each process is restarted once at
+ * least. A failed call, an effect that was
  * done twice, a failed connect, and a process that does not end by itself with code 0 end the run with code 1.
  */
 import { randomBytes } from 'node:crypto';
@@ -107,10 +108,10 @@ async function runOne({ balancer: kind, store, relay, mount }: Cell): Promise<bo
   );
   await sleep(SETTLED);
   let rounds = 0;
-  while (Date.now() < until) {
+  do {
     await fleet.restartAll(SETTLED);
     rounds += 1;
-  }
+  } while (Date.now() < until);
   isOver = true;
   await Promise.all(clients);
   balancer.close();
