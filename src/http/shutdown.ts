@@ -93,8 +93,8 @@ export function onSignals(close: () => Promise<void>): void {
     count += 1;
     if (count > 2) process.exit(128 + constants.signals[name]);
     close().catch((error: unknown) => {
-      process.stderr.write(`mcp-await: could not close: ${String(error)}\n`);
-      process.exitCode = 1;
+      // What could not be closed would keep the process for ever.
+      process.stderr.write(`mcp-await: could not close: ${String(error)}\n`, () => process.exit(1));
     });
   };
   for (const name of SIGNALS) process.on(name, onSignal);
