@@ -100,60 +100,59 @@ export function onSignals(close: () => Promise<void>): void {
   for (const name of SIGNALS) process.on(name, onSignal);
 }
 
-/** The connections of a server, and the responses that are not begun. */
+/** The connections of a server, each with the responses that are not complete. */
 class Connections {
   readonly #server: Server;
-  readonly #sockets = new Set<Socket>();
-  /** Those that wait for their next request, whose client was told for how long. */
-  readonly #idle = new Set<Socket>();
-  readonly #responses = new Set<ServerResponse>();
-  #isLeaving = false;
-  #isEnding = false;
+  readonly #open = new Map<Socket, Set<ServerResponse>>();
+  /** Whether each response closes its connection: from the next one on, or the one under way too. */
+  #closes: 'none' | 'next' | 'all' = 'none';
 
   constructor(server: Server) {
     this.#server = server;
-    server.on('connection', (socket: Socket) => {
-      this.#sockets.add(socket);
-      socket.once('close', () => {
-        this.#sockets.delete(socket);
-        this.#idle.delete(socket);
-      });
-    });
+    server.on('connection', (socket: Socket) => this.#responsesOf(socket));
     // Before the listener that may send the response.
-    server.prependListener('request', (req: IncomingMessage, res: ServerResponse) => {
-      const { socket } = req;
-      this.#idle.delete(socket);
-      this.#responses.add(res);
-      if (this.#isLeaving) res.shouldKeepAlive = false;
+    server.prependListener('request', ({ socket }: IncomingMessage, res: ServerResponse) => {
+      const responses = this.#responsesOf(socket).add(res);
+      if (this.#closes !== 'none') res.shouldKeepAlive = false;
+      res.once('close', () => responses.delete(res));
       res.once('finish', () => {
-        if (this.#isEnding) socket.destroySoon();
-        else if (!socket.destroyed) this.#idle.add(socket);
+        responses.delete(res);
+        if (responses.size > 0) return;
+        if (this.#closes === 'all') socket.destroySoon();
+        else if (res.shouldKeepAlive) this.#keep(socket);
       });
-      res.once('close', () => this.#responses.delete(res));
     });
   }
 
   /** Closes the listener, and each connection with its next response. Resolves once there is none. */
   leave(): Promise<void> {
-    const server = this.#server;
-    this.#isLeaving = true;
-    for (const res of this.#responses) res.shouldKeepAlive = false;
-    // Node 20 and 22 close an idle connection as soon as the announced time is over.
-    if (!('keepAliveTimeoutBuffer' in server) && server.keepAliveTimeout > 0) {
-      server.keepAliveTimeout += MARGIN;
-      for (const socket of this.#idle) socket.setTimeout(server.keepAliveTimeout);
-    }
+    this.#closes = 'next';
+    for (const responses of this.#open.values()) for (const res of responses) res.shouldKeepAlive = false;
     return new Promise((resolve) => {
-      if (!server.listening && this.#sockets.size === 0) resolve();
-      NetServer.prototype.close.call(server, () => resolve());
+      NetServer.prototype.close.call(this.#server, () => resolve());
     });
   }
 
   /** Closes every connection, one that waits for a response once that is sent. */
   end(): void {
-    this.#isEnding = true;
-    const served = new Set([...this.#responses].map(({ req }) => req.socket));
-    for (const socket of this.#sockets) if (!served.has(socket)) socket.destroySoon();
+    this.#closes = 'all';
+    for (const [socket, responses] of this.#open) if (responses.size === 0) socket.destroySoon();
+  }
+
+  #responsesOf(socket: Socket): Set<ServerResponse> {
+    const known = this.#open.get(socket);
+    if (known !== undefined) return known;
+    const responses = new Set<ServerResponse>();
+    this.#open.set(socket, responses);
+    socket.once('close', () => this.#open.delete(socket));
+    return responses;
+  }
+
+  /** Node 20 and 22 close an idle connection at the very moment that its client was told. */
+  #keep(socket: Socket): void {
+    const { keepAliveTimeout } = this.#server;
+    if (keepAliveTimeout > 0 && !('keepAliveTimeoutBuffer' in this.#server))
+      socket.setTimeout(keepAliveTimeout + MARGIN);
   }
 }
 

@@ -263,17 +263,21 @@ describe('a process that gets SIGTERM', () => {
     expect(await running).toBe('broken');
   });
 
-  it('serves a request that its client sends as late as it was told', async () => {
-    const leaving = await own({ store: SQLITE.url() });
-    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
-    const { keepAlive } = await callOn(agent, leaving.url, 'hello');
-    const announced = Number(/timeout=(\d+)/.exec(keepAlive ?? '')?.[1]);
-    leaving.child.kill('SIGTERM');
-    await sleep(announced * 1_000);
-    expect(await callOn(agent, leaving.url, 'hello')).toMatchObject({ status: 200, reused: true });
-    expect(await leaving.exit).toBe(0);
-    agent.destroy();
-  });
+  it.each([true, false])(
+    'serves a request as late as its client was told: signalled %s',
+    async (isSignalled) => {
+      const leaving = await own({ store: SQLITE.url() });
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      const { keepAlive } = await callOn(agent, leaving.url, 'hello');
+      const announced = Number(/timeout=(\d+)/.exec(keepAlive ?? '')?.[1]);
+      if (isSignalled) leaving.child.kill('SIGTERM');
+      await sleep(announced * 1_000);
+      expect(await callOn(agent, leaving.url, 'hello')).toMatchObject({ status: 200, reused: true });
+      if (!isSignalled) leaving.child.kill('SIGTERM');
+      expect(await leaving.exit).toBe(0);
+      agent.destroy();
+    },
+  );
 });
 
 describe('mcp-await serve', () => {
