@@ -10,13 +10,16 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import { Server as NetServer, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import process from 'node:process';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError } from '../base/error.ts';
 
 /** How much longer than announced an idle connection stays, in milliseconds. */
 const MARGIN = 1_000;
 /** How long responses may take once their connections are to close, in milliseconds, beyond the idle ones' time. */
 const REST = 2_000;
+/** How long a turn of the event loop may take that counts as quiet, in milliseconds, and how many are waited for. */
+const QUIET_TURN = 1;
+const MOST_TURNS = 200;
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
 /** The part of `createAwaitHandler`'s product that is used here. */
@@ -104,12 +107,16 @@ export function onSignals(close: () => Promise<void>): void {
 class Connections {
   readonly #server: Server;
   readonly #open = new Map<Socket, Set<ServerResponse>>();
+  #accepted = 0;
   /** Whether each response closes its connection: from the next one on, or the one under way too. */
   #closes: 'none' | 'next' | 'all' = 'none';
 
   constructor(server: Server) {
     this.#server = server;
-    server.on('connection', (socket: Socket) => this.#responsesOf(socket));
+    server.on('connection', (socket: Socket) => {
+      this.#accepted += 1;
+      this.#responsesOf(socket);
+    });
     // Before the listener that may send the response.
     server.prependListener('request', ({ socket }: IncomingMessage, res: ServerResponse) => {
       const responses = this.#responsesOf(socket).add(res);
@@ -125,12 +132,23 @@ class Connections {
   }
 
   /** Closes the listener, and each connection with its next response. Resolves once there is none. */
-  leave(): Promise<void> {
+  async leave(): Promise<void> {
     this.#closes = 'next';
     for (const responses of this.#open.values()) for (const res of responses) res.shouldKeepAlive = false;
-    return new Promise((resolve) => {
+    await this.#acceptAll();
+    await new Promise<void>((resolve) => {
       NetServer.prototype.close.call(this.#server, () => resolve());
     });
+  }
+
+  /** The kernel resets connections that it took and this process did not: the listener closes after a quiet turn. */
+  async #acceptAll(): Promise<void> {
+    for (let turn = 0; turn < MOST_TURNS; turn += 1) {
+      const before = this.#accepted;
+      const began = performance.now();
+      await nextTurn();
+      if (this.#accepted === before && performance.now() - began < QUIET_TURN) return;
+    }
   }
 
   /** Closes every connection, one that waits for a response once that is sent. */
