@@ -1,6 +1,7 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
 
 import type { Taker } from '../src/base/allowance.ts';
+import { sleep, systemClock } from '../src/base/clock.ts';
 import { AwaitError } from '../src/base/error.ts';
 import { isObject, type JsonObject } from '../src/base/json.ts';
 import { isPerRequest } from '../src/base/runtime.ts';
@@ -33,15 +34,36 @@ const METHODS = 'GET, POST, DELETE';
 /** The options of `createAwaitHandler`. Every one may be left out. */
 export type AwaitOptions = Options<Revision>;
 
+/** Whether a process is ready for requests. */
+export interface Health {
+  readonly ready: boolean;
+  /** A sentence that says why it is not. */
+  readonly reason?: string;
+}
+
 /** The handler of `createAwaitHandler`: serves requests, and is closed at shutdown. */
 export interface AwaitHandler {
   /** One HTTP request of any revision: for Hono, Workers, Bun, Deno, and everything fetch-shaped. */
   readonly fetch: (request: Request, options?: FetchOptions) => Promise<Response>;
   /**
-   * For shutting down: new requests get 503; running turns have `limits.drain` to end, and are then given up to other
-   * processes; open streams end. Suspended calls stay valid.
+   * For shutting down: everything that comes in is served on; running turns have `limits.drain` to end, and are then
+   * handed over to other processes; open streams end, and their clients come back elsewhere. Then requests get 503, and
+   * nothing is written any more. Suspended calls stay valid. Each call returns the same promise. In a `node:http`
+   * server `closeOnSignals` (`mcp-await/node`) calls it.
    */
   readonly close: () => Promise<void>;
+  /**
+   * The first half of `close`: resolves once the running calls were handed over, and goes on serving.
+   * @param linger milliseconds before that, in which `health` says no already: for balancers that ask
+   */
+  readonly leave: (linger?: number) => Promise<void>;
+  /** Closes the relay and disconnects the store that the handler was given, in this order; after `close`. */
+  readonly release: () => Promise<void>;
+  /**
+   * Whether requests should be sent here: the store answers, there are secrets, and the process does not leave. For a
+   * path such as `/readyz`. It reads the store once a second at most.
+   */
+  readonly health: () => Promise<Health>;
   /**
    * Checks the factory by calling it without a client, so that a fault that every client would meet shows at start.
    * @throws AwaitError `bad-option`: it returns no server, the same one twice, or one of an unknown SDK
@@ -132,10 +154,15 @@ function createHandler(
     hosts: settings.allowedHosts,
   };
   const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
-  let closed = false;
+  let isLeaving = false;
+  let isClosed = false;
 
   const route = async (inbound: Inbound, onBody: (body: unknown) => void): Promise<Reply> => {
-    if (closed) return (await lastWords(inbound)) ?? shuttingDown();
+    const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
+    if (asked !== undefined) return asked;
+    const isReady = services.ready();
+    if (isReady !== true && !(await isReady)) return withoutSecrets();
+    if (isClosed) return shuttingDown();
     const place = settings.paths.find(inbound.path, inbound.base);
     if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
     const here = edgesOf(place);
@@ -172,21 +199,6 @@ function createHandler(
 
   /** A path that no edge is on is one of Streamable HTTP, which is wherever the handler is mounted. */
   const edgesOf = ({ wire }: Place): readonly Edge[] => at.get(wire) ?? at.get('mcp') ?? [];
-
-  /** Accepts answers to open asks while running turns end. */
-  const lastWords = async (inbound: Inbound): Promise<Reply | undefined> => {
-    if (inbound.method !== 'POST') return undefined;
-    const place = settings.paths.find(inbound.path, inbound.base);
-    const here = place === undefined ? [] : edgesOf(place).filter(({ answers }) => answers?.(inbound));
-    if (place === undefined || here.length === 0) return undefined;
-    const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
-    if ('reply' in read) return read.reply;
-    if (refuseLong(read.body, settings.limits.batch) !== undefined) return undefined;
-    const isAnswer = messagesOf(read.body).every(
-      (message) => isObject(message) && message.method === undefined,
-    );
-    return isAnswer ? postTo(here, inbound, read.body, place) : undefined;
-  };
 
   const bodiesFor = (inbound: Inbound): BeginBody =>
     bodiesOf(traffic.received, takerOf(services, inbound), settings.limits.bodyBytes);
@@ -257,15 +269,36 @@ function createHandler(
     return rpcError(429, code, message, id);
   };
 
+  const leave = once(async (linger: number = 0) => {
+    isLeaving = true;
+    if (linger > 0) await sleep(systemClock, linger);
+    await services.leave();
+    for (const edge of edges.flatMap((of) => Object.values(of))) await edge.leave?.();
+  });
+
   return {
     serve,
     check: () => checkFactory(factory, erasOf(served)),
     fetch: fetchOver(serve),
-    close: async () => {
-      if (closed) return;
-      closed = true;
+    leave,
+    close: once(async () => {
+      await leave();
+      isClosed = true;
       await services.close();
       for (const edge of edges.flatMap((of) => Object.values(of))) await edge.close?.();
+      await services.store?.close();
+    }),
+    release: once(async () => {
+      const { relay, store } = settings;
+      try {
+        await relay?.close();
+      } finally {
+        if (store !== undefined && store !== 'memory') await store.disconnect();
+      }
+    }),
+    health: async () => {
+      const reason = isLeaving ? 'this process is about to end' : await services.health();
+      return reason === undefined ? { ready: true } : { ready: false, reason };
     },
     counters: services.counters,
     traffic,
@@ -287,6 +320,17 @@ export function fetchOver(serve: AwaitHandler['serve']): AwaitHandler['fetch'] {
     request.signal.addEventListener('abort', gone.fire, { once: true });
     const reply = await serve({ ...inboundOf(request, options), signal: gone, disconnect: gone.fire });
     return responseOf(reply, gone.fire);
+  };
+}
+
+/** The first call counts; every one gets its promise. */
+function once<Args extends unknown[]>(
+  run: (...args: Args) => Promise<void>,
+): (...args: Args) => Promise<void> {
+  let running: Promise<void> | undefined;
+  return (...args) => {
+    running ??= run(...args);
+    return running;
   };
 }
 

@@ -15,6 +15,7 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
   const settings: Settings = { ...given, warnUnjournaled: false, limits: { ...given.limits, frames: 0 } };
   const counters = newCounters();
   const traffic = new Traffic(settings.limits, counters);
+  let isLeaving = false;
   let closed = false;
 
   const serve = async (inbound: Inbound): Promise<SentReply> => {
@@ -51,9 +52,19 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
     check: () => once((handler) => handler.check()),
     suspended: (caller) => once((handler) => handler.suspended(caller)),
     forget: (caller) => once((handler) => handler.forget(caller)),
+    leave: async () => {
+      isLeaving = true;
+    },
     close: async () => {
+      isLeaving = true;
       closed = true;
     },
+    release: () => once((handler) => handler.release()),
+    health: () =>
+      once(async (handler) => {
+        if (isLeaving) await handler.leave();
+        return handler.health();
+      }),
     counters,
     traffic,
     nameOf: (authInfo) => make(settings, counters, traffic).nameOf(authInfo),

@@ -46,7 +46,7 @@ export interface Edge {
   refuse?(inbound: Inbound, body: unknown): Promise<Reply>;
   /** Whether a request is this edge's by its headers alone. */
   owns?(inbound: Inbound): boolean;
-  /** Whether a POST may answer an ask of this edge's calls: such a one is still taken in while it closes. */
-  answers?(inbound: Inbound): boolean;
+  /** Ends streams that another process can serve; what comes in is served on. */
+  leave?(): Promise<void>;
   close?(): Promise<void> | void;
 }

@@ -39,6 +39,8 @@ import { ToolMarks } from './tasks/marks.ts';
 /** Characters of an event whose content is kept apart; in a shared store that costs a write more. */
 const LARGE = 1_000;
 const LARGE_SHARED = 16_384;
+/** How long the events of turns that ended may take before their streams are handed over, in milliseconds. */
+const LAST_EVENTS = 1_000;
 
 export interface Services {
   readonly settings: Settings;
@@ -80,6 +82,12 @@ export interface Services {
   suspended(caller?: string): Promise<number>;
   /** Ends and erases the calls of a known caller. @returns how many there were */
   forget(caller: string): Promise<number>;
+  /** Whether its calls were handed over to other processes. */
+  readonly hasLeft: boolean;
+  /** Why no request should come here; undefined where one may. */
+  health(): Promise<string | undefined>;
+  /** Serves on, and hands running calls over to other processes once they had `limits.drain`. */
+  leave(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -218,6 +226,7 @@ export function createServices(
       clock: systemClock,
       warn: (message, detail) => logger.warn(message, detail),
       ...(load !== undefined && { overloaded: () => load.overloaded() }),
+      leaving: () => engine.isDue,
       doneTwice: (path) => {
         counters.stepsAtLeastOnce += 1;
         logger.warn(
@@ -281,6 +290,7 @@ export function createServices(
       failed: (error) => logger.warn('tasks could not be read; trying again', { error: String(error) }),
     });
   }
+  let hasLeft = false;
   const services: Services = {
     settings,
     table,
@@ -301,7 +311,15 @@ export function createServices(
     guards,
     taskIndex,
     outside,
+    get hasLeft() {
+      return hasLeft;
+    },
     ready: () => source?.ready() ?? true,
+    async health() {
+      if ((await source?.ready()) === false) return 'the secrets cannot be had';
+      const answers = await store?.answers();
+      return answers === false ? 'the store does not answer' : undefined;
+    },
     listStream: async (caller, id, scope) => {
       if (caller !== undefined && store?.isShared) await callIndex?.addOwn(streamItem(id, scope), caller);
     },
@@ -316,16 +334,22 @@ export function createServices(
       traffic.connections.close(caller);
       return unwritten + (count ?? 0);
     },
-    async close() {
+    async leave() {
       sweeping?.stop();
+      // A task that is given up here would be taken up here again.
       sweeper?.stop();
+      await engine.leave();
+      await within(systemClock, LAST_EVENTS, written(services.writing));
+      hasLeft = true;
+      streams.handOverAll();
+    },
+    async close() {
       watch?.stop();
       load?.stop();
       await engine.close();
       instances.close();
       await within(systemClock, limits.drain, written(services.writing));
       await streams.close();
-      retry.close();
       if (isPeerHost(factory)) await factory.close();
     },
   };

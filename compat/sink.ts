@@ -6,7 +6,11 @@ import { type Framing, sseSink } from '../src/stream/sse-sink.ts';
 import type { Sink } from '../src/stream/tail.ts';
 import type { Services } from './services.ts';
 
-export function sinkOf({ settings, counters }: Services, writer: GuardedWriter, framing?: Framing): Sink {
+export function sinkOf(
+  { settings, counters }: Services,
+  writer: GuardedWriter,
+  { framing, retry }: { readonly framing?: Framing; readonly retry?: number | undefined } = {},
+): Sink {
   const broken = (): void => {
     counters.brokenStreams += 1;
   };
@@ -15,6 +19,7 @@ export function sinkOf({ settings, counters }: Services, writer: GuardedWriter, 
     keepAlive: settings.limits.keepAlive,
     broken,
     ...(framing !== undefined && { framing }),
+    ...(retry !== undefined && { retry }),
   });
 }
 

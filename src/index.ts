@@ -1,5 +1,5 @@
 /** The exports of `mcp-await`. */
-export { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../compat/handler.ts';
+export { type AwaitHandler, type AwaitOptions, createAwaitHandler, type Health } from '../compat/handler.ts';
 export type { Revision } from '../compat/revisions.ts';
 export { AwaitError, type AwaitErrorCode } from './base/error.ts';
 export type { JsonObject } from './base/json.ts';

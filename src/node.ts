@@ -7,6 +7,8 @@ import type { BeginBody } from './http/bodies.ts';
 import { Departure } from './http/departure.ts';
 import { type Inbound, MAX_UNSENT, type SentReply, type Writer } from './http/exchange.ts';
 
+export { type CloseOptions, type Closes, closeOnSignals } from './http/shutdown.ts';
+
 /** The part of `createAwaitHandler`'s product that is used here. */
 export interface ServesExchanges {
   readonly serve: (inbound: Inbound) => Promise<SentReply>;

@@ -48,7 +48,7 @@ export function createEdge(services: Services): Edges {
   const parts = { services, sessions };
   return {
     sse: { get: (inbound) => get(parts, inbound), close: () => sessions.close() },
-    messages: { post: (inbound, body) => post(parts, inbound, body), answers: () => true },
+    messages: { post: (inbound, body) => post(parts, inbound, body) },
   };
 }
 

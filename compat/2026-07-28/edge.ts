@@ -90,6 +90,7 @@ export function createEdge(services: Services): Edges {
       refuse: (inbound, body) => sdk.serve(inbound, body),
       // There are neither sessions nor a stream to GET.
       owns: (inbound) => inbound.header('mcp-protocol-version')?.trim() === REVISION,
+      leave: () => sdk.leave(),
       close: () => sdk.close(),
     },
   };
@@ -410,7 +411,7 @@ class LeanStream {
 
   readonly body = (writer: GuardedWriter): void => {
     this.#services.counters.postStreams += 1;
-    this.#sink = sinkOf(this.#services, writer, WITHOUT_IDS);
+    this.#sink = sinkOf(this.#services, writer, { framing: WITHOUT_IDS });
     this.#sink.onClose(() => {
       if (!this.#ended) this.#onGone();
     });

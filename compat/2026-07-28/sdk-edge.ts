@@ -46,6 +46,8 @@ export interface SdkEdge {
   serve(inbound: Inbound, body: unknown): Promise<Reply>;
   /** The SDK's refusal of a valid request by its server's own declarations: scopes, mirrored headers. */
   refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined>;
+  /** Ends the streams of `subscriptions/listen`: their clients listen again at another process. */
+  leave(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -55,35 +57,39 @@ export function createSdkEdge(
 ): SdkEdge {
   const exchanges = new WeakMap<Request, Exchange>();
   const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
-  const handler = createMcpHandler(
-    async ({ requestInfo }) => {
-      const exchange = requestInfo === undefined ? undefined : exchanges.get(requestInfo);
-      if (exchange === undefined) throw new Error('a request that did not come through this edge');
-      try {
-        return await lightServer(services, exchange, validator, run);
-      } catch (error) {
-        // `onerror` reports every refused request; a server that cannot be made is worse than those.
-        const { message, code, cause } = AwaitError.from(error);
-        services.settings.logger.error(message, { code, cause: String(cause ?? '') });
-        throw error;
-      }
-    },
-    {
-      legacy: 'reject',
-      maxRequestBodySize: services.settings.limits.bodyBytes,
-      onerror: (error) =>
-        services.settings.logger.debug('the 2026-07-28 edge refused a request', { error: error.message }),
-    },
-  );
-  services.outside.add((notification) => publish(handler.notify, notification));
+  const newHandler = () =>
+    createMcpHandler(
+      async ({ requestInfo }) => {
+        const exchange = requestInfo === undefined ? undefined : exchanges.get(requestInfo);
+        if (exchange === undefined) throw new Error('a request that did not come through this edge');
+        try {
+          return await lightServer(services, exchange, validator, run);
+        } catch (error) {
+          // `onerror` reports every refused request; a server that cannot be made is worse than those.
+          const { message, code, cause } = AwaitError.from(error);
+          services.settings.logger.error(message, { code, cause: String(cause ?? '') });
+          throw error;
+        }
+      },
+      {
+        legacy: 'reject',
+        maxRequestBodySize: services.settings.limits.bodyBytes,
+        onerror: (error) =>
+          services.settings.logger.debug('the 2026-07-28 edge refused a request', { error: error.message }),
+      },
+    );
+  const handler = newHandler();
+  // Apart, so that these streams can end while other requests are still served.
+  let listening = newHandler();
+  services.outside.add((notification) => publish(listening.notify, notification));
   const fetched = async (exchange: Exchange): Promise<Reply> => {
     const { inbound, body } = exchange;
     const request = requestOf(inbound);
     exchanges.set(request, exchange);
     const authInfo = inbound.authInfo as AuthInfo | undefined;
-    return replyOf(
-      await handler.fetch(request, { parsedBody: body, ...(authInfo !== undefined && { authInfo }) }),
-    );
+    const isListening = isObject(body) && body.method === 'subscriptions/listen';
+    const { fetch } = isListening ? listening : handler;
+    return replyOf(await fetch(request, { parsedBody: body, ...(authInfo !== undefined && { authInfo }) }));
   };
   return {
     serve: async (inbound, body) => kept(services, await fetched({ inbound, body })),
@@ -95,7 +101,15 @@ export function createSdkEdge(
       const reply = await fetched({ inbound, body, onPassed });
       return hasPassed ? undefined : reply;
     },
-    close: () => handler.close(),
+    async leave() {
+      const old = listening;
+      listening = newHandler();
+      await old.close();
+    },
+    async close() {
+      await listening.close();
+      await handler.close();
+    },
   };
 }
 

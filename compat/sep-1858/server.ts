@@ -135,8 +135,8 @@ function begin(
     const isDone = outcome.kind === 'responded' && 'result' in outcome.response;
     if (isDone) await remembered(services, session.state.record(shared, method, params));
     await session.settled();
-    if (isLeft(services, request, stream, outcome)) return;
-    if (outcome.kind !== 'suspended') stream.respond(request, outcome);
+    if (isLeft(services, request, stream, outcome)) stream.handOver();
+    else if (outcome.kind !== 'suspended') stream.respond(request, outcome);
     else {
       const asked = stream.opened().then(
         (opened) => askOn(services, session.id, opened, outcome, note),

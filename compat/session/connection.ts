@@ -2,11 +2,14 @@
 import type { Inbound, Reply } from '../../src/http/exchange.ts';
 import { SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Found } from '../../src/stream/event-streams.ts';
+import { sseEvent, sseRetry } from '../../src/stream/sse.ts';
+import { RETRY_LEAVING } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import type { Services } from '../services.ts';
 import { sinkOf } from '../sink.ts';
 import type { Session } from './session.ts';
 import type { Closing } from './start.ts';
+import { RETRY } from './stream.ts';
 
 export const SESSION = 'mcp-session-id';
 
@@ -22,12 +25,24 @@ export function sse(
   wrap: (sink: Sink) => Sink = (sink) => sink,
 ): Reply {
   services.counters[purpose] += 1;
+  // A transport keeps the last pause that it was told, and that may be one of a process that left.
+  const retry = purpose === 'postStreams' ? undefined : RETRY;
   return {
     status: 200,
     headers: { ...SSE_HEADERS, [SESSION]: session.id },
     body: (writer) => {
-      void found.follow(wrap(session.connect(sinkOf(services, writer))));
+      void found.follow(wrap(session.connect(sinkOf(services, writer, { retry }))));
     },
+  };
+}
+
+/** The stream of a process that leaves: its client keeps the id it came with, and comes back to another process. */
+export function comeBack(session: Session, last: string | undefined): Reply {
+  const id = last !== undefined && session.can('primes') ? sseEvent({ id: last, data: '' }) : '';
+  return {
+    status: 200,
+    headers: { ...SSE_HEADERS, [SESSION]: session.id },
+    body: sseRetry(RETRY_LEAVING) + id,
   };
 }
 

@@ -14,7 +14,7 @@ import { refuseScopes } from '../guards.ts';
 import type { Edges } from '../revision.ts';
 import type { Services } from '../services.ts';
 import { takerOf } from '../taker.ts';
-import { SESSION, sse } from './connection.ts';
+import { comeBack, SESSION, sse } from './connection.ts';
 import { createIdentity, identifier } from './identity.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from './initialize.ts';
 import { accepts, isMessage, isRequest } from './messages.ts';
@@ -47,7 +47,6 @@ export function createEdge(services: Services): Edges {
       post: (inbound, body) => unlessOver(inbound, idOf(body), post(parts, inbound, body)),
       get: (inbound) => unlessOver(inbound, null, get(parts, inbound)),
       end: (inbound) => end(parts, inbound),
-      answers: (inbound) => inbound.header(SESSION) !== undefined,
       close: () => sessions.close(),
     },
   };
@@ -120,6 +119,7 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
   const { wire, exchange } = found;
   const { session } = exchange;
   const last = inbound.header('last-event-id');
+  if (services.hasLeft) return comeBack(session, last);
   try {
     if (last === undefined) {
       await exchange.instance();

@@ -142,6 +142,13 @@ export class HeldReply implements CallStream {
     return this.#stream;
   }
 
+  /** This process leaves, and gave its calls up: its client comes back to another one for the rest. */
+  handOver(): void {
+    const { services, session } = this.#options;
+    if (services.engine.isLeaving && this.#stream !== undefined)
+      services.streams.handOver(this.#stream.id, session.id);
+  }
+
   /** Its connection ends with the first event; its client comes back for the rest. */
   disconnect(): void {
     const { services, session } = this.#options;

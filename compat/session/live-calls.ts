@@ -80,7 +80,9 @@ export class LiveCalls {
     const [callId, key] = askOf(id);
     if (callId === undefined) return this.#outside.answer(id, response);
     const here = this.#running.get(callId);
-    if (here !== undefined) return here.principal === principal && here.started.answer(key, response);
+    if (here !== undefined && here.principal !== principal) return false;
+    if (await here?.started.answer(key, response)) return true;
+    // Of another process; or of this one since a moment ago, and its tool does not ask again yet.
     try {
       await this.#services.engine.deliver(callId, principal, key, response);
       return true;

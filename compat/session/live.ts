@@ -81,8 +81,8 @@ export async function serveLive(
   });
   for (const { request, ended } of work) {
     void ended.then((outcome) => {
-      if (isLeft(services, request, stream, outcome)) return;
-      stream.respond(request, outcome);
+      if (isLeft(services, request, stream, outcome)) stream.handOver();
+      else stream.respond(request, outcome);
     });
   }
   stream.started();

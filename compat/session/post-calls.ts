@@ -94,6 +94,7 @@ export function followPost({ services, session, stream, source, home, sink }: Re
     if (!Array.isArray(listed) && (await store.read(only, 0)) === undefined) return;
     const { isOver } = await followAll(followed, calls);
     if (isOver) await over?.();
+    else if (services.engine.isLeaving) services.streams.handOver(stream, session.id);
   };
   follow().catch((error: unknown) => cannotFollow(services, error));
 }

@@ -128,7 +128,7 @@ async function connected(
       writer.write(lifecycle('streamOpened', timestamp()));
       // An id without data is not an event to parsers, but still moves the client's last event id.
       if (last === undefined) writer.write(`id: ${channel.id}_0\n\n`);
-      const sink = sinkOf(services, writer, FRAMING);
+      const sink = sinkOf(services, writer, { framing: FRAMING });
       calls.follow(channel, { owner: channel.owner, inbound, client }, sink);
       void found.follow(sink);
     },

@@ -38,7 +38,6 @@ export function createEdge(services: Services): Edges {
     workspace: {
       post: (inbound, body, place) => post(parts, inbound, body, ownerOf(services, inbound, place)),
       get: (inbound, place) => listen(parts, inbound, ownerOf(services, inbound, place)),
-      answers: () => true,
       close: () => {
         parts.channels.close();
         return parts.listeners.close();

@@ -67,7 +67,7 @@ export class OwnBody {
 
   #connect(writer: GuardedWriter): void {
     this.#services.counters.postStreams += 1;
-    const sink = sinkOf(this.#services, writer, FRAMING);
+    const sink = sinkOf(this.#services, writer, { framing: FRAMING });
     this.#connection = { writer, sink };
     this.#writeLone();
     this.#follow();

@@ -44,5 +44,6 @@ export function eventText({ event, data, retry }: StreamEvent, id?: string): str
 export const FRAMING: Framing = {
   event: eventText,
   alive: () => lifecycle('ping', timestamp()),
-  closing: (why) => lifecycle('streamClosed', { reason: why === 'closed' ? 'shutdown' : why }),
+  closing: (why) =>
+    lifecycle('streamClosed', { reason: why === 'closed' || why === 'leaving' ? 'shutdown' : why }),
 };

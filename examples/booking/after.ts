@@ -1,7 +1,7 @@
 // The same server for clients of every revision, from as many processes as share the store.
 import express from 'express';
 import { createAwaitHandler } from 'mcp-await';
-import { toNodeHandler } from 'mcp-await/node';
+import { closeOnSignals, toNodeHandler } from 'mcp-await/node';
 import { openStore } from 'mcp-await/store';
 import buildServer from './server.ts';
 
@@ -11,4 +11,8 @@ const handler = createAwaitHandler(buildServer, {
   secrets: [process.env.MCP_AWAIT_SECRET],
 });
 app.all('/mcp', toNodeHandler(handler));
-app.listen(3000, '127.0.0.1', () => console.log('listening on http://127.0.0.1:3000/mcp'));
+const server = app.listen(3000, '127.0.0.1', (error) => {
+  if (error) throw error;
+  console.log('listening on http://127.0.0.1:3000/mcp');
+});
+closeOnSignals(server, handler);

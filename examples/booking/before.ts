@@ -17,4 +17,7 @@ app.all('/mcp', async (req, res) => {
   }
   await transport.handleRequest(req, res);
 });
-app.listen(3000, '127.0.0.1', () => console.log('listening on http://127.0.0.1:3000/mcp'));
+app.listen(3000, '127.0.0.1', (error) => {
+  if (error) throw error;
+  console.log('listening on http://127.0.0.1:3000/mcp');
+});

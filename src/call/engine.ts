@@ -502,9 +502,27 @@ export class Engine {
     }
   }
 
+  /** Whether this process is about to end. */
+  get isLeaving(): boolean {
+    return this.#runs.isLeaving;
+  }
+
+  /** Whether running turns had `limits.drain` since this process began to leave: each ends at its next step. */
+  get isDue(): boolean {
+    return this.#runs.isDue;
+  }
+
   /**
-   * Refuses new calls and waits for running turns; after `limits.drain` it gives those up, so that other processes take
-   * them over. Parked frames are dropped: their calls continue elsewhere, from the journal.
+   * Waits for running turns; after `limits.drain` it gives up those that other processes can take over. New calls are
+   * run. Other processes continue suspended calls themselves.
+   */
+  async leave(): Promise<void> {
+    await this.#runs.leave(this.#parts.limits.drain);
+  }
+
+  /**
+   * After `leave`: refuses new calls, and gives up the turns that are left. Parked frames are dropped: their calls
+   * continue elsewhere, from the journal.
    */
   async close(): Promise<void> {
     await this.#runs.close(this.#parts.limits.drain);
@@ -552,7 +570,7 @@ export class Engine {
 
   /** Another process offers a POST whose call's frame may be here. */
   #accept(offer: Offer, leg: Leg, onAccepted: () => void): Promise<Outcome> | undefined {
-    if (this.#runs.isClosed || !this.#runs.has(keyOf(offer.state))) return undefined;
+    if (this.#runs.isLeaving || !this.#runs.has(keyOf(offer.state))) return undefined;
     if (!this.takes(takerOf(offer.binding, leg), 1)) return undefined;
     return this.#join(offer, leg, onAccepted).catch((error: unknown) =>
       reported(this.#parts, offer.state.callId, AwaitError.from(error)),

@@ -19,6 +19,7 @@ import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { Retry } from '../log/retry.ts';
 import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
+import { ClosableBacking } from './closable-backing.ts';
 import { type ByteLimits, type Held, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
@@ -28,6 +29,8 @@ import { plainRecords, type RecordCipher } from './records.ts';
 const MARGIN = 300_000;
 /** Leases after which nobody follows an ended call any more. */
 const LEASES = 6;
+/** How long an answer of the store counts for health checks, in milliseconds. */
+const PROBE = 1_000;
 /** Expired records that are deleted at once. */
 const SWEPT = 500;
 
@@ -54,13 +57,14 @@ interface StoreParts {
 }
 
 export class KeyvCallStore implements CallStore {
-  readonly #backing: Backing;
+  readonly #backing: ClosableBacking;
   readonly #clock: Clock;
   readonly #lease: number;
   readonly #held: HeldBytes | undefined;
   readonly #parts: StoreParts;
   readonly #retry: Retry;
   #isLooking = false;
+  #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
 
   /**
    * @param keyv undefined: the records stay in this process's memory
@@ -70,8 +74,9 @@ export class KeyvCallStore implements CallStore {
     const { names, cipher, bytes, retry = new Retry({ clock, lease }) } = parts;
     this.#parts = parts;
     this.#retry = retry;
-    this.#backing =
+    const backing: Backing =
       keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher, lease / 4);
+    this.#backing = new ClosableBacking(backing);
     this.#clock = clock;
     this.#lease = lease;
     // A process that follows a call of a shared store takes it over after a lease of silence.
@@ -91,8 +96,7 @@ export class KeyvCallStore implements CallStore {
     const entries: Entries = {
       insert: (at, entry, until) => this.#insertEntry(call, at, entry, until),
       read: (at) => this.read(call.id, at),
-      beat: (sign) =>
-        this.#retry.once(() => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires))),
+      beat: (sign) => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires)),
     };
     return openJournal(entries, call, after, this.#clock, this.#lease);
   }
@@ -301,6 +305,24 @@ export class KeyvCallStore implements CallStore {
     for (let from = 0; from < gone.length; from += SWEPT)
       await this.#backing.removeKeys(gone.slice(from, from + SWEPT));
     return gone.length;
+  }
+
+  /** Whether the store reads, for a health check: asked once for all that ask within a second. */
+  answers(): Promise<boolean> {
+    const now = this.#clock.elapsed();
+    if (this.#probe === undefined || now - this.#probe.at >= PROBE) {
+      const answers = this.#backing.get('health').then(
+        () => true,
+        () => false,
+      );
+      this.#probe = { at: now, answers };
+    }
+    return this.#probe.answers;
+  }
+
+  /** Resolves once nothing is read or written any more: from now on each operation fails with `closed`. */
+  close(): Promise<void> {
+    return this.#backing.close();
   }
 
   #lifetime(expires: number): number {

@@ -34,6 +34,8 @@ export interface Serving {
   bodyTime: number;
   /** How long a connection is kept open between two requests, in milliseconds. */
   idleTime: number;
+  /** How long the process goes on listening after its first signal, in milliseconds, while `/readyz` says no. */
+  linger: number;
 }
 
 export interface Draft {
@@ -78,6 +80,7 @@ export function newDraft(): Draft {
       headTime: 10_000,
       bodyTime: 30_000,
       idleTime: 10_000,
+      linger: 0,
     },
   };
 }
@@ -159,6 +162,13 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       'how long a connection is kept open between two requests (default 10s)',
       ({ serving }, given) => {
         serving.idleTime = given;
+      },
+    ),
+    time(
+      'linger',
+      'how long it goes on listening after a signal, while /readyz says no (default 0s)',
+      ({ serving }, given) => {
+        serving.linger = given;
       },
     ),
     {

@@ -2,8 +2,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
-import type { AwaitOptions } from '../../compat/handler.ts';
-import { createAwaitHandler } from '../../compat/handler.ts';
+import { type AwaitOptions, createAwaitHandler, type Health } from '../../compat/handler.ts';
 import { createStdio } from '../../compat/pipe/stdio.ts';
 import { mountWebSocket } from '../../compat/websocket/mount.ts';
 import { AwaitError } from '../base/error.ts';
@@ -11,11 +10,14 @@ import type { HostFactory } from '../host/host.ts';
 import { isPeerHost } from '../host/peer/host.ts';
 import { isLoopback, lastForwarded } from '../http/address.ts';
 import { Paths } from '../http/paths.ts';
+import { closeOnSignals, onSignals } from '../http/shutdown.ts';
 import { type NodeRequest, toNodeHandler } from '../node.ts';
 import type { Logger } from '../options.ts';
 import type { Draft, Serving } from './flags.ts';
 import { levelLogger } from './logger.ts';
 
+/** How long the module's own handles may keep the process once everything is closed, in milliseconds. */
+const LAST = 1_000;
 /** Where Express and the SDKs' examples mount a server. */
 const PATH = '/mcp';
 
@@ -42,7 +44,9 @@ export async function serveHost(
   const paths = new Paths(options.paths);
   const server = httpServer(serving, (req, res) => {
     const [path = '/'] = (req.url ?? '/').split('?', 1);
-    if (path === PATH || paths.find(path)?.wire !== 'mcp') void listener(req, res);
+    if (path === '/healthz') respond(res, { ready: true });
+    else if (path === '/readyz') void handler.health().then((health) => respond(res, health));
+    else if (path === PATH || paths.find(path)?.wire !== 'mcp') void listener(req, res);
     else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);
   });
   const sockets = mountWebSocket(server, handler, { path: PATH });
@@ -58,18 +62,20 @@ export async function serveHost(
   process.stdout.on('error', () => {});
   warnIfOpen(host, logger);
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
-  let stopping = false;
-  const stop = async (): Promise<void> => {
-    // A second signal ends the process without waiting for running calls.
-    if (stopping) process.exit(1);
-    stopping = true;
-    await sockets.close();
-    await handler.close();
-    server.close();
-    server.closeAllConnections();
-    process.exit(0);
+  const { leave, close } = handler;
+  const release = async (): Promise<void> => {
+    await handler.release();
+    // What the module keeps open, such as a pool of its own, must not keep the process.
+    setTimeout(() => process.exit(), LAST).unref();
   };
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void stop());
+  closeOnSignals(server, { leave, close, release }, { linger: serving.linger, sockets });
+}
+
+/** `/healthz`: the process runs. `/readyz`: requests may come here. */
+function respond(res: ServerResponse, health: Health): void {
+  const body = JSON.stringify(health);
+  const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };
+  res.writeHead(health.ready ? 200 : 503, headers).end(body);
 }
 
 /** The command line authenticates nobody. */
@@ -83,13 +89,7 @@ function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>): void {
 /** One client on stdin and stdout, until it closes its end or a signal ends the process. */
 async function serveStdio(host: HostFactory, options: AwaitOptions): Promise<void> {
   const { close, closed } = createStdio(host, options);
-  let stopping = false;
-  const stop = (): void => {
-    if (stopping) process.exit(1);
-    stopping = true;
-    void close();
-  };
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, stop);
+  onSignals(close);
   await closed;
   process.exit(0);
 }

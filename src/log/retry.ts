@@ -3,7 +3,6 @@
  * 1. A failed operation is repeated with growing pauses, so a store that is away for a moment costs nobody a call.
  * 2. A failed insert may have been written: the next attempt reads the value that it finds, and counts its own as
  *    inserted. Equal values of two writers are interchangeable, since an entry that decides anything names its writer.
- * 3. After `close` nothing is sent to the store.
  */
 import type { Clock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
@@ -27,7 +26,6 @@ export class Retry {
   #failedReads = 0;
   /** When the outage that is going on was last reported. */
   #reported: number | undefined;
-  #isClosed = false;
 
   constructor(parts: RetryParts) {
     this.#parts = parts;
@@ -36,11 +34,6 @@ export class Retry {
   /** Reads that failed so far: an observer of a silent owner begins anew when this grows. */
   get failedReads(): number {
     return this.#failedReads;
-  }
-
-  /** From now on operations fail at once, those that wait for another attempt too. */
-  close(): void {
-    this.#isClosed = true;
   }
 
   /**
@@ -57,7 +50,7 @@ export class Retry {
   ): Promise<boolean> {
     const again = async (): Promise<boolean> =>
       (await insert()) || canonical(await read()) === canonical(value);
-    return this.once(insert).catch((error: unknown) => this.#again(again, error, until));
+    return insert().catch((error: unknown) => this.#again(again, error, until));
   }
 
   /** @throws AwaitError `store` after three leases */
@@ -65,7 +58,7 @@ export class Retry {
     const failed = (): void => {
       this.#failedReads += 1;
     };
-    return this.once(read).catch((error: unknown) => {
+    return read().catch((error: unknown) => {
       failed();
       return this.#again(read, error, undefined, failed);
     });
@@ -73,12 +66,7 @@ export class Retry {
 
   /** Overwrites or deletes. @throws AwaitError `store` after three leases */
   write(write: () => Promise<void>): Promise<void> {
-    return this.once(write).catch((error: unknown) => this.#again(write, error, undefined));
-  }
-
-  /** One attempt alone, for a record that is soon overwritten. @throws AwaitError `store` */
-  once<T>(attempt: () => Promise<T>): Promise<T> {
-    return this.#isClosed ? Promise.reject(closed()) : attempt();
+    return write().catch((error: unknown) => this.#again(write, error, undefined));
   }
 
   async #again<T>(
@@ -97,7 +85,6 @@ export class Retry {
       this.#failed(error);
       if (isOver()) throw error;
       await paused(clock, pause);
-      if (this.#isClosed) throw closed(error);
       try {
         const result = await attempt();
         this.#answers();
@@ -122,10 +109,6 @@ export class Retry {
     this.#reported = undefined;
     this.#parts.report?.(undefined);
   }
-}
-
-function closed(cause?: unknown): AwaitError {
-  return new AwaitError('store', 'this handler was closed: its store is not used any more', cause);
 }
 
 /** Does not keep the process alive. */

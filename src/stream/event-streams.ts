@@ -253,6 +253,16 @@ export class EventStreams {
     this.#locals.get(this.#log(id, scope).name)?.tail?.disconnect();
   }
 
+  /** The same, where this process leaves: its client is to come back to another one. */
+  handOver(id: string, scope: string): void {
+    this.#locals.get(this.#log(id, scope).name)?.tail?.end('leaving');
+  }
+
+  /** This process leaves: ends every connection here whose stream can continue elsewhere. */
+  handOverAll(): void {
+    this.#locals.handOverAll();
+  }
+
   /**
    * Ends the connection of a standing stream, in whichever process it is; its client may come back.
    * @throws AwaitError `store`
@@ -307,7 +317,7 @@ export class EventStreams {
   async close(): Promise<void> {
     this.#closed = true;
     this.#sweeping.cancel();
-    this.#locals.close();
+    await this.#locals.close();
     this.#listening = false;
     await (await this.#stop)?.();
   }
@@ -397,7 +407,7 @@ export class EventStreams {
       local.tail = tail;
       if (isStandingId(log.id)) await log.writeHad(from, true);
       // An appender whose first event is on its way delivers it itself.
-      if (this.#closed) tail.end('closed');
+      if (this.#closed) tail.end('leaving');
       else tail.start(!isNew);
     } catch (error) {
       this.#parts.warn('a stream cannot be followed', { error: String(error) });

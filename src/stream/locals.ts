@@ -1,6 +1,7 @@
 /** This process's state of streams: those it appends to, or did, and those with a connection here. */
 import { AwaitError } from '../base/error.ts';
 import type { Appender } from './appender.ts';
+import { isStandingId } from './event-id.ts';
 import type { StreamLog } from './log.ts';
 import type { Tail } from './tail.ts';
 
@@ -124,10 +125,19 @@ export class Locals {
     for (const local of this.#byName.values()) if (local.scope === scope) this.#delete(local);
   }
 
-  close(): void {
-    for (const { tail } of this.#byName.values()) tail?.end('closed');
+  /** A stream that is being written here alone stays: its call runs here, and ends or hands it over itself. */
+  handOverAll(): void {
+    for (const { tail, appender, log } of this.#byName.values())
+      if (appender?.isOpen !== true || isStandingId(log.id)) tail?.end('leaving');
+  }
+
+  /** Resolves once it is written which events the connections had. */
+  async close(): Promise<void> {
+    const all = [...this.#byName.values()];
+    for (const { tail } of all) tail?.end('leaving');
     this.#byName.clear();
     this.#counted.clear();
+    await Promise.all(all.map(({ last }) => last));
   }
 
   #delete(local: Local): void {

@@ -35,13 +35,20 @@ const REASONS: Readonly<Record<Exclude<TailEnd, 'finished'>, string>> = {
   behind: 'events were deleted before they were read',
   expired: 'this stream has expired',
   failed: 'the server cannot read this stream; come back',
+  leaving: 'this process ends; come back to another one',
   closed: 'come back',
 };
+
+/**
+ * When the client of a process that leaves should come back, in milliseconds. The SDKs try twice, with a fixed pause:
+ * that gives the next process ten seconds to come up.
+ */
+export const RETRY_LEAVING = 5_000;
 
 const COMMENTS: Framing = {
   event: (event, id) => sseEvent({ ...event, id }),
   alive: () => SSE_KEEP_ALIVE,
-  closing: (why) => sseClosing(REASONS[why]),
+  closing: (why) => (why === 'leaving' ? sseRetry(RETRY_LEAVING) : '') + sseClosing(REASONS[why]),
 };
 
 export function sseSink(

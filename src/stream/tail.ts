@@ -18,7 +18,9 @@ export type TailEnd =
   | 'expired'
   /** The store cannot be read. */
   | 'failed'
-  /** From outside: the session ended, the process goes away, the client is to come back later. */
+  /** This process leaves: the client is to come back to another one. */
+  | 'leaving'
+  /** From outside: the session ended, the client is to come back later. */
   | 'closed';
 
 /** Where events go: a connection. */

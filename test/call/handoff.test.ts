@@ -217,7 +217,7 @@ describe('a message of the relay', () => {
 });
 
 describe('a process that shuts down', () => {
-  it('lets what is running end, and takes nothing new on', async () => {
+  it('lets what is running end, serves what comes meanwhile, and refuses what comes after', async () => {
     let finish: (() => void) | undefined;
     const tool: Tool = async ({ elicit, step }) => {
       await elicit('one');
@@ -234,11 +234,13 @@ describe('a process that shuts down', () => {
     const resumed = owner.engine.resume(first.token, BINDING, answers(first), legOf());
     while (finish === undefined) await listening();
     const closed = owner.engine.close();
-    const late = await owner.engine.resume(first.token, BINDING, answers(first), legOf());
-    expect(errorOf(late).message).toContain('shutting down; send the same request again');
+    const again = owner.engine.resume(first.token, BINDING, answers(first), legOf());
     finish();
     await closed;
     expect(resultOf(await resumed)).toBe('done');
+    expect(resultOf(await again)).toBe('done');
+    const late = await owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    expect(errorOf(late).message).toContain('shutting down; send the same request again');
   });
 
   it('gives up what does not end, and another process continues at once', async () => {

@@ -64,9 +64,13 @@ it('logs the reason of a refusal on stderr, one JSON line, and no token', async 
 
 it('ends with 0 on SIGTERM while calls are suspended', async () => {
   const fixture = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
-  const child = spawn(process.execPath, [CLI, 'serve', fixture, '--port', '0', '--secret', SECRET], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [CLI, 'serve', fixture, '--port', '0', '--secret', SECRET, '--idle-time', '1s'],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
   const url = line.replace('listening on ', '');
   const { state, keys } = await post(url, { tool: 'one' });

@@ -545,18 +545,20 @@ describe('mounted', () => {
 });
 
 describe('handler.close', () => {
-  it('takes answers while calls come to their end, refuses the rest, and ends the stream', async () => {
+  it('serves on while calls come to their end, ends the stream, and then refuses', async () => {
     const { root, handler } = await serve();
     const line = await begin(root);
     await line.post(call('one'));
     const ask = await line.reader.next(isAsk);
     const closed = handler.close();
-    expect((await line.post(call('one', 8))).status).toBe(503);
-    expect((await fetch(`${root}/sse`)).status).toBe(503);
+    expect((await line.post({ jsonrpc: '2.0', id: 8, method: 'tools/list' })).status).toBe(202);
+    await line.reader.next(has(8));
     expect((await line.post(answer(ask))).status).toBe(202);
     expect(textIn(await line.reader.next(has(7)))).toBe('Hello its name');
     await closed;
     await expect.poll(() => line.reader.over).toBe(true);
+    expect((await line.post(call('one', 9))).status).toBe(503);
+    expect((await fetch(`${root}/sse`)).status).toBe(503);
   });
 });
 

@@ -1,10 +1,12 @@
 /** A process that shuts down while calls run: its clients' replies, and the takeover. */
+import { createServer } from 'node:http';
 import { setTimeout as pause } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { step } from '../../src/index.ts';
+import { closeOnSignals } from '../../src/node.ts';
 import { asks, begin, call } from './anywhere.ts';
 import { accept, post, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
@@ -59,7 +61,7 @@ it('gives up a turn that does not end, and the same request continues elsewhere 
   expect(done).toEqual(['once']);
 });
 
-it('lets a turn end that does, and refuses new requests with 503 meanwhile', async () => {
+it('lets a turn end that does, serves new requests meanwhile, and refuses them after', async () => {
   let finish = (_: unknown): void => {};
   const gate = {
     open: new Promise((resolve) => {
@@ -72,12 +74,14 @@ it('lets a turn end that does, and refuses new requests with 503 meanwhile', asy
   const running = post(old.url, { tool: 'work', state, responses: accept(keys, {}) });
   await expect.poll(() => done).toEqual(['once']);
   const closed = old.handler.close();
-  const refused = await post(old.url, { tool: 'work' });
-  expect(refused.status).toBe(503);
-  expect(refused.headers.get('retry-after')).toBe('1');
+  expect(old.handler.close()).toBe(closed);
+  expect((await post(old.url, { tool: 'work' })).message.result?.resultType).toBe('input_required');
   finish(undefined);
   await closed;
   expect(textOf(await running)).toBe('finished');
+  const refused = await post(old.url, { tool: 'work' });
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get('retry-after')).toBe('1');
 });
 
 it('still takes the answers of a 2025 client, whose call can end only so', async () => {
@@ -209,4 +213,107 @@ it.each([
   const stream = await session.send({ id: 1, method: 'prompts/get', params: { name: 'relays' } });
   const reply = await stream.next(({ id }) => id === 1);
   expect(reply.error?.message).toBe(message);
+});
+
+it('ends a turn of 2026-07-28 that outlasts the drain at its next step, and runs no step twice', async () => {
+  const done: string[] = [];
+  let finish = (): void => {};
+  const slow = new Promise<void>((resolve) => {
+    finish = resolve;
+  });
+  const steps = (): McpServer => {
+    const server = new McpServer({ name: 'steps', version: '1.0.0' });
+    server.registerTool('work', {}, async () => {
+      await step('first', async () => {
+        done.push('first');
+        await slow;
+      });
+      await step('second', () => done.push('second'));
+      return { content: [{ type: 'text', text: 'finished' }] };
+    });
+    return server;
+  };
+  const store = await openStore(SQLITE.url());
+  const options = { store, secrets: [SECRET], limits: { drain: 200, lease: 600_000 } };
+  const [old, fresh] = [await serveHere(steps, options), await serveHere(steps, options)];
+  open.push(old, fresh);
+  const running = post(old.url, { tool: 'work' });
+  await expect.poll(() => done).toEqual(['first']);
+  await old.handler.leave();
+  const closed = old.handler.close();
+  finish();
+  const shed = await running;
+  expect(shed.message.result?.resultType).toBe('input_required');
+  expect(shed.keys).toEqual([]);
+  await closed;
+  expect(textOf(await post(fresh.url, { tool: 'work', state: shed.state, responses: {} }))).toBe('finished');
+  expect(done).toEqual(['first', 'second']);
+});
+
+it('hands a call over that comes while its process leaves, and asks', async () => {
+  const place = SQLITE.url();
+  const gate = { open: Promise.resolve() };
+  const both = [await serve(place, gate, [], 50), await serve(place, gate, [], 50)] as const;
+  const session = await begin(both);
+  await both[0].handler.leave();
+  const first = await session.post(0, call('work'));
+  const ask = await first.next(asks('go'));
+  await expect.poll(() => first.over).toBe(true);
+  const again = await session.get(1, first.last);
+  await session.post(1, { id: ask.id, result: { action: 'accept', content: {} } });
+  expect((await again.next(({ id }) => id === 7)).result?.content).toEqual([
+    { type: 'text', text: 'finished' },
+  ]);
+});
+
+describe('handler.health', () => {
+  const server = (): McpServer => new McpServer({ name: 'healthy', version: '1.0.0' });
+
+  it('is ready until the process leaves', async () => {
+    const served = await serveHere(server);
+    open.push(served);
+    expect(await served.handler.health()).toEqual({ ready: true });
+    void served.handler.leave(10);
+    expect(await served.handler.health()).toEqual({ ready: false, reason: 'this process is about to end' });
+  });
+
+  it('is not ready while the store does not answer', async () => {
+    let isDown = true;
+    const records = new Map<string, unknown>();
+    const get = async (key: string): Promise<unknown> => {
+      if (isDown) throw new Error('down');
+      return records.get(key);
+    };
+    const store = new Keyv({
+      store: {
+        get,
+        set: async (key: string, value: unknown) => void records.set(key, value),
+        delete: async (key: string) => records.delete(key),
+        clear: async () => records.clear(),
+        insertIfAbsent: async (key: string, value: unknown) =>
+          !records.has(key) && records.set(key, value) !== undefined,
+      },
+    });
+    const served = await serveHere(server, { store, secrets: [SECRET] });
+    open.push(served);
+    expect(await served.handler.health()).toEqual({ ready: false, reason: 'the store does not answer' });
+    isDown = false;
+    await expect.poll(() => served.handler.health(), { timeout: 5_000 }).toEqual({ ready: true });
+  });
+
+  it('is not ready without secrets', async () => {
+    let secrets: () => Promise<string[]> = () => Promise.reject(new Error('the vault is sealed'));
+    const served = await serveHere(server, { secrets: () => secrets() });
+    open.push(served);
+    expect(await served.handler.health()).toEqual({ ready: false, reason: 'the secrets cannot be had' });
+    secrets = async () => [SECRET];
+    expect(await served.handler.health()).toEqual({ ready: true });
+  });
+});
+
+it('refuses a linger that is no time', () => {
+  const handler = { leave: async () => {}, close: async () => {}, release: async () => {} };
+  expect(() => closeOnSignals(createServer(), handler, { linger: -1 })).toThrow(
+    expect.objectContaining({ code: 'bad-option' }),
+  );
 });

@@ -166,18 +166,20 @@ it('closes its streams with streamClosed and the reason when the handler is clos
   );
 });
 
-it('lets calls end at a shutdown, whose answers it still takes, and refuses what is new', async () => {
+it('serves on at a shutdown while calls end, and then refuses', async () => {
   const { url, handler } = await serve();
   const stream = await get(url);
   await post(url, call(1, 'one'));
   const ask = await stream.ask('name');
   const closed = handler.close();
-  expect((await post(url, call(2, 'one'))).status).toBe(503);
-  expect((await get(url)).status).toBe(503);
+  expect((await post(url, { id: 2, method: 'ping' })).status).toBe(202);
   expect((await post(url, answer(ask, 'name'))).status).toBe(202);
   await closed;
   await stream.end();
+  expect(await stream.response(2)).toMatchObject({ message: { result: {} } });
   expect(textOf(await stream.response(1))).toBe('Hello its name');
+  expect((await post(url, call(3, 'one'))).status).toBe(503);
+  expect((await get(url)).status).toBe(503);
   expect(stream.events.at(-1)?.message.params).toEqual({ reason: 'shutdown' });
 });
 

@@ -87,7 +87,7 @@ export class SimulatedStore {
               until,
             ),
           read: (position) => retry.read(() => read(call.id, position)),
-          beat: (sign) => retry.once(() => this.#operate(life, () => void this.#beats.set(call.id, sign))),
+          beat: (sign) => this.#operate(life, () => void this.#beats.set(call.id, sign)),
         };
         return openJournal(entries, call, after, clock, lease);
       },

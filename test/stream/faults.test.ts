@@ -323,7 +323,7 @@ describe('a process that goes away', () => {
     const following = (await streams.find(stream.id, 0, SCOPE)).follow(connection);
     await streams.close();
     await following;
-    expect(connection.ended).toBe('closed');
+    expect(connection.ended).toBe('leaving');
     await here.close();
   });
 });

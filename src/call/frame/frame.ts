@@ -495,10 +495,7 @@ export class Frame {
     // The turn ends with these, and its steps are in the journal before it does.
     if (this.#runner.isBusy && asks.some((ask) => this.#asks.isRefused(ask, turn))) return;
     const given = steps.filter(({ path }) => isShed(path));
-    if (
-      given.length > 0 ||
-      (named !== undefined && this.#gate.stepsInTurn > 0 && this.#options.overloaded?.())
-    ) {
+    if (given.length > 0 || (named !== undefined && this.#mustShed())) {
       if (this.#giveUp(turn, given)) return;
     }
     for (const step of steps) if (!given.includes(step)) this.#runner.start(step);
@@ -519,6 +516,12 @@ export class Frame {
     // With nothing open the tool waits for something unrecorded, and may still make its asks.
     if ((this.#asks.size === 0 && !this.busy) || !this.#patience.gaveUp()) return;
     for (const ask of this.#recording.withdrawUnmade()) this.#asks.withdraw(ask, turn);
+  }
+
+  /** A process with too much to do still does one step of each turn, so that the call gets on. */
+  #mustShed(): boolean {
+    const { leaving, overloaded } = this.#options;
+    return leaving?.() === true || (this.#gate.stepsInTurn > 0 && overloaded?.() === true);
   }
 
   /** Ends the turn without an ask, so that the call continues elsewhere; false if its client cannot bring it there. */

@@ -32,6 +32,8 @@ export interface FrameOptions {
   readonly doneTwice: (path: string) => void;
   /** Whether this process has too much to do. */
   readonly overloaded?: () => boolean;
+  /** Whether this process is about to end, and turns are to end at their next step. */
+  readonly leaving?: () => boolean;
   /** Called with each ask of the tool's own code, before it has any effect. */
   readonly asked?: (frame: object, call: CallRecord) => void;
 }

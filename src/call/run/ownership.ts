@@ -179,8 +179,11 @@ export class Ownership {
     }
   }
 
-  /** This process closes: other processes need not wait for the lease of a call that continues without its request. */
-  abandon(run: Run): void {
+  /**
+   * This process leaves: other processes need not wait for the lease of a call that continues without its request.
+   * Resolves once the call is theirs.
+   */
+  abandon(run: Run): Promise<void> {
     const { id } = run.call;
     run.frame.leave();
     const settle = this.#runs.unsettle(id);
@@ -197,6 +200,7 @@ export class Ownership {
         this.#runs.drop(run);
       });
     this.#runs.abandon(run, abandoned);
+    return abandoned;
   }
 }
 

@@ -21,6 +21,9 @@ import {
   stopHeartbeat,
 } from './run.ts';
 
+/** How long a call that came to a leaving process may take before it is given up, in milliseconds. */
+const LATE = 1_000;
+
 type Waiting = Extract<RunState, { at: 'checkpoint' | 'interrupted' }>;
 
 export class Runs {
@@ -47,6 +50,8 @@ export class Runs {
   /** Runs that are abandoned once their running steps are done. */
   readonly #abandoned = new Set<Run>();
   #isClosed = false;
+  /** When turns are handed over, on the clock of `elapsed`, in milliseconds; undefined while the process stays. */
+  #due: number | undefined;
   #onQuiet: (() => void) | undefined;
 
   constructor(parts: EngineParts) {
@@ -65,6 +70,16 @@ export class Runs {
 
   get isClosed(): boolean {
     return this.#isClosed;
+  }
+
+  /** Whether the process is about to end: it serves what comes in, and keeps nothing for later. */
+  get isLeaving(): boolean {
+    return this.#due !== undefined;
+  }
+
+  /** Whether running turns had their time: each ends at its next step, or is given up. */
+  get isDue(): boolean {
+    return this.#due !== undefined && this.#parts.clock.elapsed() >= this.#due;
   }
 
   // --- requested turns ---
@@ -174,6 +189,19 @@ export class Runs {
     this.heap.hold(run.call, run.call, run.bytes);
     if (isUnattached(run)) this.goesOn(run);
     countActiveTurns(1);
+    if (this.#due !== undefined) this.#handOverAt(this.#due, run, turn);
+  }
+
+  /** A turn that began while its process leaves. */
+  #handOverAt(due: number, run: Run, turn: InTurn): void {
+    const { clock } = this.#parts;
+    const wait = Math.max(due - clock.elapsed(), LATE);
+    clock.after(wait, () => run.state === turn && void this.#stop(run, turn)).unref();
+  }
+
+  /** Ends a turn of a leaving process, unless it ends at its next step. */
+  async #stop(run: Run, turn: InTurn): Promise<void> {
+    if (isUnattached(run) || turn.live) await turn.stop();
   }
 
   /** Registers a call that continues without its request, by its id. */
@@ -254,23 +282,42 @@ export class Runs {
   }
 
   /**
-   * Refuses new calls, gives running ones some time, and abandons the others: their clients are advised to send the
-   * same request again, and its process need not wait for a lease.
+   * Gives running turns some time. Then the calls that another process can continue without a request are given up;
+   * other turns end at their next step. Calls that come in meanwhile are run.
+   * @param wait milliseconds
+   */
+  async leave(wait: number): Promise<void> {
+    const { clock } = this.#parts;
+    this.#due = clock.elapsed() + wait;
+    await this.#quiet(wait);
+    if (this.#inTurn.size > 0) this.#due = clock.elapsed();
+    const stopped = [...this.#inTurn].map((run) => run.state.at === 'turn' && this.#stop(run, run.state));
+    await within(clock, wait, Promise.all(stopped));
+  }
+
+  /**
+   * Refuses new calls, gives turns that have no next step yet as long again as `leave` did, and abandons the others:
+   * their clients are advised to send the same request again, and its process need not wait for a lease.
    * @param wait milliseconds
    */
   async close(wait: number): Promise<void> {
-    this.#isClosed = true;
+    if (!this.isLeaving) await this.leave(wait);
     const { clock } = this.#parts;
-    if (this.#inTurn.size > 0) {
-      const quiet = new Promise<void>((resolve) => {
-        this.#onQuiet = resolve;
-      });
-      await within(clock, wait, quiet);
-    }
-    for (const { state } of [...this.#inTurn]) if (state.at === 'turn') state.stop();
-    await within(clock, wait, Promise.all([...this.#unsettled.values(), ...this.#ending]));
+    this.#isClosed = true;
+    await this.#quiet((this.#due ?? 0) + wait - clock.elapsed());
+    for (const { state } of [...this.#inTurn]) if (state.at === 'turn') void state.stop();
+    await within(clock, wait / 2, Promise.all([...this.#unsettled.values(), ...this.#ending]));
     // A step that outlasts this is recorded still, if the process lives to; its server is cleaned up now.
     for (const run of this.#abandoned) run.instance.release(true);
     this.parked.dropAll();
+  }
+
+  /** Resolves once no turn runs, or after so many milliseconds. */
+  async #quiet(wait: number): Promise<void> {
+    if (this.#inTurn.size === 0 || wait <= 0) return;
+    const quiet = new Promise<void>((resolve) => {
+      this.#onQuiet = resolve;
+    });
+    await within(this.#parts.clock, wait, quiet);
   }
 }

@@ -83,10 +83,12 @@ export type RunState =
 /** A turn is entered: the tool may act. */
 export interface InTurn {
   readonly at: 'turn';
+  /** Whether its asks go out while it runs: then it cannot end at a step. */
+  readonly live: boolean;
   /** Resolves the turn's outcome with `gone`: its client gets no response. */
   readonly resolveGone: () => void;
-  /** Ends the turn without an outcome, because this process closes. */
-  readonly stop: () => void;
+  /** Ends the turn without an outcome, because this process leaves. Resolves once another may continue the call. */
+  readonly stop: () => Promise<void>;
 }
 
 export interface AtCheckpoint {

@@ -70,7 +70,8 @@ export class TakeOver {
       }
       if (found.kind === 'suspended') return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
       const { call, known } = found;
-      if (silentAt !== undefined && (known.at !== silentAt || this.#runs.isClosed)) return { outcome: GONE };
+      // It would have to be given up at once.
+      if (this.#runs.isDue || (silentAt !== undefined && known.at !== silentAt)) return { outcome: GONE };
       const since = this.#taking.get(callId);
       if (since !== undefined && clock.elapsed() - since < PATIENCE * limits.lease) {
         // For another request of this process.

@@ -62,7 +62,8 @@ const GONE: Outcome = { kind: 'gone' };
 export const LAST_WORDS = 1_000;
 
 /** Errors after which the call may go on, here or elsewhere. */
-const isPassing = ({ code }: AwaitError): boolean => code === 'store' || code === 'fenced';
+const isPassing = ({ code }: AwaitError): boolean =>
+  code === 'store' || code === 'fenced' || code === 'closed';
 
 export class Turns {
   readonly #parts: EngineParts;
@@ -86,6 +87,7 @@ export class Turns {
       leg.begun?.((reason) => void this.#ownership.cancel(run, reason).catch(() => {}));
       this.#runs.enter(run, {
         at: 'turn',
+        live: leg.live,
         resolveGone: () => resolve(GONE),
         stop: () => this.#stop(run, request, () => resolve(failedWith(handlerClosed()))),
       });
@@ -120,17 +122,17 @@ export class Turns {
     });
   }
 
-  /** The process closes. */
-  #stop(run: Run, request: Resume | undefined, closing: () => void): void {
+  /** The process leaves. Resolves once another process may continue the call. */
+  async #stop(run: Run, request: Resume | undefined, closing: () => void): Promise<void> {
     const becoming = becomingTask(run);
     if (isTask(run) || becoming !== undefined) {
-      this.#ownership.abandon(run);
       // Its client gets the task, if it becomes one.
       void becoming?.catch(closing);
+      await this.#ownership.abandon(run);
       return;
     }
     if (request !== undefined) this.#ownership.disconnect(run, request);
-    else if (isUnattached(run)) this.#ownership.abandon(run);
+    else if (isUnattached(run)) await this.#handOver(run);
     else this.#runs.drop(run);
     closing();
   }
@@ -152,6 +154,12 @@ export class Turns {
     arm();
     const handle: Timer = { cancel: () => timer.cancel(), unref: () => handle };
     return handle;
+  }
+
+  /** Its client comes back for the rest: so it has an id to come back with first, and others can find the call. */
+  async #handOver(run: Run): Promise<void> {
+    await run.journal.begin()?.catch(() => {});
+    if (run.state.at === 'turn') await this.#ownership.abandon(run);
   }
 
   // --- becoming a task ---
@@ -306,7 +314,7 @@ export class Turns {
     this.#runs.end(run, false);
     if ('frame' in next) {
       const outcome = this.enter(next, leg, { begin: true });
-      if (this.#runs.isClosed) this.#ownership.abandon(next);
+      if (this.#runs.isDue) void this.#ownership.abandon(next);
       return outcome;
     }
     const outcome = await this.#checkpoints.endWith(
@@ -349,7 +357,7 @@ export class Turns {
   }
 
   async #suspend(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
-    const { outcome, key, waiting } = await this.#checkpoints.suspend(run, checkpoint, !this.#runs.isClosed);
+    const { outcome, key, waiting } = await this.#checkpoints.suspend(run, checkpoint, !this.#runs.isLeaving);
     // Its turn is over, and a step of it may run on for longer than a lease.
     if (run.frame.busy) this.#ownership.beat(run);
     if (!this.#runs.isClosed && run.state.at !== 'over') this.#runs.park(key, run, waiting);
