@@ -10,7 +10,8 @@
  * are 200 tasks at once, and the run is over when they are. `--faults kills` kills one process a lease and does nothing
  * else; `--faults moments` kills each in the moment before a call of it is durable, which loses that call's
  * response and nothing else; `--faults cuts` breaks all connections to the store for 20 ms, every second or two, which
- * costs no call, and repeats no step. With `--clients older` the calls are made by the clients of the other revisions.
+ * costs no call, and repeats no step. With `--clients every` a client
+ * of each revision calls, the older ones and the drafts too.
  *
  * The seed decides which faults come, in which order and for how long; which call they hit depends on the machine. The
  * checks are in `verdict.ts`; `--events <file>` keeps the events that were checked.
@@ -35,6 +36,7 @@ import { judge, type Verdict } from './verdict.ts';
 
 const CLIENTS = 8;
 const TASKS = 200;
+const EVERY: readonly ('raw' | Kind)[] = ['raw', 'v1', 'v2', ...OLDER];
 /** A start that fails for want of a store takes this long at most after the store's fault, in milliseconds. */
 const START = 8_000;
 const NAMES: readonly StoreName[] = ['redis', 'postgres', 'sqlite'];
@@ -52,14 +54,14 @@ const { values } = parseArgs({
 const minutes = Number(values.minutes ?? 1);
 const name = NAMES.find((known) => known === (values.store ?? 'sqlite'));
 const seed = Number(values.seed ?? randomInt(2 ** 31));
-const kind = (['raw', 'v1', 'v2', 'older', 'tasks'] as const).find(
+const kind = (['raw', 'v1', 'v2', 'every', 'tasks'] as const).find(
   (known) => known === (values.clients ?? 'raw'),
 );
 const which = (['all', 'kills', 'moments', 'cuts'] as const).find(
   (known) => known === (values.faults ?? 'all'),
 );
 if (kind === undefined || which === undefined)
-  throw new Error('--clients takes raw, v1, v2, older or tasks, --faults all, kills, moments or cuts');
+  throw new Error('--clients takes raw, v1, v2, every or tasks, --faults all, kills, moments or cuts');
 if (name === undefined || !(minutes > 0) || !Number.isInteger(seed))
   throw new Error(
     `--minutes takes a positive number, --store one of ${NAMES.join(', ')}, --seed a whole number`,
@@ -110,8 +112,8 @@ const balancer = await balanceFleet(fleet, randomOf(seed + 3));
 const isTasks = kind === 'tasks';
 const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
   if (kind === 'tasks') return taskClient(fleet, randomOf(seed + 10 + nth), tally);
-  if (kind === 'raw') return client(fleet, randomOf(seed + 10 + nth), tally, isOver);
-  const own = kind === 'older' ? (OLDER[nth % OLDER.length] as Kind) : kind;
+  const own = kind === 'every' ? EVERY[nth % EVERY.length] : kind;
+  if (own === 'raw' || own === undefined) return client(fleet, randomOf(seed + 10 + nth), tally, isOver);
   return sessionClient(own, balancer.url, tally, isOver);
 });
 await Promise.race([isTasks ? Promise.all(clients) : sleep(minutes * 60_000), done]);
