@@ -295,7 +295,7 @@ describe('a call becomes durable', () => {
       flaky.fail = 'called';
       const posted = session.post(0, call('works'));
       const held = servers[0]?.log;
-      await expect.poll(() => held?.text).toContain('its reply is held back');
+      await expect.poll(() => held?.text).toContain('the store fails');
       work.open();
       const stream = await posted;
       await isOver(stream);
@@ -308,14 +308,24 @@ describe('a call becomes durable', () => {
     ['2025-11-25', 'steps', 'called'],
     ['DRAFT-SEP-1858', 'steps', 'called'],
     ['DRAFT-SEP-1858', 'one', 'called'],
-    ['DRAFT-SEP-1858', 'one', 'suspended'],
   ] as const)('or no step of it runs, and nothing is asked (%s, %s)', async (version, tool, entry) => {
-    const session = await start(LONG, version);
+    const session = await start({ ...LONG, lease: 100 }, version);
     flaky.fail = entry;
     const stream = await session.post(0, call(tool));
     await isOver(stream);
     expect(stream.messages.at(-1)?.error?.code).toBe(-32603);
     expect(keysInStep).toEqual([]);
     flaky.fail = undefined;
+  });
+
+  it('DRAFT-SEP-1858: and waits with its question for the store', async () => {
+    const session = await start({ ...LONG, lease: 100 }, 'DRAFT-SEP-1858');
+    flaky.fail = 'suspended';
+    const posted = session.post(0, call('one'));
+    await expect.poll(() => servers[0]?.log.text).toContain('the store fails');
+    flaky.fail = undefined;
+    const stream = await posted;
+    await isOver(stream);
+    expect(stream.text).toContain('event: input_required');
   });
 });

@@ -295,7 +295,7 @@ describe('a task of 2025-11-25', () => {
 
   it('whose store fails ends the request that waits for it, and nothing else', async () => {
     const flaky = flakyStore();
-    const session = await start({ store: flaky.store, secrets: [SECRET], limits: { drain: 50 } });
+    const session = await start({ store: flaky.store, secrets: [SECRET], limits: { drain: 50, lease: 300 } });
     const { taskId } = await create(session, 'ship');
     const result = await session.post(0, { id: 'result', method: 'tasks/result', params: { taskId } });
     await result.next(asks('name'));

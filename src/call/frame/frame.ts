@@ -399,12 +399,18 @@ export class Frame {
 
   #pump(turn: Turn): void {
     this.#match(turn);
+    const next = this.#recording.next();
     const { interim } = this.#gate;
-    if (interim !== undefined) {
-      this.#endAfterSteps(interim);
+    // The tool is done: its call ends once no step of it is left.
+    if (
+      interim !== undefined &&
+      next === undefined &&
+      this.#lastSteps().length === 0 &&
+      !this.#runner.isBusy
+    ) {
+      this.#finish(interim);
       return;
     }
-    const next = this.#recording.next();
     const head = this.#recording.head();
     if (next !== undefined) {
       release(next);
@@ -432,23 +438,6 @@ export class Frame {
     return [...this.#fresh].filter(
       (attempt) => attempt.kind === 'step' && !isOnce(attempt.path),
     ) as StepAttempt[];
-  }
-
-  /** The tool is done: its call ends once no step of it is left. */
-  #endAfterSteps(response: Response): void {
-    if (this.#runner.goOnInside()) this.#poke();
-    const steps = this.#lastSteps();
-    const [step] = steps;
-    if (step !== undefined && this.#recording.unconsumedSteps().length > 0) {
-      this.#diverge(`the tool attempts step '${step.path}'`);
-      return;
-    }
-    for (const last of steps) this.#runner.start(last);
-    const next = this.#recording.next();
-    if (next !== undefined) release(next);
-    if (this.#runner.isBusy) return;
-    if (next === undefined) this.#finish(response);
-    else this.#poke();
   }
 
   /** The next recorded completion has no attempt. */
@@ -484,6 +473,10 @@ export class Frame {
     const named = steps.find(({ path }) => !isOnce(path));
     if (named !== undefined && left.length > 0) {
       if (this.#patience.gaveUpForGood()) this.#diverge(`the tool attempts step '${named.path}'`);
+      return;
+    }
+    if (this.#gate.interim !== undefined) {
+      for (const step of steps) this.#runner.start(step);
       return;
     }
     if (turn.isDetaching) return;

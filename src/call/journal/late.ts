@@ -73,8 +73,9 @@ export class LateJournal implements OpenJournal {
     return this.#begun;
   }
 
+  /** Also while its first entry is on its way: its client has no id to come back with. */
   get #isEmpty(): boolean {
-    return !this.#hasMore && this.#kept === undefined;
+    return !this.#hasMore && this.position < 0;
   }
 
   /** Nothing of a call that is over is written any more, unless something was. */
