@@ -2,13 +2,15 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
+import { answer, asks, begin, call } from './anywhere.ts';
 import { filledIn, legacy, oldest, type Script, type TestClient } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 
 let served: Served;
-let client: TestClient;
+let client: TestClient | undefined;
 afterEach(async () => {
-  await client.close();
+  await client?.close();
+  client = undefined;
   await served.close();
 });
 
@@ -38,7 +40,7 @@ describe.each(CLIENTS)('%s', (_revision, connect) => {
     };
     client = await connect({
       answer: (params) => {
-        if (entry === 'all' && client.asked.length === 1) fails();
+        if (entry === 'all' && client?.asked.length === 1) fails();
         return filledIn(params);
       },
     });
@@ -51,4 +53,27 @@ describe.each(CLIENTS)('%s', (_revision, connect) => {
     expect(await result).toMatch(/^its name, its address, \d+$/);
     expect(done).toEqual(['charge', 'ship', 'finally']);
   });
+});
+
+it('2025-11-25: an answer whose POST breaks off while the store fails is appended all the same', async () => {
+  const flaky: Flaky = flakyStore();
+  served = await serveHere(() => buildServer(() => {}), { store: flaky.store, secrets: [SECRET] });
+  const session = await begin([served]);
+  const stream = await session.post(0, call('one'));
+  const ask = await stream.next(asks('name'));
+  flaky.fail = 'all';
+  const leaving = new AbortController();
+  const body = JSON.stringify({ jsonrpc: '2.0', ...answer(ask, 'name') });
+  const { headers } = session;
+  const posted = fetch(served.url, { method: 'POST', headers, body, signal: leaving.signal });
+  const broken = posted.then(
+    () => false,
+    () => true,
+  );
+  await expect.poll(() => served.log.text).toContain('the store fails');
+  leaving.abort();
+  expect(await broken).toBe(true);
+  flaky.fail = undefined;
+  const { result } = await stream.next(({ id }) => id === 7);
+  expect(JSON.stringify(result)).toContain('Hello its name');
 });
