@@ -13,7 +13,7 @@ import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { REDIS } from '../e2e/services.ts';
 import { build, casesOf, clientOf, overHttp, speakerFor, type What } from './served.ts';
 
-/** Calls that are counted, each on its own: the median has nothing of what timers do now and then. */
+/** Calls that are counted, each on its own: polls of a busy machine only add, so the least has nothing of them. */
 const CALLS = 9;
 
 type Bound = readonly [commands: number, trips: number, why: string];
@@ -150,15 +150,14 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
       await costOf(() => call(what));
       const each: Cost[] = [];
       for (let nth = 0; nth < CALLS; nth += 1) each.push(await costOf(() => call(what)));
-      const median = (of: (cost: Cost) => number): number =>
-        each.map(of).sort((one, other) => one - other)[Math.floor(CALLS / 2)] ?? Number.NaN;
+      const least = (of: (cost: Cost) => number): number => Math.min(...each.map(of));
       const counted = JSON.stringify(each);
       expect(
-        median(({ commands }) => commands),
+        least(({ commands }) => commands),
         counted,
       ).toBeLessThanOrEqual(most);
       expect(
-        median(({ trips }) => trips),
+        least(({ trips }) => trips),
         counted,
       ).toBeLessThanOrEqual(mostTrips);
       // What is sent together is counted once, and nothing that is sent is missed.
