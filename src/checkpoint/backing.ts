@@ -41,8 +41,11 @@ export interface Backing {
   remove(names: readonly string[]): Promise<void>;
   keys(): AsyncIterable<ListedKey>;
   removeKeys(keys: readonly string[]): Promise<void>;
-  /** The first entries of journals, those of other services and damaged ones left out. */
-  firstEntries(): AsyncIterable<JsonObject>;
+  /**
+   * The first entries of journals.
+   * @param refused called for each one that is left out: another service's, under another secret, or damaged
+   */
+  firstEntries(refused: (error: unknown) => void): AsyncIterable<JsonObject>;
 }
 
 export class KeyvBacking implements Backing {
@@ -107,7 +110,7 @@ export class KeyvBacking implements Backing {
     }
   }
 
-  async *firstEntries(): AsyncGenerator<JsonObject> {
+  async *firstEntries(refused: (error: unknown) => void): AsyncGenerator<JsonObject> {
     const labels = new Set<string>();
     for await (const key of this.#listed()) {
       const name = readName(key);
@@ -115,9 +118,7 @@ export class KeyvBacking implements Backing {
     }
     for (const label of labels) {
       const key = keyAt(label, 0);
-      const found = await this.#cipher
-        .decode(key, await read(this.#keyv, key, this.#wait))
-        .catch(() => undefined);
+      const found = await this.#cipher.decode(key, await read(this.#keyv, key, this.#wait)).catch(refused);
       if (isObject(found)) yield found;
     }
   }

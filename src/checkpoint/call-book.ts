@@ -66,11 +66,16 @@ export class CallBook {
   /**
    * This service's calls; those of others on the store, and expired ones, are left out.
    * @param caller only this one's
+   * @param refused called for each call that cannot be opened: another service's, under another secret, or damaged
    * @throws AwaitError `store`, also where an adapter cannot list its keys
    */
-  async *stories(caller?: string): AsyncGenerator<Story> {
-    for await (const id of this.#ids(caller)) {
-      const story = await this.#story(id).catch(unlessForeign);
+  async *stories(caller?: string, refused: (error: unknown) => void = () => {}): AsyncGenerator<Story> {
+    for await (const id of this.#ids(caller, refused)) {
+      const story = await this.#story(id).catch((error: unknown) => {
+        // A damaged record, or another service's, hides no other call.
+        if (!['bad-token', 'format'].includes(AwaitError.from(error).code)) throw error;
+        refused(error);
+      });
       if (story !== undefined && (caller === undefined || story.call.principal === caller)) yield story;
     }
   }
@@ -78,9 +83,12 @@ export class CallBook {
   /** @param label whole, or its beginning where that is one call's alone */
   async find(label: string): Promise<Story> {
     const found: Story[] = [];
-    for await (const story of this.stories()) if (story.label.startsWith(label)) found.push(story);
+    const refusals: unknown[] = [];
+    const stories = this.stories(undefined, (error) => refusals.push(error));
+    for await (const story of stories) if (story.label.startsWith(label)) found.push(story);
     const [story] = found;
-    if (story === undefined) throw new AwaitError('bad-option', `there is no call ${label}`);
+    if (story === undefined)
+      throw new AwaitError('bad-option', [`there is no call ${label}`, ...unopened(refusals)].join('; '));
     if (found.length > 1) throw new AwaitError('bad-option', `${found.length} calls begin with ${label}`);
     return story;
   }
@@ -127,14 +135,14 @@ export class CallBook {
     return count;
   }
 
-  async *#ids(caller: string | undefined): AsyncGenerator<string> {
+  async *#ids(caller: string | undefined, refused: (error: unknown) => void): AsyncGenerator<string> {
     const here = this.#store.heldCalls;
     if (here !== undefined) {
       for (const { id } of here) yield id;
       return;
     }
     if (caller === undefined || this.#index === undefined) {
-      yield* this.#store.callIds();
+      yield* this.#store.callIds(refused);
       return;
     }
     for await (const item of this.#listed(caller)) if (streamOf(item) === undefined) yield item;
@@ -180,8 +188,9 @@ function keysIn(entries: readonly Entry[]): Set<string> {
   return new Set(keys);
 }
 
-/** A damaged record, or another service's, hides no other call. */
-function unlessForeign(error: unknown): undefined {
-  const { code } = AwaitError.from(error);
-  if (code !== 'bad-token' && code !== 'format') throw error;
+/** How many calls cannot be opened, and why the first of them cannot. */
+export function unopened(refusals: readonly unknown[]): string[] {
+  if (refusals.length === 0) return [];
+  const calls = refusals.length === 1 ? '1 call' : `${refusals.length} calls`;
+  return [`${calls} in this store cannot be opened, such as: ${AwaitError.from(refusals[0]).message}`];
 }

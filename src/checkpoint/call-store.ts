@@ -251,10 +251,11 @@ export class KeyvCallStore implements CallStore {
 
   /**
    * The ids of this service's calls, found by their first entries.
+   * @param refused called for each entry that cannot be opened
    * @throws AwaitError `store` where the adapter cannot list its keys
    */
-  async *callIds(): AsyncGenerator<string> {
-    for await (const found of this.#backing.firstEntries()) {
+  async *callIds(refused: (error: unknown) => void): AsyncGenerator<string> {
+    for await (const found of this.#backing.firstEntries(refused)) {
       const { call } = found.type === 'suspended' && isObject(found.checkpoint) ? found.checkpoint : found;
       if (isObject(call) && typeof call.id === 'string') yield call.id;
     }

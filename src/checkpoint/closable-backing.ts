@@ -51,8 +51,8 @@ export class ClosableBacking implements Backing {
     return this.#backing.keys();
   }
 
-  firstEntries(): AsyncIterable<JsonObject> {
-    return this.#backing.firstEntries();
+  firstEntries(...args: Parameters<Backing['firstEntries']>): AsyncIterable<JsonObject> {
+    return this.#backing.firstEntries(...args);
   }
 
   async close(): Promise<void> {

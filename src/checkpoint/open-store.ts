@@ -1,21 +1,18 @@
 /** Opens a Keyv by URL. */
 import type { EventEmitter } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
-import type KeyvPostgres from '@keyv/postgres';
-import type KeyvSqlite from '@keyv/sqlite';
-import Keyv from 'keyv';
+import Keyv, { type KeyvStoreAdapter } from 'keyv';
 import { AwaitError } from '../base/error.ts';
-
-/** How long a first connection to Redis is waited for, in milliseconds. */
-const CONNECTING = 5_000;
+import { read } from './insert.ts';
+import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
 
 /**
- * Opens a store, as `mcp-await serve --store` does, with what its adapter needs to survive a lost connection.
+ * Opens a store, as `mcp-await serve --store` does, with what its adapter needs to survive a lost connection. The store
+ * is read once, so one that cannot be used fails here.
  *
  * @param url `memory:`, `sqlite://file`, `redis://…`, `rediss://…`, `postgres://…` or `postgresql://…`
- * @throws AwaitError `bad-option` for another scheme, or when the adapter's package is not installed; `store` where
- * SQLite or PostgreSQL cannot be opened
+ * @throws AwaitError `bad-option` for another scheme, or when the adapter's package is not installed; `store`, within
+ * five seconds, when the store cannot be reached or read; the message says its host, its port and the cause
  *
  * @example
  * import { openStore } from 'mcp-await/store';
@@ -29,9 +26,13 @@ export async function openStore(url: string): Promise<Keyv> {
       return new Keyv();
     case 'sqlite': {
       const { default: Sqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
-      keepToOwner(url);
-      const adapter = new Sqlite({ uri: url, busyTimeout: 5_000 });
-      const keyv = await tried(url, adapter);
+      const { keyv, adapter } = await tried(url, () => {
+        keepToOwner(sqliteFile(url));
+        const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000 });
+        // Reading below says why it failed; until then its rejection would end the process.
+        sqlite.query('SELECT 1').catch(() => {});
+        return sqlite;
+      });
       // Write-ahead: a write costs one sync of the disk instead of three, and is on the disk all the same
       // (`synchronous` stays FULL). The mode belongs to the file: if another process holds its lock now, that process
       // sets it.
@@ -43,17 +44,12 @@ export async function openStore(url: string): Promise<Keyv> {
       const { default: KeyvRedis } = await load('@keyv/redis', () => import('@keyv/redis'));
       // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
       // connection takes the replies of the next one for those of other commands, until it is restarted.
-      const adapter = new KeyvRedis({ url, disableOfflineQueue: true });
-      const keyv = guarded(new Keyv(adapter));
-      // Without that queue nothing waits for the first connection either. One that is down may come up later.
-      const connected = adapter.getClient().catch(() => undefined);
-      await Promise.race([connected, sleep(CONNECTING, undefined, { ref: false })]);
-      return keyv;
+      return (await tried(url, () => new KeyvRedis({ url, disableOfflineQueue: true }), true)).keyv;
     }
     case 'postgres':
     case 'postgresql': {
       const { default: Postgres } = await load('@keyv/postgres', () => import('@keyv/postgres'));
-      return tried(url, new Postgres({ uri: url, log: outlive }));
+      return (await tried(url, () => new Postgres({ uri: url, log: outlive }))).keyv;
     }
     default:
       throw new AwaitError(
@@ -63,36 +59,42 @@ export async function openStore(url: string): Promise<Keyv> {
   }
 }
 
-/** Creates the file with access for its owner only, since it and its SQLite journals hold what callers sent. */
-function keepToOwner(url: string): void {
-  const path = url.replace(/^sqlite:(?:\/\/)?/, '');
-  if (path === '' || path === ':memory:') return;
-  try {
-    closeSync(openSync(path, 'ax', 0o600));
-  } catch {
-    // The file exists, and its owner chose its permissions; or it cannot be made, and opening it reports why.
-  }
+/**
+ * Creates the file with access for its owner only, since it and its SQLite journals hold what callers sent. The owner
+ * of a file that exists chose its permissions.
+ * @throws Error with the cause, which SQLite reports as a number: no such folder, no permission
+ */
+function keepToOwner(path: string): void {
+  if (path !== '' && path !== ':memory:') closeSync(openSync(path, 'a+', 0o600));
 }
 
 /**
- * The SQL adapters make their table as they are constructed, and never again: one that could not (the file was locked,
- * the server was starting) fails for ever, or ends the process with an unhandled rejection.
+ * Reads a record once, which connects. The SQL adapters make their table as they are constructed, and never again: one
+ * that could not (the file was locked, the server was starting) fails for ever.
+ * @param retries whether the adapter tries for ever to connect: then its first error is the cause
  * @throws AwaitError `store`
  */
-async function tried(url: string, adapter: KeyvSqlite | KeyvPostgres): Promise<Keyv> {
-  const keyv = guarded(new Keyv(adapter));
+async function tried<T extends KeyvStoreAdapter>(url: string, construct: () => T, retries = false) {
+  let keyv: Keyv | undefined;
+  let first: unknown;
   try {
-    await adapter.query(`SELECT 1 FROM ${adapter.opts.table} LIMIT 1`);
+    const adapter = construct();
+    const opened = new Keyv(adapter);
+    keyv = opened;
+    const failed = new Promise<never>((_, reject) => {
+      // This listener stays: without one a connection that fails while it is idle would end the process.
+      opened.on('error', (error) => {
+        first ??= error;
+        if (retries) reject(error);
+      });
+    });
+    await Promise.race([read(opened, 'mcp-await:health', FIRST), failed]);
+    return { keyv: opened, adapter };
   } catch (error) {
-    // Not the whole URL: there may be a password in it.
-    const [scheme] = url.split(':', 1);
-    throw new AwaitError(
-      'store',
-      `the ${scheme} store cannot be opened (${String(error)}); is it up, and free?`,
-      error,
-    );
+    // Not awaited: an adapter that waits for its connection would wait here.
+    void keyv?.disconnect().catch(() => {});
+    throw unreachable('store', url, first ?? error);
   }
-  return keyv;
 }
 
 /**
@@ -108,12 +110,6 @@ function outlive(this: EventEmitter): void {
 export function shown(url: string): string {
   const scheme = /^[a-z][a-z0-9+.-]{0,30}:/i.exec(url)?.[0];
   return scheme === undefined ? 'has no scheme' : `${scheme}…`;
-}
-
-/** Ignores failures of an idle connection; each operation reports its own failure. */
-function guarded(keyv: Keyv): Keyv {
-  keyv.on('error', () => {});
-  return keyv;
 }
 
 async function load<T>(name: string, importer: () => Promise<T>): Promise<T> {

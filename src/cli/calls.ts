@@ -1,16 +1,19 @@
 /** `mcp-await calls`: lists, shows and ends the calls in a store, for its operator, beside running servers. */
+import { existsSync } from 'node:fs';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import type { Completion, Entry } from '../call/journal/entries.ts';
-import { CallBook, type Story } from '../checkpoint/call-book.ts';
+import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';
 import { KeyRing } from '../checkpoint/key-ring.ts';
 import { Names } from '../checkpoint/names.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { eitherRecords } from '../checkpoint/records.ts';
 import { Sealer } from '../checkpoint/sealed.ts';
+import { sqliteFile } from '../checkpoint/unreachable.ts';
+import { Retry } from '../log/retry.ts';
 import { escaped, shortText } from '../observe/redact.ts';
 import { secretsFrom } from './flags.ts';
 
@@ -49,6 +52,10 @@ export async function calls(args: readonly string[]): Promise<void> {
   if (more.length > 0) throw wrong(`takes one call, not ${more.length + 1}`);
   const secrets = secretsFrom(values.secret ?? [], values['secret-file']);
   if (secrets === undefined) throw wrong('needs the servers’ secrets: MCP_AWAIT_SECRET or --secret-file');
+  // Opening would create it.
+  const isSqlite = values.store.startsWith('sqlite:');
+  if (isSqlite && !existsSync(sqliteFile(values.store)))
+    throw new AwaitError('bad-option', `there is no file ${sqliteFile(values.store)}`);
   const keyv = await openStore(values.store);
   const book = bookOf(keyv, secrets, values.audience ?? 'mcp-await');
   const shown = { json: values.json === true, answers: values.answers === true };
@@ -85,19 +92,25 @@ function bookOf(
   const store = new KeyvCallStore(keyv, systemClock, 10_000, {
     names,
     cipher: eitherRecords(audience, ring, sealer),
+    // Its operator waits for it: three seconds.
+    retry: new Retry({ clock: systemClock, lease: 1_000 }),
   });
   return new CallBook(store, names, systemClock);
 }
 
+/** @throws AwaitError `bad-token` once the others are listed, if there are calls that it cannot open */
 async function list(book: CallBook, caller: string | undefined, { json }: Shown): Promise<void> {
   let waiting = 0;
   let all = 0;
-  for await (const story of book.stories(caller)) {
+  const refusals: unknown[] = [];
+  for await (const story of book.stories(caller, (error) => refusals.push(error))) {
     all += 1;
     if (story.status === 'waiting') waiting += 1;
     write(json ? JSON.stringify(rowOf(story)) : lineOf(story));
   }
   if (!json) write(`${all} ${all === 1 ? 'call' : 'calls'}, ${waiting} of them waiting for their caller`);
+  const [why] = unopened(refusals);
+  if (why !== undefined) throw new AwaitError('bad-token', why);
 }
 
 function rowOf({ label, call, status, isTask, folded }: Story) {

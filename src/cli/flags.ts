@@ -5,6 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import process from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { AwaitOptions } from '../../compat/handler.ts';
 import { NAMES } from '../../compat/revisions.ts';
 import { AwaitError } from '../base/error.ts';
@@ -16,6 +17,9 @@ import type { Rate, RateLimitOptions } from '../http/rate-limit.ts';
 import { openRelay } from '../relay/open-relay.ts';
 import { levelLogger } from './logger.ts';
 import { amount, choice, duration, named, whole } from './values.ts';
+
+/** Between two attempts to reach a store that is waited for, in milliseconds. */
+const WAIT = 2_000;
 
 /** The server that the handler is mounted in. */
 export interface Serving {
@@ -36,6 +40,8 @@ export interface Serving {
   idleTime: number;
   /** How long the process goes on listening after its first signal, in milliseconds, while `/readyz` says no. */
   linger: number;
+  /** Whether a store or a relay that cannot be reached at start is waited for. */
+  waitForStore: boolean;
 }
 
 export interface Draft {
@@ -81,6 +87,7 @@ export function newDraft(): Draft {
       bodyTime: 30_000,
       idleTime: 10_000,
       linger: 0,
+      waitForStore: false,
     },
   };
 }
@@ -255,12 +262,20 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     },
   ],
   'Where calls live': [
+    // Before the flags that it is about: they are set in the order of this table.
+    {
+      name: 'wait-for-store',
+      help: 'waits, with a line every few seconds, for a store or relay that cannot be reached at start (default: exits with 2)',
+      set: ({ serving }) => {
+        serving.waitForStore = true;
+      },
+    },
     one(
       'store',
       'URL',
-      'memory: | sqlite://file | redis://… | postgres://… (default memory:)',
-      async ({ options }, given) => {
-        options.store = await openStore(given);
+      'memory: | sqlite://file | redis://… | postgres://… (default memory:); read once at start',
+      async ({ options, serving }, given) => {
+        options.store = await reached(() => openStore(given), serving);
       },
     ),
     {
@@ -283,8 +298,8 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       'relay',
       'URL',
       'redis://… | nats://…: a call goes on where its frame is (default none)',
-      async ({ options }, given) => {
-        options.relay = await openRelay(given);
+      async ({ options, serving }, given) => {
+        options.relay = await reached(() => openRelay(given), serving);
       },
     ),
     time('ttl', 'how long a call lives, such as 30m or 90d (default 1h)', ({ options }, given) => {
@@ -466,6 +481,18 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     ),
   ],
 };
+
+/** @throws AwaitError `store`, unless it is to be waited for */
+async function reached<T>(open: () => Promise<T>, { waitForStore }: Serving): Promise<T> {
+  for (;;)
+    try {
+      return await open();
+    } catch (error) {
+      if (!waitForStore || !(error instanceof AwaitError) || error.code !== 'store') throw error;
+      process.stderr.write(`mcp-await: ${error.message}; trying again\n`);
+      await sleep(WAIT);
+    }
+}
 
 /** Both `--secret` and `MCP_AWAIT_SECRET` may hold several, comma-separated: the first seals. */
 function secretsIn(given: readonly string[]): string[] {

@@ -75,6 +75,6 @@ main(process.argv.slice(2)).catch((error: unknown) => {
   // A store or a relay that was opened before would keep the process for ever.
   process.stderr.write(
     `mcp-await: ${known ? failure.message : failure.cause instanceof Error ? failure.cause.stack : failure.message}\n`,
-    () => process.exit(1),
+    () => process.exit(failure.code === 'store' ? 2 : 1),
   );
 });

@@ -56,7 +56,8 @@ export function redisRelay(redis: string | RedisLike): Relay {
       const client = await open(subscriber);
       await client.subscribe(PREFIX + name, (message) => hear(message));
       return async () => {
-        if (client.isOpen) await client.unsubscribe(PREFIX + name);
+        // With its connection the subscription ends too.
+        if (client.isOpen) await client.unsubscribe(PREFIX + name).catch(() => {});
       };
     },
     async send(name, message) {

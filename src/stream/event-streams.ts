@@ -318,8 +318,10 @@ export class EventStreams {
     this.#closed = true;
     this.#sweeping.cancel();
     await this.#locals.close();
+    // A relay that is down may never resolve it.
+    const stop = this.#listening ? await this.#stop : undefined;
     this.#listening = false;
-    await (await this.#stop)?.();
+    await stop?.();
   }
 
   #log(id: string, scope: string): StreamLog {

@@ -1,6 +1,8 @@
 /** The operator's view of a store: calls are counted, listed, shown, ended and erased, beside running servers. */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import process from 'node:process';
 import { text } from 'node:stream/consumers';
 import Keyv from 'keyv';
@@ -9,7 +11,7 @@ import { openStore } from '../../src/checkpoint/open-store.ts';
 import type { AuditEvent } from '../../src/observe/audit.ts';
 import { jwt, QUESTION, type Service, serve, WORD } from '../security/service.ts';
 import { type Held, WIRES } from '../security/wires.ts';
-import { OLD_SECRET, SECRET } from './harness.ts';
+import { OLD_SECRET, SECRET, scratch } from './harness.ts';
 import { REDIS, redisDatabase, SQLITE } from './services.ts';
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
@@ -182,13 +184,43 @@ describe('mcp-await calls', () => {
     },
   );
 
-  it('shows nothing of another service’s, and says what is missing', async () => {
+  it.each([false, true])('says how many calls it cannot open (encrypted: %s)', async (encrypt) => {
+    const url = SQLITE.url();
+    const service = await started(url, { audience: 'shop', encrypt });
+    await begin('2026-07-28, round trips', service);
+    await begin('2026-07-28, round trips', service, ANN);
+    const wrong = [
+      await run(['list', ...place(url)], OLD_SECRET),
+      await run(['list', ...place(url), '--json'], OLD_SECRET),
+      await run(['list', '--store', url]),
+      await run(['show', 'm', ...place(url)], OLD_SECRET),
+    ];
+    for (const { code, out, err } of wrong) {
+      expect(code).toBe(1);
+      expect(err).toMatch(
+        /2 calls in this store cannot be opened, such as: .* another service, or under other/,
+      );
+      for (const content of [WORD, QUESTION]) expect(out + err).not.toContain(content);
+    }
+    expect(wrong[0]?.out).toBe('0 calls, 0 of them waiting for their caller\n');
+    const both = await run(['list', ...place(url)], `${OLD_SECRET},${SECRET}`);
+    expect([both.code, both.err]).toEqual([0, '']);
+    expect(both.out).toContain('2 calls');
+  });
+
+  it('says that there is no such SQLite file, and makes none', async () => {
+    const path = join(scratch(), 'mistyped.db');
+    for (const verb of [['list'], ['show', 'm'], ['expire', 'm']]) {
+      const { code, out, err } = await run([...verb, ...place(`sqlite://${path}`)]);
+      expect([code, out]).toEqual([1, '']);
+      expect(err).toContain(`there is no file ${path}`);
+    }
+    expect(existsSync(path)).toBe(false);
+  });
+
+  it('says what is missing', async () => {
     const url = SQLITE.url();
     await begin('2026-07-28, round trips', await started(url, { audience: 'shop' }));
-    const other = await run(['list', ...place(url)], OLD_SECRET);
-    expect(other.err).toBe('');
-    expect(other.out).toBe('0 calls, 0 of them waiting for their caller\n');
-    expect((await run(['list', '--store', url])).out).toContain('0 calls');
     for (const [args, secret, told] of [
       [['list'], SECRET, /needs --store/],
       [['list', ...place(url)], '', /secrets/],

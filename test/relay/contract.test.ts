@@ -2,11 +2,13 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Relay } from '../../src/call/ports.ts';
-import { memoryRelay } from '../../src/index.ts';
+import { createAwaitHandler, memoryRelay } from '../../src/index.ts';
 import { natsRelay } from '../../src/relay/nats.ts';
 import { openRelay } from '../../src/relay/open-relay.ts';
 import { redisRelay } from '../../src/relay/redis.ts';
+import { SECRET } from '../e2e/harness.ts';
 import { NATS, NATS_URL, REDIS, REDIS_URL } from '../e2e/services.ts';
+import { buildServer } from '../fixtures/asking-server.ts';
 
 const shared = memoryRelay();
 
@@ -99,8 +101,18 @@ describe('a relay by its URL', () => {
   });
 
   it('that does not answer fails to send, and does not wait for ever', async () => {
-    const relay = await openRelay('nats://127.0.0.1:1');
+    await expect(openRelay('nats://127.0.0.1:1')).rejects.toMatchObject({ code: 'store' });
+    const relay = natsRelay('nats://127.0.0.1:1');
     await expect(relay.send('somebody', 'hello')).rejects.toThrow();
     await relay.close();
   });
+
+  it.each([() => redisRelay('redis://127.0.0.1:1'), () => natsRelay('nats://127.0.0.1:1')])(
+    'that never answered lets its handler close',
+    async (open) => {
+      const handler = createAwaitHandler(() => buildServer(() => {}), { relay: open(), secrets: [SECRET] });
+      await handler.close();
+      await handler.release();
+    },
+  );
 });

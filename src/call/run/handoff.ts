@@ -100,8 +100,9 @@ export class Handoff {
   }
 
   async close(): Promise<void> {
+    // A relay that is down may never resolve it.
+    const stop = this.#listening ? await this.#stop : undefined;
     this.#listening = false;
-    const stop = await this.#stop;
     await stop?.();
   }
 
