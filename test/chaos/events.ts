@@ -50,6 +50,14 @@ interface Appending {
   readonly at: number;
 }
 
+/** The store failed; what was asked of it is tried again. */
+interface Outage {
+  readonly type: 'outage';
+  readonly cause: string;
+  readonly pid: number;
+  readonly at: number;
+}
+
 /** The event loop of a process stood still. */
 export interface Stall {
   readonly type: 'stall';
@@ -66,7 +74,7 @@ interface Moment {
   readonly at: number;
 }
 
-export type Event = Effect | Append | Appending | Stall | Moment;
+export type Event = Effect | Append | Appending | Outage | Stall | Moment;
 
 type FaultKind = 'kill' | 'stop' | 'restart' | 'slow' | 'full' | 'cut';
 

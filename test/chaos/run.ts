@@ -153,10 +153,10 @@ function report(
   say(
     `calls: ${tally.completed} completed, ${tally.lost.length} lost, ${tally.neverBegan} never began; ${tally.retries} requests sent again`,
   );
-  const refused = events.filter((event) => event.type === 'append' && event.outcome === 'store');
-  const noRoom = refused.filter((event) => event.type === 'append' && /disk is full/.test(event.cause ?? ''));
+  const refused = events.filter((event) => event.type === 'outage');
+  const noRoom = refused.filter(({ cause }) => /disk is full/.test(cause));
   say(
-    `entries that the store failed to take: ${refused.length}${store.restart === undefined ? `, ${noRoom.length} of them because it was full` : ''}`,
+    `outages that a process reported: ${refused.length}${store.restart === undefined ? `, ${noRoom.length} of them because it was full` : ''}`,
   );
   say(
     `ledger: ${keys} idempotency keys for ${completed} completed steps; ${repeated} of them more than once`,

@@ -71,7 +71,12 @@ function build(): McpServer {
 
 witness((event) => void tellSurely(event));
 const store = await openStore(storeUrl);
+const warn = (message: string, { cause = '' }: { readonly cause?: unknown } = {}): void => {
+  if (message.startsWith('the store fails'))
+    void tellSurely({ type: 'outage', cause: String(cause), pid: process.pid, at: clock() });
+};
 const handler = createAwaitHandler(build, {
+  logger: { debug: () => {}, info: () => {}, warn, error: warn },
   store,
   secrets: [secret],
   tasks: () => 'now',
