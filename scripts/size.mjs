@@ -2,8 +2,8 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Bytes of the published JavaScript. */
-const MOST_BYTES = 1_286_000;
+/** Bytes of the published JavaScript, which has no comments. */
+const MOST_BYTES = 1_092_000;
 /** Lines of one source file: above this a file holds more than one concern. */
 const MOST_LINES = 600;
 
