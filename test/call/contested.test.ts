@@ -10,7 +10,11 @@ const LEASE = 200;
 const claim: Entry = { type: 'claimed', answers: [], sent: 'same', by: 'the owner' };
 
 /** A call whose owner beats; the observer reads the sign of life it asked for, but only after `slept(nth look)`. */
-function watching(slept: (look: number) => number, beats = true): Promise<unknown> {
+function watching(
+  slept: (look: number) => number,
+  beats = true,
+  failedReads: (look: number) => number = () => 0,
+): Promise<unknown> {
   const started = performance.now();
   let look = 0;
   const store: CallStore = {
@@ -19,7 +23,9 @@ function watching(slept: (look: number) => number, beats = true): Promise<unknow
     },
     read: async (_callId, position) => (position === 1 ? claim : undefined),
     isShared: true,
-    failedReads: 0,
+    get failedReads() {
+      return failedReads(look);
+    },
     deliver: async () => false,
     delivered: async () => undefined,
     heard: async () => {
@@ -53,5 +59,27 @@ describe('an observer that was stopped', () => {
     await expect(watching((look) => (look === 1 ? LEASE * 1.5 : 0), false)).resolves.toMatchObject({
       kind: 'free',
     });
+  });
+});
+
+describe('an observer whose reads fail', () => {
+  it('counts no silence while they do, since the owner cannot write either', async () => {
+    await expect(
+      watching(
+        () => 0,
+        false,
+        (look) => look,
+      ),
+    ).rejects.toMatchObject({ code: 'busy' });
+  });
+
+  it('takes over from an owner that stays silent for a lease after that', async () => {
+    await expect(
+      watching(
+        () => 0,
+        false,
+        (look) => Math.min(look, 3),
+      ),
+    ).resolves.toMatchObject({ kind: 'free' });
   });
 });
