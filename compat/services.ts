@@ -240,6 +240,7 @@ export function createServices(
     ttl: settings.ttl,
     replay: settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow'),
     onDrop: settings.onDrop,
+    holdsServers: isPeerHost(factory),
     clock: systemClock,
     count: (what) => {
       counters[what] += 1;

@@ -125,9 +125,10 @@ async function connected(
     headers: { ...HEADERS, ...(isListening && { [STREAM]: channel.id }) },
     body: (writer) => {
       writer.onClose(over);
-      writer.write(lifecycle('streamOpened', timestamp()));
-      // An id without data is not an event to parsers, but still moves the client's last event id.
-      if (last === undefined) writer.write(`id: ${channel.id}_0\n\n`);
+      // An id without data is not an event to parsers, but still moves the client's last event id. It is one write, so
+      // that a client that knows of the stream has its id.
+      const id = last === undefined ? `id: ${channel.id}_0\n\n` : '';
+      writer.write(`${lifecycle('streamOpened', timestamp())}${id}`);
       const sink = sinkOf(services, writer, { framing: FRAMING });
       calls.follow(channel, { owner: channel.owner, inbound, client }, sink);
       void found.follow(sink);

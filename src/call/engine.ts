@@ -6,6 +6,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Allowance, type Taker } from '../base/allowance.ts';
+import type { Timer } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject, memoryOf } from '../base/json.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
@@ -124,6 +125,7 @@ export class Engine {
   readonly #resumption: Resumption;
   readonly #takeOver: TakeOver;
   readonly #handoff: Handoff | undefined;
+  readonly #looking: Timer | undefined;
   /** Turns that a request began here, a call's first or a later one, and that have no outcome yet. */
   readonly #inWork: Allowance;
   /** The calls that continue without their request; undefined without a store. */
@@ -150,6 +152,7 @@ export class Engine {
     const rooms = { runs, ownership, answers, checkpoints };
     this.#runs = runs;
     this.#ownership = ownership;
+    this.#looking = ownership.lookAtParked();
     this.#answers = answers;
     this.#checkpoints = checkpoints;
     this.#turns = new Turns(parts, rooms);
@@ -525,6 +528,7 @@ export class Engine {
    * continue elsewhere, from the journal.
    */
   async close(): Promise<void> {
+    this.#looking?.cancel();
     await this.#runs.close(this.#parts.limits.drain);
     await this.#handoff?.close();
   }

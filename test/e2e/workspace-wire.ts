@@ -15,6 +15,9 @@ export class Body {
   text = '';
   over = false;
   readonly #abort: AbortController;
+  readonly #events: WireEvent[] = [];
+  /** The length of the text whose events are known. */
+  #parsed = 0;
 
   constructor(response: Response, abort: AbortController) {
     this.status = response.status;
@@ -23,15 +26,19 @@ export class Body {
     void this.#read(response.body?.pipeThrough(new TextDecoderStream()).getReader());
   }
 
-  get events(): WireEvent[] {
-    const blocks = this.text.split('\n\n').slice(0, -1);
-    return blocks.flatMap((block) => {
+  /** Each is parsed once: tests poll, in the process that serves them. */
+  get events(): readonly WireEvent[] {
+    const end = this.text.lastIndexOf('\n\n');
+    if (end < this.#parsed) return this.#events;
+    const blocks = this.text.slice(this.#parsed, end).split('\n\n');
+    this.#parsed = end + 2;
+    for (const block of blocks) {
       const field = (name: string): string | undefined => new RegExp(`^${name}: (.*)$`, 'm').exec(block)?.[1];
       const data = field('data');
-      return data === undefined
-        ? []
-        : [{ event: field('event') ?? 'message', id: field('id'), message: JSON.parse(data) }];
-    });
+      if (data !== undefined)
+        this.#events.push({ event: field('event') ?? 'message', id: field('id'), message: JSON.parse(data) });
+    }
+    return this.#events;
   }
 
   /** The JSON body of a reply that is not a stream. */
@@ -39,9 +46,10 @@ export class Body {
     return JSON.parse(this.text) as Rpc;
   }
 
-  /** The last event id, which a returning client sends. */
+  /** The id of the last complete event, which a returning client sends: one that was cut off is sent again. */
   get last(): string {
-    return [...this.text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
+    const complete = this.text.slice(0, this.text.lastIndexOf('\n\n') + 1);
+    return [...complete.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
   }
 
   get stream(): string {

@@ -2,7 +2,7 @@
  * A call has one owner: the process whose turn it is. Here the owner writes its signs of life, reads cancellations, and
  * gives the call up: for good (cancelled), or to the next owner (abandoned, so that no lease is waited for).
  */
-import { every } from '../../base/clock.ts';
+import { every, type Timer } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import type { Entry } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
@@ -22,6 +22,10 @@ import {
 
 /** The reason in a cancelled tool's signal. */
 const WAS_CANCELLED = 'the request was cancelled';
+/** The same, of a call that another process continued. */
+const WENT_ON = 'the call continues in another process';
+/** How often the journals of parked calls are read, where each keeps its server from other calls; in milliseconds. */
+const LOOK_EVERY = 1_000;
 
 export class Ownership {
   readonly #parts: EngineParts;
@@ -131,6 +135,44 @@ export class Ownership {
     const isCancelled = (await this.#next(run))?.type === 'cancelled';
     if (isCancelled) run.instance.cancel(run.frame, WAS_CANCELLED);
     return isCancelled;
+  }
+
+  /** Frees the servers of parked calls that another process continued or ended; undefined where none is held. */
+  lookAtParked(): Timer | undefined {
+    const { store, holdsServers, clock } = this.#parts;
+    if (store === undefined || !holdsServers) return undefined;
+    let isLooking = false;
+    return every(clock, LOOK_EVERY, () => {
+      if (isLooking) return;
+      isLooking = true;
+      void Promise.all(this.#runs.parked.keys.map((key) => this.#lookAtParked(key))).finally(() => {
+        isLooking = false;
+      });
+    });
+  }
+
+  async #lookAtParked(key: string): Promise<void> {
+    const run = this.#runs.parked.get(key);
+    if (run === undefined) return;
+    const { state, call } = run;
+    try {
+      const next = await this.#next(run);
+      // Meanwhile a request may have entered it here.
+      if (this.#runs.parked.get(key) !== run || run.state !== state || !this.#isOthers(next)) return;
+      this.#runs.parked.take(key);
+      this.#runs.drop(run);
+      // An instance that other calls use stays: its server is told that this call is over.
+      run.instance.cancel(run.frame, WENT_ON);
+    } catch (error) {
+      const detail = { call: call.id, error: String(error) };
+      this.#parts.log('debug', 'the journal of a parked call could not be read', detail);
+    }
+  }
+
+  /** Whether an entry after a parked call's last says that the frame here is of no more use. */
+  #isOthers(entry: Entry | undefined): boolean {
+    if (entry?.type === 'claimed') return entry.by !== this.#id;
+    return entry?.type === 'ended' || entry?.type === 'cancelled';
   }
 
   async #next({ call, journal }: Run): Promise<Entry | undefined> {

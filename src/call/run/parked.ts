@@ -62,6 +62,11 @@ export class Parked<T> {
     }
   }
 
+  /** The keys of the parked frames, as they are now. */
+  get keys(): readonly string[] {
+    return [...this.#places.keys()];
+  }
+
   get(key: string): T | undefined {
     return this.#places.get(key)?.item;
   }

@@ -31,6 +31,8 @@ export interface EngineParts {
   /** Whether a call may be run again from its start. @param done the completions in its journal */
   readonly replay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
   readonly onDrop: 'forget' | 'unwind';
+  /** Whether a suspended call keeps its server from other calls: a server behind a link runs one that may ask. */
+  readonly holdsServers?: boolean;
   readonly clock: Clock;
   /** Counts an event, for the operator. */
   readonly count: (what: Counted) => void;
