@@ -74,8 +74,9 @@ export function closeOnSignals(
     await left;
     await sockets?.close();
     await within(server.keepAliveTimeout + MARGIN + REST, gone);
-    await handler.close();
+    // From here on requests are refused: no idle connection is left to bring one.
     connections.end();
+    await handler.close();
     await within(REST, gone);
     server.closeAllConnections();
     await handler.release();
