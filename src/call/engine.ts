@@ -37,7 +37,7 @@ import { Runs } from './run/registry.ts';
 import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import { Resumption } from './run/resume.ts';
 import { noRoom } from './run/room.ts';
-import { type EngineParts, isUnattached, keyOf, newRun, type Run, takerOf } from './run/run.ts';
+import { type EngineParts, keyOf, newRun, type Run, takerOf, unlessOpen } from './run/run.ts';
 import { TakeOver } from './run/take-over.ts';
 import { Turns } from './run/turns.ts';
 import { reported } from './run/wire-error.ts';
@@ -461,13 +461,8 @@ export class Engine {
       this.#countError(ended);
       tell(ended);
     };
-    const fail = (thrown: unknown): void => {
-      const error = AwaitError.from(thrown);
-      // The store has the call, so it goes on where its client comes back.
-      const isOpen =
-        error.code === 'store' && run !== undefined && isUnattached(run) && run.journal.position >= 0;
-      end(reported(this.#parts, call.id, isOpen ? new AwaitError('closed', error.message, error) : error));
-    };
+    const fail = (thrown: unknown): void =>
+      end(reported(this.#parts, call.id, unlessOpen(run, AwaitError.from(thrown))));
     begin().then(end, fail);
     if (signal?.aborted) onAbort();
     return {

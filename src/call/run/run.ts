@@ -2,6 +2,7 @@
 
 import type { Taker } from '../../base/allowance.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
 import { type JsonObject, memoryOf } from '../../base/json.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
@@ -176,6 +177,13 @@ export function stopHeartbeat(run: Run): void {
 /** Whether a call continues without its request. */
 export function isUnattached({ held }: Run): boolean {
   return held.by !== 'request';
+}
+
+/** A failure of the store does not end a call that the store has: it continues where its client comes back. */
+export function unlessOpen(run: Run | undefined, error: AwaitError): AwaitError {
+  if (error.code !== 'store' || run === undefined || !isUnattached(run) || run.journal.position < 0)
+    return error;
+  return new AwaitError('closed', error.message, error);
 }
 
 export function isTask({ held }: Run): boolean {
