@@ -284,6 +284,7 @@ export function createServices(
       lease: limits.lease,
       added: newTasks(taskIndex),
       heard: (id) => store.heard(id),
+      failedReads: () => store.failedReads,
       progress: (id, from) => tasks.progress(id, from),
       runsHere: (id) => tasks.runs(id),
       hasRoom: ({ principal }) => tasks.hasRoom(principal),

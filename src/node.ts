@@ -84,6 +84,7 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
   const [path = '/', query = ''] = url.split('?', 2);
   // Express computes `req.ip` from a proxy's headers if it is set to trust that proxy.
   const address = typeof req.ip === 'string' ? req.ip : socket.remoteAddress;
+  const connection = new WeakRef(socket);
   let made: Request | undefined;
   // A suspended call keeps what is returned here for its tool, and so must not keep the message and its socket.
   let unread = body === undefined ? req : undefined;
@@ -101,7 +102,7 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
       unread = undefined;
       return message === undefined ? Promise.resolve('') : readText(message, begin);
     },
-    disconnect: () => void socket.destroy(),
+    disconnect: () => void connection.deref()?.destroy(),
     ...(body !== undefined && { parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
     ...(address !== undefined && { address }),

@@ -30,6 +30,8 @@ export class LiveCalls {
   >();
   /** Asks whose answers were accepted here, with the caller. */
   readonly #answered = new Set<string>();
+  /** Answers on their way into the store: the same one again waits for the first. */
+  readonly #underWay = new Map<string, Promise<boolean>>();
   readonly #outside: OtherAsks;
 
   /** @param outside takes the answers to asks that belong to no call */
@@ -56,7 +58,12 @@ export class LiveCalls {
   async answer(principal: string | undefined, message: JsonObject): Promise<'new' | 'again' | undefined> {
     const name = JSON.stringify([principal ?? null, message.id]);
     if (this.#answered.has(name)) return 'again';
-    const isTaken = await this.#take(principal, String(message.id), responseOf(message));
+    const first = this.#underWay.get(name);
+    if (first !== undefined) return (await first) ? 'again' : undefined;
+    const taking = this.#take(principal, String(message.id), responseOf(message));
+    const settled = taking.finally(() => this.#underWay.delete(name));
+    this.#underWay.set(name, settled);
+    const isTaken = await settled;
     if (isTaken) this.#answered.add(name);
     keepNewest(this.#answered, ANSWERED_KEPT);
     return isTaken ? 'new' : undefined;

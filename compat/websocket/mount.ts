@@ -213,5 +213,7 @@ function refuse(socket: Duplex, status: number, reason: string): void {
     'Content-Type: text/plain',
     `Content-Length: ${Buffer.byteLength(body)}`,
   ];
+  // Its client may never end its own half.
+  socket.once('finish', () => socket.destroy());
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
 }

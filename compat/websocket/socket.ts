@@ -139,6 +139,8 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   });
   ws.on('message', (data, isBinary) => {
     answered = true;
+    // A socket that is being closed still gives what its client sends.
+    if (ws.readyState !== ws.OPEN) return;
     if (isBinary) void closed(ws, NOT_TEXT, 'messages are text');
     else pipe.receive(String(data));
   });

@@ -131,7 +131,7 @@ export class KeyvCallStore implements CallStore {
   forget(call: Kept, upTo: number): void {
     if (this.primitive !== 'map') return;
     this.#held?.drop(call.id);
-    void this.remove(...positionsOf(call.id, upTo));
+    void this.remove(...positionsOf(call.id, upTo)).catch(() => {});
   }
 
   /**

@@ -11,6 +11,7 @@ import { Server as NetServer, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import process from 'node:process';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { Server as TlsServer } from 'node:tls';
 import { AwaitError } from '../base/error.ts';
 
 /** How much longer than announced an idle connection stays, in milliseconds. */
@@ -114,7 +115,8 @@ class Connections {
 
   constructor(server: Server) {
     this.#server = server;
-    server.on('connection', (socket: Socket) => {
+    // A response of HTTPS names the connection inside of the encryption.
+    server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
       this.#accepted += 1;
       this.#responsesOf(socket);
     });

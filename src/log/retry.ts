@@ -55,11 +55,11 @@ export class Retry {
 
   /** @throws AwaitError `store` after three leases */
   read<T>(read: () => Promise<T>): Promise<T> {
-    const failed = (): void => {
-      this.#failedReads += 1;
+    const failed = (error: unknown): void => {
+      if (isStore(error)) this.#failedReads += 1;
     };
     return read().catch((error: unknown) => {
-      failed();
+      failed(error);
       return this.#again(read, error, undefined, failed);
     });
   }
@@ -73,7 +73,7 @@ export class Retry {
     attempt: () => Promise<T>,
     first: unknown,
     until: number | undefined,
-    onFailed?: () => void,
+    onFailed?: (error: unknown) => void,
   ): Promise<T> {
     const { clock, lease } = this.#parts;
     const since = clock.elapsed();
@@ -81,7 +81,7 @@ export class Retry {
       until === undefined ? clock.elapsed() - since >= LEASES * lease : clock.now() >= until;
     let error = first;
     for (let pause = PAUSE.first; ; pause = Math.min(pause * 2, PAUSE.most, lease / 4)) {
-      if (!(error instanceof AwaitError) || error.code !== 'store') throw error;
+      if (!isStore(error)) throw error;
       this.#failed(error);
       if (isOver()) throw error;
       await paused(clock, pause);
@@ -91,7 +91,7 @@ export class Retry {
         return result;
       } catch (again) {
         error = again;
-        onFailed?.();
+        onFailed?.(again);
       }
     }
   }
@@ -109,6 +109,10 @@ export class Retry {
     this.#reported = undefined;
     this.#parts.report?.(undefined);
   }
+}
+
+function isStore(error: unknown): error is AwaitError {
+  return error instanceof AwaitError && error.code === 'store';
 }
 
 /** Does not keep the process alive. */

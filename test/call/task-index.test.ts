@@ -146,6 +146,7 @@ describe('the sweeper', () => {
     const taken: string[] = [];
     const call = { id: 'one' } as never;
     const sweeper = sweepTasks({
+      failedReads: () => 0,
       clock: systemClock,
       lease: 10,
       added: async () => [],
@@ -174,6 +175,7 @@ describe('the sweeper', () => {
     const left = new Set<string>();
     const taken: string[] = [];
     const sweeper = sweepTasks({
+      failedReads: () => 0,
       clock: systemClock,
       lease: 20,
       added: async () => Array.from({ length: 50 }, (_, nth) => String(nth)),
@@ -198,11 +200,38 @@ describe('the sweeper', () => {
     expect([reads, taken]).toEqual([1, ['7']]);
   });
 
+  it('takes no task over while reads fail, since its owner cannot write either', async () => {
+    let failures = 0;
+    let isDown = true;
+    const taken: string[] = [];
+    const sweeper = sweepTasks({
+      failedReads: () => failures,
+      clock: systemClock,
+      lease: 20,
+      added: async () => ['7'],
+      heard: async () => {
+        if (isDown) failures += 1;
+        return 'the same sign';
+      },
+      progress: async (id) => ({ call: { id } as never, at: 0, left: false }),
+      runsHere: (id) => taken.includes(id),
+      hasRoom: () => true,
+      takeUp: async ({ id }) => void taken.push(id),
+      failed: () => {},
+    });
+    await until(() => failures > 20);
+    expect(taken).toEqual([]);
+    isDown = false;
+    await until(() => taken.length > 0);
+    sweeper.stop();
+  });
+
   /** A process that looks after the tasks of one that is dead. */
   function survivor(count: number, takeUp: (nth: number) => Promise<unknown>) {
     const taken = new Set<string>();
     const lease = 60;
     const sweeper = sweepTasks({
+      failedReads: () => 0,
       clock: systemClock,
       lease,
       added: async () => Array.from({ length: count }, (_, nth) => String(nth)),

@@ -99,6 +99,7 @@ describe('limits.tasks', () => {
     const { tasks } = other.engine;
     if (tasks === undefined) throw new Error('no tasks');
     const sweeper = sweepTasks({
+      failedReads: () => 0,
       clock: systemClock,
       lease: LEASE,
       added: async () => [id],

@@ -16,6 +16,8 @@ export interface Sweeping {
   readonly added: () => Promise<readonly string[]>;
   /** The last sign of life of a task's owner. */
   readonly heard: (id: string) => Promise<unknown>;
+  /** Reads of the store that failed so far: while they do, an owner cannot write either. */
+  readonly failedReads: () => number;
   /** How far a task is; undefined once it is over. @param from a position that it has reached; -1 where unknown */
   readonly progress: (
     id: string,
@@ -53,10 +55,12 @@ interface Watched {
   at: number;
   /** Since when it was seen not to move, by the monotonic clock. */
   since: number;
+  /** Reads that had failed when it was last checked. */
+  failedReads: number;
 }
 
 export function sweepTasks(sweeping: Sweeping): Sweeper {
-  const { clock, lease, added, heard, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
+  const { clock, lease, added, heard, failedReads, progress, runsHere, hasRoom, takeUp, failed } = sweeping;
   const watched = new Map<string, Watched>();
   const taking = new Set<string>();
   /** Takeovers that count against the limit; one that takes longer than a lease no longer does. */
@@ -64,7 +68,8 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
   let checks = 0;
   let isOver = false;
   const watch = (id: string): void => {
-    if (!watched.has(id)) watched.set(id, { sign: undefined, at: -1, since: clock.elapsed() });
+    if (!watched.has(id))
+      watched.set(id, { sign: undefined, at: -1, since: clock.elapsed(), failedReads: failedReads() });
   };
 
   const take = (id: string, call: CallRecord, at: number): void => {
@@ -91,7 +96,10 @@ export function sweepTasks(sweeping: Sweeping): Sweeper {
       watched.delete(id);
       return;
     }
-    if (found.at !== known.at) known.since = asked;
+    const failures = failedReads();
+    if (failures !== known.failedReads) known.since = clock.elapsed();
+    else if (found.at !== known.at) known.since = asked;
+    known.failedReads = failures;
     known.at = found.at;
     if (isOver || (!found.left && asked - known.since < lease) || !hasRoom(found.call)) return;
     known.since = clock.elapsed();
