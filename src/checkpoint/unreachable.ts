@@ -13,7 +13,11 @@ const PORTS: Readonly<Record<string, string>> = {
   'tls:': '4222',
 };
 /** An `@` after the host: the password has a `/`, `?` or `#` in it, and its beginning is read as the host's port. */
-const SPLIT = /^[a-z]+:\/\/[^@=]*[/?#][^=]*@/;
+function isSplit(url: string): boolean {
+  const [beforeQuery = ''] = url.slice(url.indexOf('://') + 3).split('=', 1);
+  const at = beforeQuery.indexOf('@');
+  return at >= 0 && /[/?#]/.test(beforeQuery.slice(0, at));
+}
 
 /**
  * @param what `store` or `relay`
@@ -21,7 +25,7 @@ const SPLIT = /^[a-z]+:\/\/[^@=]*[/?#][^=]*@/;
  */
 export function unreachable(what: string, url: string, error: unknown): AwaitError {
   const scheme = url.slice(0, url.indexOf(':'));
-  if (SPLIT.test(url)) {
+  if (isSplit(url)) {
     const text = `the password in the URL of the ${scheme} ${what} must be percent-encoded`;
     return new AwaitError('store', text);
   }
