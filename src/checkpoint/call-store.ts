@@ -27,7 +27,7 @@ import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
 const MARGIN = 300_000;
-/** Leases after which nobody follows an ended call any more. */
+/** Leases after which no process follows an ended call any more. */
 const LEASES = 6;
 /** How long an answer of the store counts for health checks, in milliseconds. */
 const PROBE = 1_000;

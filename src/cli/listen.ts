@@ -78,7 +78,7 @@ function respond(res: ServerResponse, health: Health): void {
   res.writeHead(health.ready ? 200 : 503, headers).end(body);
 }
 
-/** The command line authenticates nobody. */
+/** Warns where other machines can connect: the command line does not authenticate callers. */
 function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>): void {
   if (isLoopback(host) || host === 'localhost') return;
   logger.warn(

@@ -435,9 +435,7 @@ export class Frame {
 
   /** Steps that were begun and not started. */
   #lastSteps(): readonly StepAttempt[] {
-    return [...this.#fresh].filter(
-      (attempt) => attempt.kind === 'step' && !isOnce(attempt.path),
-    ) as StepAttempt[];
+    return [...this.#fresh].filter((attempt) => attempt.kind === 'step').filter(({ path }) => !isOnce(path));
   }
 
   /** The next recorded completion has no attempt. */
