@@ -10,7 +10,7 @@ import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { systemClock } from '../dist/src/base/clock.js';
-import { DEFAULT_LIMITS } from '../dist/src/call/limits.js';
+import { limitsOf } from '../dist/src/call/limits.js';
 import { KeyvCallStore } from '../dist/src/checkpoint/call-store.js';
 import { openStore } from '../dist/src/checkpoint/open-store.js';
 import { toNodeHandler } from '../dist/src/node.js';
@@ -19,7 +19,8 @@ import { sseSink } from '../dist/src/stream/sse-sink.js';
 import { ownRedis } from './own-redis.mjs';
 
 const SCOPE = 'a session';
-const SSE = { clock: systemClock, keepAlive: DEFAULT_LIMITS.keepAlive, stalled: DEFAULT_LIMITS.stalled };
+const LIMITS = limitsOf();
+const SSE = { clock: systemClock, keepAlive: LIMITS.keepAlive, stalled: LIMITS.stalled };
 /** A progress notification. */
 const DATA = JSON.stringify({
   jsonrpc: '2.0',
@@ -51,9 +52,9 @@ export async function main(args) {
 function streamsOn(store) {
   const keyv = store === 'memory' ? undefined : store;
   return new EventStreams({
-    ...(store !== undefined && { records: new KeyvCallStore(keyv, systemClock, DEFAULT_LIMITS.lease) }),
+    ...(store !== undefined && { records: new KeyvCallStore(keyv, systemClock, LIMITS.lease) }),
     clock: systemClock,
-    limits: { ...DEFAULT_LIMITS, streams: 1_000_000 },
+    limits: { ...LIMITS, streams: 1_000_000 },
     warn: console.warn,
   });
 }

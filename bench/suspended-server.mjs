@@ -1,6 +1,7 @@
 /** The process whose heap is measured: it leaves calls suspended, with their frames or without. */
 import { createServer } from 'node:http';
 import { setImmediate as turn } from 'node:timers/promises';
+import { tuned } from '../dist/src/call/limits.js';
 import { createAwaitHandler } from '../dist/src/index.js';
 import { toNodeHandler } from '../dist/src/node.js';
 import { build } from './round-trip/await.mjs';
@@ -11,7 +12,7 @@ const handler = createAwaitHandler(() => build(), {
   state,
   secrets: [SECRET],
   // Frames that stay parked; all others are dropped.
-  limits: { frames: Number(frames), callerBytes: Number.MAX_SAFE_INTEGER },
+  ...tuned({ frames: Number(frames), callerBytes: Number.MAX_SAFE_INTEGER }),
 });
 const server = createServer(toNodeHandler(handler));
 server.listen(0, '127.0.0.1', () => process.send({ port: server.address().port }));

@@ -6,7 +6,7 @@
 import { systemClock } from '../src/base/clock.ts';
 import { digest } from '../src/base/json.ts';
 import type { Begun, Started } from '../src/call/engine.ts';
-import type { Services } from './services.ts';
+import type { Services } from '../src/handler/services.ts';
 
 /** How long a call runs before it is recorded for cancellation, in milliseconds. */
 const LASTS = 100;

@@ -3,44 +3,45 @@
  * error itself.
  */
 
+import { advice, type Reason } from '../src/base/advice.ts';
 import { AwaitError } from '../src/base/error.ts';
 import type { Outcome } from '../src/call/ports.ts';
 import { LAST_WORDS } from '../src/call/run/turns.ts';
 import { CLOSING, wireError } from '../src/call/run/wire-error.ts';
-import type { Inbound, Reply } from '../src/http/exchange.ts';
-import { rpcError } from '../src/http/reply.ts';
+import type { Inbound, Reply } from '../src/doors/http/exchange.ts';
+import { rpcError } from '../src/doors/http/reply.ts';
+import type { Services } from '../src/handler/services.ts';
 import { expiryOf, streamIdOf } from '../src/stream/event-id.ts';
-import type { Services } from './services.ts';
 
 /** A 503 whose request may be sent again. @param after seconds until then */
 function unavailable(
   after: number,
   message: string,
+  reason: Reason,
   id: string | number | null = null,
-  code = -32000,
 ): Reply {
-  const reply = rpcError(503, code, message, id);
+  const reply = rpcError(503, CLOSING.code, message, id, advice(reason, true));
   return { ...reply, headers: { ...reply.headers, 'retry-after': String(after) } };
 }
 
 /** The same request is good at another process, or here once it is back. */
 export function shuttingDown(): Reply {
-  return unavailable(1, CLOSING.message, null, CLOSING.code);
+  return unavailable(1, CLOSING.message, 'closed');
 }
 
 /** The session, or this server, was closed while the request arrived: sent again, it gets the usual answer. */
 export function closedMeanwhile(id: string | number | null): Reply {
-  return unavailable(1, 'Its session was closed meanwhile; send the same request again', id);
+  return unavailable(1, 'Its session was closed meanwhile; send the same request again', 'closed', id);
 }
 
 /** Its secrets cannot be had yet: nothing can be sealed, nor opened. */
 export function withoutSecrets(): Reply {
-  return unavailable(5, 'This server is not ready; send the same request again');
+  return unavailable(5, 'This server is not ready; send the same request again', 'not-ready');
 }
 
 /** This process runs as many requests as it may: another one, or this one in a moment, accepts the same request. */
 export function noRoom(id: string | number | null): Reply {
-  return unavailable(5, 'This server is busy; send the same request again', id);
+  return unavailable(5, 'This server is busy; send the same request again', 'no-room', id);
 }
 
 /** Refuses an answer that no open ask can take: its client must not read a 202. */

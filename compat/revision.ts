@@ -1,38 +1,27 @@
 /** A revision of MCP as the handler sees it: a row of the table, and the edge that serves it. */
-import type { Inbound, Reply } from '../src/http/exchange.ts';
-import type { Place } from '../src/http/paths.ts';
-import type { Services } from './services.ts';
+import type { Inbound, Reply } from '../src/doors/http/exchange.ts';
+import type { Place } from '../src/doors/http/paths.ts';
+import type { RevisionOptions } from '../src/handler/revision-options.ts';
+import type { Services } from '../src/handler/services.ts';
+import type { RevisionFacts } from './revision-facts.ts';
 import type { SessionWire } from './session/wire.ts';
 
-export interface Row {
-  /** As clients negotiate it, and as the option `revisions` names it. */
-  readonly name: string;
-  /** The era of hosted servers that it is served from. */
-  readonly era: 'legacy' | 'modern';
+export interface RevisionRow extends RevisionFacts {
   /** Where its requests come in. */
   readonly paths: readonly Place['wire'][];
   /** How a client chooses it. */
   readonly negotiatedBy: 'initialize' | 'each request' | 'path';
   /** `live`: asks go out while their call runs. `rounds`: they end its turn. */
   readonly asks: 'live' | 'rounds';
-  readonly can: readonly Ability[];
   /** Whether a call's next request has no token that could carry the call: its processes share a store. */
   readonly needsStore?: true;
+  /** The options that it has in the option `revisions`. */
+  readonly options?: readonly (keyof RevisionOptions)[];
   /** Makes its edge; rows with the same function share one. */
   readonly edge: (services: Services) => Edges;
   /** How its sessions speak, where several revisions share the edge. */
   readonly wire?: SessionWire;
 }
-
-export type Ability =
-  /** Arrays of messages. */
-  | 'batches'
-  /** A call may continue as a task. */
-  | 'tasks'
-  /** Asks are parts of responses: none can go out outside of a call. */
-  | 'asks-in-responses'
-  /** A client that comes back for a stream is given an event without content first, so that it has an id at once. */
-  | 'primes';
 
 export type Edges = Partial<Record<Place['wire'], Edge>>;
 

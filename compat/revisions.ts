@@ -1,17 +1,19 @@
 /** The revisions that are served, one row each. Nothing outside of a revision's folder names it but its row. */
+import type { KnownRevisions } from '../src/handler/revision-options.ts';
+import type { Services } from '../src/handler/services.ts';
 import { createEdge as httpSse } from './2024-11-05/edge.ts';
 import { LIVE } from './2025/wire.ts';
 import { createEdge as modern } from './2026-07-28/edge.ts';
 import { roundTrips } from './mrtr/wire.ts';
 import { MRTR_DRAFT } from './mrtr-draft/wire.ts';
-import type { Row } from './revision.ts';
+import type { Edges, RevisionRow } from './revision.ts';
 import { MULTI_TURN } from './sep-1858/server.ts';
 import { SEP_2322 } from './sep-2322/wire.ts';
 import { createEdge as sessions } from './session/edge.ts';
 import { createEdge as workspaces } from './workspace-sse/edge.ts';
 
 /** Streamable HTTP with sessions. */
-const SESSION = { era: 'legacy', paths: ['mcp'], negotiatedBy: 'initialize', edge: sessions } as const;
+const SESSION = { era: 'legacy', paths: ['mcp'], negotiatedBy: 'initialize', edge: withSessions } as const;
 
 /** Where several edges are on one path, the later one is asked first whether a request is its own. */
 const REVISIONS = [
@@ -27,7 +29,15 @@ const REVISIONS = [
   { ...SESSION, name: '2025-03-26', asks: 'live', can: ['batches'], wire: LIVE },
   { ...SESSION, name: '2025-06-18', asks: 'live', can: [], wire: LIVE },
   { ...SESSION, name: '2025-11-25', asks: 'live', can: ['tasks', 'primes'], wire: LIVE },
-  { ...SESSION, name: 'DRAFT-SEP-1858', asks: 'rounds', can: [], needsStore: true, wire: MULTI_TURN },
+  {
+    ...SESSION,
+    name: 'DRAFT-SEP-1858',
+    asks: 'rounds',
+    can: [],
+    needsStore: true,
+    options: ['literal'],
+    wire: MULTI_TURN,
+  },
   {
     ...SESSION,
     name: 'DRAFT-MRTR-2026-02',
@@ -58,9 +68,10 @@ const REVISIONS = [
     negotiatedBy: 'path',
     asks: 'live',
     can: [],
+    options: ['capabilities'],
     edge: workspaces,
   },
-] as const satisfies readonly Row[];
+] as const satisfies readonly RevisionRow[];
 
 /** The name of a revision, as the option `revisions` takes it. */
 export type Revision = (typeof REVISIONS)[number]['name'];
@@ -68,10 +79,19 @@ export type Revision = (typeof REVISIONS)[number]['name'];
 /** As the option `revisions` names them, the oldest first. */
 export const NAMES: readonly Revision[] = REVISIONS.map(({ name }) => name);
 
-/** Those that are not served by tokens alone (`state: 'sealed'` without a store). */
-export const STORED: readonly Revision[] = REVISIONS.flatMap((row) =>
-  'needsStore' in row ? [row.name] : [],
-);
+function withSessions(services: Services): Edges {
+  const wires = [...TABLE.values()].flatMap(({ name, wire }) =>
+    wire === undefined ? [] : [[name, wire] as const],
+  );
+  return sessions(services, new Map(wires));
+}
 
 /** By name. */
-export const TABLE: ReadonlyMap<string, Row> = new Map(REVISIONS.map((row) => [row.name, row]));
+export const TABLE: ReadonlyMap<string, RevisionRow> = new Map(REVISIONS.map((row) => [row.name, row]));
+
+/** As the option `revisions` takes them. */
+export const KNOWN: KnownRevisions = {
+  names: NAMES,
+  stored: REVISIONS.flatMap((row) => ('needsStore' in row ? [row.name] : [])),
+  options: new Map([...TABLE].map(([name, { options = [] }]) => [name, options])),
+};

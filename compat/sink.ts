@@ -1,10 +1,10 @@
 /** The one way that events are written, on every wire: kept alive, with an end for clients that do not read, counted. */
 import { every, systemClock } from '../src/base/clock.ts';
-import type { GuardedWriter, Reply } from '../src/http/exchange.ts';
+import type { GuardedWriter, Reply } from '../src/doors/http/exchange.ts';
+import type { Services } from '../src/handler/services.ts';
 import { SSE_KEEP_ALIVE, sseEvent } from '../src/stream/sse.ts';
 import { type Framing, sseSink } from '../src/stream/sse-sink.ts';
 import type { Sink } from '../src/stream/tail.ts';
-import type { Services } from './services.ts';
 
 export function sinkOf(
   { settings, counters }: Services,

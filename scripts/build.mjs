@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { build } from 'esbuild';
+import { build, transform } from 'esbuild';
 
 const STAMP = join('dist', '.sources');
 
@@ -28,10 +28,7 @@ if (existsSync(STAMP) && readFileSync(STAMP, 'utf8') === sources) process.exit(0
 // Built beside dist and then moved, so that processes that use dist miss it for a moment only.
 const fresh = `dist.${process.pid}`;
 // Editors show the comments of declarations; those of the code would be a third of what is installed.
-for (const emitted of [
-  ['--emitDeclarationOnly', '--sourceMap', 'false'],
-  ['--declaration', 'false', '--removeComments'],
-]) {
+for (const emitted of [['--emitDeclarationOnly'], ['--declaration', 'false', '--removeComments']]) {
   const args = [
     'node_modules/typescript/bin/tsc',
     '-p',
@@ -43,16 +40,36 @@ for (const emitted of [
   const { status } = spawnSync(process.execPath, args, { stdio: 'inherit' });
   if (status !== 0) process.exit(status ?? 1);
 }
+await reprint(fresh);
 chmodSync(`${fresh}/src/cli/main.js`, 0o755);
-await bundlePage(`${fresh}/compat/side-by-side/page.html`);
-const schema = await import(pathToFileURL(`${fresh}/compat/side-by-side/scenario-schema.js`).href);
+await bundlePage(`${fresh}/src/compare/page.html`);
+const schema = await import(pathToFileURL(`${fresh}/src/compare/scenario-schema.js`).href);
 writeFileSync(`${fresh}/scenario.schema.json`, `${JSON.stringify(schema.scenarioJsonSchema(), null, 2)}\n`);
 writeFileSync(join(fresh, '.sources'), sources);
 rmSync('dist', { recursive: true, force: true });
 renameSync(fresh, 'dist');
 
+/**
+ * Prints the code with the indentation of its sources, which tsc doubles; nothing else changes. It has no source maps:
+ * the sources are not in the package, and lines are close to theirs.
+ */
+async function reprint(folder) {
+  const names = readdirSync(folder, { recursive: true }).map(String);
+  const scripts = names.filter((name) => name.endsWith('.js')).map((name) => join(folder, name));
+  await Promise.all(
+    scripts.map(async (path) => {
+      const { code } = await transform(readFileSync(path, 'utf8'), {
+        format: 'esm',
+        target: 'es2023',
+        charset: 'utf8',
+      });
+      writeFileSync(path, code);
+    }),
+  );
+}
+
 async function bundlePage(path) {
-  const source = 'compat/side-by-side/page';
+  const source = 'src/compare/page';
   const { outputFiles } = await build({
     entryPoints: [`${source}/main.tsx`, `${source}/page.css`],
     bundle: true,

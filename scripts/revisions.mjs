@@ -10,8 +10,8 @@ import ts from 'typescript-5.9';
 const ROOT = resolve(import.meta.dirname, '..');
 const AT = join(ROOT, '.cache/revisions');
 /** The tables that have a row for a revision. */
-const TABLES = ['compat/revisions.ts', 'src/client/revisions.ts', 'compat/side-by-side/clients.ts'];
-const SMOKE = 'test/side-by-side/one-ask.ts';
+const TABLES = ['compat/revisions.ts', 'src/client/revisions.ts', 'src/compare/clients.ts'];
+const SMOKE = 'test/compare/one-ask.ts';
 
 /** Runs a command. Resolves to its exit code and its output. */
 function run(command, args, cwd) {

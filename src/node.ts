@@ -2,12 +2,12 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { constants, createGzip, type Gzip } from 'node:zlib';
 import type { JsonObject } from './base/json.ts';
-import { isLoopback } from './http/address.ts';
-import type { BeginBody } from './http/bodies.ts';
-import { Departure } from './http/departure.ts';
-import { type Inbound, MAX_UNSENT, type SentReply, type Writer } from './http/exchange.ts';
+import { isLoopback } from './doors/http/address.ts';
+import type { BeginBody } from './doors/http/bodies.ts';
+import { Departure } from './doors/http/departure.ts';
+import { type Inbound, MAX_UNSENT, type SentReply, type Writer } from './doors/http/exchange.ts';
 
-export { type CloseOptions, type Closes, closeOnSignals } from './http/shutdown.ts';
+export { type CloseOptions, type Closes, closeOnSignals } from './doors/http/shutdown.ts';
 
 /** The part of `createAwaitHandler`'s product that is used here. */
 export interface ServesExchanges {
@@ -97,6 +97,7 @@ function inboundOf(req: NodeRequest, signal: Departure): Inbound {
       const value = headers[name];
       return Array.isArray(value) ? value.join(', ') : value;
     },
+    headBytes: req.rawHeaders.reduce((sum, part) => sum + part.length, 0),
     text: (_maxBytes, begin) => {
       const message = unread;
       unread = undefined;
@@ -161,7 +162,6 @@ function readText(req: IncomingMessage, begin: BeginBody): Promise<string> {
     req.on('data', onData);
     req.on('end', () => {
       isOver = true;
-      body.over();
       resolve(body.text());
     });
     req.on('error', fail);

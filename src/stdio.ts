@@ -1,2 +1,2 @@
 /** `mcp-await/stdio`: one client on stdin and stdout. */
-export { createStdio, type StdioOptions, type StdioServer } from '../compat/pipe/stdio.ts';
+export { createStdio, type StdioOptions, type StdioServer } from './doors/pipe/stdio.ts';

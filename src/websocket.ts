@@ -4,4 +4,4 @@ export {
   type MountedWebSocket,
   mountWebSocket,
   type WebSocketOptions,
-} from '../compat/websocket/mount.ts';
+} from './doors/websocket/mount.ts';

@@ -1,10 +1,11 @@
 /** The README's code is run: its server is mounted as it says, and a client books a flight. */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { afterAll, describe, expect, it } from 'vitest';
-import { DEFAULT_LIMITS } from '../src/call/limits.ts';
+import { LIMITS } from '../src/call/limits.ts';
+import { OPTIONS } from '../src/handler/option-table.ts';
 import { modern } from './e2e/clients.ts';
 import { SECRET } from './e2e/harness.ts';
 import { REDIS } from './e2e/services.ts';
@@ -32,18 +33,17 @@ describe('the README', () => {
   });
 
   it('leads to a page with every option and limit, and no other', () => {
-    const source = readFileSync(`${root}src/options.ts`, 'utf8');
-    const known = /const KNOWN[^(]*\(\[([\s\S]*?)\]\)/.exec(source)?.[1] ?? '';
-    const options = [...known.matchAll(/'(\w+)'/g)].map((match) => match[1]);
-    const [page = '', limits = ''] = readFileSync(`${root}docs/options.md`, 'utf8').split('## Limits');
-    const rows = [...page.matchAll(/^\| (`[^|]+) \|/gm)].map((match) => match[1] ?? '');
-    const named = rows.flatMap((row) => [...row.matchAll(/`(\w+)`/g)].map((match) => match[1]));
-    expect(named.sort()).toEqual(options.sort());
-    const defaults = [...limits.matchAll(/^\| `(\w+)` *\| ([\d,]+)/gm)].map(([, name, most = '']) => [
-      name,
-      Number(most.replaceAll(',', '')),
-    ]);
-    expect(Object.fromEntries(defaults)).toEqual(DEFAULT_LIMITS);
+    const page = readFileSync(`${root}docs/options.md`, 'utf8');
+    const { status, stderr } = spawnSync(process.execPath, ['scripts/options.mjs', '--check'], { cwd: root });
+    expect(stderr.toString()).toBe('');
+    expect(status).toBe(0);
+    const [options = [], limits = []] = page
+      .split('## Limits')
+      .map((part) => [...part.matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name));
+    expect(options.toSorted()).toEqual(Object.keys(OPTIONS).sort());
+    expect(options.length).toBeLessThanOrEqual(24);
+    expect(limits).toEqual(Object.keys(LIMITS));
+    expect(limits.length).toBeLessThanOrEqual(20);
   });
 
   it('names files that exist', () => {

@@ -4,41 +4,53 @@
  * https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
  * A POST is refused by its status where its session or its message cannot be read. An error of a readable request goes
  * out on the stream, as its response: clients of this wire read no other.
+ *
+ * HTTP+SSE has one stream for each session, opened before its client's first message. So a session's id is a random
+ * name; its caller and, from `initialize` on, its client are records under that name, each inserted if absent: any
+ * process has them, and there is one `initialize`. `Session`, `Sessions` and `SessionState` are those of 2025.
+ *
+ * The stream is the session's standing one: any process that gets a POST appends there, and the connection follows.
+ * Event ids on this wire are the session's id and the sequence, since a reconnecting client sends nothing else that
+ * names its session; the `endpoint` event has one, too (sequence 0), so a connection that breaks before the first
+ * message loses no session. It is written to each connection anew and is in no store.
+ *
+ * A POST gets its 202 once its answers are in the logs of their calls, and each of its calls is either named in the
+ * stream, so that other processes find it, or over (`compat/session/lasting.ts`). An error of a readable request goes
+ * out on the stream, which is all that clients of this wire read.
+ *
+ * The process with the connection follows the named calls of other processes, and takes over a call whose owner is
+ * silent for a lease. Without a relay it reads the stream and each of those calls' logs once a second, so after a pause
+ * an answer may come up to a second late. A message of its own on the stream costs two inserts, its place and its
+ * content, which expires first (`src/stream/log.ts`).
  */
 
 import { AwaitError } from '../../src/base/error.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
+import { messagesOf, NO_BATCH } from '../../src/doors/http/batch.ts';
+import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { idOf, rpcError } from '../../src/doors/http/reply.ts';
+import { refuseScopes } from '../../src/handler/guards.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Outside } from '../../src/host/router.ts';
-import { messagesOf, NO_BATCH } from '../../src/http/batch.ts';
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { idOf, rpcError } from '../../src/http/reply.ts';
-import type { Found } from '../../src/stream/event-streams.ts';
+import { type LastingPlace, parseLastingId } from '../../src/stream/event-id.ts';
+import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { refusedEventId, unknownEventId } from '../failure.ts';
-import { refuseScopes } from '../guards.ts';
 import type { Edges } from '../revision.ts';
-import type { Services } from '../services.ts';
+import { type Exchange, exchangeOf } from '../session/exchange.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from '../session/initialize.ts';
+import { LastingCall, namedCalls } from '../session/lasting.ts';
 import { accepts, isMessage, isRequest, takesBatches } from '../session/messages.ts';
-import { inWork, remembered, reserve, run, take } from '../session/requests.ts';
+import { inWork, reserve, run, take } from '../session/requests.ts';
 import type { Session } from '../session/session.ts';
 import { Sessions } from '../session/sessions.ts';
-import { followStanding, tellStanding } from '../session/standing.ts';
-import { isCall, isResumable, type RpcRequest, type Source, sourceOf } from '../session/start.ts';
-import { exchangeOf } from '../session/wire.ts';
+import { isCall, type RpcRequest, sourceOf } from '../session/start.ts';
 import { takerOf } from '../taker.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
-import { connected } from './connection.ts';
-import {
-  createIdentity,
-  forgetClient,
-  identifier,
-  keepClient,
-  parseEventId,
-  recallClient,
-} from './identity.ts';
+import { connected, dialectOf } from './connection.ts';
+import { createIdentity, forgetClient, identifier, keepClient, recallClient } from './identity.ts';
 
-interface Parts {
+interface EdgeParts {
   readonly services: Services;
   readonly sessions: Sessions;
 }
@@ -53,7 +65,7 @@ export function createEdge(services: Services): Edges {
 }
 
 /** A new session, or with `Last-Event-ID` the one of that event, from there on. */
-async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
+async function get(parts: EdgeParts, inbound: Inbound): Promise<Reply> {
   const { services, sessions } = parts;
   const { settings, streams, rates } = services;
   const accept = inbound.header('accept') ?? '';
@@ -63,34 +75,34 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
   const taker = takerOf(services, inbound);
   const last = inbound.header('last-event-id') ?? '';
   let session: Session | undefined;
-  let from = 0;
+  let had: LastingPlace;
   if (last === '') {
     const tooMuch = await rates?.refuse(inbound, { method: 'initialize' });
     if (tooMuch !== undefined) return tooMuch;
     sessions.makeRoom(taker);
     const identity = await createIdentity(services, taker.principal);
     session = sessions.add(identity.name, identity, taker.address);
+    had = { prefix: session.id, sequence: 0, calls: new Map() };
   } else {
-    const place = parseEventId(last, settings.limits.eventIdBytes);
+    const place = parseLastingId(last, settings.limits.eventIdBytes);
     if (place === undefined) return unknownEventId(services, inbound);
-    session = (await sessions.find(place.session, taker))?.session;
+    session = (await sessions.find(place.prefix, taker))?.session;
     if (session === undefined) return notFound(parts, inbound, null);
-    from = place.sequence;
+    had = place;
   }
-  let found: Found;
+  let found: StreamPlace;
   try {
-    found = await streams.find(session.standing.id, from, session.id);
+    found = await streams.find(session.standing.id, had.sequence, session.id);
   } catch (error) {
     return refusedEventId(services, inbound, error);
   }
-  const { home } = exchangeOf(services, session, inbound);
-  const returned = { services, session, source: sourceOf(inbound), home };
-  return connected(services, session, inbound, { found, from }, (sink) =>
-    followStanding(returned, sink, () => recallClient(services, returned.session)),
-  );
+  const exchange = exchangeOf(services, session, inbound);
+  const calls = await namedCalls(exchange, had);
+  if (calls === undefined) return unknownEventId(services, inbound);
+  return connected(exchange, found, { had, calls });
 }
 
-async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Reply> {
+async function post(parts: EdgeParts, inbound: Inbound, body: unknown): Promise<Reply> {
   const { services, sessions } = parts;
   const messages = messagesOf(body);
   if (messages.length === 0 || !messages.every(isMessage)) {
@@ -117,7 +129,8 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
     for (const request of requests) await respond(session, request, tooEarly(request));
     return accepted();
   }
-  const { instance } = exchangeOf(services, session, inbound, news);
+  const exchange = exchangeOf(services, session, inbound, news);
+  const { instance } = exchange;
   const refused = await refuseScopes(services, instance, requests.filter(isCall), inbound);
   if (refused !== undefined) return refused;
   const twice = reserve(session, requests);
@@ -125,17 +138,14 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
   try {
     const { streams: most } = services.settings.limits;
     if (session.inWork > most) {
-      throw new AwaitError(
-        'limit',
-        `${most} requests of one session are running; raise limits.streams if that is intended`,
-      );
+      throw new AwaitError('limit', `${most} requests of one session are running; send fewer at once`);
     }
     const refusal = await take(services, session, messages);
     if (refusal !== undefined) {
       for (const { id } of requests) session.release(id);
       return refusal;
     }
-    if (requests.length > 0) await start(services, session, sourceOf(inbound), requests, await instance());
+    if (requests.length > 0) await start(exchange, requests);
   } catch (error) {
     for (const { id } of requests) session.release(id);
     throw error;
@@ -181,28 +191,19 @@ async function begin(
   }
 }
 
-/** Resolves once other processes can find the started call, so that its client may get its 202. */
-async function start(
-  services: Services,
-  session: Session,
-  source: Source,
-  requests: readonly RpcRequest[],
-  shared: HostInstance,
-): Promise<void> {
-  const running = {
-    instance: services.settings.instance === 'call' ? undefined : shared,
-    shared,
-    source,
-    stream: session.standing,
-  };
-  const kept = requests.map(async (request) => {
-    const { started, ended } = await run(services, session, request, running);
-    const listed = isResumable(services, request) ? started?.callId : undefined;
-    void ended.then((outcome) => tellStanding(session, request.id, outcome, listed));
-    await started?.kept;
-    if (listed !== undefined) await remembered(services, session.calls?.add(listed));
+/** Resolves once other processes can find the started calls, so that their client may get its 202. */
+async function start(exchange: Exchange, requests: readonly RpcRequest[]): Promise<void> {
+  const { services, session, inbound } = exchange;
+  const shared = await exchange.instance();
+  const instance = services.settings.instance === 'call' ? undefined : shared;
+  const begun = requests.map(async (request) => {
+    const call = new LastingCall(exchange, request, dialectOf(services), session.standing);
+    const source = sourceOf(inbound);
+    const running = { instance, shared, source, stream: call.stream };
+    const { ended } = await run(services, session, request, running);
+    await call.begun(ended);
   });
-  await Promise.all(kept);
+  await Promise.all(begun);
 }
 
 /** @returns whether it is in the stream */
@@ -220,7 +221,11 @@ function accepted(): Reply {
   return { status: 202, headers: { 'content-type': 'text/plain' }, body: 'Accepted' };
 }
 
-async function notFound({ services }: Parts, inbound: Inbound, id: string | number | null): Promise<Reply> {
+async function notFound(
+  { services }: EdgeParts,
+  inbound: Inbound,
+  id: string | number | null,
+): Promise<Reply> {
   await services.rates?.badToken(inbound);
   return rpcError(404, -32001, 'Session not found: open a new stream with GET, without Last-Event-ID', id);
 }

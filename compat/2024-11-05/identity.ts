@@ -6,19 +6,21 @@
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
+import type { Services } from '../../src/handler/services.ts';
 import { standingId } from '../../src/stream/event-id.ts';
-import type { Services } from '../services.ts';
+import type { Identify, SessionIdentity } from '../session/identity.ts';
 import { expiryOf, holderOf, newName } from '../session/identity.ts';
 import type { Session } from '../session/session.ts';
-import type { Identify, Identity } from '../session/sessions.ts';
 
 const REVISION = '2024-11-05';
 
 const NAME = /^[0-9a-z]{1,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-const EVENT = /^(.+)_(0|[1-9]\d{0,11})$/;
 
 /** A new session, whose client is unknown yet. */
-export async function createIdentity(services: Services, principal: string | undefined): Promise<Identity> {
+export async function createIdentity(
+  services: Services,
+  principal: string | undefined,
+): Promise<SessionIdentity> {
   const name = newName(services);
   const bound = principal === undefined ? {} : { principal };
   if (
@@ -77,21 +79,4 @@ export async function recallClient({ store }: Services, session: Session): Promi
 
 function clientKey({ name }: Session): string {
   return `${name}:client`;
-}
-
-/** An event's id contains the session's id, since a reconnecting client sends nothing else that names its session. */
-export function eventIdOf({ id }: Session, sequence: number | string): string {
-  return `${id}_${sequence}`;
-}
-
-/**
- * @param longest in characters
- * @returns undefined if it is not an event id of ours; 0 is before the first event
- */
-export function parseEventId(
-  id: string,
-  longest: number,
-): { readonly session: string; readonly sequence: number } | undefined {
-  const [, session, sequence] = (id.length > longest ? null : EVENT.exec(id)) ?? [];
-  return session === undefined ? undefined : { session, sequence: Number(sequence) };
 }

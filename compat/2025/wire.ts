@@ -6,7 +6,7 @@
 import { primed } from '../session/connection.ts';
 import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
 import { refuseMessages } from '../session/messages.ts';
-import { followLive } from '../session/post-calls.ts';
+import { resumeTaskReply } from '../session/task-reply.ts';
 import type { SessionWire } from '../session/wire.ts';
 
 export const LIVE: SessionWire = {
@@ -14,8 +14,8 @@ export const LIVE: SessionWire = {
   refuse: (inbound, body) => refuseOneKind(inbound, body) ?? refuseMessages(body),
   begun: (exchange, instance) => ({ result: introduced(exchange, instance) }),
   post: (exchange, body) => serveMessages(exchange, body, serveLive),
-  follow(exchange, stream, last, sink) {
-    followLive(exchange, stream, sink);
+  follow: (exchange, stream, last, sink) => {
+    resumeTaskReply(exchange, stream, sink);
     return primed(exchange.session, last, sink);
   },
 };

@@ -7,24 +7,24 @@ import { classifyInboundRequest } from '@modelcontextprotocol/server';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { isMeta } from '../../src/call/ask/meta.ts';
 import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
-import type { Gone, Instance, Leg, Outcome } from '../../src/call/ports.ts';
+import type { Instance, Leg, Outcome } from '../../src/call/ports.ts';
 import { INTERNAL, isBadToken } from '../../src/call/run/wire-error.ts';
+import { Departure } from '../../src/doors/http/departure.ts';
+import type { GuardedWriter, Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { isLocal } from '../../src/doors/http/local.ts';
+import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
+import { passes } from '../../src/handler/guards.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { SPOKEN } from '../../src/host/spoken.ts';
-import { Departure } from '../../src/http/departure.ts';
-import type { GuardedWriter, Inbound, Reply } from '../../src/http/exchange.ts';
-import { isLocal } from '../../src/http/local.ts';
-import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { failure } from '../failure.ts';
-import { passes } from '../guards.ts';
 import type { Edges } from '../revision.ts';
-import type { Services } from '../services.ts';
 import { sourceOf } from '../session/start.ts';
 import { sinkOf, WITHOUT_IDS } from '../sink.ts';
-import type { Mark } from '../tasks/marks.ts';
+import type { TaskMark } from '../tasks/marks.ts';
 import { taskRequest, wishFor } from '../tasks/wish.ts';
-import { createSdkEdge, type SdkEdge } from './sdk-edge.ts';
+import { type CallSource, createSdkEdge, type SdkEdge } from './sdk-edge.ts';
 import { alsoTelling, listensToTasks, tasksListenedTo, withoutTaskIds } from './task-listening.ts';
 import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from './tasks.ts';
 import {
@@ -213,7 +213,7 @@ function taskFor(services: Services, read: Read): TaskWish | Response | undefine
   return mark === undefined ? 'unknown' : wishOf(services, read, mark);
 }
 
-function wishOf(services: Services, read: Read, mark: Mark): TaskWish | Response | undefined {
+function wishOf(services: Services, read: Read, mark: TaskMark): TaskWish | Response | undefined {
   const { params, client, binding } = read;
   const wish = wishFor(services, {
     request: taskRequest('tools/call', params, REVISION, binding.principal),
@@ -260,14 +260,6 @@ function startCall(
     ...(task === 'unknown' ? { choose } : task !== undefined && { task }),
   };
   return services.engine.start(call, leg).outcome;
-}
-
-export interface CallSource {
-  readonly inbound: Inbound;
-  readonly signal: Gone;
-  /** See `Leg`. */
-  readonly isRefused?: Leg['isRefused'];
-  notify(notification: JsonObject): void;
 }
 
 type Route = ReturnType<typeof classifyInboundRequest>;

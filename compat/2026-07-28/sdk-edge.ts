@@ -14,16 +14,15 @@ import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
-import type { Outcome } from '../../src/call/ports.ts';
+import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
+import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { replyOf } from '../../src/doors/http/fetch.ts';
+import { isLocal } from '../../src/doors/http/local.ts';
+import { challengeOf } from '../../src/handler/guards.ts';
+import { noSession, type Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { CachingValidator } from '../../src/host/validator.ts';
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { replyOf } from '../../src/http/fetch.ts';
-import { isLocal } from '../../src/http/local.ts';
-import { challengeOf } from '../guards.ts';
-import { noSession, type Services } from '../services.ts';
 import { kept } from '../sink.ts';
-import type { CallSource } from './edge.ts';
 import { EXTENSION, taskResult } from './tasks.ts';
 import { ASKING, errorOnWire, inputRequired, type ModernRequest, REVISION, readRequest } from './wire.ts';
 
@@ -35,7 +34,15 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
   completions: ['completion/complete'],
 };
 
-interface Exchange {
+export interface CallSource {
+  readonly inbound: Inbound;
+  readonly signal: Gone;
+  /** See `Leg`. */
+  readonly isRefused?: Leg['isRefused'];
+  notify(notification: JsonObject): void;
+}
+
+interface SdkExchange {
   readonly inbound: Inbound;
   readonly body: unknown;
   /** Called in place of the request's handler, where only the checks before that are wanted. */
@@ -55,7 +62,7 @@ export function createSdkEdge(
   services: Services,
   run: (request: ModernRequest, source: CallSource) => Promise<Outcome>,
 ): SdkEdge {
-  const exchanges = new WeakMap<Request, Exchange>();
+  const exchanges = new WeakMap<Request, SdkExchange>();
   const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
   const newHandler = () =>
     createMcpHandler(
@@ -82,7 +89,7 @@ export function createSdkEdge(
   // Apart, so that these streams can end while other requests are still served.
   let listening = newHandler();
   services.outside.add((notification) => publish(listening.notify, notification));
-  const fetched = async (exchange: Exchange): Promise<Reply> => {
+  const fetched = async (exchange: SdkExchange): Promise<Reply> => {
     const { inbound, body } = exchange;
     const request = requestOf(inbound);
     exchanges.set(request, exchange);
@@ -125,7 +132,7 @@ function requestOf(inbound: Inbound): Request {
 
 async function lightServer(
   services: Services,
-  { inbound, body, onPassed }: Exchange,
+  { inbound, body, onPassed }: SdkExchange,
   validator: CachingValidator,
   run: (request: ModernRequest, source: CallSource) => Promise<Outcome>,
 ): Promise<McpServer> {
@@ -249,7 +256,7 @@ function protocolError(
   return new ProtocolError(code, message, data);
 }
 
-interface Notify {
+interface Notifier {
   toolsChanged(): void;
   promptsChanged(): void;
   resourcesChanged(): void;
@@ -257,7 +264,7 @@ interface Notify {
 }
 
 /** Sends a server's notifications outside of calls to the streams that listen. */
-function publish(notify: Notify, { method, params }: JsonObject): void {
+function publish(notify: Notifier, { method, params }: JsonObject): void {
   if (method === 'notifications/tools/list_changed') notify.toolsChanged();
   else if (method === 'notifications/prompts/list_changed') notify.promptsChanged();
   else if (method === 'notifications/resources/list_changed') notify.resourcesChanged();

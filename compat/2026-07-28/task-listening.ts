@@ -7,9 +7,9 @@ import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
-import type { GuardedWriter, Reply } from '../../src/http/exchange.ts';
+import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
+import type { Services } from '../../src/handler/services.ts';
 import { sseMessage } from '../../src/stream/sse.ts';
-import type { Services } from '../services.ts';
 import { detailed } from './tasks.ts';
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';

@@ -6,17 +6,15 @@
 
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
-import type { Response } from '../../src/call/journal/entries.ts';
+import type { Response, RpcError } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
-import type { Services } from '../services.ts';
+import type { Services } from '../../src/handler/services.ts';
 import { refusal, UNKNOWN } from '../tasks/refusal.ts';
 import { askOnWire, complete, errorOnWire } from './wire.ts';
 
 export const EXTENSION = 'io.modelcontextprotocol/tasks';
 
 const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
-
-type RpcError = Extract<Response, { error: unknown }>['error'];
 
 /** The error of a request that needs the Tasks extension, from a client that did not declare it. */
 export const MISSING: RpcError = {

@@ -11,7 +11,7 @@ import {
 import { withoutIcons } from '../../src/base/description.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
-import type { Client, OpenAsk, Response } from '../../src/call/journal/entries.ts';
+import type { Client, OpenAsk, RpcError } from '../../src/call/journal/entries.ts';
 import type { Binding } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';
 import { LATEST } from '../../src/host/spoken.ts';
@@ -102,14 +102,12 @@ export function stamp(result: JsonObject, serverInfo: unknown): JsonObject {
 }
 
 /** Converts errors to this revision's form: an unknown resource is -32602, with its URI (SEP-2164). */
-export function errorOnWire(error: WireError, request: ModernRequest): WireError {
+export function errorOnWire(error: RpcError, request: ModernRequest): RpcError {
   if (error.code === -32042) return URLS_NEEDED;
   const missing = request.method === 'resources/read' && (error.code === -32002 || error.code === -32602);
   if (!missing) return error.code === -32002 ? { ...error, code: -32602 } : error;
   return { ...error, code: -32602, data: error.data ?? { uri: request.params.uri } };
 }
-
-type WireError = Extract<Response, { error: unknown }>['error'];
 
 /** Members of 2025's results that this revision does not have; members of no revision are the author's own. */
 const OLDER: ReadonlySet<string> = new Set([

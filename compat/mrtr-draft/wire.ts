@@ -9,7 +9,7 @@ import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { isRpcError } from '../../src/call/ask/meta.ts';
 import type { TaskStatus } from '../../src/call/task/tasks.ts';
-import { type Answers, type Dialect, inputRequests } from '../mrtr/dialect.ts';
+import { type Dialect, type GivenAnswers, inputRequests } from '../mrtr/dialect.ts';
 import { legacyTask, relatedTask, relatedTo } from '../tasks/legacy-wire.ts';
 
 const REVISION = 'DRAFT-MRTR-2026-02';
@@ -55,7 +55,7 @@ export const MRTR_DRAFT: Dialect = {
 };
 
 /** @throws AwaitError `bad-answer` when it is not an object, or one of its values is neither a result nor an error */
-function unwrapped(responses: unknown): Answers {
+function unwrapped(responses: unknown): GivenAnswers {
   if (!isObject(responses)) {
     throw new AwaitError('bad-answer', 'input_responses must be an object of responses by key');
   }

@@ -4,14 +4,15 @@ import { AwaitError } from '../../src/base/error.ts';
 import { isObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
+import type { RpcError } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { isBadToken } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import { remembered } from '../session/requests.ts';
+import { remembered } from '../session/state.ts';
 import { hasOwnTasks, withTaskSupport } from '../tasks/legacy-wire.ts';
 import type { Incoming } from './dialect.ts';
-import { type Prepared, prepare } from './prepare.ts';
-import { type RpcError, refusal, type Served, type Told } from './served.ts';
+import { type PreparedCall, prepare } from './prepare.ts';
+import { type Responding, refusal, type Served } from './served.ts';
 
 /** Where a request may not ask, its server has asked all the same. */
 const MAY_NOT_ASK: RpcError = {
@@ -20,7 +21,7 @@ const MAY_NOT_ASK: RpcError = {
 };
 
 /** Runs or continues a call, in its draft's spelling. */
-export async function serveCall(served: Served, incoming: Incoming): Promise<Told> {
+export async function serveCall(served: Served, incoming: Incoming): Promise<Responding> {
   const { exchange, request } = served;
   const shared = await exchange.instance();
   const prepared = await prepare(served, incoming, shared);
@@ -78,8 +79,8 @@ function announced({ exchange, request, dialect }: Served, shared: HostInstance,
 async function resume(
   served: Served,
   { state, answers }: Incoming,
-  { binding, leg }: Prepared,
-): Promise<Told> {
+  { binding, leg }: PreparedCall,
+): Promise<Responding> {
   const { services, session, inbound } = served.exchange;
   const errors: ErrorAnswers | undefined = answers?.errors;
   const outcome = await services.engine.resume(state as string, binding, answers?.results, leg, errors);
@@ -88,7 +89,7 @@ async function resume(
   return tell(served, outcome);
 }
 
-async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<Told> {
+async function tell({ exchange, dialect }: Served, outcome: Outcome): Promise<Responding> {
   const { services, session } = exchange;
   switch (outcome.kind) {
     case 'gone':

@@ -10,7 +10,7 @@ import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { RpcRequest } from '../session/start.ts';
 
 /** A client's answers, by the keys of asks. */
-export interface Answers {
+export interface GivenAnswers {
   /** As they came: the engine looks at those that were asked for. */
   readonly results: unknown;
   readonly errors?: ErrorAnswers;
@@ -20,7 +20,7 @@ export interface Answers {
 export interface Incoming {
   /** As the server gets them: without answers and state. */
   readonly params: JsonObject;
-  readonly answers?: Answers;
+  readonly answers?: GivenAnswers;
   readonly state?: unknown;
 }
 
@@ -47,7 +47,7 @@ export interface Dialect {
   /** Reads the answers to a task; undefined for all other messages. @throws AwaitError `bad-answer` */
   taskAnswers(
     message: JsonObject,
-  ): { readonly taskId: string | undefined; readonly answers: Answers } | undefined;
+  ): { readonly taskId: string | undefined; readonly answers: GivenAnswers } | undefined;
   /** The acknowledgement; undefined if a 202 is all. */
   readonly acknowledges: boolean;
 }

@@ -1,26 +1,63 @@
 /**
  * A POST of a session that speaks a draft of multi round-trip requests: one message. A request gets its response as
  * JSON or, if notifications come first, as the end of a stream.
+ *
+ * Both use the sessions of 2025 (`compat/session/edge.ts`): `initialize` negotiates them, the host speaks 2025-11-25
+ * behind, GET is the standing stream. A call is the engine's, as on 2026-07-28: its turn ends at its asks, and its
+ * token is the state. So the drafts differ only in the places of members in a message, which is a `Dialect`
+ * (`compat/sep-2322/wire.ts`, `compat/mrtr-draft/wire.ts`); the handling of a POST is in `compat/mrtr`.
+ *
+ * 1. The state is bound to revision, method, target, caller and a digest of the params without `_meta` and `task`;
+ *    not to the session, since a retry is a request of its own. Anything wrong with it is one frozen sentence.
+ * 2. SEP-2322 requires another id on a retry than on the request before. The id is behind the token
+ *    (`compat/mrtr/rider.ts`), sealed and bound to it, so any process can check it, without a record for it.
+ * 3. An ask inside a request that SEP-2322's table excludes is an error of that request. The first draft limits no
+ *    request, and neither does this.
+ * 4. On SEP-2322 the reply is a stream of the session from the first notification on, its last event the result,
+ *    incomplete or not; with events that have ids, so what a broken connection missed comes by GET.
+ * 5. On the first draft an incomplete response cannot be a stream. A call's notifications are held,
+ *    `heldNotifications` of them, until its outcome is known: sent before a complete one, on a stream; kept for the
+ *    next turn before an incomplete one, and sent under the next request's progress token. They are kept in the
+ *    state itself, sealed behind the token (`compat/mrtr/rider.ts`), the newest 16 KiB: so they go out wherever the
+ *    call ends, and no process can lose them.
+ * 6. The same retry twice is one turn. It does not reserve an id of the session, so the second waits for the first
+ *    instead of being refused.
+ * 7. A frame that waits in a session's instance is dropped with it: a retry in another session of the same caller is
+ *    replayed there.
+ * 8. `shed()` ends a turn with a state and no asks. -32021 exists on 2026-07-28 alone: here an ask that the client
+ *    lacks the capability for fails with an error, as on the live revisions. -32042 never goes out: its URLs are
+ *    asked for, by a task too; one that names none is -32603, in a sentence without the code.
+ *
+ * Tasks (`compat/mrtr/tasks.ts`): `params.task` of a `tools/call` makes it one, and nothing else does; `ttl` bounds
+ * the call's life from its request on, so rounds before the task count. Such a call gets an instance of its own
+ * instead of the session's, which ends before the task may. `tasks/get`, `tasks/list` and `tasks/cancel` are those
+ * of 2025-11-25 (`compat/tasks/legacy-wire.ts`); `tasks/result` waits until the task is over or asks. Answers are in
+ * the store before they are acknowledged; one that is bad or missing leaves the ask under its key, and is asked for
+ * again. A list is its caller's, or its session's where callers have no names. A server that declares tasks of its
+ * own keeps them: `tasks/*` and `params.task` go through to it.
+ *
+ * The drafts' printed examples are in `test/e2e/vectors`, and the messages here are compared with them.
  */
 
 import { AwaitError } from '../../src/base/error.ts';
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import type { RpcError } from '../../src/call/journal/entries.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
-import { NO_BATCH } from '../../src/http/batch.ts';
-import { Departure } from '../../src/http/departure.ts';
-import type { Reply } from '../../src/http/exchange.ts';
-import { empty, idOf, isRequestId, json, rpcError } from '../../src/http/reply.ts';
+import { NO_BATCH } from '../../src/doors/http/batch.ts';
+import { Departure } from '../../src/doors/http/departure.ts';
+import type { Reply } from '../../src/doors/http/exchange.ts';
+import { empty, idOf, isRequestId, json, rpcError } from '../../src/doors/http/reply.ts';
 import { SESSION } from '../session/connection.ts';
+import type { Exchange } from '../session/exchange.ts';
 import { accepts, isMessage, isRequest } from '../session/messages.ts';
 import { inWork, take } from '../session/requests.ts';
 import type { RpcRequest } from '../session/start.ts';
-import type { Exchange } from '../session/wire.ts';
 import { hasOwnTasks } from '../tasks/legacy-wire.ts';
 import { serveCall } from './call.ts';
-import type { Answers, Dialect, Incoming } from './dialect.ts';
-import { held, streamed, type Work } from './reply.ts';
+import type { Dialect, GivenAnswers, Incoming } from './dialect.ts';
+import { held, type Serve, streamed } from './reply.ts';
 import { type Rider, splitState } from './rider.ts';
-import { type RpcError, refusal, type Told } from './served.ts';
+import { type Responding, refusal } from './served.ts';
 import { acknowledgement, answerTask, isTaskMethod, serveTask } from './tasks.ts';
 
 export async function post(exchange: Exchange, dialect: Dialect, body: unknown): Promise<Reply> {
@@ -53,14 +90,13 @@ async function taskAnswers(
   const { id } = body;
   // A message without a method is refused by its status: no response is read to it.
   const status = dialect.acknowledges ? 200 : 400;
-  let found: { readonly taskId: string | undefined; readonly answers: Answers } | undefined;
+  let found: { readonly taskId: string | undefined; readonly answers: GivenAnswers } | undefined;
   try {
     found = dialect.taskAnswers(body);
   } catch (thrown) {
     const error = AwaitError.from(thrown);
     if (error.code !== 'bad-answer') throw error;
-    const { code, message } = wireError(error);
-    return rpcError(status, code, message, id);
+    return json({ jsonrpc: '2.0', id, error: wireError(error) }, status);
   }
   if (found === undefined || hasOwnTasks((await exchange.instance()).initialized)) return undefined;
   const { taskId, answers } = found;
@@ -68,7 +104,7 @@ async function taskAnswers(
   if (wrong !== undefined) {
     // The status shows the client whether it may send the request again.
     const isOurs = !dialect.acknowledges && wrong.code !== -32602;
-    return rpcError(isOurs ? 500 : status, wrong.code, wrong.message, id);
+    return json({ jsonrpc: '2.0', id, error: wrong }, isOurs ? 500 : status);
   }
   if (!dialect.acknowledges || taskId === undefined) return empty(202);
   return json({ jsonrpc: '2.0', id, ...acknowledgement(dialect, taskId) }, 200, { [SESSION]: session.id });
@@ -116,7 +152,7 @@ async function serve(
     report: () => false,
     cancel: gone.fire,
   });
-  const work: Work = async (notify) => {
+  const work: Serve = async (notify) => {
     try {
       return await told(notify);
     } catch (thrown) {
@@ -128,7 +164,7 @@ async function serve(
       end();
     }
   };
-  const told = async (notify: (notification: JsonObject) => void): Promise<Told> => {
+  const told = async (notify: (notification: JsonObject) => void): Promise<Responding> => {
     const served = { exchange, dialect, request, gone, notify };
     const { tasks } = services.engine;
     const isOurs =

@@ -1,18 +1,18 @@
 /** Converts a draft's request for the engine: its params, the binding of its state, and its leg. */
 
 import { isObject, type JsonObject } from '../../src/base/json.ts';
-import type { TaskWish } from '../../src/call/journal/entries.ts';
+import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Binding, Leg } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';
+import { isRequestId } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import { isRequestId } from '../../src/http/reply.ts';
 import { sourceOf } from '../session/start.ts';
 import { hasOwnTasks, withoutTask } from '../tasks/legacy-wire.ts';
 import { wantedTask } from '../tasks/wanted.ts';
 import type { Incoming } from './dialect.ts';
-import type { RpcError, Served } from './served.ts';
+import type { Served } from './served.ts';
 
-export interface Prepared {
+export interface PreparedCall {
   readonly params: JsonObject;
   readonly binding: Binding;
   readonly leg: Leg;
@@ -25,7 +25,7 @@ export async function prepare(
   { exchange, dialect, request, gone, notify }: Served,
   { params: given }: Incoming,
   shared: HostInstance,
-): Promise<Prepared | { readonly error: RpcError }> {
+): Promise<PreparedCall | { readonly error: RpcError }> {
   const { services, session, inbound } = exchange;
   const { method } = request;
   // Without tasks a client's wish for one is passed over, and a server that has its own gets it as it is.

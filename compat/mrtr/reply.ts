@@ -3,19 +3,19 @@
  * whose events have ids, so a client whose connection broke gets the rest by GET.
  */
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
-import type { Reply } from '../../src/http/exchange.ts';
-import { empty, isRequestId, json } from '../../src/http/reply.ts';
-import type { Found } from '../../src/stream/event-streams.ts';
+import type { Reply } from '../../src/doors/http/exchange.ts';
+import { empty, isRequestId, json } from '../../src/doors/http/reply.ts';
+import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { SESSION, sse } from '../session/connection.ts';
+import type { Exchange } from '../session/exchange.ts';
 import type { SessionStream } from '../session/stream.ts';
-import type { Exchange } from '../session/wire.ts';
 import type { Dialect } from './dialect.ts';
 import { type Rider, stateOf } from './rider.ts';
-import type { Told } from './served.ts';
+import type { Responding } from './served.ts';
 
 type Notify = (notification: JsonObject) => void;
 
-export type Work = (notify: Notify) => Promise<Told>;
+export type Serve = (notify: Notify) => Promise<Responding>;
 
 interface Replying {
   readonly exchange: Exchange;
@@ -26,11 +26,11 @@ interface Replying {
 }
 
 /** SEP-2322: a stream from the first notification on, whose last message is the response, incomplete or not. */
-export async function streamed(replying: Replying, work: Work): Promise<Reply> {
+export async function streamed(replying: Replying, work: Serve): Promise<Reply> {
   const { exchange, id, alone } = replying;
   const { services, session } = exchange;
   const rider: Rider = { id, session: digest(session.name) };
-  let stream: { readonly to: SessionStream; readonly found: Promise<Found> } | undefined;
+  let stream: { readonly to: SessionStream; readonly found: Promise<StreamPlace> } | undefined;
   let isOver = false;
   let begin = (): void => {};
   const begun = new Promise<undefined>((resolve) => {
@@ -64,7 +64,7 @@ export async function held(
     progressToken,
     ...replying
   }: Replying & { readonly before: readonly JsonObject[]; readonly progressToken: unknown },
-  work: Work,
+  work: Serve,
 ): Promise<Reply> {
   const { exchange, alone } = replying;
   const { services, session } = exchange;
@@ -95,7 +95,7 @@ function renamed(notification: JsonObject, progressToken: string | number | unde
   return [{ method, params: { ...(isObject(params) && params), progressToken } }];
 }
 
-function newStream({ services, session }: Exchange): { to: SessionStream; found: Promise<Found> } {
+function newStream({ services, session }: Exchange): { to: SessionStream; found: Promise<StreamPlace> } {
   const to = session.newStream();
   return { to, found: services.streams.find(to.id, 0, session.id) };
 }
@@ -108,7 +108,7 @@ function tellStanding({ session }: Exchange, notification: JsonObject): void {
   session.standing.send({ jsonrpc: '2.0', ...notification });
 }
 
-function inJson(replying: Replying, told: Told, rider: Rider): Reply {
+function inJson(replying: Replying, told: Responding, rider: Rider): Reply {
   if (told.kind === 'gone') return empty(202);
   return json(responseOf(replying, told, rider), 200, { [SESSION]: replying.exchange.session.id });
 }
@@ -116,7 +116,7 @@ function inJson(replying: Replying, told: Told, rider: Rider): Reply {
 /** @param rider data that goes into the state of an incomplete outcome */
 function responseOf(
   { exchange, dialect, id }: Replying,
-  told: Exclude<Told, { kind: 'gone' }>,
+  told: Exclude<Responding, { kind: 'gone' }>,
   rider: Rider,
 ): JsonObject {
   const fields =

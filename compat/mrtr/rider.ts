@@ -5,7 +5,7 @@
 
 import { AwaitError } from '../../src/base/error.ts';
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
-import type { Services } from '../services.ts';
+import type { Services } from '../../src/handler/services.ts';
 
 /** No character of a token. */
 const BETWEEN = '~';

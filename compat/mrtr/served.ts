@@ -1,13 +1,11 @@
 /** One POST of a session that speaks a draft of multi round-trip requests, and its outcome. */
 
 import type { JsonObject } from '../../src/base/json.ts';
-import type { OpenAsk, Response } from '../../src/call/journal/entries.ts';
+import type { OpenAsk, RpcError } from '../../src/call/journal/entries.ts';
 import type { Gone } from '../../src/call/ports.ts';
+import type { Exchange } from '../session/exchange.ts';
 import type { RpcRequest } from '../session/start.ts';
-import type { Exchange } from '../session/wire.ts';
 import type { Dialect } from './dialect.ts';
-
-export type RpcError = Extract<Response, { error: unknown }>['error'];
 
 /** A request, while it is being served. */
 export interface Served {
@@ -21,13 +19,13 @@ export interface Served {
 }
 
 /** The outcome of a request. */
-export type Told =
+export type Responding =
   /** `refused`: nothing began, and the state that it came with stays good. */
   | { readonly kind: 'final' | 'refused'; readonly fields: JsonObject }
   /** `asks`: empty for a call that was given up. `token`: continues the call. */
   | { readonly kind: 'incomplete'; readonly asks: readonly OpenAsk[]; readonly token: string }
   | { readonly kind: 'gone' };
 
-export function refusal(error: RpcError): Told {
+export function refusal(error: RpcError): Responding {
   return { kind: 'refused', fields: { error } };
 }

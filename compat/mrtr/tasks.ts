@@ -3,15 +3,16 @@
  * them; `tasks/result` waits until a task is over or asks, and then has its asks; answers are a message of their own.
  */
 import type { JsonObject } from '../../src/base/json.ts';
+import type { RpcError } from '../../src/call/journal/entries.ts';
 import type { Gone } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
-import type { Exchange } from '../session/wire.ts';
+import type { Exchange } from '../session/exchange.ts';
 import { relatedTo } from '../tasks/legacy-wire.ts';
 import { refusal, UNKNOWN } from '../tasks/refusal.ts';
 import { listTasks } from '../tasks/wanted.ts';
 import { inDraftWords } from './call.ts';
-import type { Answers, Dialect } from './dialect.ts';
-import { type RpcError, refusal as refused, type Served, type Told } from './served.ts';
+import type { Dialect, GivenAnswers } from './dialect.ts';
+import { type Responding, refusal as refused, type Served } from './served.ts';
 
 const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/list', 'tasks/result', 'tasks/cancel']);
 
@@ -20,7 +21,7 @@ export function isTaskMethod(method: string): boolean {
 }
 
 /** A `tasks/*` request; its failure is an error with the same sentence on every revision. */
-export async function serveTask(tasks: Tasks, served: Served): Promise<Told> {
+export async function serveTask(tasks: Tasks, served: Served): Promise<Responding> {
   const { exchange, dialect, request, gone } = served;
   const { services, session } = exchange;
   const { taskPoll } = services.settings.limits;
@@ -28,7 +29,7 @@ export async function serveTask(tasks: Tasks, served: Served): Promise<Told> {
   const { taskId, cursor } = request.params;
   if (request.method === 'tasks/list') return list(tasks, served, cursor);
   if (typeof taskId !== 'string') return refused(UNKNOWN);
-  const final = (view: TaskView): Told => ({
+  const final = (view: TaskView): Responding => ({
     kind: 'final',
     fields: dialect.complete(dialect.task(view, taskPoll)),
   });
@@ -56,7 +57,7 @@ async function result(
   tasks: Tasks,
   dialect: Dialect,
   { taskId, principal, gone }: { taskId: string; principal: string | undefined; gone: Gone },
-): Promise<Told> {
+): Promise<Responding> {
   const isOverOrAsks = ({ response, asks }: TaskView): boolean => response !== undefined || asks.length > 0;
   const view = await tasks.until(taskId, principal, isOverOrAsks, gone);
   if (view === undefined) return { kind: 'gone' };
@@ -66,7 +67,7 @@ async function result(
   return { kind: 'final', fields: dialect.complete(relatedTo(taskId, response.result)) };
 }
 
-async function list(tasks: Tasks, { exchange, dialect }: Served, cursor: unknown): Promise<Told> {
+async function list(tasks: Tasks, { exchange, dialect }: Served, cursor: unknown): Promise<Responding> {
   const { services, session } = exchange;
   const listed = await listTasks(services, session, tasks, cursor);
   if ('error' in listed) return refused(listed.error);
@@ -84,7 +85,7 @@ export async function answerTask(
   tasks: Tasks,
   { services, session }: Exchange,
   taskId: string | undefined,
-  { results, errors = {} }: Answers,
+  { results, errors = {} }: GivenAnswers,
 ): Promise<RpcError | undefined> {
   if (taskId === undefined) return UNKNOWN;
   const { principal } = session;
@@ -95,7 +96,7 @@ export async function answerTask(
     const { asks } = await tasks.get(taskId, principal);
     for (const { key } of asks) {
       const error = Object.hasOwn(errors, key) ? errors[key] : undefined;
-      if (error !== undefined) await services.engine.deliver(taskId, principal, key, { error });
+      if (error !== undefined) await services.engine.deliver(taskId, { principal }, key, { error });
     }
     return undefined;
   } catch (error) {

@@ -2,47 +2,70 @@
  * SEP-1858, the server's side: a call ends its turn at its asks. They go out between `buffer_input` and
  * `input_required`, the connection ends, and the POST of an array of responses with the id of `input_required`
  * continues the same stream, in whichever process gets it.
- * The state of the next turn is in the same stream entry as `input_required`, so it is in the store before the client
- * can answer; the call's own state was stored before that.
+ * The stream is read from the call's log, where the three are one entry, `suspended`. So the id of `input_required` names
+ * the checkpoint that the next POST continues from.
+ *
+ * The same sessions, and replies that are read from the log; a turn ends at its asks, as on 2026-07-28, in every
+ * request in which the server asks (`ping` and `logging/setLevel` are the SDK's own). Its checkpoint is the entry
+ * that the client sees as `buffer_input`, the asks and `input_required`, so the id of `input_required` names the
+ * checkpoint: there is no token, and nothing beside the stream. The next POST may reach any process, which reads
+ * that entry and claims the next position. Where no answer of a POST is usable the same entry is sent again, under
+ * ids of their own.
+ *
+ * With a store that processes share, a turn continues without its POST, as calls of 2025 do. A GET with the id of
+ * `input_required` gets an empty stream: what follows is the reply of the POST of the answers. A client that resumes
+ * the stream by GET makes that process follow the turn, and take it over if its owner was silent for a lease or gave
+ * it up: the claim in the log has the answers, so the client need not send them again. If it does, to any process,
+ * that is the same turn. A turn given up at a shutdown sends nothing on its stream; its POST gets 503, and the same
+ * array is valid elsewhere.
+ *
+ * A running turn is cancelled as calls of 2025 are, and ends with its session. While a call is suspended no process
+ * runs it, and a client that no longer wants it sends no answers.
+ *
+ * An answer that is a JSON-RPC error rejects the tool's `await`; `inputResponses` of 2026-07-28 has no errors, so
+ * the engine accepts errors beside results.
  */
-
-import { AwaitError } from '../../src/base/error.ts';
-import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { digest, type JsonObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
-import type { Binding, OpenAskOutcome, Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere, isBadToken, isKept } from '../../src/call/run/wire-error.ts';
+import { type Entry, isEnd } from '../../src/call/journal/entries.ts';
+import type { Leg, OpenAskOutcome } from '../../src/call/ports.ts';
+import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import type { Reply } from '../../src/doors/http/exchange.ts';
+import { empty, json, rpcError } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
-import type { Reply } from '../../src/http/exchange.ts';
-import { empty, isRequestId, json, rpcError } from '../../src/http/reply.ts';
-import { type EventPlace, parseEventId } from '../../src/stream/event-id.ts';
-import type { Found } from '../../src/stream/event-streams.ts';
-import type { Sink } from '../../src/stream/tail.ts';
+import { callIdOf, type EventPlace, parseEventId } from '../../src/stream/event-id.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
 import { cancelElsewhere } from '../cancellation.ts';
-import { failure, shuttingDown, unknownEventId } from '../failure.ts';
-import type { Services } from '../services.ts';
-import { SESSION, sse } from '../session/connection.ts';
-import { cannotFollow, isToldMeanwhile } from '../session/follow.ts';
-import { HeldReply } from '../session/held-reply.ts';
+import { shuttingDown, unknownEventId } from '../failure.ts';
+import {
+  callAt,
+  connect,
+  finish,
+  logOf,
+  type ReplyDialect,
+  type ReplyExchange,
+  sourceIn,
+} from '../session/call-reply.ts';
+import { CallsReply } from '../session/calls-reply.ts';
+import { eventsReply, SESSION } from '../session/connection.ts';
+import type { Exchange } from '../session/exchange.ts';
 import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
 import { accepts, refuseMessages } from '../session/messages.ts';
-import { followPost, isLeft } from '../session/post-calls.ts';
-import { remembered } from '../session/requests.ts';
+import { messageEvent, responseEvent } from '../session/projection.ts';
 import type { Session } from '../session/session.ts';
 import {
+  askMessage,
   boundTo,
   type Caller,
-  isResumable,
   legOf,
-  notifying,
   type RpcRequest,
   type Say,
   sourceOf,
   startCall,
   type Way,
 } from '../session/start.ts';
-import { type SessionStream, takingOver } from '../session/stream.ts';
-import type { Exchange, SessionWire } from '../session/wire.ts';
+import type { SessionWire } from '../session/wire.ts';
 import { REVISION, untilInput } from './wire.ts';
 
 const EVENTS = 'text/event-stream';
@@ -51,25 +74,56 @@ const LAST = 'last-event-id';
 /** Requests that the SDKs answer by themselves. In any other, a server may ask ("one or more requests to the client"). */
 const NEVER_ASK: ReadonlySet<string> = new Set(['ping', 'logging/setLevel']);
 
-/** The state stored beside `input_required`. */
-interface Note {
-  readonly token: string;
-  readonly callId: string;
-  readonly requestId: string | number;
-  readonly binding: Binding;
-  /** The keys of the asks that went out, by their ids on the wire. */
-  readonly keys: Readonly<Record<string, string>>;
-  readonly progressToken?: string | number;
+type Suspended = Extract<Entry, { type: 'suspended' }>;
+
+/** The turn that an `input_required` ended. */
+interface SuspendedAt {
+  readonly entry: Suspended;
+  /** The position of the entry. */
+  readonly at: number;
 }
 
-/** An `input_required` event. */
-interface Place extends EventPlace {
-  readonly found: Found;
-  readonly note: Note;
+const DIALECT: ReplyDialect = {
+  isEnd: (entry, place) => entry.type === 'suspended' && isLastOf(entry, place),
+  project: ({ services }, { id, requestId }) => {
+    const noData = services.settings.literal ? {} : { data: '' };
+    return (entry) => {
+      const isOver = isEnd(entry);
+      return { kind: 'events', events: eventsOf(id, requestId, entry, noData), last: isOver };
+    };
+  },
+  event: (message) => messageEvent(message),
+  wrap: untilInput,
+  caller: callerOf,
+  source: sourceIn,
+  way: wayOf,
+};
+
+function eventsOf(
+  callId: string,
+  requestId: string | number,
+  entry: Entry,
+  noData: { data?: string },
+): StreamEvent[] {
+  switch (entry.type) {
+    case 'notified':
+      return entry.messages.map(messageEvent);
+    case 'suspended':
+      return [
+        { event: 'buffer_input', ...noData },
+        ...entry.checkpoint.open.map((ask) => messageEvent(askMessage(callId, ask))),
+        { event: 'input_required', ...noData },
+      ];
+    case 'ended':
+      return [responseEvent(requestId, entry.response)];
+    default:
+      return [];
+  }
 }
 
 export const MULTI_TURN: SessionWire = {
   isDraft: true,
+  reply: DIALECT,
   refuse(inbound, body) {
     const isTurn = inbound.header(LAST) !== undefined;
     // The POST that continues a turn may accept either kind of reply.
@@ -85,24 +139,14 @@ export const MULTI_TURN: SessionWire = {
   async post(exchange, body) {
     const last = exchange.inbound.header(LAST);
     if (last !== undefined && Array.isArray(body)) return goOn(exchange, last, body as JsonObject[]);
-    if (last === undefined && !Array.isArray(body)) return serveMessages(exchange, body, start);
+    if (last === undefined && !Array.isArray(body)) return serveMessages(exchange, body, start, DIALECT);
     return rpcError(400, -32600, 'Invalid Request: an array of responses goes with Last-Event-ID');
   },
-  async isOver({ services, session }, last) {
-    const { event } = await services.streams.event(last, session.id);
-    return event === 'input_required';
-  },
-  follow(exchange, stream, _last, sink) {
-    follow(exchange, stream, sink);
-    return untilInput(sink);
-  },
+  // Its streams are read from the logs of calls.
+  follow: (_exchange, _stream, _last, sink) => sink,
 };
 
-async function start(
-  exchange: Exchange,
-  requests: readonly RpcRequest[],
-  own?: SessionStream,
-): Promise<Reply> {
+async function start(exchange: Exchange, requests: readonly RpcRequest[], own?: string): Promise<Reply> {
   const [request] = requests;
   if (request === undefined || NEVER_ASK.has(request.method)) return serveLive(exchange, requests, own);
   return begin(exchange, request, await exchange.instance(), own);
@@ -110,276 +154,161 @@ async function start(
 
 /** The first turn of a call: its reply is held back until there is something to lose, and then is a stream. */
 function begin(
-  call: Exchange,
+  exchange: Exchange,
   request: RpcRequest,
   shared: HostInstance,
-  own: SessionStream | undefined,
+  own: string | undefined,
 ): Promise<Reply> {
-  const { services, session, inbound } = call;
-  const stream = new HeldReply({ services, session, inbound, count: 1, own, wrap: untilInput });
-  const { id: requestId, method, params } = request;
-  const caller = callerOf(session);
-  const resumable = isResumable(services, request);
+  const { services, session, inbound, home } = exchange;
+  const reply = new CallsReply(exchange, [request], own, DIALECT);
+  const { log } = reply.of(request);
+  const { store } = services;
   const started = startCall(
     services,
-    { request, caller, source: sourceOf(inbound), resumable, ...stream.held.how },
-    () => wayOf(call, (message) => stream.send(message), resumable),
-    call.home && shared,
+    {
+      request,
+      caller: callerOf(session),
+      source: sourceOf(inbound),
+      resumable: store?.isShared === true,
+      ...log.how,
+    },
+    () => wayOf(exchange, log.direct, (response) => session.beforeEnd(request, response)),
+    home && shared,
   );
-  if (resumable) stream.held.add(started);
-  session.keepCall(requestId, started);
-  const binding = boundTo(caller, request);
-  const note = { callId: started.callId, requestId, binding, ...progressOf(params) };
-  void started.outcome.then(async (outcome) => {
-    session.release(requestId);
-    const isDone = outcome.kind === 'responded' && 'result' in outcome.response;
-    if (isDone) await remembered(services, session.state.record(shared, method, params));
-    await session.settled();
-    if (isLeft(services, request, stream, outcome)) stream.handOver();
-    else if (outcome.kind !== 'suspended') stream.respond(request, outcome);
-    else {
-      const asked = stream.opened().then(
-        (opened) => askOn(services, session.id, opened, outcome, note),
-        (error: unknown) => stream.respond(request, failure(services)(error)),
-      );
-      // A handler that closes waits for it.
-      services.writing.add(asked);
-      void asked.finally(() => services.writing.delete(asked));
-    }
+  log.add(started);
+  session.keepCall(request.id, started);
+  void started.outcome.then((outcome) => {
+    session.release(request.id);
+    reply.respond(request, outcome);
   });
-  stream.started();
-  return stream.reply;
+  reply.started();
+  return reply.reply;
 }
 
 /** The next turn: an array of responses, with the id of the `input_required` that they answer. */
-async function goOn(call: Exchange, last: string, messages: readonly JsonObject[]): Promise<Reply> {
-  const { services, session, inbound } = call;
+async function goOn(exchange: Exchange, last: string, messages: readonly JsonObject[]): Promise<Reply> {
+  const { services, session, inbound } = exchange;
   if (messages.length === 0 || messages.some((message) => typeof message.method === 'string')) {
     return rpcError(400, -32600, 'Invalid Request: with Last-Event-ID the body is an array of responses');
   }
-  const place = await placeOf(call, last);
+  const place = await placeOf(exchange, last);
   if (place === undefined) return unknownEventId(services, inbound);
-  const { found, note, stream: streamId } = place;
-  const { results, errors, missing } = sortByKey(call, note, messages);
+  const { at, entry } = place;
+  const { call } = entry.checkpoint;
+  const { results, errors, missing } = sortByKey(exchange, entry, messages);
   const accept = inbound.header('accept') ?? '';
   const takesStream = accepts(accept, EVENTS);
   // Missing answers are asked for again, which takes a stream.
   if (missing && !takesStream) return notAcceptable();
-  const takeOver = takingOver(services, streamId, session.id, found.end);
-  /** Whether this process knows that nothing else came of the turn. */
-  let isAlone = false;
+  const reply = logOf(call, DIALECT);
+  const connection = connect(exchange, reply, { sequence: at + 1 });
   let hasSaid = false;
   /** Resolves with the first thing that comes of the turn before its outcome. */
-  let onSaid = (): void => {};
   const said = new Promise<undefined>((resolve) => {
-    onSaid = () => resolve(undefined);
+    connection.onSaid(() => {
+      hasSaid = true;
+      resolve(undefined);
+    });
   });
-  const say = (message: JsonObject): void => {
-    void takeOver().then(
-      (taken) => taken.send(message),
-      (error: unknown) => cannotFollow(services, error),
-    );
-    hasSaid = true;
-    onSaid();
-  };
-  const begun = (cancel: (reason?: string) => void): void => {
+  let onCancel: ((reason?: string) => void) | undefined;
+  const way = wayOf(
+    exchange,
+    (message) => connection.pass(messageEvent(message)),
+    (response) => session.beforeEnd(call, response),
+  );
+  const begun: Leg['begun'] = (cancel) => {
     onCancel = cancel;
   };
-  const { progressToken } = note;
-  const params = progressToken === undefined ? {} : { _meta: { progressToken } };
-  const leg = legOf(callerOf(session), sourceOf(inbound), params, { ...wayOf(call, say), begun });
-  let onCancel: ((reason?: string) => void) | undefined;
-  const hasErrors = Object.keys(errors).length > 0;
+  const leg = legOf(callerOf(session), sourceOf(inbound), call.params, { ...way, begun });
+  const binding = boundTo(callerOf(session), call);
+  const state = { callId: call.id, at, ...(entry.by !== undefined && { owner: entry.by }) };
   const turn = session.once(`${last} ${digest([results, errors])}`, async () => {
-    const resumed = services.engine.resume(
-      note.token,
-      note.binding,
-      results,
-      leg,
-      hasErrors ? errors : undefined,
-    );
-    const { callId, requestId } = note;
+    const hasErrors = Object.keys(errors).length > 0;
+    const offer = { binding, responses: results, ...(hasErrors && { errors }) };
+    const resumed = services.engine.resumeAt(state, offer, leg);
     // While it runs its client may cancel it, at any process, and its session stays.
-    session.keepCall(requestId, {
-      callId,
+    session.keepCall(call.requestId, {
+      callId: call.id,
       outcome: resumed,
       answer: async () => false,
       report: () => false,
       cancel: (reason) => {
         if (onCancel !== undefined) onCancel(reason);
-        else cancelElsewhere(services, session.name, requestId, session.principal);
+        else cancelElsewhere(services, session.name, call.requestId, session.principal);
       },
     });
-    const outcome = await resumed;
-    await session.settled();
-    if (outcome.kind === 'gone') await finishIn(services, takeOver);
-    else if (outcome.kind !== 'task' && !isBadToken(outcome) && !goesOnElsewhere(outcome))
-      isAlone = (await toldBy(call, last, place, outcome, takeOver)) && !hasSaid;
-    return outcome;
+    return resumed;
   });
   const release = session.hold();
   const outcome = await Promise.race([turn, takesStream ? said : new Promise<never>(() => {})]).finally(
     release,
   );
-  if (outcome === undefined) return sse(services, session, found, 'postStreams', untilInput);
-  if (isBadToken(outcome)) return unknownEventId(services, inbound);
-  // Its client has cancelled it, or disconnected, and gets no response.
-  if (outcome.kind === 'gone') return empty(202);
-  if (goesOnElsewhere(outcome)) return shuttingDown();
-  if (outcome.kind === 'responded') {
-    const takesJson = accepts(accept, 'application/json');
-    const isAll = async (): Promise<boolean> =>
-      isAlone || (await services.streams.next(last, session.id))?.isLast !== false;
-    const isStream = takesStream && !(takesJson && (await isAll()));
-    const message = { jsonrpc: '2.0', id: note.requestId, ...outcome.response };
-    if (!isStream) return json(message, 200, { [SESSION]: session.id });
-  }
-  return takesStream ? sse(services, session, found, 'postStreams', untilInput) : notAcceptable();
-}
-
-/** A client that returns for its stream: sends its call's events since then. */
-function follow(call: Exchange, stream: string, sink: Sink): void {
-  const { services, session, inbound, home } = call;
-  followPost({ services, session, stream, source: sourceOf(inbound), home, sink }, (takeOver, taken) => ({
-    caller: () => callerOf(session),
-    way: () => wayOf(call, (message) => void taken()?.send(message)),
-    isTold: async (_callId, outcome) => {
-      const last = await services.streams.lastOf(stream, session.id);
-      return outcome.kind === 'suspended' && last?.event === 'input_required';
-    },
-    tell: async ({ id: callId, requestId, method, params }, outcome) => {
-      await session.settled();
-      const binding = boundTo(callerOf(session), { method, params });
-      const note = { callId, requestId, binding, ...progressOf(params) };
-      tell(services, session.id, await takeOver(), outcome, note);
-    },
-  }));
-}
-
-async function finishIn(services: Services, takeOver: () => Promise<SessionStream>): Promise<void> {
-  try {
-    (await takeOver()).finish();
-  } catch (error) {
-    cannotFollow(services, error);
-  }
-}
-
-/**
- * Sends a turn's outcome: by the process that ran it, or by one that read it from the journal if that process went
- * silent before.
- * @param place of the event that the turn began after
- * @returns whether it was sent here, by an appender that had the stream from that event on
- */
-async function toldBy(
-  call: Exchange,
-  last: string,
-  { sequence, note }: Place,
-  outcome: Exclude<Outcome, { kind: 'gone' | 'task' }>,
-  takeOver: () => Promise<SessionStream>,
-): Promise<boolean> {
-  const { services, session } = call;
-  const finish = async (): Promise<boolean> => {
-    try {
-      const stream = await takeOver();
-      const isFirst = stream.follows(sequence);
-      // The turn was run where its frame is, and may have been asked for there, too.
-      const isDone = !isFirst && (await isTold(services, session, last));
-      if (!isDone) tell(services, session.id, stream, outcome, note);
-      return isFirst;
-    } catch (error) {
-      cannotFollow(services, error);
-      return false;
-    }
-  };
-  if (!outcome.elsewhere) return finish();
-  const goesOn = (): Promise<boolean> => services.streams.goesOn(last, session.id);
-  isToldMeanwhile(services, goesOn)
-    .then((isTold) => (isTold ? undefined : finish()))
-    .catch((error: unknown) => cannotFollow(services, error));
-  return false;
-}
-
-/** Whether a turn that began after an event has its end in the stream. */
-async function isTold({ store, streams }: Services, session: Session, last: string): Promise<boolean> {
-  if (store?.isShared !== true) return false;
-  for (let id: string | undefined = last; id !== undefined; ) {
-    const next = await streams.next(id, session.id);
-    if (next?.isLast || next?.event.event === 'input_required') return true;
-    id = next?.id;
-  }
-  return false;
-}
-
-/** The end of a turn, as events of its stream. */
-function tell(
-  services: Services,
-  scope: string,
-  stream: SessionStream,
-  outcome: Outcome,
-  note: Omit<Note, 'token' | 'keys'>,
-): void {
-  if (outcome.kind === 'responded') {
-    stream.end({ jsonrpc: '2.0', id: note.requestId, ...outcome.response }, isKept(outcome));
-  } else if (outcome.kind === 'suspended') {
-    askOn(services, scope, stream, outcome, note);
-  } else stream.finish();
-}
-
-function askOn(
-  { settings, streams }: Services,
-  scope: string,
-  stream: SessionStream,
-  { asks, token }: OpenAskOutcome,
-  note: Omit<Note, 'token' | 'keys'>,
-): void {
-  const idOf = (key: string): string => `${stream.id}/${key}`;
-  const noData = settings.literal ? {} : { data: '' };
-  stream.event({ event: 'buffer_input', ...noData });
-  for (const { key, method, params } of asks) {
-    stream.send({
-      jsonrpc: '2.0',
-      id: idOf(key),
-      method,
-      ...(Object.keys(params).length > 0 && { params }),
+  const stream = (from = connection): Reply =>
+    eventsReply(services, session, 'postStreams', (sink) => {
+      from.attach(untilInput(sink));
+      void turn.then((ended) => finish(exchange, reply, ended));
     });
+  const without = (refused: Reply): Reply => {
+    connection.end('closed');
+    return refused;
+  };
+  if (outcome === undefined) return stream();
+  if (isBadToken(outcome)) return without(await unknownEventId(services, inbound));
+  // Its client has cancelled it, or disconnected, and gets no response.
+  if (outcome.kind === 'gone') return without(empty(202));
+  if (goesOnElsewhere(outcome)) return without(shuttingDown());
+  if (outcome.kind === 'responded') {
+    const message = { jsonrpc: '2.0', id: call.requestId, ...outcome.response };
+    const isAlone = async (): Promise<boolean> =>
+      accepts(accept, 'application/json') &&
+      !hasSaid &&
+      !(outcome.elsewhere && (await hasMore(exchange, place)));
+    if (!takesStream || (await isAlone())) return without(json(message, 200, { [SESSION]: session.id }));
   }
-  const keys = Object.fromEntries(asks.map(({ key }) => [idOf(key), key]));
-  const { callId, requestId, binding, progressToken } = note;
-  const progress = progressToken === undefined ? {} : { progressToken };
-  const kept: Note = { token, callId, requestId, binding, keys, ...progress };
-  const written = stream.event({ event: 'input_required', ...noData, note: kept as unknown as JsonObject });
-  // The next turn may be another process's, and this one would not hear of the stream's end.
-  void written.then(() => streams.rest(stream.id, scope));
+  if (!takesStream) return without(notAcceptable());
+  // No answer was new: the entry comes again.
+  const isSame = outcome.kind === 'suspended' && !connection.hasTurn && isSameAsked(outcome, entry);
+  return stream(isSame ? connect(exchange, reply, { sequence: at + 1, nth: 0 }) : connection);
+}
+
+/** Whether the stream has more of a turn than its response. */
+async function hasMore({ services: { logs } }: Exchange, { entry, at }: SuspendedAt): Promise<boolean> {
+  const { id } = entry.checkpoint.call;
+  for (let next = at + 1; ; next += 1) {
+    const found = await logs.read(id, next);
+    if (found === undefined || found.type === 'ended') return false;
+    if (found.type === 'notified' || found.type === 'suspended') return true;
+  }
+}
+
+function isSameAsked({ asks }: OpenAskOutcome, { checkpoint }: Suspended): boolean {
+  return digest(asks.map(({ key }) => key)) === digest(checkpoint.open.map(({ key }) => key));
 }
 
 /** Where a turn goes on; undefined if the id is not that of an `input_required`. */
-async function placeOf({ services, session }: Exchange, last: string): Promise<Place | undefined> {
-  const { streams, settings } = services;
-  try {
-    const found = await streams.resume(last, session.id);
-    const { entry } = found.end ?? {};
-    const { event, note } = entry?.kind === 'event' ? entry.event : await streams.event(last, session.id);
-    const place = parseEventId(last, settings.limits.eventIdBytes);
-    if (event !== 'input_required' || note === undefined || place === undefined) return undefined;
-    return { ...place, found, note: note as unknown as Note };
-  } catch (error) {
-    const failure = AwaitError.from(error);
-    if (failure.code !== 'bad-token') throw error;
-    settings.logger.warn(failure.message, { cause: String(failure.cause ?? '') });
-    return undefined;
-  }
+async function placeOf(exchange: Exchange, last: string): Promise<SuspendedAt | undefined> {
+  const event: EventPlace | undefined = parseEventId(last, exchange.services.settings.limits.eventIdBytes);
+  const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
+  const entry = found?.last;
+  if (event === undefined || entry?.type !== 'suspended' || !isLastOf(entry, event)) return undefined;
+  return { entry, at: event.sequence - 1 };
+}
+
+/** Whether an event is the `input_required` of its entry. */
+function isLastOf({ checkpoint }: Suspended, { nth }: EventPlace): boolean {
+  return nth === undefined || nth === checkpoint.open.length + 2;
 }
 
 function sortByKey(
   { services }: Exchange,
-  note: Note,
+  { checkpoint }: Suspended,
   messages: readonly JsonObject[],
 ): { results: JsonObject; errors: ErrorAnswers; missing: boolean } {
   const results: JsonObject = {};
   const errors: Record<string, ErrorAnswers[string]> = {};
+  const keys = new Map(checkpoint.open.map(({ key }) => [`${checkpoint.call.id}/${key}`, key]));
   for (const message of messages) {
-    const id = String(message.id);
-    const key = Object.hasOwn(note.keys, id) ? note.keys[id] : undefined;
+    const key = keys.get(String(message.id));
     if (key === undefined) {
       services.settings.logger.warn('an answer came to an ask that is not open', { id: message.id });
       continue;
@@ -388,15 +317,10 @@ function sortByKey(
     if ('error' in response) errors[key] = response.error;
     else results[key] = response.result;
   }
-  const missing = Object.values(note.keys).some(
+  const missing = [...keys.values()].some(
     (key) => !Object.hasOwn(results, key) && !Object.hasOwn(errors, key),
   );
   return { results, errors, missing };
-}
-
-function progressOf({ _meta }: JsonObject): { readonly progressToken?: string | number } {
-  const { progressToken } = isObject(_meta) ? _meta : {};
-  return isRequestId(progressToken) ? { progressToken } : {};
 }
 
 function callerOf({ caller }: Session): Caller {
@@ -404,12 +328,18 @@ function callerOf({ caller }: Session): Caller {
 }
 
 /** A turn ends at its asks, and continues without its POST where processes share a store. */
-function wayOf({ services, home }: Exchange, say: Say, goesOn = services.store?.isShared === true): Way {
+function wayOf(
+  { services, home }: ReplyExchange,
+  direct: Say,
+  beforeEnd: NonNullable<Leg['beforeEnd']>,
+): Way {
   return {
     live: false,
-    goesOn,
+    isLogged: true,
+    goesOn: services.store?.isShared === true,
     ...(home !== undefined && { home }),
-    notify: notifying(say),
+    notify: direct,
+    beforeEnd,
   };
 }
 

@@ -1,36 +1,48 @@
 /**
- * A server's asks outside of calls, on its session's standing stream. An ask is recorded before it goes out, so that
- * its answer may arrive at any process; the answer is in the store before its 202, and the asking process fetches it
- * there. Answers to a server that has ended are dropped.
+ * A server's asks outside of calls, on its session's standing stream. Each is a call of its own with one ask, written
+ * before it goes out, so that its answer may arrive at any process. Answers to a server that has ended are dropped.
  */
-import { randomUUID } from 'node:crypto';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import { isOddUrlAsk, ODD_URL } from '../../src/base/web-url.ts';
+import { newCallId } from '../../src/call/engine.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
-import type { Response } from '../../src/call/journal/entries.ts';
+import type { Client, Response } from '../../src/call/journal/entries.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { AskMessage } from '../../src/host/router.ts';
-import type { Services } from '../services.ts';
 import { listening } from './start.ts';
 
 type Send = (message: JsonObject) => void;
 
-interface Asked {
+interface SessionAsk {
   readonly settle: (response: Response) => void;
   readonly progress: AskProgress | undefined;
+  /** Ends its call, once that is written. */
+  end: () => void;
+}
+
+/** The key of the one ask of its call. */
+const KEY = 'ask';
+
+export interface Asker {
+  /** The name of its session. */
+  readonly name: string;
+  readonly principal: string | undefined;
+  readonly client: Client;
+  /** Of its session, in milliseconds since the epoch. */
+  readonly expires: number;
 }
 
 export class SessionAsks {
   readonly #services: Services;
-  readonly #name: string;
-  readonly #expires: number;
+  readonly #asker: () => Asker;
   /** By the ask's id on the wire. */
-  readonly #open = new Map<string, Asked>();
+  readonly #open = new Map<string, SessionAsk>();
   readonly #sending = new Set<Promise<void>>();
 
-  constructor(services: Services, name: string, expires: number) {
+  constructor(services: Services, asker: () => Asker) {
     this.#services = services;
-    this.#name = `${name}:asks`;
-    this.#expires = expires;
+    this.#asker = asker;
   }
 
   /** Resolves when it is answered, if ever. */
@@ -42,17 +54,24 @@ export class SessionAsks {
       logger.warn('a server has too many open asks in its session; the ask stays pending', { method });
       return new Promise(() => {});
     }
-    const id = randomUUID();
-    const answered = new Promise<Response>((settle) => this.#open.set(id, { settle, progress }));
-    const own = progress === undefined ? params : listening(isObject(params) ? params : {}, id);
-    const sent = this.#noted(id).then(
-      () => send({ jsonrpc: '2.0', id, method, ...(isObject(own) && { params: own }) }),
-      (error: unknown) =>
-        logger.warn('an ask could not be recorded; it stays pending', { error: String(error) }),
-    );
-    this.#sending.add(sent);
-    void sent.finally(() => this.#sending.delete(sent));
-    return answered;
+    const callId = newCallId(this.#asker().expires);
+    const id = `${callId}/${KEY}`;
+    const own = isObject(params) ? params : {};
+    return new Promise((settle) => {
+      const asked: SessionAsk = { settle, progress, end: () => {} };
+      this.#open.set(id, asked);
+      const sent = this.#write(callId, method, own, id, asked).then(
+        () => {
+          const going = progress === undefined ? own : listening(own, id);
+          const isBare = !isObject(params) && progress === undefined;
+          send({ jsonrpc: '2.0', id, method, ...(!isBare && { params: going }) });
+        },
+        (error: unknown) =>
+          logger.warn('an ask could not be recorded; it stays pending', { error: String(error) }),
+      );
+      this.#sending.add(sent);
+      void sent.finally(() => this.#sending.delete(sent));
+    });
   }
 
   /** Resolves once the asks so far are sent; undefined where they are. */
@@ -60,65 +79,59 @@ export class SessionAsks {
     return this.#sending.size === 0 ? undefined : Promise.all(this.#sending);
   }
 
-  /** The client's response; false when nothing of this session asked it. */
-  async answer(id: string, response: Response): Promise<boolean> {
-    if (this.#settle(id, response)) return true;
-    const { store, engine } = this.#services;
-    const noted = store?.isShared === true ? await store.get(this.#key(id)) : undefined;
-    if (!isObject(noted)) return false;
-    await store?.deliver(this.#name, id, response, this.#expires);
-    await engine.wake(this.#name, typeof noted.by === 'string' ? noted.by : undefined);
-    return true;
-  }
-
-  /** The client's progress; false when nothing of this session asked it, or listens. */
-  async report(id: string, params: JsonObject): Promise<boolean> {
-    const asked = this.#open.get(id);
-    asked?.progress?.report(params);
-    if (asked !== undefined) return asked.progress !== undefined;
-    const { store, engine } = this.#services;
-    const noted = store?.isShared === true ? await store.get(this.#key(id)) : undefined;
-    if (!isObject(noted) || noted.listens !== true) return false;
-    await engine.reportTo(this.#name, id, params, this.#expires);
-    await engine.wake(this.#name, typeof noted.by === 'string' ? noted.by : undefined);
-    return true;
-  }
-
-  /** The asking server is closed. */
-  close(): void {
-    this.#open.clear();
-  }
-
-  #settle(id: string, response: Response): boolean {
+  /** The client's response; false when no server of this process asked it. */
+  answer(id: string, response: Response): boolean {
     const asked = this.#open.get(id);
     this.#open.delete(id);
+    asked?.end();
     asked?.settle(response);
     return asked !== undefined;
   }
 
-  async #noted(id: string): Promise<void> {
-    const { store, engine } = this.#services;
+  /** The client's progress; undefined when no server of this process asked it, false when none listens. */
+  report(id: string, params: JsonObject): boolean | undefined {
+    const asked = this.#open.get(id);
+    asked?.progress?.report(params);
+    return asked && asked.progress !== undefined;
+  }
+
+  /** The asking server is closed. */
+  close(): void {
+    for (const { end } of this.#open.values()) end();
+    this.#open.clear();
+  }
+
+  async #write(
+    callId: string,
+    method: string,
+    params: JsonObject,
+    id: string,
+    asked: SessionAsk,
+  ): Promise<void> {
+    const { store, engine, now, settings } = this.#services;
     if (store?.isShared !== true) return;
-    await store.insert(
-      this.#key(id),
-      { ...(engine.name !== undefined && { by: engine.name }), ...(this.#listens(id) && { listens: true }) },
-      this.#expires,
-    );
-    const waiting = {
-      callId: this.#name,
-      waits: (asked: string) => this.#open.has(asked),
-      answer: async (asked: string, response: Response) => void this.#settle(asked, response),
-      listens: (asked: string) => this.#listens(asked),
-      report: (asked: string, params: JsonObject) => this.#open.get(asked)?.progress?.report(params),
-    };
-    engine.expect(waiting, id);
-  }
-
-  #listens(id: string): boolean {
-    return this.#open.get(id)?.progress !== undefined;
-  }
-
-  #key(id: string): string {
-    return `${this.#name}:${id}`;
+    const { name, principal, client, expires } = this.#asker();
+    const question = digest(params);
+    const { progress } = asked;
+    const isOpen = (): boolean => this.#open.get(id) === asked;
+    asked.end = await engine.askOutside({
+      call: {
+        id: callId,
+        revision: client.protocolVersion,
+        client,
+        ...(principal !== undefined && { principal }),
+        session: name,
+        created: now(),
+        expires,
+      },
+      ask: { place: KEY, key: KEY, method, params, question, ...(progress && { progress: {} }) },
+      answered: (response) => void this.answer(id, response),
+      reported: (reported) => void (isOpen() && progress?.report(reported)),
+      failed: (error) =>
+        settings.logger.warn('the answer to an ask could not be looked for', {
+          error: AwaitError.from(error).message,
+        }),
+    });
+    if (!isOpen()) asked.end();
   }
 }

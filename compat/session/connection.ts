@@ -1,11 +1,12 @@
 /** A connection of a session: the events of a stream, as a reply. */
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { SSE_HEADERS } from '../../src/http/reply.ts';
-import type { Found } from '../../src/stream/event-streams.ts';
+import type { JsonObject } from '../../src/base/json.ts';
+import type { Inbound, Reply, Writer } from '../../src/doors/http/exchange.ts';
+import { messageText, SSE_HEADERS } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
+import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { sseEvent, sseRetry } from '../../src/stream/sse.ts';
 import { RETRY_LEAVING } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
-import type { Services } from '../services.ts';
 import { sinkOf } from '../sink.ts';
 import type { Session } from './session.ts';
 import type { Closing } from './start.ts';
@@ -14,15 +15,25 @@ import { RETRY } from './stream.ts';
 export const SESSION = 'mcp-session-id';
 
 /** The kind of a connection, for the counters. */
-type Purpose = 'postStreams' | 'getStreams' | 'resumedStreams';
+type StreamPurpose = 'postStreams' | 'getStreams' | 'resumedStreams';
 
 /** A stream, from where its connection begins. */
 export function sse(
   services: Services,
   session: Session,
-  found: Found,
-  purpose: Purpose,
+  found: StreamPlace,
+  purpose: StreamPurpose,
   wrap: (sink: Sink) => Sink = (sink) => sink,
+): Reply {
+  return eventsReply(services, session, purpose, (sink) => void found.follow(wrap(sink)));
+}
+
+/** A reply in server-sent events. @param attach gets its connection, once the head is out */
+export function eventsReply(
+  services: Services,
+  session: Session,
+  purpose: StreamPurpose,
+  attach: (sink: Sink) => void,
 ): Reply {
   services.counters[purpose] += 1;
   // A transport keeps the last pause that it was told, and that may be one of a process that left.
@@ -30,9 +41,7 @@ export function sse(
   return {
     status: 200,
     headers: { ...SSE_HEADERS, [SESSION]: session.id },
-    body: (writer) => {
-      void found.follow(wrap(session.connect(sinkOf(services, writer, { retry }))));
-    },
+    body: (writer) => attach(session.connect(sinkOf(services, writer, { retry }))),
   };
 }
 
@@ -46,18 +55,6 @@ export function comeBack(session: Session, last: string | undefined): Reply {
   };
 }
 
-/** Calls `onFirst` when the connection has had an event: from then on its client has an id to resume with. */
-export function noteFirst(onFirst: () => void): (sink: Sink) => Sink {
-  return (sink) => ({
-    ...sink,
-    send: (event, id) => {
-      const keepsUp = sink.send(event, id);
-      onFirst();
-      return keepsUp;
-    },
-  });
-}
-
 /** As an SDK offers it: to clients whose streams begin with an event, so that they can come back. A pipe has none. */
 export function closing(session: Session, { piped }: Inbound, closeStream: () => void): Closing {
   return session.can('primes') && !piped ? { closeStream, closeStanding: () => session.closeStanding() } : {};
@@ -67,4 +64,28 @@ export function closing(session: Session, { piped }: Inbound, closeStream: () =>
 export function primed(session: Session, last: string, sink: Sink): Sink {
   if (session.can('primes')) sink.send({ data: '' }, last);
   return sink;
+}
+
+/** A whole reply, in events without ids. */
+export function atOnce(
+  services: Services,
+  session: Session,
+  inbound: Inbound,
+  messages: readonly JsonObject[],
+): Reply {
+  services.counters.postStreams += 1;
+  const texts = messages.map((message) => sseEvent({ event: 'message', data: messageText(message) }));
+  const [only = ''] = texts;
+  // One after the other: a text of them all may be longer than a string can be. A pipe takes a stream alone.
+  const written = (writer: Writer): void => {
+    const next = (): void => {
+      for (let text = texts.shift(); text !== undefined; text = texts.shift())
+        if (!writer.write(text) && texts.length > 0) return;
+      writer.end();
+    };
+    writer.onDrain(next);
+    next();
+  };
+  const body = inbound.piped || texts.length > 1 ? written : only;
+  return { status: 200, headers: { ...SSE_HEADERS, [SESSION]: session.id }, body };
 }

@@ -3,38 +3,40 @@
  * revision reads the body (`SessionWire`).
  */
 import { AwaitError } from '../../src/base/error.ts';
+import { messagesOf } from '../../src/doors/http/batch.ts';
+import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { empty, idOf, json, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
+import { refuseScopes } from '../../src/handler/guards.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
-import { messagesOf } from '../../src/http/batch.ts';
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { empty, idOf, json, rpcError, SSE_HEADERS } from '../../src/http/reply.ts';
-import { parseEventId } from '../../src/stream/event-id.ts';
+import { callIdOf, parseBatchId, parseEventId, unknownEvent } from '../../src/stream/event-id.ts';
 import { refusedEventId, shuttingDown } from '../failure.ts';
-import { refuseScopes } from '../guards.ts';
 import type { Edges } from '../revision.ts';
-import type { Services } from '../services.ts';
 import { takerOf } from '../taker.ts';
+import { callAt, hasAll, logOf, resumed } from './call-reply.ts';
+import { resumedBatch } from './calls-reply.ts';
 import { comeBack, SESSION, sse } from './connection.ts';
+import { type Exchange, exchangeOf } from './exchange.ts';
 import { createIdentity, identifier } from './identity.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from './initialize.ts';
 import { accepts, isMessage, isRequest } from './messages.ts';
 import { Sessions } from './sessions.ts';
 import { isCall, type RpcRequest } from './start.ts';
-import { type Exchange, exchangeOf, type SessionWire } from './wire.ts';
+import type { SessionWire } from './wire.ts';
 
 const VERSION = 'mcp-protocol-version';
 
-interface Parts {
+interface SessionEdgeParts {
   readonly services: Services;
   readonly sessions: Sessions;
   /** How each revision speaks, by its name. */
   readonly wires: ReadonlyMap<string, SessionWire>;
 }
 
-export function createEdge(services: Services): Edges {
+/** @param wires how each revision speaks, by its name */
+export function createEdge(services: Services, wires: ReadonlyMap<string, SessionWire>): Edges {
   const sessions = new Sessions(services, identifier(services));
-  const wires = new Map<string, SessionWire>();
-  for (const { name, wire } of services.table.values()) if (wire !== undefined) wires.set(name, wire);
   const parts = { services, sessions, wires };
   /** The session may end while a request of it is on its way; one that was only evicted here is opened again. */
   const unlessOver = (inbound: Inbound, id: string | number | null, served: Promise<Reply>): Promise<Reply> =>
@@ -53,11 +55,11 @@ export function createEdge(services: Services): Edges {
 }
 
 /** Sessions that negotiated no revision of this wire's speak the latest. */
-function wireOf({ wires }: Parts, revision: string | undefined): SessionWire | undefined {
+function wireOf({ wires }: SessionEdgeParts, revision: string | undefined): SessionWire | undefined {
   return wires.get(revision ?? '') ?? wires.get(LATEST);
 }
 
-async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Reply> {
+async function post(parts: SessionEdgeParts, inbound: Inbound, body: unknown): Promise<Reply> {
   const messages = messagesOf(body).filter(isMessage).filter(isRequest);
   const initialize = messages.find(({ method }) => method === 'initialize');
   const asked =
@@ -77,7 +79,7 @@ async function post(parts: Parts, inbound: Inbound, body: unknown): Promise<Repl
   return refused ?? spoken.post(exchange, body);
 }
 
-async function startSession(parts: Parts, inbound: Inbound, request: RpcRequest): Promise<Reply> {
+async function startSession(parts: SessionEdgeParts, inbound: Inbound, request: RpcRequest): Promise<Reply> {
   const { services, sessions, wires } = parts;
   const { params, id } = request;
   const invalid = (what: string): Reply => rpcError(400, -32602, `Invalid params: ${what}`, id);
@@ -109,7 +111,7 @@ async function startSession(parts: Parts, inbound: Inbound, request: RpcRequest)
 }
 
 /** With `Last-Event-ID` a stream is resumed; without, the reply is the session's standing stream. */
-async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
+async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
   if (!accepts(inbound.header('accept') ?? '', 'text/event-stream')) {
     return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
   }
@@ -126,11 +128,20 @@ async function get(parts: Parts, inbound: Inbound): Promise<Reply> {
       const standing = await services.streams.find(session.standing.id, 'new', session.id);
       return sse(services, session, standing, 'getStreams');
     }
-    if (await wire.isOver?.(exchange, last)) return ended(session.id);
+    const event = parseEventId(last, services.settings.limits.eventIdBytes);
+    const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
+    const batch = parseBatchId(last, services.settings.limits.eventIdBytes);
+    if (batch !== undefined) {
+      const rest = await resumedBatch(exchange, batch.stream, batch.places);
+      return rest ?? refusedEventId(services, inbound, unknownEvent('it is of no batch of this session'));
+    }
+    if (event !== undefined && found !== undefined) {
+      if (hasAll(found, event) || wire.reply?.isEnd(found.last, event)) return ended(session.id);
+      return resumed(exchange, logOf(found.call, wire.reply), event, last);
+    }
     const place = await services.streams.resume(last, session.id);
-    const { stream } = parseEventId(last, services.settings.limits.eventIdBytes) ?? { stream: '' };
     return sse(services, session, place, 'resumedStreams', (sink) =>
-      wire.follow(exchange, stream, last, sink),
+      wire.follow(exchange, event?.stream ?? '', last, sink),
     );
   } catch (error) {
     return refusedEventId(services, inbound, error);
@@ -142,7 +153,7 @@ function ended(session: string): Reply {
   return { status: 200, headers: { ...SSE_HEADERS, [SESSION]: session }, body: '' };
 }
 
-async function end(parts: Parts, inbound: Inbound): Promise<Reply> {
+async function end(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
   const found = await sessionOf(parts, inbound, null);
   if ('reply' in found) return found.reply;
   await parts.sessions.end(found.exchange.session);
@@ -150,7 +161,7 @@ async function end(parts: Parts, inbound: Inbound): Promise<Reply> {
 }
 
 async function sessionOf(
-  parts: Parts,
+  parts: SessionEdgeParts,
   inbound: Inbound,
   id: string | number | null,
 ): Promise<{ wire: SessionWire; exchange: Exchange } | { reply: Reply }> {

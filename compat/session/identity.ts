@@ -5,8 +5,21 @@ import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
-import type { Services } from '../services.ts';
-import type { Identify, Identity } from './sessions.ts';
+import type { Services } from '../../src/handler/services.ts';
+
+/** The facts of a session, read from its id. */
+export interface SessionIdentity {
+  /** Begins with the session's expiry; its records have this prefix. */
+  readonly name: string;
+  readonly principal: string | undefined;
+  /** The negotiated revision. */
+  readonly revision: string;
+  /** Undefined until its client has sent `initialize`. */
+  readonly client: Client | undefined;
+}
+
+/** Reads an id; undefined if it is malformed, expired, unknown or another caller's. */
+export type Identify = (id: string, principal: string | undefined) => Promise<SessionIdentity | undefined>;
 
 /** Sessions and their streams outlive the calls in them; milliseconds. */
 export const LEAST_LIFETIME = 86_400_000;
@@ -30,7 +43,7 @@ export async function createIdentity(
   client: Client,
   principal: string | undefined,
   revision = client.protocolVersion,
-): Promise<{ readonly id: string; readonly identity: Identity }> {
+): Promise<{ readonly id: string; readonly identity: SessionIdentity }> {
   const { sealer, store } = services;
   const name = newName(services);
   const expires = expiryOf(name);

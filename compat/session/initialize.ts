@@ -3,11 +3,11 @@
 import { withoutIcons } from '../../src/base/description.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
+import type { Inbound } from '../../src/doors/http/exchange.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Outside } from '../../src/host/router.ts';
 import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
-import type { Inbound } from '../../src/http/exchange.ts';
-import type { Services } from '../services.ts';
 import type { Session } from './session.ts';
 
 export const NO_CLIENT = 'initialize needs protocolVersion, capabilities and clientInfo';

@@ -7,27 +7,27 @@ import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
+import type { CallerOf } from '../../src/call/task/tasks.ts';
+import type { Services } from '../../src/handler/services.ts';
 import { responseOf } from '../../src/host/transport.ts';
-import type { Services } from '../services.ts';
 
 /** Answered asks that are remembered. */
 const ANSWERED_KEPT = 1_000;
 
-/** The asks that are of no call. */
+/** The asks of this process that are of no call. */
 export interface OtherAsks {
-  answer(id: string, response: Response): Promise<boolean>;
-  report(id: string, params: JsonObject): Promise<boolean>;
+  /** @returns false when there is none of this id */
+  answer(id: string, response: Response): boolean;
+  /** @returns undefined when there is none of this id, false when its server does not listen */
+  report(id: string, params: JsonObject): boolean | undefined;
 }
 
-const NO_OTHERS: OtherAsks = { answer: async () => false, report: async () => false };
+const NO_OTHERS: OtherAsks = { answer: () => false, report: () => undefined };
 
 export class LiveCalls {
   readonly #services: Services;
   /** By the call's id. */
-  readonly #running = new Map<
-    string,
-    { readonly started: Started; readonly principal: string | undefined }
-  >();
+  readonly #running = new Map<string, { readonly started: Started; readonly caller: CallerOf }>();
   /** Asks whose answers were accepted here, with the caller. */
   readonly #answered = new Set<string>();
   /** Answers on their way into the store: the same one again waits for the first. */
@@ -41,8 +41,8 @@ export class LiveCalls {
   }
 
   /** Until it is over, its answers are given to this call. */
-  keep<S extends Begun | Started>(started: S, principal: string | undefined): S {
-    this.#running.set(started.callId, { started, principal });
+  keep<S extends Begun | Started>(started: S, caller: CallerOf): S {
+    this.#running.set(started.callId, { started, caller });
     void started.outcome.then(() => this.#running.delete(started.callId));
     return started;
   }
@@ -55,12 +55,12 @@ export class LiveCalls {
    * Delivers a client's response to an ask. It may come again, if its first POST got no reply.
    * @returns undefined if this caller has no such ask, or its answer is no longer waited for
    */
-  async answer(principal: string | undefined, message: JsonObject): Promise<'new' | 'again' | undefined> {
-    const name = JSON.stringify([principal ?? null, message.id]);
+  async answer(caller: CallerOf, message: JsonObject): Promise<'new' | 'again' | undefined> {
+    const name = JSON.stringify([caller.principal ?? null, caller.session ?? null, message.id]);
     if (this.#answered.has(name)) return 'again';
     const first = this.#underWay.get(name);
     if (first !== undefined) return (await first) ? 'again' : undefined;
-    const taking = this.#take(principal, String(message.id), responseOf(message));
+    const taking = this.#take(caller, String(message.id), responseOf(message));
     const settled = taking.finally(() => this.#underWay.delete(name));
     this.#underWay.set(name, settled);
     const isTaken = await settled;
@@ -73,25 +73,26 @@ export class LiveCalls {
    * Passes a client's notification of progress on, if its token is an ask's.
    * @returns false if this caller has no such ask, or its tool does not listen
    */
-  async report(principal: string | undefined, params: unknown): Promise<boolean> {
+  async report(caller: CallerOf, params: unknown): Promise<boolean> {
     if (!isObject(params) || typeof params.progressToken !== 'string') return false;
     const id = params.progressToken;
+    const outside = this.#outside.report(id, params);
+    if (outside !== undefined) return outside;
     const [callId, key] = askOf(id);
-    if (callId === undefined) return this.#outside.report(id, params);
     const here = this.#running.get(callId);
-    if (here === undefined) return this.#services.engine.report(callId, principal, key, params);
-    return here.principal === principal && here.started.report(key, params);
+    if (here === undefined) return this.#services.engine.report(callId, caller, key, params);
+    return isSame(here.caller, caller) && here.started.report(key, params);
   }
 
-  async #take(principal: string | undefined, id: string, response: Response): Promise<boolean> {
+  async #take(caller: CallerOf, id: string, response: Response): Promise<boolean> {
+    if (this.#outside.answer(id, response)) return true;
     const [callId, key] = askOf(id);
-    if (callId === undefined) return this.#outside.answer(id, response);
     const here = this.#running.get(callId);
-    if (here !== undefined && here.principal !== principal) return false;
+    if (here !== undefined && !isSame(here.caller, caller)) return false;
     if (await here?.started.answer(key, response)) return true;
     // Of another process; or of this one since a moment ago, and its tool does not ask again yet.
     try {
-      await this.#services.engine.deliver(callId, principal, key, response);
+      await this.#services.engine.deliver(callId, caller, key, response);
       return true;
     } catch (error) {
       if (error instanceof AwaitError && error.code === 'bad-token') return false;
@@ -100,8 +101,12 @@ export class LiveCalls {
   }
 }
 
+function isSame(one: CallerOf, other: CallerOf): boolean {
+  return one.principal === other.principal && one.session === other.session;
+}
+
 /** The call of an ask, and its key there, by its id on the wire. */
-function askOf(id: string): readonly [callId: string | undefined, key: string] {
+function askOf(id: string): readonly [callId: string, key: string] {
   const slash = id.indexOf('/');
-  return slash < 0 ? [undefined, id] : [id.slice(0, slash), id.slice(slash + 1)];
+  return [id.slice(0, Math.max(slash, 0)), id.slice(slash + 1)];
 }

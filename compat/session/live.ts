@@ -1,19 +1,19 @@
 /** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
 import type { JsonObject } from '../../src/base/json.ts';
+import { messagesOf, NO_BATCH } from '../../src/doors/http/batch.ts';
+import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { empty, idOf, rpcError } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import { messagesOf, NO_BATCH } from '../../src/http/batch.ts';
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { empty, idOf, rpcError } from '../../src/http/reply.ts';
-import { hasTasks, withTaskCapability } from '../tasks/session.ts';
+import { hasTasks, isSessionTaskMethod, withTaskCapability } from '../tasks/session.ts';
+import { LIVE_REPLY } from './call-reply.ts';
+import { CallsReply } from './calls-reply.ts';
 import { closing } from './connection.ts';
-import { HeldReply } from './held-reply.ts';
+import type { Exchange } from './exchange.ts';
 import { accepts, isRequest, takesBatches } from './messages.ts';
-import { isLeft } from './post-calls.ts';
 import { inWork, reserve, run, take } from './requests.ts';
 import { forgetSent, sentBefore, sentOnce } from './sent.ts';
 import { type RpcRequest, sourceOf } from './start.ts';
-import type { SessionStream } from './stream.ts';
-import type { Exchange } from './wire.ts';
+import { TaskReply } from './task-reply.ts';
 
 /** Refuses a client that does not accept both kinds of replies. */
 export function refuseOneKind(inbound: Inbound, body: unknown): Reply | undefined {
@@ -29,19 +29,25 @@ export function introduced({ services, session }: Exchange, instance: HostInstan
   return hasTasks(services, session, instance) ? withTaskCapability(initialized) : initialized;
 }
 
-/** @param own the stream of a request that may come again */
-type Start = (exchange: Exchange, requests: readonly RpcRequest[], own?: SessionStream) => Promise<Reply>;
+/** @param own the id of the stream of a request that may come again */
+type Start = (exchange: Exchange, requests: readonly RpcRequest[], own?: string) => Promise<Reply>;
 
 /** Takes in the answers and notifications of a body, and starts its requests. */
-export async function serveMessages(exchange: Exchange, body: unknown, start: Start): Promise<Reply> {
+export async function serveMessages(
+  exchange: Exchange,
+  body: unknown,
+  start: Start,
+  dialect = LIVE_REPLY,
+): Promise<Reply> {
   const { services, session, inbound } = exchange;
   if (Array.isArray(body) && !takesBatches(session)) return rpcError(400, -32600, NO_BATCH);
   const messages = messagesOf(body) as JsonObject[];
   const requests = messages.filter(isRequest);
   const [only] = requests;
   const mayRepeat = inbound.repeats && messages.length === 1;
-  const sent = mayRepeat && only !== undefined ? await sentOnce(exchange, only) : undefined;
-  if (sent !== undefined && 'sentOn' in sent) return sentBefore(exchange, sent.sentOn);
+  const noted = mayRepeat && only !== undefined ? await sentOnce(exchange, only) : undefined;
+  if (only !== undefined && noted?.sentOn !== undefined)
+    return sentBefore(exchange, only, noted.sentOn, dialect);
   const twice = reserve(session, requests);
   if (twice !== undefined) return inWork(twice);
   const release = (): void => {
@@ -50,39 +56,51 @@ export async function serveMessages(exchange: Exchange, body: unknown, start: St
   try {
     const hasMore = messages.length > requests.length;
     const refusal = hasMore ? await take(services, session, messages) : undefined;
-    if (requests.length > 0 && refusal === undefined) return await start(exchange, requests, sent?.stream);
+    if (requests.length > 0 && refusal === undefined) return await start(exchange, requests, noted?.stream);
     release();
     return refusal ?? empty(202);
   } catch (error) {
     release();
-    if (sent !== undefined && only !== undefined) await forgetSent(exchange, only);
+    if (noted !== undefined && only !== undefined) await forgetSent(exchange, only);
     throw error;
   }
 }
 
 /** Runs requests; the reply ends with the last response. */
 export async function serveLive(
-  { services, session, inbound, instance: ready, home }: Exchange,
+  exchange: Exchange,
   requests: readonly RpcRequest[],
-  own?: SessionStream,
+  own?: string,
 ): Promise<Reply> {
+  const { services, session, inbound, instance: ready, home } = exchange;
   const shared = await ready();
   const instance = home && shared;
-  const stream = new HeldReply({ services, session, inbound, count: requests.length, own });
+  const [only] = requests;
+  // What a task of ours says while its client waits for it is in no log of a call.
+  const isAlone = only !== undefined && requests.length === 1;
+  const isTask = isAlone && isSessionTaskMethod(only.method) && hasTasks(services, session, shared);
+  const stream = isTask ? new TaskReply(exchange, only, own) : new CallsReply(exchange, requests, own);
   const source = sourceOf(
     inbound,
     closing(session, inbound, () => stream.disconnect()),
   );
   const work = await Promise.all(
-    requests.map((request) => run(services, session, request, { instance, shared, source, stream })),
+    requests.map((request) => {
+      const running = {
+        instance,
+        shared,
+        source,
+        stream: stream instanceof CallsReply ? stream.of(request) : stream,
+      };
+      return run(services, session, request, running);
+    }),
   ).catch((error: unknown) => {
     stream.abandon();
     throw error;
   });
   for (const { request, ended } of work) {
     void ended.then((outcome) => {
-      if (isLeft(services, request, stream, outcome)) stream.handOver();
-      else stream.respond(request, outcome);
+      stream.respond(request, outcome);
     });
   }
   stream.started();

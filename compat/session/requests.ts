@@ -4,14 +4,14 @@ import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
+import { Departure } from '../../src/doors/http/departure.ts';
+import type { Reply } from '../../src/doors/http/exchange.ts';
+import { rpcError } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import { Departure } from '../../src/http/departure.ts';
-import type { Reply } from '../../src/http/exchange.ts';
-import { rpcError } from '../../src/http/reply.ts';
 import { failure, undelivered } from '../failure.ts';
-import type { Services } from '../services.ts';
 import { hasOwnTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
-import type { Mark } from '../tasks/marks.ts';
+import type { TaskMark } from '../tasks/marks.ts';
 import { hasTasks, isSessionTaskMethod, serveSessionTask, taskCreated } from '../tasks/session.ts';
 import { wantedTask } from '../tasks/wanted.ts';
 import { isRequest } from './messages.ts';
@@ -56,7 +56,7 @@ export async function take(
   return refusal;
 }
 
-export interface Running {
+export interface RunningIn {
   /** The instance to run in; undefined for a new one. */
   readonly instance: HostInstance | undefined;
   /** The session's. */
@@ -68,8 +68,6 @@ export interface Running {
 
 export interface Work {
   readonly request: RpcRequest;
-  /** The call, where it is one that its stream follows. */
-  readonly started?: Begun;
   /** Its outcome, once its changes to the session are stored for all processes, and its id is free. */
   readonly ended: Promise<Outcome>;
 }
@@ -79,42 +77,33 @@ export async function run(
   services: Services,
   session: Session,
   given: RpcRequest,
-  running: Running,
+  running: RunningIn,
 ): Promise<Work> {
   const { instance, shared, source, stream } = running;
   const isAmongTasks = hasTasks(services, session, shared);
   const mayBeTask = hasOwnTasks(shared.initialized) || (isAmongTasks && given.method === 'tools/call');
   const request = mayBeTask ? given : { ...given, params: withoutTask(given.method, given.params) };
-  const { started, outcome } = isAmongTasks
+  const { outcome } = isAmongTasks
     ? await runAmongTasks(services, session, request, running)
-    : startCall(session.start(request, instance, source, stream));
+    : session.start(request, instance, source, stream);
   const ended = outcome.then(async (came) => {
-    if (came.kind === 'responded' && 'result' in came.response) {
-      const recorded = session.state.record(shared, request.method, request.params);
-      if (recorded !== undefined) await remembered(services, recorded);
-    }
     const settled = session.settled();
     if (settled !== undefined) await settled;
     session.release(request.id);
     return came;
   });
-  return { request, ...(started !== undefined && { started }), ended };
+  return { request, ended };
 }
 
-interface Starting {
-  readonly started?: Begun;
-  readonly outcome: Promise<Outcome>;
-}
-
-const startCall = (started: Begun): Starting => ({ started, outcome: started.outcome });
+type StartedRequest = Pick<Begun, 'outcome'>;
 
 /** Runs a request on a revision with tasks. If it cannot be started, its client gets the error as its response. */
 async function runAmongTasks(
   services: Services,
   session: Session,
   request: RpcRequest,
-  running: Running,
-): Promise<Starting> {
+  running: RunningIn,
+): Promise<StartedRequest> {
   try {
     const { method, params } = request;
     const mark =
@@ -132,11 +121,11 @@ function startAmongTasks(
   services: Services,
   session: Session,
   request: RpcRequest,
-  { instance, shared, source, stream }: Running,
-  mark: Mark | undefined,
-): Starting {
+  { instance, shared, source, stream }: RunningIn,
+  mark: TaskMark | undefined,
+): StartedRequest {
   const { method, params } = request;
-  const responded = (response: Promise<Response>): Starting => ({
+  const responded = (response: Promise<Response>): StartedRequest => ({
     outcome: response.then((came): Outcome => ({ kind: 'responded', response: came })),
   });
   if (isSessionTaskMethod(method)) {
@@ -158,11 +147,11 @@ function startAmongTasks(
       }),
     };
   }
-  if (mark === undefined) return startCall(session.start(request, instance, source, stream));
+  if (mark === undefined) return session.start(request, instance, source, stream);
   const { task, ...own } = params;
   const wanted = wantedTask(services, session, { revision: session.revision, params: own, task, mark });
   if ('error' in wanted) return responded(Promise.resolve({ error: wanted.error }));
-  if (wanted.wish === undefined) return startCall(session.start(request, instance, source, stream));
+  if (wanted.wish === undefined) return session.start(request, instance, source, stream);
   // The client follows a task and gets its asks there, since this revision has no rounds before it.
   const wish = { ...wanted.wish, when: 'now' as const };
   const { outcome } = session.startTask({ ...request, params: own }, instance, source, wish, wanted.ttl);
@@ -179,7 +168,7 @@ function untilCancelled(
   session: Session,
   { id }: RpcRequest,
   serve: (gone: Departure) => Promise<Response>,
-): Starting {
+): StartedRequest {
   const gone = new Departure();
   session.over.addEventListener('abort', gone.fire, { once: true });
   const served = serve(gone).then((response): Outcome => ({ kind: 'responded', response }));
@@ -195,11 +184,4 @@ function untilCancelled(
     cancel: gone.fire,
   });
   return { outcome };
-}
-
-/** If it cannot be shared with other processes, it stays in this one, and its client is served all the same. */
-export async function remembered(services: Services, recorded: Promise<void> | undefined): Promise<void> {
-  await recorded?.catch((error: unknown) => {
-    services.settings.logger.warn('a change of a session could not be stored', { error: String(error) });
-  });
 }

@@ -3,26 +3,27 @@
  * a follower.
  */
 import { digest } from '../../src/base/json.ts';
-import type { Reply } from '../../src/http/exchange.ts';
+import type { Reply } from '../../src/doors/http/exchange.ts';
+import { callIdOf } from '../../src/stream/event-id.ts';
 import { refusedEventId } from '../failure.ts';
+import { callAt, type ReplyDialect, replyTo, resumed } from './call-reply.ts';
 import { sse } from './connection.ts';
-import { followLive } from './post-calls.ts';
+import type { Exchange } from './exchange.ts';
 import type { RpcRequest } from './start.ts';
-import type { SessionStream } from './stream.ts';
-import type { Exchange } from './wire.ts';
+import { resumeTaskReply } from './task-reply.ts';
 
 /**
- * Notes a request with its stream before it runs, so that it runs once, whichever process gets it.
- * @returns its new stream, or the id of the one it has; undefined without a store
+ * Notes a request with the id of its stream before it runs, so that it runs once, whichever process gets it.
+ * @returns that id, or the one that it has; undefined without a store
  */
 export async function sentOnce(
   { services: { store }, session }: Exchange,
   request: RpcRequest,
-): Promise<{ readonly stream: SessionStream } | { readonly sentOn: string } | undefined> {
+): Promise<{ readonly stream?: string; readonly sentOn?: string } | undefined> {
   if (store === undefined) return undefined;
-  const stream = session.newStream();
+  const stream = session.newStreamId();
   const key = keyOf(session.name, request);
-  if (await store.insert(key, stream.id, session.expires)) return { stream };
+  if (await store.insert(key, stream, session.expires)) return { stream };
   return { sentOn: String(await store.get(key)) };
 }
 
@@ -32,12 +33,23 @@ export async function forgetSent({ services, session }: Exchange, request: RpcRe
 }
 
 /** The stream of a request that came before, from its start. */
-export async function sentBefore(exchange: Exchange, stream: string): Promise<Reply> {
+export async function sentBefore(
+  exchange: Exchange,
+  request: RpcRequest,
+  stream: string,
+  dialect: ReplyDialect,
+): Promise<Reply> {
   const { services, session, inbound } = exchange;
   try {
+    const callId = callIdOf(stream);
+    // It may be on its way into the store.
+    const isLogged = session.runsLogged(callId) || (await callAt(exchange, callId, 0));
+    if (isLogged) {
+      return resumed(exchange, replyTo(request, callId, dialect), { sequence: 0 }, undefined);
+    }
     const place = await services.streams.find(stream, 0, session.id);
     return sse(services, session, place, 'resumedStreams', (sink) => {
-      followLive(exchange, stream, sink);
+      resumeTaskReply(exchange, stream, sink);
       return sink;
     });
   } catch (error) {

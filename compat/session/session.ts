@@ -9,32 +9,30 @@ import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Client, Kept, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Gone } from '../../src/call/ports.ts';
+import type { CallerOf } from '../../src/call/task/tasks.ts';
+import { isRequestId } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { type AskMessage, type Outside, refuseOutside } from '../../src/host/router.ts';
 import type { Message } from '../../src/host/transport.ts';
-import { isRequestId } from '../../src/http/reply.ts';
 import { expiryOf as expiryOfStream, newStreamId } from '../../src/stream/event-id.ts';
 import type { Sink, TailEnd } from '../../src/stream/tail.ts';
 import { cancelElsewhere, noteRequest } from '../cancellation.ts';
-import type { Ability } from '../revision.ts';
-import type { Services } from '../services.ts';
+import type { Ability } from '../revision-facts.ts';
 import { relatedTo } from '../tasks/legacy-wire.ts';
 import { SessionAsks } from './asks.ts';
-import { CallList } from './call-list.ts';
-import { expiryOf, holderOf } from './identity.ts';
+import { expiryOf, holderOf, type SessionIdentity } from './identity.ts';
 import { LiveCalls } from './live-calls.ts';
-import type { Identity } from './sessions.ts';
 import {
   CALLS,
   type Caller,
-  isResumable,
-  liveWay,
+  loggedWay,
   notifying,
   type RpcRequest,
   type Source,
   startCall,
 } from './start.ts';
-import { type News, SessionState } from './state.ts';
+import { type News, remembered, SessionState } from './state.ts';
 import { type CallStream, SessionStream } from './stream.ts';
 
 /** How long a broken connection keeps its session's place when others need it, in milliseconds. */
@@ -53,12 +51,12 @@ export class Session {
   readonly revision: string;
   /** When it is over, in milliseconds since the epoch. */
   readonly expires: number;
-  /** The calls whose outcomes go to its standing stream, where processes share a store. */
-  readonly calls: CallList | undefined;
   /** Whose bytes its records count with. */
   readonly holder: Kept;
   /** State that its client set since it began. */
   readonly state: SessionState;
+  /** Replies to clients that wait for a task, by their streams: how to stop what this process does for one. */
+  readonly taskReplies = new Map<string, () => void>();
   used: number;
   #client: Client | undefined;
   readonly #services: Services;
@@ -83,7 +81,7 @@ export class Session {
 
   constructor(
     id: string,
-    { name, principal, revision, client }: Identity,
+    { name, principal, revision, client }: SessionIdentity,
     services: Services,
     address?: string | undefined,
   ) {
@@ -100,9 +98,8 @@ export class Session {
     this.used = services.now();
     this.holder = holderOf(name, principal);
     this.state = new SessionState(services, name, this.holder);
-    this.#asks = new SessionAsks(services, name, this.expires);
+    this.#asks = new SessionAsks(services, () => this);
     this.#live = new LiveCalls(services, this.#asks);
-    this.calls = CallList.of(services, name, this.expires);
     this.#standing = new SessionStream(services.streams.standing(id, this.expires, principal), services);
   }
 
@@ -143,6 +140,10 @@ export class Session {
   /** Fires when it is closed or evicted here. */
   get over(): Gone {
     return this.#over.signal;
+  }
+
+  get #sender(): CallerOf {
+    return { principal: this.principal, session: this.name };
   }
 
   /** Whether it has a connection; a session without one for long is closed, with its running calls. */
@@ -186,7 +187,8 @@ export class Session {
     sink.onClose(() => {
       this.#connections -= 1;
       this.#over.signal.removeEventListener('abort', onOver);
-      if (ended !== 'finished') this.#brokeAt = this.#services.now();
+      // One that has not begun has nothing to come back to.
+      if (ended !== 'finished' && this.isKnown) this.#brokeAt = this.#services.now();
     });
     if (this.#over.signal.aborted) onOver();
     return { ...sink, end };
@@ -263,17 +265,18 @@ export class Session {
   /** Starts a request; its notifications and asks go to its stream. */
   start(request: RpcRequest, instance: HostInstance | undefined, source: Source, stream: CallStream): Begun {
     const { caller } = this;
-    const resumable = isResumable(this.#services, request);
-    const { held } = stream;
+    const { log } = stream;
+    if (log === undefined) throw new TypeError('a call has a log');
+    const resumable = this.#services.store?.isShared === true;
     const started = startCall(
       this.#services,
-      { request, caller, source, resumable, ...held?.how },
-      (callId) => liveWay(callId, (message) => stream.send(message)),
+      { request, caller, source, resumable, ...log.how },
+      () => loggedWay(log.direct, (response) => this.beforeEnd(request, response)),
       instance,
     );
     this.#streams.set(started.callId, stream);
     void started.outcome.then(() => this.#streams.delete(started.callId));
-    if (resumable) held?.add(started);
+    log.add(started);
     if (CALLS.has(request.method)) this.keepCall(request.id, started);
     else this.keep(request.id, started);
     return started;
@@ -314,6 +317,11 @@ export class Session {
     return this.#services.engine.tasks?.runs(callId) === true;
   }
 
+  /** Whether a call is run here whose reply is read from its log. */
+  runsLogged(callId: string): boolean {
+    return this.#streams.get(callId)?.log !== undefined;
+  }
+
   /** Whether a call is run here. */
   runs(callId: string): boolean {
     return this.#live.runs(callId);
@@ -330,7 +338,7 @@ export class Session {
 
   /** @returns false when nothing of this session asked it, or waits for it any more */
   async answer(message: JsonObject): Promise<boolean> {
-    const came = await this.#live.answer(this.principal, message);
+    const came = await this.#live.answer(this.#sender, message);
     // The server's SDK reports it, as it would on its own transport.
     if (came !== 'new') (await this.#instance)?.stray({ ...message, jsonrpc: '2.0' } as Message);
     return came !== undefined;
@@ -356,7 +364,7 @@ export class Session {
       else call.cancel(typeof reason === 'string' ? reason : undefined);
       return;
     }
-    if (method === 'notifications/progress' && (await this.#live.report(this.principal, params))) return;
+    if (method === 'notifications/progress' && (await this.#live.report(this.#sender, params))) return;
     const instance = await this.#instance;
     instance?.notify({ jsonrpc: '2.0', method: String(method), ...(isObject(params) && { params }) });
     await this.state.notified(instance, String(method));
@@ -397,7 +405,7 @@ export class Session {
     // It was between the store and its start when the session ended.
     if (this.#over.signal.aborted) started.cancel('the session was closed');
     this.#calls.set(requestId, started);
-    this.#live.keep(started, this.principal);
+    this.#live.keep(started, this.#sender);
     void started.outcome.then(() => {
       if (this.#calls.get(requestId) === started) this.#calls.delete(requestId);
     });
@@ -411,6 +419,18 @@ export class Session {
     const { sending } = this.#asks;
     if (!this.state.hasChanges) return sending;
     return Promise.all([sending, this.#settle()]);
+  }
+
+  /** As `settled`, where the response is about to be in the call's log; a request that sets state is stored too. */
+  beforeEnd(
+    { method, params }: Pick<RpcRequest, 'method' | 'params'>,
+    response: Response,
+  ): Promise<unknown> | undefined {
+    const instance = this.#opened;
+    const isDone = 'result' in response && instance !== undefined;
+    const recorded = isDone ? this.state.record(instance, method, params) : undefined;
+    if (recorded === undefined) return this.settled();
+    return Promise.all([remembered(this.#services, recorded), this.settled()]);
   }
 
   async #settle(): Promise<void> {

@@ -6,8 +6,8 @@
 import { Allowance, type Shares, type Taker } from '../../src/base/allowance.ts';
 import { keepNewest } from '../../src/base/bounded.ts';
 import { AwaitError } from '../../src/base/error.ts';
-import type { Client } from '../../src/call/journal/entries.ts';
-import type { Services } from '../services.ts';
+import type { Services } from '../../src/handler/services.ts';
+import type { Identify, SessionIdentity } from './identity.ts';
 import { LEAST_LIFETIME } from './identity.ts';
 import { Session } from './session.ts';
 import type { News } from './state.ts';
@@ -17,26 +17,12 @@ const LOOK_EVERY = 10_000;
 /** Ended sessions that are remembered. */
 const ENDED_KEPT = 10_000;
 
-/** The facts of a session, read from its id. */
-export interface Identity {
-  /** Begins with the session's expiry; its records have this prefix. */
-  readonly name: string;
-  readonly principal: string | undefined;
-  /** The negotiated revision. */
-  readonly revision: string;
-  /** Undefined until its client has sent `initialize`. */
-  readonly client: Client | undefined;
-}
-
 /** A session that a request is for. */
-interface Found {
+interface FoundSession {
   readonly session: Session;
   /** The records read together with the one that ends it. */
   readonly news?: News;
 }
-
-/** Reads an id; undefined if it is malformed, expired, unknown or another caller's. */
-export type Identify = (id: string, principal: string | undefined) => Promise<Identity | undefined>;
 
 export class Sessions {
   readonly #services: Services;
@@ -71,10 +57,14 @@ export class Sessions {
     for (let lack = this.#room.lacks(taker); lack !== undefined; lack = this.#room.lacks(taker)) {
       const idle = this.#idle(lack, taker);
       if (idle === undefined) {
-        const limit = { all: 'sessions', caller: 'callerSessions', anonymous: 'anonymousSessions' }[lack];
+        const whose = {
+          all: '',
+          caller: 'the part of one caller of ',
+          anonymous: 'the part of anonymous callers of ',
+        }[lack];
         throw new AwaitError(
           'no-room',
-          `a session was refused: limits.${limit} are in use, and none is idle`,
+          `a session was refused: ${whose}limits.sessions is in use, and none is idle`,
         );
       }
       this.#letGo(idle);
@@ -85,7 +75,7 @@ export class Sessions {
    * A session of this process.
    * @throws AwaitError `no-room`
    */
-  add(id: string, identity: Identity, address: string | undefined): Session {
+  add(id: string, identity: SessionIdentity, address: string | undefined): Session {
     const taker = { principal: identity.principal, address };
     this.makeRoom(taker);
     const session = new Session(id, identity, this.#services, address);
@@ -98,7 +88,7 @@ export class Sessions {
    * The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's.
    * @throws AwaitError `no-room` where it is not in this process yet, and cannot be
    */
-  async find(id: string, { principal, address }: Taker): Promise<Found | undefined> {
+  async find(id: string, { principal, address }: Taker): Promise<FoundSession | undefined> {
     const here = this.#here.get(id);
     if (here !== undefined) {
       const looked = here.principal === principal ? await this.#look(here) : undefined;
@@ -131,7 +121,7 @@ export class Sessions {
    * Reads other processes' changes to a session, in one read, with the next request.
    * @returns undefined once it has ended
    */
-  async #look(session: Session): Promise<Found | undefined> {
+  async #look(session: Session): Promise<FoundSession | undefined> {
     const { store, now } = this.#services;
     if (session.expires > now()) {
       // Without a shared store the session was removed when it ended.

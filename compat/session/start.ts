@@ -2,16 +2,15 @@
  * How a request becomes a call, on every revision: the call's binding, and the leg of the request. A revision adds its
  * way: where asks and notifications go, and what ends the turn.
  */
-import { randomUUID } from 'node:crypto';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject, sha256 } from '../../src/base/json.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Binding, Instance, Leg, Outcome } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';
-import { countedAddress } from '../../src/http/address.ts';
-import type { Inbound } from '../../src/http/exchange.ts';
-import { isRequestId } from '../../src/http/reply.ts';
-import type { Services } from '../services.ts';
+import { countedAddress } from '../../src/doors/http/address.ts';
+import type { Inbound } from '../../src/doors/http/exchange.ts';
+import { isRequestId } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
 
 /** The methods whose requests continue without their connection; others respond at once. */
 export const CALLS: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read']);
@@ -101,25 +100,23 @@ export function legOf({ client }: Caller, source: Source, params: JsonObject, wa
   };
 }
 
-/** Asks go out while the call runs, under ids that name the call, so that any process can deliver the answers. */
-export function liveWay(callId: () => string, say: Say): Way {
-  const idOf = (ask: OpenAsk): string => `${callId()}/${ask.key}`;
-  return {
-    live: true,
-    notify: notifying(say),
-    ask: (ask) => say({ jsonrpc: '2.0', id: idOf(ask), method: ask.method, ...paramsOf(ask, idOf(ask)) }),
-    withdraw: (ask) =>
-      say({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: idOf(ask) } }),
-  };
+/** The reply is read from the call's log. @param direct sends what is not in it to the connection */
+export function loggedWay(direct: Say, beforeEnd: NonNullable<Leg['beforeEnd']>): Way {
+  return { live: true, isLogged: true, notify: direct, beforeEnd };
+}
+
+/** An ask under an id that names its call, so that any process can receive the answer. */
+export function askMessage(callId: string, ask: OpenAsk): JsonObject {
+  const id = `${callId}/${ask.key}`;
+  return { jsonrpc: '2.0', id, method: ask.method, ...paramsOf(ask, id) };
+}
+
+export function withdrawal(callId: string, key: string): JsonObject {
+  return { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: `${callId}/${key}` } };
 }
 
 export function notifying(say: Say): Leg['notify'] {
   return (notification) => say({ jsonrpc: '2.0', ...notification });
-}
-
-/** Whether a call continues without its request: others may follow it, and take it over. */
-export function isResumable({ store }: Services, { method }: Pick<RpcRequest, 'method'>): boolean {
-  return CALLS.has(method) && store?.isShared === true;
 }
 
 export function sourceOf(inbound: Inbound, closing: Closing = {}): Source {
@@ -138,7 +135,13 @@ function paramsOf(ask: OpenAsk, id: string): { params?: JsonObject } {
   const params = ask.progress === undefined ? ask.params : listening(ask.params, id);
   if (Object.keys(params).length === 0) return {};
   const isUrl = method === 'elicitation/create' && params.mode === 'url';
-  return { params: isUrl ? { elicitationId: randomUUID(), ...params } : params };
+  return { params: isUrl ? { elicitationId: uuidOf(id), ...params } : params };
+}
+
+/** The same wherever the ask is read from its call's log. */
+function uuidOf(id: string): string {
+  const hex = Buffer.from(sha256(id), 'base64url').toString('hex').slice(0, 32);
+  return hex.replace(/^(.{8})(.{4}).(.{3}).(.{3})(.{12})$/, '$1-$2-4$3-8$4-$5');
 }
 
 /** The params of an ask whose server listens to its progress. */

@@ -9,9 +9,9 @@ import { keepNewest } from '../../src/base/bounded.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { type Kept, readCheckpoint } from '../../src/call/journal/entries.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Message } from '../../src/host/transport.ts';
-import type { Services } from '../services.ts';
 
 const SETS_STATE: ReadonlySet<string> = new Set([
   'logging/setLevel',
@@ -200,4 +200,11 @@ export class SessionState {
   #key(at: number): string {
     return `${this.#name}:state:${at}`;
   }
+}
+
+/** If it cannot be shared with other processes, it stays in this one, and its client is served all the same. */
+export async function remembered(services: Services, recorded: Promise<void> | undefined): Promise<void> {
+  await recorded?.catch((error: unknown) => {
+    services.settings.logger.warn('a change of a session could not be stored', { error: String(error) });
+  });
 }

@@ -3,30 +3,29 @@
 import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
-import { messageText } from '../../src/http/reply.ts';
+import { messageText } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { Appender } from '../../src/stream/appender.ts';
-import { callIdOf } from '../../src/stream/event-id.ts';
-import type { End, StreamEvent } from '../../src/stream/log.ts';
-import type { Services } from '../services.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
 
 /** When a client whose stream was closed should reconnect, in milliseconds. */
 export const RETRY = 1_000;
 
 /** The stream for a call's notifications and asks. */
 export interface CallStream {
-  /** Its call writes nothing before it has something to lose. */
-  readonly held?: {
-    readonly how: Pick<NewCall, 'onDurable'>;
-    /** Adds a call that other processes may take over, before its first event. */
+  /** Where it is read from the call's log; absent where it has no calls. */
+  readonly log?: {
+    readonly how: Pick<NewCall, 'onDurable' | 'callId' | 'session'>;
+    /** The call begins. */
     add(started: Begun): void;
+    /** Sends what is not in the log. */
+    readonly direct: (message: JsonObject) => void;
   };
   send(message: JsonObject): unknown;
 }
 
 export class SessionStream implements CallStream {
   readonly id: string;
-  /** The ids of its calls, where it has several; that of a single one follows from its own. */
-  calls: readonly string[] | undefined;
   readonly #appender: Appender;
   readonly #services: Services;
 
@@ -34,24 +33,6 @@ export class SessionStream implements CallStream {
     this.id = appender.id;
     this.#appender = appender;
     this.#services = services;
-    appender.owns = () => this.#isInTurn();
-  }
-
-  /** Whether one of its calls is in a turn here. */
-  async #isInTurn(): Promise<boolean> {
-    for (const callId of this.calls ?? [callIdOf(this.id)])
-      if (await this.#services.engine.holds(callId)) return true;
-    return false;
-  }
-
-  /** Whether it was taken over right behind an event. */
-  follows(sequence: number): boolean {
-    return this.#appender.takenAt === sequence + 1;
-  }
-
-  /** Whether a client may have an id of it to come back with. */
-  get begun(): boolean {
-    return !this.#appender.isNew;
   }
 
   /**
@@ -60,6 +41,13 @@ export class SessionStream implements CallStream {
    */
   prime(): Promise<boolean> {
     return this.#written(this.#appender.append({ data: '', retry: RETRY }));
+  }
+
+  /** Names a call in it, whose log has the rest. @throws AwaitError */
+  refer(callId: string, requestId: string | number): Promise<void> {
+    const named = this.#appender.refer(callId, requestId);
+    void this.#written(named);
+    return named;
   }
 
   /** @returns whether it is in the stream */
@@ -75,13 +63,9 @@ export class SessionStream implements CallStream {
     return this.#written(this.#appender.append(event, last));
   }
 
-  /**
-   * The last message: its connection is closed after it.
-   * @param isKept whether the call's journal has it: then it is sent whichever process has the stream
-   */
-  end(message: JsonObject, isKept = false): void {
-    const event = { event: 'message', data: messageText(message) };
-    void this.#written(this.#appender.append(event, true, isKept));
+  /** The last message: its connection is closed after it. */
+  end(message: JsonObject): void {
+    void this.#written(this.#appender.append({ event: 'message', data: messageText(message) }, true));
   }
 
   /** Nothing follows. */
@@ -106,23 +90,4 @@ export class SessionStream implements CallStream {
     void settled.then(() => writing.delete(settled));
     return settled;
   }
-}
-
-/**
- * Takes over a stream whose appender died, when this process has its first event for it.
- * @param end its last entry, if it is known
- */
-export function takingOver(
-  services: Services,
-  id: string,
-  scope: string,
-  end?: End,
-): () => Promise<SessionStream> {
-  let stream: Promise<SessionStream> | undefined;
-  return () => {
-    stream ??= services.streams
-      .takeOver(id, scope, end)
-      .then((appender) => new SessionStream(appender, services));
-    return stream;
-  };
 }

@@ -6,9 +6,9 @@
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { TaskStatus, TaskView } from '../../src/call/task/tasks.ts';
+import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
-import type { TaskChoice, TaskRequest } from '../../src/options.ts';
-import type { Services } from '../services.ts';
 import { markOf } from './marks.ts';
 import { taskRequest } from './wish.ts';
 

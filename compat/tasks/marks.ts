@@ -19,7 +19,7 @@ export const TASKS_META = 'mcp-await/tasks';
 
 type When = 'never' | 'now' | 'after-asks';
 
-export interface Mark {
+export interface TaskMark {
   readonly support?: 'required' | 'optional' | 'forbidden';
   readonly when?: When;
   /** Whether the server runs the tool as a task of its own. */
@@ -28,9 +28,9 @@ export interface Mark {
   readonly mirrors?: JsonObject;
 }
 
-type Marks = ReadonlyMap<string, Mark>;
+type Marks = ReadonlyMap<string, TaskMark>;
 
-const NONE: Mark = {};
+const NONE: TaskMark = {};
 /** Most names of tools that are remembered for a caller, whose sessions may have different ones. */
 const NAMES = 5_000;
 const CALLERS = 20_000;
@@ -49,16 +49,16 @@ export class ToolMarks {
   readonly #reading = new Map<string | undefined, Promise<Marks>>();
 
   /** The facts of a tool, by this caller's last list. */
-  known(principal: string | undefined, name: string): Mark | undefined {
+  known(principal: string | undefined, name: string): TaskMark | undefined {
     return this.#of(principal)?.get(name);
   }
 
   /** @param instance the caller's; it is asked where that is not known, and not waited for */
-  of(principal: string | undefined, name: string, instance: Listing): Mark | Promise<Mark> {
+  of(principal: string | undefined, name: string, instance: ListedInstance): TaskMark | Promise<TaskMark> {
     return this.known(principal, name) ?? this.#look(principal, name, instance);
   }
 
-  async #look(principal: string | undefined, name: string, instance: Listing): Promise<Mark> {
+  async #look(principal: string | undefined, name: string, instance: ListedInstance): Promise<TaskMark> {
     const late = new Promise<undefined>((resolve) => setImmediate(resolve, undefined));
     const listed = await Promise.race([this.#list(principal, instance), late]);
     return listed?.get(name) ?? NONE;
@@ -70,7 +70,7 @@ export class ToolMarks {
   }
 
   /** One list of a caller's at a time: a slow one is not read by each of its calls. */
-  #list(principal: string | undefined, instance: Listing): Promise<Marks> {
+  #list(principal: string | undefined, instance: ListedInstance): Promise<Marks> {
     const reading = this.#reading.get(principal);
     if (reading !== undefined) return reading;
     const changes = this.#changes;
@@ -109,10 +109,10 @@ export class ToolMarks {
 }
 
 /** The instance whose tools are listed. */
-type Listing = Pick<HostInstance, 'request' | 'forbids'>;
+type ListedInstance = Pick<HostInstance, 'request' | 'forbids'>;
 
-async function list(instance: Listing): Promise<Marks> {
-  const marks = new Map<string, Mark>();
+async function list(instance: ListedInstance): Promise<Marks> {
+  const marks = new Map<string, TaskMark>();
   let cursor: unknown;
   for (let page = 0; page < PAGES; page += 1) {
     const params = cursor === undefined ? {} : { cursor };
@@ -134,7 +134,7 @@ function marksIn({ tools }: JsonObject, instance: Pick<HostInstance, 'forbids'>)
 }
 
 /** The facts of one tool; `forbidden` only if its author chose that (see `HostInstance.forbids`). */
-export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbids'>): Mark {
+export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbids'>): TaskMark {
   const said = isObject(tool._meta) ? tool._meta[TASKS_META] : undefined;
   const own = isObject(said) ? said : {};
   const { taskSupport } = isObject(tool.execution) ? tool.execution : {};
@@ -149,7 +149,7 @@ export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbid
   };
 }
 
-function isSupport(value: unknown): value is NonNullable<Mark['support']> {
+function isSupport(value: unknown): value is NonNullable<TaskMark['support']> {
   return value === 'required' || value === 'optional' || value === 'forbidden';
 }
 

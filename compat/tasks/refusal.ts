@@ -1,11 +1,9 @@
 /** The error of a request about a task that cannot be served: one sentence for every bad id. */
 
 import { AwaitError } from '../../src/base/error.ts';
-import type { Response } from '../../src/call/journal/entries.ts';
+import type { RpcError } from '../../src/call/journal/entries.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
-import type { Services } from '../services.ts';
-
-type RpcError = Extract<Response, { error: unknown }>['error'];
+import type { Services } from '../../src/handler/services.ts';
 
 export const UNKNOWN: RpcError = { code: -32602, message: 'Unknown or expired taskId' };
 

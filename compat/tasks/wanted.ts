@@ -2,11 +2,11 @@
 
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
-import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
+import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
-import type { Services } from '../services.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { Session } from '../session/session.ts';
-import type { Mark } from './marks.ts';
+import type { TaskMark } from './marks.ts';
 import { taskRequest, wishFor } from './wish.ts';
 
 /** Milliseconds, whatever less a client asks for: a task must be there to be asked about (2025-11-25 lets us override a ttl). */
@@ -16,14 +16,12 @@ const PAGE = 50;
 /** A row, a position in it and which of the row's names, as `TaskIndex` writes them. */
 const CURSOR = /^[0-9a-z]{1,11}\.[0-9a-z]{1,11}\.[0-9a-z]$/;
 
-type RpcError = Extract<Response, { error: unknown }>['error'];
-
 export interface Wanted {
   readonly revision: string;
   /** Without `task`. */
   readonly params: JsonObject;
   readonly task: unknown;
-  readonly mark: Mark;
+  readonly mark: TaskMark;
 }
 
 /** Whether and how a tool call becomes a task, by its client's request; or the error if it cannot. */

@@ -3,13 +3,13 @@
 import type { JsonObject } from '../../src/base/json.ts';
 import { CLIENT_ROUNDS } from '../../src/call/frame/turn.ts';
 import type { TaskWish } from '../../src/call/journal/entries.ts';
-import type { TaskChoice, TaskRequest } from '../../src/options.ts';
-import type { Services } from '../services.ts';
-import type { Mark } from './marks.ts';
+import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';
+import type { Services } from '../../src/handler/services.ts';
+import type { TaskMark } from './marks.ts';
 
-export interface Asked {
+export interface AskedTask {
   readonly request: TaskRequest;
-  readonly mark: Mark;
+  readonly mark: TaskMark;
   /** Whether the client can take a task in reply to this request. */
   readonly canTake: boolean;
   /** Whether the client asked for one. */
@@ -19,7 +19,7 @@ export interface Asked {
 }
 
 /** `undefined`: no task. `required`: the tool runs as a task alone, and the client cannot take one. */
-export function wishFor(services: Services, asked: Asked): TaskWish | 'required' | undefined {
+export function wishFor(services: Services, asked: AskedTask): TaskWish | 'required' | undefined {
   const { request, mark, canTake, isWanted, owner } = asked;
   if (services.engine.tasks === undefined) return undefined;
   if (!canTake) return mark.support === 'required' ? 'required' : undefined;
@@ -36,7 +36,11 @@ export function wishFor(services: Services, asked: Asked): TaskWish | 'required'
   };
 }
 
-function whenFor(chosen: TaskChoice | undefined, mark: Mark, must: boolean): TaskWish['when'] | undefined {
+function whenFor(
+  chosen: TaskChoice | undefined,
+  mark: TaskMark,
+  must: boolean,
+): TaskWish['when'] | undefined {
   const when = chosen ?? mark.when;
   if (when !== undefined && when !== 'never') return when;
   if (must) return 'now';

@@ -3,101 +3,107 @@ import { randomUUID } from 'node:crypto';
 import { withoutIcons } from '../../src/base/description.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
-import type { Begun } from '../../src/call/engine.ts';
+import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
-import type { Gone } from '../../src/call/ports.ts';
+import type { CallerOf } from '../../src/call/task/tasks.ts';
+import type { Inbound } from '../../src/doors/http/exchange.ts';
+import { noSession, type Services } from '../../src/handler/services.ts';
 import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
-import type { Inbound } from '../../src/http/exchange.ts';
-import type { Sink } from '../../src/stream/tail.ts';
-import { noSession, type Services } from '../services.ts';
-import { followList, goneWith } from '../session/follow.ts';
+import type { ReplyDialect, ReplyExchange } from '../session/call-reply.ts';
 import { LiveCalls } from '../session/live-calls.ts';
-import { type Caller, isResumable, liveWay, sourceOf, startCall } from '../session/start.ts';
-import type { Channel, Owner } from './channels.ts';
+import { liveProjection } from '../session/projection.ts';
+import { type Caller, loggedWay, sourceOf, startCall, type Way } from '../session/start.ts';
+import type { StreamOwner, WorkspaceChannel } from './channels.ts';
+import { nameOf } from './listeners.ts';
 import type { WorkspaceRequest } from './message.ts';
-import { REVISION } from './wire.ts';
+import { eventOf, REVISION } from './wire.ts';
 
 /** The facts of a request besides its message. */
-export interface Asker {
-  readonly owner: Owner;
+export interface WorkspaceCaller {
+  readonly owner: StreamOwner;
   readonly inbound: Inbound;
   readonly client: Client;
 }
 
-/** Sends the messages that come before a response. */
-interface Way {
-  readonly say: (message: JsonObject) => void;
-  /** Whether the client can come back for it, if its connection breaks. */
-  readonly goesOn: boolean;
-  /** Fires when no connection can get the response any more. */
-  readonly signal?: Gone;
-}
-
 export class Calls {
-  readonly #services: Services;
+  readonly services: Services;
   /** The calls that run here, and the delivery of their answers. */
   readonly live: LiveCalls;
 
   constructor(services: Services) {
-    this.#services = services;
+    this.services = services;
     this.live = new LiveCalls(services);
   }
 
-  start(request: WorkspaceRequest, asker: Asker, { say, goesOn, signal }: Way): Begun {
+  /** @param how the call's id and what stores it, from its reply; absent where a client cannot resume the reply */
+  start(
+    request: WorkspaceRequest,
+    asker: WorkspaceCaller,
+    way: Way,
+    how?: Pick<NewCall, 'onDurable' | 'callId' | 'session'>,
+  ): Begun {
     const { owner, inbound } = asker;
+    const { store } = this.services;
     const started = startCall(
-      this.#services,
+      this.services,
       {
         request,
         caller: callerOf(asker),
         source: { ...sourceOf(inbound), workspace: owner.workspace },
-        resumable: goesOn && isResumable(this.#services, request),
+        resumable: how !== undefined && store?.isShared === true,
+        ...how,
       },
-      (callId) => ({ ...liveWay(callId, say), ...(signal !== undefined && { signal }) }),
+      () => way,
     );
-    this.live.keep(started, owner.principal);
-    return started;
+    return this.live.keep(started, senderOf(owner));
   }
 
-  /** Follows the calls of a stream for as long as its connection is there. */
-  follow(channel: Channel, asker: Asker, sink: Sink): void {
-    const { list } = channel;
-    if (list === undefined) return;
-    const { owner, inbound } = asker;
-    void followList(
-      {
-        services: this.#services,
-        source: { ...sourceOf(inbound), workspace: owner.workspace },
-        gone: goneWith(sink),
-        // The client may have sent its capabilities after it connected.
-        caller: async () => callerOf({ ...asker, client: (await channel.client()) ?? asker.client }),
+  /** As `ReplyDialect`s see a request. @param channel the stream that the calls' replies go to, if it is a GET's */
+  exchange({ owner, inbound }: Omit<WorkspaceCaller, 'client'>, channel?: WorkspaceChannel): ReplyExchange {
+    const sender = senderOf(owner);
+    return {
+      services: this.services,
+      inbound,
+      home: undefined,
+      session: {
+        name: sender.session,
+        principal: owner.principal,
         runs: (callId) => this.live.runs(callId),
-        way: (callId) => liveWay(callId, (message) => channel.say(message)),
-        take: async ({ requestId }, started) => {
-          this.live.keep(started, owner.principal);
-          channel.keep(requestId, started);
-          return undefined;
+        keepCall: (requestId, started) => {
+          this.live.keep(started, sender);
+          channel?.keep(requestId, started);
         },
-        isTold: (callId) => list.isTold(callId),
-        tell: ({ id, requestId }, outcome) => channel.tell(requestId, outcome, id),
+        beforeEnd: () => undefined,
       },
-      list,
-    );
+    };
+  }
+
+  /** How replies are written. @param known the client of an `initialize`, which may have come to any process */
+  dialect({ owner, client }: Omit<WorkspaceCaller, 'inbound'>, known?: WorkspaceChannel): ReplyDialect {
+    return {
+      isEnd: () => false,
+      project: (_exchange, call) => liveProjection(call, false, eventOf),
+      event: eventOf,
+      wrap: (sink) => sink,
+      caller: async () => callerOf({ owner, client: (await known?.client()) ?? client }),
+      source: ({ inbound }) => ({ ...sourceOf(inbound), workspace: owner.workspace }),
+      way: (_exchange, direct, beforeEnd) => loggedWay(direct, beforeEnd),
+    };
   }
 
   /** The server's answer to `initialize`; its instance is not kept. */
   async initialize(
     { id }: WorkspaceRequest,
-    { owner: { workspace }, inbound, client }: Asker,
+    { owner: { workspace }, inbound, client }: WorkspaceCaller,
   ): Promise<JsonObject> {
-    const { instances, settings, outside } = this.#services;
+    const { instances, settings, outside } = this.services;
     try {
       const instance = await instances.open({
         id: randomUUID(),
         era: 'legacy',
         revision: REVISION,
         client,
-        principal: this.#services.principal(inbound.authInfo),
+        principal: this.services.principal(inbound.authInfo),
         authInfo: inbound.authInfo,
         request: () => inbound.request(),
         workspace,
@@ -105,7 +111,7 @@ export class Calls {
         outside: noSession(settings, outside),
       });
       instance.close();
-      this.#services.serverInfo ??= instance.initialized.serverInfo;
+      this.services.serverInfo ??= instance.initialized.serverInfo;
       return { jsonrpc: '2.0', id, result: instance.initialized };
     } catch (error) {
       const { code, message, cause } = AwaitError.from(error);
@@ -119,7 +125,12 @@ export class Calls {
   }
 }
 
-function callerOf({ owner: { principal }, client }: Asker): Caller {
+/** Whose calls are whose: a caller's in one workspace. */
+export function senderOf({ principal, workspace }: StreamOwner): CallerOf & { readonly session: string } {
+  return { principal, session: nameOf('calls', principal, workspace) };
+}
+
+function callerOf({ owner: { principal }, client }: Omit<WorkspaceCaller, 'inbound'>): Caller {
   return { client, principal, revision: REVISION };
 }
 

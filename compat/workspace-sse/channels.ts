@@ -1,6 +1,6 @@
 /**
- * The streams of this process: those of GETs, and those of POSTs whose own body became one. A channel owns the messages
- * that this process puts on its stream, and the calls whose outcomes go there.
+ * The streams of GETs that this process knows. A channel owns the messages that this process puts on its stream, and the
+ * calls whose outcomes go there.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -8,33 +8,27 @@ import { keepNewest } from '../../src/base/bounded.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Started } from '../../src/call/engine.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
-import type { Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
+import type { Services } from '../../src/handler/services.ts';
 import { expiryOf, sharedId } from '../../src/stream/event-id.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
 import { cancelElsewhere, noteRequest } from '../cancellation.ts';
-import type { Services } from '../services.ts';
-import { CallList } from '../session/call-list.ts';
-import { tellListed } from '../session/follow.ts';
 import { LEAST_LIFETIME } from '../session/identity.ts';
 import { SessionStream } from '../session/stream.ts';
 import { nameOf } from './listeners.ts';
-import { notificationEvent, responseEvent } from './wire.ts';
+import { eventOf } from './wire.ts';
 
 /** Ids of requests that are remembered of one stream, where no store does. */
 const IDS_KEPT = 10_000;
 
 /** The owner of a stream. */
-export interface Owner {
+export interface StreamOwner {
   readonly principal: string | undefined;
   readonly workspace: string;
 }
 
-/** A GET's stream, or a POST's own body, which ends with its response. */
-export type Kind = 'get' | 'post';
-
 /** The scope of a stream's records, which another caller's scope never equals. */
-export function scopeOf({ principal, workspace }: Owner, id: string, kind: Kind): string {
-  return nameOf(kind, principal, workspace, id);
+export function scopeOf({ principal, workspace }: StreamOwner, id: string): string {
+  return nameOf('get', principal, workspace, id);
 }
 
 /** The prefix of a stream's other records; it begins with the stream's expiry, for the sweeper. */
@@ -47,34 +41,27 @@ export function openedName(id: string, scope: string): string {
   return `${recordsOf(id, scope)}:opened`;
 }
 
-export class Channel {
+export class WorkspaceChannel {
   readonly id: string;
   readonly scope: string;
-  readonly owner: Owner;
-  readonly kind: Kind;
-  /** Its calls, for the process to which the client returns; undefined where processes share no store. */
-  readonly list: CallList | undefined;
+  readonly owner: StreamOwner;
   /** By the client's request id, for its cancellations. */
   readonly calls = new Map<string | number, Started>();
   used: number;
   readonly #services: Services;
-  readonly #isNew: boolean;
   /** The prefix of its records other than events; as the scope, it is this owner's alone. */
   readonly #name: string;
   readonly #ids = new Set<string>();
   #client: Client | undefined;
   #connections = 0;
 
-  constructor(services: Services, owner: Owner, id: string, kind: Kind, isNew: boolean) {
+  constructor(services: Services, owner: StreamOwner, id: string) {
     this.id = id;
     this.owner = owner;
-    this.kind = kind;
-    this.scope = scopeOf(owner, id, kind);
+    this.scope = scopeOf(owner, id);
     this.#name = recordsOf(id, this.scope);
     this.used = services.now();
     this.#services = services;
-    this.#isNew = isNew;
-    this.list = CallList.of(services, this.#name, this.expires);
   }
 
   get expires(): number {
@@ -106,8 +93,7 @@ export class Channel {
   /** Registers a call whose outcome goes here, and that its client may cancel. */
   keep(requestId: string | number, started: Started): void {
     this.calls.set(requestId, started);
-    // On a POST's own body, only a disconnect cancels the call, so no record is needed.
-    if (this.kind === 'get') noteRequest(this.#services, this.#name, requestId, started, this.expires);
+    noteRequest(this.#services, this.#name, requestId, started, this.expires);
     void started.outcome.then(() => {
       if (this.calls.get(requestId) === started) this.calls.delete(requestId);
     });
@@ -118,22 +104,19 @@ export class Channel {
     cancelElsewhere(this.#services, this.#name, requestId, this.owner.principal);
   }
 
-  /** Sends a message of the server before its response. */
-  say(message: JsonObject): void {
-    void this.#stream().event(notificationEvent(message));
+  /** @returns whether it is in the store */
+  event(event: StreamEvent): Promise<boolean> {
+    return this.#stream().event(event);
   }
 
-  /** @param listed the call's id, where it is listed */
-  async tell(id: string | number, outcome: Outcome, listed?: string): Promise<void> {
-    if (listed !== undefined && goesOnElsewhere(outcome)) return;
-    // A POST's own body ends with its response; a GET's stream does not, so its list records sent outcomes.
-    const list = this.kind === 'get' ? this.list : undefined;
-    await tellListed(list, listed, outcome, (response) => this.respond({ jsonrpc: '2.0', id, ...response }));
+  /** Names a call in it. @throws AwaitError */
+  refer(callId: string, requestId: string | number): Promise<void> {
+    return this.#stream().refer(callId, requestId);
   }
 
   /** @returns whether it is in the store */
   respond(message: JsonObject): Promise<boolean> {
-    return this.#stream().event(responseEvent(message), this.kind === 'post');
+    return this.event(eventOf(message, true));
   }
 
   /** It is not used here any more. */
@@ -144,11 +127,6 @@ export class Channel {
   get #holder(): Kept {
     const { principal } = this.owner;
     return { id: this.#name, expires: this.expires, ...(principal !== undefined && { principal }) };
-  }
-
-  /** A request gets no response. */
-  unanswered(): void {
-    if (this.kind === 'post') this.#stream().finish();
   }
 
   /** Takes a request's id for as long as the stream lives; false when it was used on it. */
@@ -178,15 +156,28 @@ export class Channel {
 
   #stream(): SessionStream {
     this.used = this.#services.now();
-    const how = { isNew: this.#isNew, isLasting: this.kind === 'get', owner: this.owner.principal };
+    const how = { isLasting: true, owner: this.owner.principal };
     return new SessionStream(this.#services.streams.shared(this.id, this.scope, how), this.#services);
   }
 }
 
+interface OwnCall {
+  readonly owner: StreamOwner;
+  readonly requestId: string | number;
+  readonly started: Started;
+  /** Whether its client has not left the body. */
+  readonly isThere: () => boolean;
+  used: number;
+}
+
+const NOBODY = 'nobody listens any more';
+
 export class Channels {
   readonly #services: Services;
   /** By their scopes. */
-  readonly #here = new Map<string, Channel>();
+  readonly #here = new Map<string, WorkspaceChannel>();
+  /** Calls whose replies are their POSTs' own bodies, and when a client was there last. */
+  readonly #own = new Set<OwnCall>();
   readonly #timer: NodeJS.Timeout;
 
   constructor(services: Services) {
@@ -196,33 +187,38 @@ export class Channels {
     this.#timer.unref();
   }
 
-  make(owner: Owner, kind: Kind): Channel {
+  make(owner: StreamOwner): WorkspaceChannel {
     const { settings, now } = this.#services;
-    // A POST's own body holds the messages of its one call, and lives no longer; a GET's stream lives as long as its
-    // client may listen.
-    const life = kind === 'post' ? settings.ttl : Math.max(settings.ttl, LEAST_LIFETIME);
-    const id = sharedId(now() + life);
-    // The process that reads a GET's stream says so in it, for the processes that append to it.
-    return this.#keep(new Channel(this.#services, owner, id, kind, kind === 'post'));
+    // It lives as long as its client may listen.
+    const id = sharedId(now() + Math.max(settings.ttl, LEAST_LIFETIME));
+    // The process that reads it says so in it, for the processes that append to it.
+    return this.#keep(new WorkspaceChannel(this.#services, owner, id));
   }
 
   /** A stream of this owner's, wherever it was made. */
-  of(owner: Owner, id: string, kind: Kind): Channel {
-    const scope = scopeOf(owner, id, kind);
-    const channel = this.#here.get(scope) ?? new Channel(this.#services, owner, id, kind, false);
+  of(owner: StreamOwner, id: string): WorkspaceChannel {
+    const scope = scopeOf(owner, id);
+    const channel = this.#here.get(scope) ?? new WorkspaceChannel(this.#services, owner, id);
     // Reinserted, so that the least recently used are first.
     this.#here.delete(scope);
     return this.#keep(channel);
   }
 
+  /** A call whose reply is its POST's own body. */
+  keepOwn(call: Omit<OwnCall, 'used'>): void {
+    const { started } = call;
+    const own = { ...call, used: this.#services.now() };
+    this.#own.add(own);
+    void started.outcome.then(() => this.#own.delete(own));
+  }
+
   /** The running calls of an owner with a request id. */
-  inWork({ principal, workspace }: Owner, requestId: string | number): Started[] {
-    const started: Started[] = [];
-    for (const { owner, calls } of this.#here.values()) {
-      const call = owner.principal === principal && owner.workspace === workspace && calls.get(requestId);
-      if (call) started.push(call);
-    }
-    return started;
+  inWork({ principal, workspace }: StreamOwner, requestId: string | number): Started[] {
+    const isOwners = ({ owner }: { readonly owner: StreamOwner }): boolean =>
+      owner.principal === principal && owner.workspace === workspace;
+    const own = [...this.#own].filter((call) => isOwners(call) && call.requestId === requestId);
+    const onStreams = [...this.#here.values()].filter(isOwners).map(({ calls }) => calls.get(requestId));
+    return [...own.map(({ started }) => started), ...onStreams.filter((call) => call !== undefined)];
   }
 
   close(): void {
@@ -230,7 +226,7 @@ export class Channels {
     this.#here.clear();
   }
 
-  #keep(channel: Channel): Channel {
+  #keep(channel: WorkspaceChannel): WorkspaceChannel {
     channel.used = this.#services.now();
     this.#here.set(channel.scope, channel);
     for (const oldest of this.#here.values()) {
@@ -243,19 +239,28 @@ export class Channels {
   #closeIdle(): void {
     const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
     for (const channel of this.#here.values()) if (channel.used <= before) this.#letGo(channel);
+    for (const call of this.#own) {
+      const isThere = call.isThere() || this.#services.replies.get(call.started.callId) !== undefined;
+      if (isThere) call.used = this.#services.now();
+      else if (call.used <= before && !this.#mayListenElsewhere(call)) call.started.cancel(NOBODY);
+    }
+  }
+
+  #mayListenElsewhere({ used }: { readonly used: number }): boolean {
+    const { settings, store, now } = this.#services;
+    return store?.isShared === true && now() - used <= settings.ttl;
   }
 
   /** Drops a channel without a connection here, unless its client may be connected to another process. */
-  #letGo(channel: Channel): void {
+  #letGo(channel: WorkspaceChannel): void {
     if (channel.connected) return;
-    const { settings, store, now, streams } = this.#services;
-    const isShared = store?.isShared === true;
-    if (isShared && channel.calls.size > 0 && now() - channel.used <= settings.ttl) return;
+    const { settings, store, streams } = this.#services;
+    if (channel.calls.size > 0 && this.#mayListenElsewhere(channel)) return;
     this.#here.delete(channel.scope);
     channel.release();
-    for (const call of channel.calls.values()) call.cancel('nobody listens any more');
+    for (const call of channel.calls.values()) call.cancel(NOBODY);
     // Records in a shared store stay, for other processes.
-    if (isShared) streams.leave(channel.id, channel.scope);
+    if (store?.isShared) streams.leave(channel.id, channel.scope);
     else {
       void streams.remove(channel.id, channel.scope).catch((error: unknown) => {
         settings.logger.warn('a stream could not be deleted; it stays until it expires', {

@@ -1,22 +1,33 @@
 /** The GET of a workspace: opens a stream or resumes one, and checks its owner. */
 import type { Allowance } from '../../src/base/allowance.ts';
 import { AwaitError } from '../../src/base/error.ts';
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import { pageOf } from '../../src/http/origin.ts';
-import { rpcError } from '../../src/http/reply.ts';
-import { expiryOf, isStandingId, parseEventId, unknownEvent } from '../../src/stream/event-id.ts';
-import type { Found } from '../../src/stream/event-streams.ts';
+import { isEnd } from '../../src/call/journal/entries.ts';
+import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { pageOf } from '../../src/doors/http/origin.ts';
+import { rpcError } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
+import {
+  callIdOf,
+  expiryOf,
+  isStandingId,
+  parseEventId,
+  parseLastingId,
+  unknownEvent,
+} from '../../src/stream/event-id.ts';
+import type { StreamPlace } from '../../src/stream/event-streams.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { refusedEventId } from '../failure.ts';
-import type { Services } from '../services.ts';
+import { callAt, connect, follow, hasAll, logOf } from '../session/call-reply.ts';
 import { LEAST_LIFETIME } from '../session/identity.ts';
+import { type LastingStart, namedCalls, withCalls } from '../session/lasting.ts';
 import { sinkOf } from '../sink.ts';
 import { takerOf } from '../taker.ts';
 import { type Calls, unknownClient } from './calls.ts';
-import { type Channel, type Channels, type Kind, type Owner, openedName, scopeOf } from './channels.ts';
+import { type Channels, openedName, type StreamOwner, scopeOf, type WorkspaceChannel } from './channels.ts';
 import { type Listeners, nameOf } from './listeners.ts';
 import { FRAMING, HEADERS, lifecycle, STREAM, timestamp } from './wire.ts';
 
-export interface Connections {
+export interface WorkspaceParts {
   readonly services: Services;
   readonly calls: Calls;
   readonly channels: Channels;
@@ -32,67 +43,124 @@ const MARGIN = 300_000;
  * The caller in a workspace, as a digest: the principal, or for an anonymous one, the address, the address that proxies
  * forward, the page's origin and the user agent. Clients that agree in all of these differ by the stream they name.
  */
-export function whoIs({ principal, workspace }: Owner, inbound: Inbound): string {
+export function whoIs({ principal, workspace }: StreamOwner, inbound: Inbound): string {
   if (principal !== undefined) return nameOf('known', workspace, principal);
   const told = ['forwarded', 'x-forwarded-for', 'user-agent'].map((name) => inbound.header(name));
   return nameOf('anonymous', workspace, inbound.address, pageOf(inbound), ...told);
 }
 
-export async function listen(parts: Connections, inbound: Inbound, owner: Owner): Promise<Reply> {
+export async function listen(parts: WorkspaceParts, inbound: Inbound, owner: StreamOwner): Promise<Reply> {
   if (!/text\/(event-stream|\*)|\*\/\*/.test(inbound.header('accept') ?? '*/*')) {
     return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
   }
   const last = inbound.header('last-event-id');
   if (last === undefined || last === '') {
-    const channel = parts.channels.make(owner, 'get');
+    const channel = parts.channels.make(owner);
     await channel.opened();
-    return connected(
-      parts,
-      inbound,
+    const from = { had: { prefix: channel.id, sequence: 0, calls: new Map() }, calls: [] };
+    const found = await parts.services.streams.find(channel.id, 0, channel.scope);
+    return connected(parts, inbound, owner, {
       channel,
-      await parts.services.streams.find(channel.id, 0, channel.scope),
-    );
+      follow: streamOf(parts, inbound, channel, found, from),
+    });
   }
   try {
-    const { id, kind, found } = await resumed(parts.services, owner, last);
-    return await connected(parts, inbound, parts.channels.of(owner, id, kind), found, last);
+    return await connected(parts, inbound, owner, await resumed(parts, inbound, owner, last), last);
   } catch (error) {
     return refusedEventId(parts.services, inbound, error);
   }
 }
 
+/** What a connection reads. */
+interface Followed {
+  /** Absent where it is the rest of a POST's own body. */
+  readonly channel?: WorkspaceChannel;
+  readonly follow: (sink: Sink) => void;
+}
+
 /** @throws AwaitError `bad-token` when this owner has no such stream, or not this event in it; `store` */
 async function resumed(
-  { streams, settings, store, now }: Services,
-  owner: Owner,
+  parts: WorkspaceParts,
+  inbound: Inbound,
+  owner: StreamOwner,
   last: string,
-): Promise<{ readonly id: string; readonly kind: Kind; readonly found: Found }> {
-  const opened = last.length <= settings.limits.eventIdBytes ? /^(.+)_0$/.exec(last)?.[1] : undefined;
-  const latest = now() + Math.max(settings.ttl, LEAST_LIFETIME) + MARGIN;
-  if (opened !== undefined && isStandingId(opened) && expiryOf(opened) <= latest) {
-    const scope = scopeOf(owner, opened, 'get');
-    if (store !== undefined && (await store.get(openedName(opened, scope))) === undefined)
+): Promise<Followed> {
+  const { streams, settings, store, now } = parts.services;
+  const had = parseLastingId(last, settings.limits.eventIdBytes);
+  if (had === undefined || !isStandingId(had.prefix)) return ownBody(parts, inbound, owner, last);
+  const id = had.prefix;
+  const scope = scopeOf(owner, id);
+  if (had.sequence === 0) {
+    const latest = now() + Math.max(settings.ttl, LEAST_LIFETIME) + MARGIN;
+    if (!(expiryOf(id) <= latest)) throw unknownEvent('no stream lives so long');
+    if (store !== undefined && (await store.get(openedName(id, scope))) === undefined)
       throw unknownEvent('it was never opened');
-    return { id: opened, kind: 'get', found: await streams.find(opened, 0, scope) };
   }
-  const id = parseEventId(last, settings.limits.eventIdBytes)?.stream ?? '';
-  try {
-    return { id, kind: 'get', found: await streams.resume(last, scopeOf(owner, id, 'get')) };
-  } catch (error) {
-    if (AwaitError.from(error).code !== 'bad-token') throw error;
-    return { id, kind: 'post', found: await streams.resume(last, scopeOf(owner, id, 'post')) };
+  const found = await streams.find(id, had.sequence, scope);
+  const calls = await namedCalls(parts.calls.exchange({ owner, inbound }), had);
+  if (calls === undefined) throw unknownEvent('a call in it has expired, or is none of this caller');
+  const channel = parts.channels.of(owner, id);
+  return { channel, follow: streamOf(parts, inbound, channel, found, { had, calls }) };
+}
+
+/** The rest of a POST's own body. @throws AwaitError as `resumed` */
+async function ownBody(
+  { calls, services }: WorkspaceParts,
+  inbound: Inbound,
+  owner: StreamOwner,
+  last: string,
+): Promise<Followed> {
+  const exchange = calls.exchange({ owner, inbound });
+  const event = parseEventId(last, services.settings.limits.eventIdBytes);
+  const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
+  if (event === undefined || found === undefined) throw unknownEvent('it is of no call of this caller');
+  if (await isCancelled(services, found.call.id, event.sequence))
+    throw unknownEvent('its call was cancelled');
+  const client = unknownClient(services.settings.workspaceCapabilities);
+  const reply = logOf(found.call, calls.dialect({ owner, client }));
+  const rest = (sink: Sink): void => {
+    if (hasAll(found, event)) {
+      sink.end('finished');
+      return;
+    }
+    const connection = connect(exchange, reply, event);
+    connection.attach(sink);
+    void follow(exchange, reply, connection);
+  };
+  return { follow: rest };
+}
+
+/** @param from the position in its log of an entry that is there */
+async function isCancelled({ logs }: Services, callId: string, from: number): Promise<boolean> {
+  for (let at = from; ; at += 1) {
+    const entry = await logs.read(callId, at);
+    if (entry === undefined || isEnd(entry)) return entry?.type === 'cancelled';
   }
+}
+
+/** A GET's stream, with the events of its calls. */
+function streamOf(
+  { calls, services }: WorkspaceParts,
+  inbound: Inbound,
+  channel: WorkspaceChannel,
+  found: StreamPlace,
+  from: Pick<LastingStart, 'had' | 'calls'>,
+): Followed['follow'] {
+  const { owner } = channel;
+  const client = unknownClient(services.settings.workspaceCapabilities);
+  const exchange = calls.exchange({ owner, inbound }, channel);
+  const dialect = calls.dialect({ owner, client }, channel);
+  return (sink) => void found.follow(withCalls(exchange, { dialect, ...from }, sink));
 }
 
 /** @param last the event after which the client resumes */
 async function connected(
-  parts: Connections,
+  { services, listeners, room }: WorkspaceParts,
   inbound: Inbound,
-  channel: Channel,
-  found: Found,
+  owner: StreamOwner,
+  { channel, follow }: Followed,
   last?: string,
 ): Promise<Reply> {
-  const { services, calls, listeners, room } = parts;
   const taker = takerOf(services, inbound);
   if (!room.has(taker)) {
     throw new AwaitError(
@@ -103,35 +171,31 @@ async function connected(
   const place = {};
   room.hold(place, taker);
   services.counters[last === undefined ? 'getStreams' : 'resumedStreams'] += 1;
-  const isListening = channel.kind === 'get';
-  const client = unknownClient(services.settings.workspace.capabilities);
   // Its client may post as soon as it knows that the stream is open.
-  const unlist = isListening
-    ? await listeners.open(whoIs(channel.owner, inbound), channel.id).catch((error: unknown) => {
+  const unlist = channel
+    ? await listeners.open(whoIs(owner, inbound), channel.id).catch((error: unknown) => {
         room.leave(place);
         throw error;
       })
     : () => {};
-  const disconnect = channel.connect();
+  const disconnect = channel?.connect();
   const over = (): void => {
     room.leave(place);
     unlist();
-    disconnect();
+    disconnect?.();
   };
   if (inbound.signal.aborted) over();
   else inbound.signal.addEventListener('abort', over, { once: true });
   return {
     status: 200,
-    headers: { ...HEADERS, ...(isListening && { [STREAM]: channel.id }) },
+    headers: { ...HEADERS, ...(channel && { [STREAM]: channel.id }) },
     body: (writer) => {
       writer.onClose(over);
       // An id without data is not an event to parsers, but still moves the client's last event id. It is one write, so
       // that a client that knows of the stream has its id.
-      const id = last === undefined ? `id: ${channel.id}_0\n\n` : '';
+      const id = channel !== undefined && last === undefined ? `id: ${channel.id}_0\n\n` : '';
       writer.write(`${lifecycle('streamOpened', timestamp())}${id}`);
-      const sink = sinkOf(services, writer, { framing: FRAMING });
-      calls.follow(channel, { owner: channel.owner, inbound, client }, sink);
-      void found.follow(sink);
+      follow(sinkOf(services, writer, { framing: FRAMING }));
     },
   };
 }

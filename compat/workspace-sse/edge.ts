@@ -2,24 +2,45 @@
  * `GET` and `POST /mcp/:workspace`: requests by POST, responses and the messages before them as named events, on the
  * open GET of the same caller and workspace or on the POST's own body. There is no session. docs/workspace-sse.md is
  * the wire.
+ *
+ * `compat/workspace-sse`; `docs/workspace-sse.md` specifies the wire. There is no session; streams last.
+ *
+ * 1. A request's response goes to the open GET of the same caller and workspace (202), else to the POST's own body:
+ *    as an event where it takes server-sent events, else as JSON. Where it goes is decided once, before the call is
+ *    started, and by nothing that is in the message: so equal ids of two clients cannot meet.
+ * 2. The caller is the principal; an anonymous one is identified by address, forwarded address, and `User-Agent`.
+ *    With more than one open GET of a caller only a POST that names its stream (`Mcp-Stream-Id`) is tied to one.
+ * 3. An id of a GET's stream is random; its records stand under a digest of it with principal and workspace, so
+ *    nobody else's can be followed. Every process may append to it, so the call runs where the POST came in.
+ * 4. Open GETs are in memory, and in four slots of the store for each caller and workspace, inserted if absent and
+ *    renewed once a lease: a hint, whose loss costs a response on the POST's own body.
+ * 5. Ids that were used on a GET's stream are inserted beside it, and refused again for as long as it lives. Without
+ *    one an id is its POST's alone.
+ * 6. A POST's own body becomes a stream with the first message before its response, read from the call's log; until then
+ *    its client has no id to resume with, and a disconnect cancels the call.
+ * 7. Asks are events `notification` with the call's id and the ask's key for an id; answers are received as in 2025.
+ * 8. The calls of a stream are named in it. The process that has its connection reads their logs, and takes over calls
+ *    whose process is silent for a lease.
+ * 9. Capabilities come from the option until an `initialize` that is tied to a GET's stream; its record is kept
+ *    beside that.
+ * 10. One instance for each call.
  */
 
 import { Allowance } from '../../src/base/allowance.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
-import type { Begun } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
-import { goesOnElsewhere } from '../../src/call/run/wire-error.ts';
-import type { Inbound, Reply } from '../../src/http/exchange.ts';
-import type { Place } from '../../src/http/paths.ts';
-import { empty, idOf, isRequestId, json, rpcError } from '../../src/http/reply.ts';
+import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import type { Place } from '../../src/doors/http/paths.ts';
+import { empty, idOf, isRequestId, json, rpcError } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
 import { undelivered } from '../failure.ts';
 import type { Edges } from '../revision.ts';
-import type { Services } from '../services.ts';
-import { isResumable, messageOf } from '../session/start.ts';
-import { Calls, clientOf, unknownClient } from './calls.ts';
-import { type Channel, Channels, type Owner } from './channels.ts';
-import { type Connections, listen, whoIs } from './connection.ts';
+import { LastingCall } from '../session/lasting.ts';
+import { loggedWay, messageOf } from '../session/start.ts';
+import { Calls, clientOf, senderOf, unknownClient } from './calls.ts';
+import { Channels, type StreamOwner, type WorkspaceChannel } from './channels.ts';
+import { listen, type WorkspaceParts, whoIs } from './connection.ts';
 import { Listeners } from './listeners.ts';
 import { readMessage, type WorkspaceRequest } from './message.ts';
 import { OwnBody } from './own-body.ts';
@@ -27,7 +48,7 @@ import { STREAM } from './wire.ts';
 
 export function createEdge(services: Services): Edges {
   const { sessions: all, callerSessions: caller, anonymousSessions: anonymous } = services.settings.limits;
-  const parts: Connections = {
+  const parts: WorkspaceParts = {
     services,
     calls: new Calls(services),
     channels: new Channels(services),
@@ -46,18 +67,23 @@ export function createEdge(services: Services): Edges {
   };
 }
 
-function ownerOf(services: Services, inbound: Inbound, place: Place): Owner {
+function ownerOf(services: Services, inbound: Inbound, place: Place): StreamOwner {
   const workspace = place.wire === 'workspace' ? place.workspace : '';
   return { principal: services.principal(inbound.authInfo), workspace };
 }
 
-async function post(parts: Connections, inbound: Inbound, body: unknown, owner: Owner): Promise<Reply> {
+async function post(
+  parts: WorkspaceParts,
+  inbound: Inbound,
+  body: unknown,
+  owner: StreamOwner,
+): Promise<Reply> {
   const posted = readMessage(body);
   switch (posted.kind) {
     case 'invalid':
       return refuse(parts, inbound, owner, idOf(body), posted);
     case 'response':
-      if ((await parts.calls.live.answer(owner.principal, posted.message)) === undefined) {
+      if ((await parts.calls.live.answer(senderOf(owner), posted.message)) === undefined) {
         const { logger } = parts.services.settings;
         logger.warn('an answer came to an ask that is not open here', { id: posted.message.id });
         return undelivered(posted.message.id);
@@ -66,7 +92,7 @@ async function post(parts: Connections, inbound: Inbound, body: unknown, owner: 
     case 'notification':
       if (posted.method === 'notifications/cancelled') await cancel(parts, inbound, owner, posted.params);
       if (posted.method === 'notifications/progress')
-        await parts.calls.live.report(owner.principal, posted.params);
+        await parts.calls.live.report(senderOf(owner), posted.params);
       return empty(202);
     case 'request':
       return serve(parts, inbound, owner, posted.request);
@@ -78,16 +104,16 @@ async function post(parts: Connections, inbound: Inbound, body: unknown, owner: 
  * to wait for, or where that id is another request's, it is the reply of the POST.
  */
 async function refuse(
-  { services, channels, listeners }: Connections,
+  { services, channels, listeners }: WorkspaceParts,
   inbound: Inbound,
-  owner: Owner,
+  owner: StreamOwner,
   id: string | number | null,
   { code, message }: { readonly code: number; readonly message: string },
 ): Promise<Reply> {
   const reply = rpcError(400, code, message, id);
   if (!isRequestId(id)) return reply;
   const stream = await listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
-  const channel = stream === undefined ? undefined : channels.of(owner, stream, 'get');
+  const channel = stream === undefined ? undefined : channels.of(owner, stream);
   if (channel === undefined || !(await channel.reserve(id))) return reply;
   const told = channel.respond({ jsonrpc: '2.0', id, error: { code, message } });
   written(
@@ -98,9 +124,9 @@ async function refuse(
 }
 
 async function serve(
-  parts: Connections,
+  parts: WorkspaceParts,
   inbound: Inbound,
-  owner: Owner,
+  owner: StreamOwner,
   request: WorkspaceRequest,
 ): Promise<Reply> {
   const { channels } = parts;
@@ -110,7 +136,7 @@ async function serve(
     return refuse(parts, inbound, owner, request.id, { code: -32602, message });
   }
   const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
-  if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream, 'get'), request);
+  if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream), request);
   const accept = inbound.header('accept') ?? '*/*';
   const takesEvents = /text\/(event-stream|\*)/.test(accept);
   if (!takesEvents && !/application\/json|application\/\*|\*\/\*/.test(accept)) {
@@ -124,9 +150,9 @@ async function serve(
 
 /** The response goes over the stream of a GET, in whichever process that is. */
 async function serveOn(
-  { services, calls }: Connections,
+  { services, calls }: WorkspaceParts,
   inbound: Inbound,
-  channel: Channel,
+  channel: WorkspaceChannel,
   request: WorkspaceRequest,
 ): Promise<Reply> {
   if (!(await channel.reserve(request.id))) {
@@ -147,64 +173,49 @@ async function serveOn(
   }
   const client = (await channel.client()) ?? anyClient(services);
   const asker = { owner, inbound, client };
-  const started = calls.start(request, asker, { say: (message) => channel.say(message), goesOn: true });
+  const call = new LastingCall(
+    calls.exchange(asker, channel),
+    request,
+    calls.dialect(asker, channel),
+    channel,
+  );
+  const { log } = call.stream;
+  const started = calls.start(
+    request,
+    asker,
+    loggedWay(log.direct, () => undefined),
+    log.how,
+  );
+  log.add(started);
   channel.keep(request.id, started);
-  const listed = isResumable(services, request) ? started.callId : undefined;
-  void started.outcome.then((outcome) => written(services, channel.tell(request.id, outcome, listed)));
-  if (listed !== undefined) await kept(services, list(channel, started));
+  await call.begun(started.outcome);
   return empty(202);
-}
-
-/** Lists a call beside its stream, once the journal has the call. */
-async function list(channel: Channel, { callId, kept }: Begun): Promise<void> {
-  await kept;
-  await channel.list?.add(callId);
 }
 
 /** The response is an event of the POST's own body. */
 function serveEvents(
-  { services, calls, channels }: Connections,
+  { services, calls, channels }: WorkspaceParts,
   inbound: Inbound,
-  owner: Owner,
+  owner: StreamOwner,
   request: WorkspaceRequest,
 ): Reply {
-  const body: OwnBody = new OwnBody(
-    services,
-    inbound.signal,
-    () => {
-      const channel = channels.make(owner, 'post');
-      channel.keep(request.id, started);
-      return channel;
-    },
-    async (channel) => {
-      if (isResumable(services, request)) await kept(services, list(channel, started));
-    },
-  );
+  const body = new OwnBody(calls, { owner, inbound, client: anyClient(services) });
   const said = clientOf(request.params);
   if (request.method === 'initialize' && said !== undefined) {
     const initialized = calls.initialize(request, { owner, inbound, client: said });
     void initialized.then((message) => body.respond(message));
-    return body.reply;
+  } else {
+    const isThere = (): boolean => !inbound.signal.aborted;
+    channels.keepOwn({ owner, requestId: request.id, started: body.start(request), isThere });
   }
-  const asker = { owner, inbound, client: anyClient(services) };
-  const started = calls.start(request, asker, {
-    say: (message) => body.say(message),
-    goesOn: true,
-    signal: body.gone,
-  });
-  void started.outcome.then((outcome) => {
-    // Another process continues the call, and sends its outcome on the same stream.
-    if (goesOnElsewhere(outcome) && body.isStream && isResumable(services, request)) return;
-    body.respond(messageOf(request, outcome));
-  });
   return body.reply;
 }
 
 /** One JSON body: no message can go before it, so the client counts as one that cannot be asked. */
 async function serveJson(
-  { calls }: Connections,
+  { calls }: WorkspaceParts,
   inbound: Inbound,
-  owner: Owner,
+  owner: StreamOwner,
   request: WorkspaceRequest,
 ): Promise<Reply> {
   const said = clientOf(request.params);
@@ -212,22 +223,26 @@ async function serveJson(
     return json(await calls.initialize(request, { owner, inbound, client: said }));
   }
   const asker = { owner, inbound, client: unknownClient({}) };
-  const outcome = await calls.start(request, asker, { say: () => {}, goesOn: false, signal: inbound.signal })
-    .outcome;
+  const { outcome: ended } = calls.start(request, asker, {
+    live: true,
+    notify: () => {},
+    signal: inbound.signal,
+  });
+  const outcome = await ended;
   const message = messageOf(request, outcome);
   return message === undefined ? empty(499) : json(message);
 }
 
 /** By the stream that the request was sent on; without one, where the caller has one request of this id here. */
 async function cancel(
-  { channels, listeners }: Connections,
+  { channels, listeners }: WorkspaceParts,
   inbound: Inbound,
-  owner: Owner,
+  owner: StreamOwner,
   { requestId, reason }: JsonObject,
 ): Promise<void> {
   if (typeof requestId !== 'string' && typeof requestId !== 'number') return;
   const stream = await listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
-  const channel = stream === undefined ? undefined : channels.of(owner, stream, 'get');
+  const channel = stream === undefined ? undefined : channels.of(owner, stream);
   const onStream = channel?.calls.get(requestId);
   const inWork = owner.principal === undefined ? [] : channels.inWork(owner, requestId);
   const call = onStream ?? (inWork.length === 1 ? inWork[0] : undefined);
@@ -237,7 +252,7 @@ async function cancel(
 
 /** A client without `initialize` has the capabilities of the option. */
 function anyClient({ settings }: Services): Client {
-  return unknownClient(settings.workspace.capabilities);
+  return unknownClient(settings.workspaceCapabilities);
 }
 
 /** A handler that closes waits for outcomes that are being sent. */

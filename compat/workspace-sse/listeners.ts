@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { every, systemClock } from '../../src/base/clock.ts';
 import { isObject, sha256 } from '../../src/base/json.ts';
-import type { Services } from '../services.ts';
+import type { Services } from '../../src/handler/services.ts';
 
 /** Open GETs of one caller in one workspace that other processes know of. */
 const SLOTS = 4;
@@ -30,7 +30,7 @@ export class Listeners {
   readonly #services: Services;
   /** Streams by who listens, and how many connections of each are open: a new one may come before the old one goes. */
   readonly #here = new Map<string, Map<string, number>>();
-  /** How to give up the slots that are held from here. */
+  /** How to give up the slots that are held from here, until they are. */
   readonly #held = new Set<() => Promise<void>>();
 
   constructor(services: Services) {
@@ -110,12 +110,13 @@ export class Listeners {
       else slot = await this.#claim(row, listing);
     };
     const beating = every(systemClock, settings.limits.lease, () => void then(renew));
+    let given: Promise<void> | undefined;
     const unlist = (): Promise<void> => {
       beating.cancel();
-      if (!this.#held.delete(unlist)) return last;
-      return then(async () => {
+      given ??= then(async () => {
         if (slot !== undefined && (await isOurs(slot))) await store.remove(slot.name);
-      });
+      }).finally(() => this.#held.delete(unlist));
+      return given;
     };
     this.#held.add(unlist);
     return unlist;

@@ -1,7 +1,7 @@
 /** Reads a client's POST: one JSON-RPC 2.0 message, or the error for an invalid one. */
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
-import { isRequestId } from '../../src/http/reply.ts';
+import { isRequestId } from '../../src/doors/http/reply.ts';
 
 export interface WorkspaceRequest {
   readonly id: string | number;

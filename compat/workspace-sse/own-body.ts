@@ -1,98 +1,98 @@
 /**
  * A POST's own body, for a client without an open GET. A response without earlier messages is the whole body, and is
- * not stored. Earlier messages make it a stream, with ids for resuming.
+ * not stored. Earlier messages make it a stream, read from the call's log, with ids for resuming.
  */
 import type { JsonObject } from '../../src/base/json.ts';
-import type { Gone } from '../../src/call/ports.ts';
-import { Departure } from '../../src/http/departure.ts';
-import type { GuardedWriter, Reply } from '../../src/http/exchange.ts';
+import { type Begun, newCallId } from '../../src/call/engine.ts';
+import { Departure } from '../../src/doors/http/departure.ts';
+import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
 import type { Sink } from '../../src/stream/tail.ts';
-import type { Services } from '../services.ts';
+import { connect, finish, replyTo } from '../session/call-reply.ts';
+import { Held } from '../session/held.ts';
+import { loggedWay, messageOf } from '../session/start.ts';
 import { sinkOf } from '../sink.ts';
-import type { Channel } from './channels.ts';
-import { eventText, FRAMING, HEADERS, responseEvent } from './wire.ts';
+import type { Calls, WorkspaceCaller } from './calls.ts';
+import type { WorkspaceRequest } from './message.ts';
+import { eventOf, eventText, FRAMING, HEADERS } from './wire.ts';
+
+interface Connection {
+  readonly writer: GuardedWriter;
+  readonly sink: Sink;
+}
 
 export class OwnBody {
   readonly reply: Reply;
+  readonly #calls: Calls;
+  readonly #asker: WorkspaceCaller;
   /** Fires when the client goes away and has nothing to come back with. */
-  readonly gone = new Departure();
-  readonly #services: Services;
-  readonly #make: () => Channel;
-  /** Writes the records that must exist before the client sees a stream. */
-  readonly #onStream: (channel: Channel) => Promise<void>;
-  #connection: { readonly writer: GuardedWriter; readonly sink: Sink } | undefined;
-  #channel: Channel | undefined;
-  #lone: string | undefined;
+  readonly #gone = new Departure();
+  #onConnected: (connection: Connection | undefined) => void = () => {};
+  /** Undefined if its client left before. */
+  readonly #connection = new Promise<Connection | undefined>((resolve) => {
+    this.#onConnected = resolve;
+  });
+  /** Whether its client has an id to come back with. */
+  #hasId = false;
 
-  constructor(
-    services: Services,
-    signal: Gone,
-    make: () => Channel,
-    onStream: (channel: Channel) => Promise<void>,
-  ) {
-    this.#services = services;
-    this.#make = make;
-    this.#onStream = onStream;
+  constructor(calls: Calls, asker: WorkspaceCaller) {
+    const { signal } = asker.inbound;
+    this.#calls = calls;
+    this.#asker = asker;
     this.reply = { status: 200, headers: HEADERS, body: (writer) => this.#connect(writer) };
     const onAbort = (): void => {
-      if (this.#channel === undefined) this.gone.fire();
+      if (!this.#hasId) this.#gone.fire();
+      this.#onConnected(undefined);
     };
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
   }
 
-  say(message: JsonObject): void {
-    if (this.#channel === undefined) {
-      this.#channel = this.#make();
-      this.#follow();
-    }
-    this.#channel.say(message);
+  /** Runs a request whose reply it is. */
+  start(request: WorkspaceRequest): Begun {
+    const exchange = this.#calls.exchange(this.#asker);
+    const { services, session } = exchange;
+    const callId = newCallId(services.now() + services.settings.ttl);
+    const reply = replyTo(request, callId, this.#calls.dialect(this.#asker));
+    const held = new Held(services, async () => {
+      const connection = connect(exchange, reply);
+      try {
+        if (!(await started.keep())) return;
+        held.release();
+        const { sink } = (await this.#connection) ?? {};
+        if (sink !== undefined) connection.attach(sink);
+      } finally {
+        connection.unattached();
+      }
+    });
+    const direct = (message: JsonObject): void => services.replies.get(callId)?.pass(eventOf(message));
+    const way = { ...loggedWay(direct, () => undefined), signal: this.#gone };
+    const how = { callId, session: session.name, onDurable: () => held.keep() };
+    const started: Begun = this.#calls.start(request, this.#asker, way, how);
+    void started.outcome.then(async (outcome) => {
+      await held.settled();
+      if (held.isHeld) this.respond(messageOf(request, outcome));
+      else finish(exchange, reply, outcome);
+    });
+    return started;
   }
 
-  /** Whether other processes may continue it. */
-  get isStream(): boolean {
-    return this.#channel !== undefined;
-  }
-
-  /** @param message undefined where there is nothing to say */
+  /** The whole of it. @param message undefined where there is nothing to say */
   respond(message: JsonObject | undefined): void {
-    if (this.#channel !== undefined) {
-      if (message === undefined) this.#channel.unanswered();
-      else void this.#channel.respond(message);
-      return;
-    }
-    this.#lone = message === undefined ? '' : eventText(responseEvent(message));
-    this.#writeLone();
+    void this.#connection.then((connection) => {
+      if (connection === undefined) return;
+      if (message !== undefined) connection.writer.write(eventText(eventOf(message, true)));
+      connection.sink.end('finished');
+    });
   }
 
   #connect(writer: GuardedWriter): void {
-    this.#services.counters.postStreams += 1;
-    const sink = sinkOf(this.#services, writer, { framing: FRAMING });
-    this.#connection = { writer, sink };
-    this.#writeLone();
-    this.#follow();
-  }
-
-  #writeLone(): void {
-    if (this.#connection === undefined || this.#lone === undefined) return;
-    const { writer, sink } = this.#connection;
-    if (this.#lone !== '') writer.write(this.#lone);
-    sink.end('finished');
-  }
-
-  #follow(): void {
-    if (this.#connection === undefined || this.#channel === undefined) return;
-    const { sink } = this.#connection;
-    const channel = this.#channel;
-    sink.onClose(channel.connect());
-    const begin = async (): Promise<void> => {
-      await this.#onStream(channel);
-      const found = await this.#services.streams.find(channel.id, 0, channel.scope);
-      await found.follow(sink);
+    const { services } = this.#calls;
+    services.counters.postStreams += 1;
+    const sink = sinkOf(services, writer, { framing: FRAMING });
+    const send: Sink['send'] = (event, id) => {
+      this.#hasId ||= id !== undefined;
+      return sink.send(event, id);
     };
-    begin().catch((error: unknown) => {
-      this.#services.settings.logger.warn('a stream cannot be followed', { error: String(error) });
-      sink.end('failed');
-    });
+    this.#onConnected({ writer, sink: { ...sink, send } });
   }
 }

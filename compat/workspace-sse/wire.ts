@@ -1,6 +1,6 @@
 /** The wire: its name, its headers and its three kinds of events. */
 import type { JsonObject } from '../../src/base/json.ts';
-import { messageText } from '../../src/http/reply.ts';
+import { messageText } from '../../src/doors/http/reply.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
 import type { Framing } from '../../src/stream/sse-sink.ts';
 
@@ -13,13 +13,9 @@ export const HEADERS = {
   connection: 'keep-alive',
 };
 
-export function responseEvent(message: JsonObject): StreamEvent {
-  return { event: 'response', data: messageText(message) };
-}
-
-/** Any message of the server before its response, asks included. */
-export function notificationEvent(message: JsonObject): StreamEvent {
-  return { event: 'notification', data: messageText(message) };
+/** @param isResponse else a message of the server before it, asks included */
+export function eventOf(message: JsonObject, isResponse = false): StreamEvent {
+  return { event: isResponse ? 'response' : 'notification', data: messageText(message) };
 }
 
 /** `streamOpened`, `ping` and `streamClosed` are of a connection: they have no id, and are kept nowhere. */

@@ -20,7 +20,7 @@ export interface Shares {
   readonly anonymous: number;
 }
 
-interface Place {
+interface Holding {
   amount: number;
   readonly isAnonymous: boolean;
   readonly name: string | undefined;
@@ -29,7 +29,7 @@ interface Place {
 export class Allowance<Holder extends object = object> {
   readonly #shares: Shares;
   /** The one that has held something for longest is first. */
-  readonly #held = new Map<Holder, Place>();
+  readonly #held = new Map<Holder, Holding>();
   readonly #byName = new Map<string, number>();
   #anonymous = 0;
   #all = 0;
@@ -85,14 +85,14 @@ export class Allowance<Holder extends object = object> {
    */
   oldest(share: keyof Shares, taker: Taker): Holder | undefined {
     const { isAnonymous, name } = placeOf(taker);
-    const isIn = (place: Place): boolean =>
+    const isIn = (place: Holding): boolean =>
       share === 'caller' ? place.name === name && place.isAnonymous === isAnonymous : place.isAnonymous;
     for (const [holder, place] of this.#held) if (isIn(place)) return holder;
     const [first] = this.#held.keys();
     return share === 'all' ? first : undefined;
   }
 
-  #count({ isAnonymous, name }: Place, by: number): void {
+  #count({ isAnonymous, name }: Holding, by: number): void {
     this.#all += by;
     if (isAnonymous) this.#anonymous += by;
     if (name === undefined) return;
@@ -102,7 +102,7 @@ export class Allowance<Holder extends object = object> {
   }
 }
 
-function placeOf({ principal, address }: Taker): Omit<Place, 'amount'> {
+function placeOf({ principal, address }: Taker): Omit<Holding, 'amount'> {
   if (principal !== undefined) return { isAnonymous: false, name: `caller ${principal}` };
   return { isAnonymous: true, name: address === undefined ? undefined : `address ${address}` };
 }

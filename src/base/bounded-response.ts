@@ -3,12 +3,21 @@
  * never ends is collected for as long as it comes.
  */
 import { AwaitError } from './error.ts';
+import { MAX_DEPTH } from './shape.ts';
 
 /** Bytes of one message of a server: a body, or an event. */
 export const MOST_MESSAGE = 67_108_864;
+/** Values of one message: parsing that many may take a fifth of a second, and twenty times their bytes. */
+export const MOST_VALUES = 250_000;
 
 const LF = 0x0a;
 const CR = 0x0d;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+/** The bytes before which a value begins, and those that end one. */
+const COMMA = 0x2c;
+const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
+const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
 
 /**
  * The same response; reading it fails once a message is longer than that.
@@ -25,7 +34,9 @@ export function boundedResponse(
   const isStream = headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
   const isCoded = headers.has('content-encoding');
   const length = headers.get('content-length');
-  if (!isStream && !isCoded && length !== null && Number(length) <= most) return response;
+  // So few bytes are neither nested deeply nor many values.
+  if (!isStream && !isCoded && length !== null && Number(length) <= Math.min(most, MAX_DEPTH))
+    return response;
   const own = new Response(body.pipeThrough(bound(most, isStream, onExceeded)), {
     status,
     statusText,
@@ -45,24 +56,55 @@ function bound(
   /** Line breaks in a row: two end an event; a CR and its LF are one. */
   let breaks = 0;
   let afterCr = false;
-  const count = (chunk: Uint8Array): void => {
-    for (const byte of isStream ? chunk : []) {
-      const isBreak = byte === CR || (byte === LF && !afterCr);
-      if (isBreak) breaks += 1;
-      else if (byte !== LF) breaks = 0;
-      afterCr = byte === CR;
-      size = breaks >= 2 ? 0 : size + 1;
+  let values = 0;
+  let depth = 0;
+  let inString = false;
+  let isEscaped = false;
+  /** No string goes over a line's end, so that nothing before a message hides what is in it. */
+  const shape = (byte: number): void => {
+    if (byte === LF || byte === CR) {
+      inString = false;
+      isEscaped = false;
+    } else if (inString) {
+      if (isEscaped) isEscaped = false;
+      else if (byte === BACKSLASH) isEscaped = true;
+      else if (byte === QUOTE) inString = false;
+    } else if (byte === QUOTE) inString = true;
+    else if (byte === COMMA) values += 1;
+    else if (OPENING.has(byte)) {
+      values += 1;
+      depth += 1;
+    } else if (CLOSING.has(byte)) depth -= 1;
+  };
+  /** @returns why the message is too much */
+  const count = (chunk: Uint8Array): string | undefined => {
+    for (const byte of chunk) {
+      size += 1;
+      if (isStream) {
+        const isBreak = byte === CR || (byte === LF && !afterCr);
+        if (isBreak) breaks += 1;
+        else if (byte !== LF) breaks = 0;
+        afterCr = byte === CR;
+        if (breaks >= 2) {
+          size = 0;
+          values = 0;
+          depth = 0;
+        }
+      }
+      shape(byte);
+      if (values > MOST_VALUES) return `of more than ${MOST_VALUES} values`;
+      if (depth > MAX_DEPTH) return `that is nested more than ${MAX_DEPTH} levels deep`;
     }
-    if (!isStream) size += chunk.byteLength;
+    return size > most ? `of more than ${most} bytes` : undefined;
   };
   return new TransformStream({
     transform(chunk, controller) {
-      count(chunk);
-      if (size <= most) {
+      const excess = count(chunk);
+      if (excess === undefined) {
         controller.enqueue(chunk);
         return;
       }
-      const error = new AwaitError('limit', `the server sent a message of more than ${most} bytes`);
+      const error = new AwaitError('limit', `the server sent a message ${excess}`);
       onExceeded(error);
       controller.error(error);
     },

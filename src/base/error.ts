@@ -74,7 +74,7 @@ export type AwaitErrorCode =
   | 'store'
   /** another instance owns the turn */
   | 'fenced'
-  /** another instance is still running the turn after `limits.turnWait` */
+  /** another instance is still running the turn after 30 seconds */
   | 'busy'
   /** the format of a record is not one this version reads */
   | 'format'
@@ -87,3 +87,8 @@ export type AwaitErrorCode =
   /** the handler was closed */
   | 'closed'
   | 'internal';
+
+/** @param what what the option must be instead */
+export function badOption(name: string, what: string): AwaitError {
+  return new AwaitError('bad-option', `option ${name} ${what}.`);
+}

@@ -41,9 +41,12 @@ function isJsonIn(value: unknown, ancestors: readonly object[], deepest: number)
   return Object.values(value).every((item) => item === undefined || isJsonIn(item, path, deepest));
 }
 
+/** One of these makes each character of its string take two bytes. */
+const WIDE = /[\u0100-\uffff]/;
+
 /** About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON. */
 export function memoryOf(value: unknown): number {
-  if (typeof value === 'string') return 16 + value.length;
+  if (typeof value === 'string') return 16 + (WIDE.test(value) ? 2 : 1) * value.length;
   if (typeof value !== 'object' || value === null) return 8;
   if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 8 + memoryOf(item), 32);
   let sum = 56;

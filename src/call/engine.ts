@@ -11,102 +11,46 @@ import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject, memoryOf } from '../base/json.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
-import {
-  type CallRecord,
-  type Checkpoint,
-  type Client,
-  type Entry,
-  FORMAT,
-  type Response,
-  type TaskWish,
-} from './journal/entries.ts';
+import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
 import { LateJournal } from './journal/late.ts';
-import { TaskJournal } from './journal/measured.ts';
+import { RunJournal } from './journal/run-journal.ts';
 import type { OpenJournal } from './journal/store.ts';
-import { volatileJournal } from './journal/writer.ts';
+import { isAppended, volatileJournal } from './journal/writer.ts';
 import { Active } from './run/active.ts';
 import { Answers } from './run/answers.ts';
 import { type Binding, bindingOf } from './run/binding.ts';
 import { Checkpoints } from './run/checkpoints.ts';
 import { Handoff, type Offer } from './run/handoff.ts';
-import type { Waiting } from './run/inbox.ts';
 import type { Instance, Leg } from './run/leg.ts';
+import { Naps } from './run/lookout.ts';
 import type { Outcome } from './run/outcome.ts';
+import { askOutside, OUTSIDE, type OutsideAsk } from './run/outside.ts';
 import { Ownership } from './run/ownership.ts';
 import { Runs } from './run/registry.ts';
 import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import { Resumption } from './run/resume.ts';
 import { noRoom } from './run/room.ts';
 import { type EngineParts, keyOf, newRun, type Run, takerOf, unlessOpen } from './run/run.ts';
-import { TakeOver } from './run/take-over.ts';
+import type { TokenState } from './run/state.ts';
+import { TakeOver, type TakesOver } from './run/take-over.ts';
 import { Turns } from './run/turns.ts';
 import { reported } from './run/wire-error.ts';
-import { Tasks } from './task/tasks.ts';
+import type { Begun, NewCall, Says, TakingUp } from './started.ts';
+import { type CallerOf, Tasks } from './task/tasks.ts';
 
 export type { EngineParts } from './run/run.ts';
-
-export interface NewCall {
-  readonly method: string;
-  readonly params: JsonObject;
-  readonly requestId: string | number;
-  readonly client: Client;
-  readonly binding: Binding;
-  /** `inputResponses` of a request without `requestState`: used where an ask's explicit key matches. */
-  readonly responses?: unknown;
-  /**
-   * Decides how it may become a task, where that depends on the server's own declarations; called once, before the tool
-   * runs. If it returns a response, that is the outcome.
-   */
-  readonly choose?: (instance: Instance) => Promise<TaskWish | Response | undefined>;
-  /** The same, where it is known. */
-  readonly task?: TaskWish;
-  /** How long it lives, in milliseconds, where that is less than calls may. */
-  readonly ttl?: number;
-  /** Whether it continues without its request: others may follow it, and take it over (`takeUp`). */
-  readonly resumable?: boolean;
-  /**
-   * Where given, nothing is written of it until it has something to lose: at its first ask or step, or when `keep` is
-   * called. Then this is called, once or, where it fails, again: it gives the client its way back, and no step runs
-   * before it resolves.
-   */
-  readonly onDurable?: () => Promise<void>;
-}
-
-/** A call that is being run for a client that may still talk to it. */
-export interface Started {
-  /** The call's id, under which other processes find it where it is resumable. */
-  readonly callId: string;
-  readonly outcome: Promise<Outcome>;
-  /** Live revisions: the client's response to an ask; false when no ask of this key is open. */
-  answer(key: string, response: Response): Promise<boolean>;
-  /** Live revisions: the client's progress on an ask; false when no ask of this key is open, or listens. */
-  report(key: string, params: JsonObject): boolean;
-  /** Ends the call, also while it is suspended. */
-  cancel(reason?: string): void;
-}
-
-/** A call that begins. */
-export interface Begun extends Started {
-  /** Resolves once others can find it, where it is resumable, or when it is over. */
-  readonly kept: Promise<void>;
-  /**
-   * Writes down now that it begins, where that waits; resolves as `kept` does.
-   * @throws AwaitError `store`: it is not written, and runs on
-   */
-  keep(): Promise<void>;
-}
-
-/** A call that is taken over, or followed until then. */
-export interface TakingUp extends Started {
-  /** Stops following; a call that is already taken over, or is being claimed, continues. */
-  stop(): void;
-}
+export type { Begun, NewCall, Started, TakingUp } from './started.ts';
 
 function tooMuchInWork(callId: string): AwaitError {
   return new AwaitError(
     'no-room',
-    `call ${callId} would be one running call too many: in this process (limits.calls, argumentBytes), of its caller (limits.callerCalls, callerArgumentBytes), or of all anonymous callers (limits.anonymousCalls)`,
+    `call ${callId} would be one running call too many: in this process (limits.calls, argumentBytes), of its caller (limits.callerCalls), or of all anonymous callers`,
   );
+}
+
+/** @param expires of the call, in milliseconds since the epoch: a sweeper need not read a record to delete it */
+export function newCallId(expires: number): string {
+  return `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
 }
 
 const GONE: Outcome = { kind: 'gone' };
@@ -147,7 +91,8 @@ export class Engine {
       });
     const runs = new Runs(parts);
     const ownership = new Ownership(parts, runs, this.#id);
-    const answers = new Answers(parts, runs, ownership);
+    const naps = new Naps(clock);
+    const answers = new Answers(parts, runs, ownership, naps);
     const checkpoints = new Checkpoints(parts, this.#handoff);
     const rooms = { runs, ownership, answers, checkpoints };
     this.#runs = runs;
@@ -157,7 +102,7 @@ export class Engine {
     this.#checkpoints = checkpoints;
     this.#turns = new Turns(parts, rooms);
     this.#resumption = new Resumption(parts, rooms, this.#turns, this.#handoff, this.#id);
-    this.#takeOver = new TakeOver(parts, runs, checkpoints, this.#id);
+    this.#takeOver = new TakeOver(parts, runs, checkpoints, naps, this.#id);
     const { store } = parts;
     this.tasks =
       store &&
@@ -224,7 +169,9 @@ export class Engine {
       if (responses !== undefined && !isObject(responses)) {
         throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
       }
-      const { store } = this.#parts;
+      const { clock, local, limits } = this.#parts;
+      const isLogged = leg.isLogged === true;
+      const store = this.#parts.store ?? (isLogged ? local : undefined);
       const home = instance ?? (await this.#parts.openInstance(record, leg));
       const { admit } = this.#parts;
       const asked = admit?.(home, record, leg);
@@ -239,9 +186,14 @@ export class Engine {
       const opened = store?.open(call, -1) ?? volatileJournal(-1);
       journalOf = opened;
       const isTask = task?.when === 'now' && leg.takesTasks === true;
-      const called = resumable && store !== undefined ? this.#calledEntry(call) : undefined;
+      const isFound = (resumable || isLogged) && store !== undefined;
+      const called = isFound ? this.#calledEntry(call) : undefined;
       if (onDurable && !isTask) late = new LateJournal(opened, called, onDurable);
-      const journal = new TaskJournal(late ?? opened, call.id, this.#parts.limits.journalBytes);
+      const journal = new RunJournal(late ?? opened, {
+        callId: call.id,
+        clock,
+        most: limits.journalBytes,
+      });
       try {
         if (isTask) {
           if (!room.has(taker)) throw noRoom(call.id);
@@ -250,7 +202,7 @@ export class Engine {
           journal.count(call);
         }
         // Written now, so that a process that takes it over finds it, whatever fails from here on.
-        if ((resumable || isTask) && store !== undefined && late === undefined)
+        if ((isFound || isTask) && store !== undefined && late === undefined)
           await this.#keep(call, journal, isTask);
       } catch (error) {
         if (instance === undefined) home.release(false);
@@ -261,7 +213,8 @@ export class Engine {
       onReady();
       const frame = new Frame(call, journal, this.#parts.frame);
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
-      return { run: newRun({ call, binding, frame, instance: home, journal, held: { by } }), responses };
+      const made = { call, binding, frame, instance: home, journal, held: { by }, isLogged } as const;
+      return { run: newRun(made), responses };
     });
     void started.outcome.then((outcome) => {
       this.#inWork.leave(record);
@@ -275,12 +228,13 @@ export class Engine {
       onReady();
     });
     let ready: Promise<void> | undefined;
-    const keep = async (): Promise<void> => {
+    const keep = async (): Promise<boolean> => {
       // Its journal is opened once it has its instance.
       if (!isReady) ready ??= new Promise((resolve) => (onReady = resolve));
       await ready;
       await (late === undefined ? kept : late.keep());
       onKept();
+      return late?.isLeftOut !== true;
     };
     return { ...started, kept, keep };
   }
@@ -307,20 +261,21 @@ export class Engine {
    * Takes over a resumable call whose owner gave no sign of life for a lease; before that, its outcome comes from the
    * owner. Open asks go out again, under their keys.
    * @param take called when the call belongs to this process, before its first message: opens an instance
-   * @param options `pace`: longest pause between two reads, in milliseconds, by default 500; `silentAt`: the position
-   * at which its owner was already silent for a lease; the call is left alone if it has moved since
+   * @param how `pace`: longest pause between two reads, in milliseconds, by default 500; `silentAt`: the position at
+   * which its owner was already silent for a lease; the call is left alone if it has moved since; `seen` is called with
+   * each entry that is read; `reading` is appended once the end is reached
    */
   takeUp(
     callId: string,
     binding: Binding,
     leg: Leg,
     take?: (call: CallRecord) => Promise<Instance | undefined>,
-    { pace, silentAt }: { readonly pace?: number | undefined; readonly silentAt?: number } = {},
+    how: Pick<Partial<TakesOver>, 'pace' | 'silentAt' | 'seen' | 'reading'> = {},
   ): TakingUp {
     let isStopped = false;
     const started = this.#run({ id: callId }, leg, (isCancelled) => {
       const stopped = (): boolean => isStopped || isCancelled();
-      return this.#takeOver.prepare({ callId, binding, leg, take, pace, silentAt, stopped });
+      return this.#takeOver.prepare({ ...how, callId, binding, leg, take, stopped });
     });
     const stop = (): void => {
       isStopped = true;
@@ -329,58 +284,17 @@ export class Engine {
   }
 
   /**
-   * Takes in an answer to an ask of a resumable call, whichever process runs it: it is in the store when this
-   * resolves. The first one counts.
-   *
+   * Takes in an answer to an ask of a resumable call: see `Tasks.answer`.
    * @throws AwaitError `bad-token` when this caller has no such call
    */
-  async deliver(
-    callId: string,
-    principal: string | undefined,
-    key: string,
-    response: Response,
-  ): Promise<void> {
-    const foreign = new AwaitError('bad-token', `call ${callId} has no ask that this caller can answer`);
-    const here = this.#runs.unattached(callId);
-    if (here !== undefined && here.call.principal !== principal) throw foreign;
-    if (here !== undefined && (await this.#answers.taken(here, key, response))) return;
-    const asked = await this.tasks?.asked(callId, principal, key);
-    if (asked === undefined) throw foreign;
-    await this.#parts.store?.deliver(callId, key, response, asked.call.expires);
-    await this.wake(callId, asked.by);
+  async deliver(callId: string, caller: CallerOf, key: string, response: Response): Promise<void> {
+    if (this.tasks === undefined) throw new AwaitError('bad-token', 'without a store no call is found');
+    await this.tasks.answer(callId, caller, key, response);
   }
 
-  /**
-   * Passes a client's progress on to an ask of a resumable call, whichever process runs it.
-   * @returns false when this caller has no such ask, or its tool does not listen
-   */
-  async report(
-    callId: string,
-    principal: string | undefined,
-    key: string,
-    params: JsonObject,
-  ): Promise<boolean> {
-    const here = this.#runs.unattached(callId);
-    if (here !== undefined) return here.call.principal === principal && here.frame.report(key, params);
-    const asked = await this.tasks?.asked(callId, principal, key);
-    if (asked?.open?.progress === undefined) return false;
-    await this.#answers.inbox?.report(callId, key, params, asked.call.expires);
-    await this.wake(callId, asked.by);
-    return true;
-  }
-
-  /** The same of an ask outside of calls, which another process made. */
-  async reportTo(waiting: string, key: string, params: JsonObject, expires: number): Promise<void> {
-    await this.#answers.inbox?.report(waiting, key, params, expires);
-  }
-
-  /**
-   * Whether a call that continues without its request is in a turn here: its journal decides.
-   * @throws AwaitError `store`
-   */
-  async holds(callId: string): Promise<boolean> {
-    const run = this.#runs.unattached(callId);
-    return run?.frame.entered === true && this.#ownership.holds(run);
+  /** Passes a client's progress on to an ask of a resumable call: see `Tasks.report`. */
+  async report(callId: string, caller: CallerOf, key: string, params: JsonObject): Promise<boolean> {
+    return (await this.tasks?.report(callId, caller, key, params)) ?? false;
   }
 
   /**
@@ -407,20 +321,40 @@ export class Engine {
     return rehearse(checkpoint, instance, frame, Math.min(limits.turnWait, REHEARSAL));
   }
 
+  /** Whether a call that continues without its request runs here. */
+  runs = (callId: string): boolean => this.#runs.unattached(callId) !== undefined;
+
+  /** A connection reads the reply of a call that runs here. @returns false if it is another process's by now */
+  async read(callId: string, entry: Extract<Entry, { type: 'reading' }>): Promise<boolean> {
+    const run = this.#runs.unattached(callId);
+    return run !== undefined && isAppended(run.journal, entry);
+  }
+
   /** The name under which other processes can wake this one, if they can. */
   get name(): string | undefined {
     return this.#handoff?.listening ? this.#handoff.name : undefined;
   }
 
-  /** Registers a waiter outside of calls, for answers that may arrive at any process. */
-  expect(waiting: Waiting, key: string): void {
-    this.#answers.inbox?.expect(waiting, key);
+  /**
+   * A server asks outside of any call. Resolves once other processes can receive the answer.
+   * @returns ends it
+   * @throws AwaitError `store`, `limit`
+   */
+  async askOutside(
+    asked: Omit<OutsideAsk, 'call' | 'by'> & {
+      readonly call: Omit<CallRecord, 'method' | 'params' | 'requestId'>;
+    },
+  ): Promise<() => void> {
+    const { store } = this.#parts;
+    if (store === undefined) throw new AwaitError('internal', 'without a store no other process has answers');
+    const call = { ...asked.call, method: OUTSIDE, params: {}, requestId: 0 };
+    return askOutside(store, this.#answers.lookout, { ...asked, call, by: this.name });
   }
 
-  /** Wakes the waiter for an answer that arrived. */
-  async wake(waiting: string, by: string | undefined): Promise<void> {
-    this.#answers.wake(waiting);
-    if (by !== undefined) await this.#handoff?.wake(by, waiting);
+  /** Something was appended to a call's log for its owner, which may be another process. */
+  async wake(callId: string, by: string | undefined): Promise<void> {
+    this.#answers.wake(callId);
+    if (by !== undefined && by !== this.name) await this.#handoff?.wake(by, callId);
   }
 
   /**
@@ -432,7 +366,7 @@ export class Engine {
     prepare: (
       isCancelled: () => boolean,
     ) => Promise<{ run: Run; responses?: unknown } | { outcome: Outcome }>,
-  ): Started {
+  ): Says {
     let run: Run | undefined;
     let cancelled = false;
     let tell: (outcome: Outcome) => void = () => {};
@@ -471,6 +405,7 @@ export class Engine {
       cancel,
       answer: async (key, response) => run !== undefined && this.#answers.take(run, key, response),
       report: (key, params) => run?.frame.report(key, params) ?? false,
+      say: (message) => run?.journal.notify(message, (direct) => leg.notify(direct)),
     };
   }
 
@@ -480,21 +415,31 @@ export class Engine {
    * @param errors asks that the client answered by a JSON-RPC error, by key
    * @throws nothing: an error becomes an outcome with a fixed sentence
    */
-  async resume(
+  resume(
     token: string,
     binding: Binding,
     responses: unknown,
     leg: Leg,
     errors?: ErrorAnswers,
   ): Promise<Outcome> {
+    const open = (): Promise<TokenState> => this.#parts.tokens.open(token, binding);
+    return this.#resume(open, { token, binding, responses, ...(errors !== undefined && { errors }) }, leg);
+  }
+
+  /** As `resume`, from a checkpoint that the caller has read from the log, and found to be its client's. */
+  resumeAt(
+    state: Pick<TokenState, 'callId' | 'at' | 'owner'>,
+    offer: Omit<Offer, 'state' | 'token'>,
+    leg: Leg,
+  ): Promise<Outcome> {
+    return this.#resume(async () => state, { ...offer, token: '' }, leg);
+  }
+
+  async #resume(open: () => Promise<TokenState>, offer: Omit<Offer, 'state'>, leg: Leg): Promise<Outcome> {
     try {
       this.#parts.count('resumes');
       if (this.#runs.isClosed) throw new AwaitError('closed', 'this handler was closed');
-      const state = await this.#parts.tokens.open(token, binding);
-      return await this.#join(
-        { state, token, binding, responses, ...(errors !== undefined && { errors }) },
-        leg,
-      );
+      return await this.#join({ ...offer, state: await this.#runs.opening(open()) }, leg);
     } catch (error) {
       return reported(this.#parts, undefined, AwaitError.from(error));
     }
@@ -581,14 +526,14 @@ export class Engine {
     const created = this.#parts.clock.now();
     const expires = created + Math.min(ttl, this.#parts.ttl);
     return {
-      // The id begins with the call's expiry, so a sweeper need not read a record to delete it.
-      id: `${Math.ceil(expires).toString(36)}.${randomUUID()}`,
+      id: request.callId ?? newCallId(expires),
       method,
       params,
       requestId,
       revision: binding.revision,
       client,
       ...(binding.principal !== undefined && { principal: binding.principal }),
+      ...(request.session !== undefined && { session: request.session }),
       created,
       expires,
     };

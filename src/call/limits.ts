@@ -1,177 +1,234 @@
-/** Everything here is bounded (invariant 14): each bound has an option, a default and a named error. */
-export interface Limits {
-  /** Asks of one call, in all its turns. Default 100. */
-  readonly asks: number;
-  /** Turns of one call. Default 100. */
-  readonly rounds: number;
-  /** Bytes of one call's folded journal, as JSON; of a task's, with the asks and answers since it is one. Default 1 MiB. */
-  readonly journalBytes: number;
-  /** Characters of a token; longer ones are refused unread. Default 1 Mi. */
-  readonly tokenBytes: number;
-  /** Bytes of a request body. Default 4 MiB. */
-  readonly bodyBytes: number;
+/**
+ * Bounds (invariant 14): each has a default and a named error. `LIMITS` is what the option `limits` sets, and the source
+ * of its type, of its check and of the table in docs/options.md. The others are constants, or a share of one of them.
+ */
+import { badOption } from '../base/error.ts';
+import { isObject } from '../base/json.ts';
+
+/** The limits that can be set, with their defaults. */
+export const LIMITS = {
   /**
-   * Values in a request body: members of its objects and elements of its arrays. A tenth of them in an `initialize` or a
-   * `_meta`, which schemas check. Default 100,000.
+   * Asks of one call, in all its turns.
+   * @remarks Raise it for a tool that asks in a long loop.
    */
-  readonly bodyValues: number;
+  asks: 100,
   /**
-   * Bytes that the arguments of running calls take in memory, as estimated; more are refused. Default 512 MiB.
+   * Turns of one call.
+   * @remarks Raise it together with `asks`, for a tool that asks one question after another.
    */
-  readonly argumentBytes: number;
-  /** Of these, of one known caller's calls, or of those of all anonymous callers. Default 128 MiB. */
-  readonly callerArgumentBytes: number;
+  rounds: 100,
   /**
-   * Bytes of all bodies and WebSocket messages that are being received: half are all anonymous callers', and half one
-   * caller's at most. Of a share that is used up, the one that has taken longest is broken off. Default 64 MiB.
+   * Bytes of one call's folded journal, as JSON; of a task's, with the asks and answers since it is one.
+   * @remarks Raise it for steps or answers with large results. With `state: 'sealed'` a token must carry the journal, and
+   * holds at most 1 Mi characters.
    */
-  readonly receivedBytes: number;
+  journalBytes: 1_048_576,
+  /**
+   * Bytes of a request body, of a message on stdio.
+   * @remarks Raise it for tools that take files as arguments.
+   */
+  bodyBytes: 4_194_304,
+  /**
+   * Bytes that the arguments of running calls take in memory, as estimated; a quarter of them are one known caller's, or
+   * all anonymous callers'. Half as many may be taken by requests that have no reply yet.
+   * @remarks Lower it where the process has less than 2 GiB of memory.
+   */
+  argumentBytes: 536_870_912,
+  /**
+   * Bytes of all bodies and WebSocket messages that are being received. All anonymous callers have half of it, and one
+   * caller has half at most; of those in a share that is used up, the one that has taken longest is broken off.
+   * @remarks Raise it for many large uploads at once; double it for a server whose callers are all anonymous.
+   */
+  receivedBytes: 67_108_864,
   /**
    * Bytes of all replies that wait for clients to read, in the same shares; the one that has waited longest is broken
-   * off. Default 64 MiB.
+   * off. On stdio: of the one client.
+   * @remarks Raise it for large results to slow clients; double it for a server whose callers are all anonymous.
    */
-  readonly unreadBytes: number;
-  /** Messages of one body, where a revision takes an array of them. Default 100. */
-  readonly batch: number;
-  /** Requests that this process serves at once, new calls and those that are continued; more are refused with 503. Default 10,000. */
-  readonly calls: number;
-  /** Of these, requests of one known caller, or of anonymous ones of one address. Default 2,000. */
-  readonly callerCalls: number;
-  /** Of these, requests of all anonymous callers together. Default 5,000. */
-  readonly anonymousCalls: number;
-  /** Frames kept parked in this process; the least recently used are dropped. Default 1,000. */
-  readonly frames: number;
-  /** Of these, frames of one caller, where callers are known. Default 200. */
-  readonly callerFrames: number;
-  /** Bytes of journal behind the parked frames of one caller; anonymous callers count as one. Default 64 MiB. */
-  readonly callerBytes: number;
+  unreadBytes: 67_108_864,
   /**
-   * Characters that journals take in this process's memory, where no other store is given; a call that would be
-   * suspended beyond it is refused. As many again for the events of streams, of which the oldest go. Default 256 Mi.
+   * Requests that this process serves at once, new calls and those that are continued; more are refused with 503. Half
+   * of them are all anonymous callers'.
+   * @remarks Raise it where many calls of the 2025 revisions wait for their users; lower it for tools that need much
+   * memory.
    */
-  readonly storedBytes: number;
+  calls: 10_000,
   /**
-   * Of these, of the calls and sessions of one caller, and of its streams; anonymous callers count as one. In a shared
-   * store too: of what this process wrote. Default 64 Mi.
+   * Of these, requests of one known caller, or of anonymous ones of one address.
+   * @remarks Raise it where one caller is a gateway for many users; lower it where callers compete.
    */
-  readonly callerStoredBytes: number;
-  /** How long a parked frame is kept, in milliseconds. Default ten minutes. */
-  readonly frameIdle: number;
-  /** Finished calls whose outcome is kept for a repeated request, in the in-memory store. Default 1,000. */
-  readonly outcomes: number;
+  callerCalls: 2_000,
   /**
-   * Sessions kept in this process, of each wire that has sessions. The least recently used idle ones make room; one
-   * that is connected, or has a running or suspended call, stays, and new ones are refused with 503. Default 1,000.
+   * Frames kept parked in this process; the least recently used are dropped. A fifth of them are one caller's, where
+   * callers are known.
+   * @remarks Raise it where a replay is expensive and memory is not; 0 replays every call.
    */
-  readonly sessions: number;
-  /** Of these, sessions of one known caller, or of anonymous ones of one address. Default 200. */
-  readonly callerSessions: number;
-  /** Of these, sessions of all anonymous callers together. Default 500. */
-  readonly anonymousSessions: number;
-  /** How long an idle session's instance is kept, in milliseconds. Default half an hour. */
-  readonly sessionIdle: number;
-  /** Notifications held for a parked frame, and for a session without a stream. Default 100. */
-  readonly heldNotifications: number;
-  /** Times a tool is run again for the same -32042 before the call ends. Default 3. */
-  readonly reruns: number;
-  /** How long the owner of a turn may be silent before another process takes it up, in milliseconds. Default 10 s. */
-  readonly lease: number;
-  /** How long a request waits for a turn that another process runs, in milliseconds. Default 30 s. */
-  readonly turnWait: number;
-  /** How long the process that keeps a call's frame may take to accept its next turn, in milliseconds. Default 500. */
-  readonly handoffWait: number;
+  frames: 1_000,
   /**
-   * Events kept of one stream for a client that comes back; the oldest are deleted. Up to eight times as many for
-   * as long as a connection in the process that appends has them before it. Default 500.
+   * Characters of all journals in this process's memory, if no other store is given; a call that would be suspended
+   * beyond it is refused. A quarter as many for the messages of streams, of which the oldest are deleted. A quarter of both is
+   * one caller's, and all anonymous callers' together; in a shared store too, of what this process wrote.
+   * @remarks Lower it in a small process without a store; raise it where one caller leaves many calls.
    */
-  readonly streamEvents: number;
+  storedBytes: 268_435_456,
   /**
-   * Streams kept of one session by each process; the oldest finished one is deleted. On 2024-11-05, where a session has
-   * one stream, a session's running requests. Default 100.
+   * Sessions kept in this process, of each wire that has sessions. The least recently used idle ones make room; one that
+   * is connected, or has a running or suspended call, stays, and new ones are refused with 503. A fifth of them are one
+   * known caller's, or one address's; half of them all anonymous callers'.
+   * @remarks Raise it for more clients of the 2025 revisions; each costs a server instance.
    */
-  readonly streams: number;
+  sessions: 1_000,
   /**
-   * How long the stream of a request can be resumed after its last event, in milliseconds; in no case longer than
-   * `ttl` after the request. On a stream of a session, or of a GET of `workspace-sse`: how long each message is kept for
-   * a client that reconnects. Default one hour.
+   * How long an idle session's instance is kept, in milliseconds.
+   * @remarks Lower it for servers that hold much memory; raise it for clients that come back late and need the
+   * instance's memory.
    */
-  readonly streamLife: number;
-  /** Characters of a `Last-Event-ID`; longer ones are refused unread. Default 256. */
-  readonly eventIdBytes: number;
+  sessionIdle: 1_800_000,
   /**
-   * Longest pause between polls of a stream that another process appends to, without a relay, in milliseconds; with a
-   * relay it is five times as long. Default 1 s.
+   * How long the owner of a turn may be silent before another process takes it over, in milliseconds.
+   * @remarks Raise it where processes pause for seconds, or the store does; lower it to recover faster from a crash.
    */
-  readonly streamPoll: number;
-  /** Time between two comments (`ping` events on `workspace-sse`) that keep an idle stream's connection open, in milliseconds. Default 15 s. */
-  readonly keepAlive: number;
+  lease: 10_000,
   /**
-   * How long the reply to a request of a session is held back, in milliseconds, while the request has made no ask, no
-   * step and no event: one that is over by then is one response, and nothing of it is stored. Default 50.
+   * How long running turns may take to end when the process leaves, in milliseconds, before they are handed over to
+   * another one.
+   * @remarks Set it below the time that your platform leaves between SIGTERM and SIGKILL, and above your longest step.
    */
-  readonly heldReply: number;
-  /** How long a client of a stream may read nothing while bytes wait for it, in milliseconds. Default 30 s. */
-  readonly stalled: number;
-  /** How long a call may run without an ask before it becomes a task, where it may, in milliseconds. Default 10 s. */
-  readonly taskAfter: number;
-  /** When a task's client should look again, in milliseconds. Default 500. */
-  readonly taskPoll: number;
+  drain: 10_000,
+  /**
+   * How late the event loop may be, in milliseconds, before a call of a revision with round trips is given up between
+   * two steps, for its client to bring to another process.
+   * @remarks Set it where several processes share a store, and tools compute.
+   */
+  shedAbove: Number.POSITIVE_INFINITY,
+  /**
+   * How long the stream of a request can be resumed after its last event, in milliseconds; at most `ttl` after the
+   * request. On a stream of a session, and on a GET of `workspace-sse`: how long each message is kept for a client that
+   * reconnects.
+   * @remarks Lower it where content must be gone soon; raise it for clients that are offline for hours.
+   */
+  streamLife: 3_600_000,
+  /**
+   * Time between two comments (`ping` events on `workspace-sse`) that keep an idle stream's connection open, in
+   * milliseconds.
+   * @remarks Set it below the idle time-out of the proxies in front.
+   */
+  keepAlive: 15_000,
+  /**
+   * How long a call may run without an ask before it becomes a task, if its client accepts tasks, in milliseconds.
+   * @remarks Lower it where a proxy ends requests after a few seconds.
+   */
+  taskAfter: 10_000,
   /**
    * Tasks that run in this process. Above it a new task is refused, a call that would become a task late stays a call,
-   * and no other process's tasks are taken over. Default 2,000.
+   * and no other process's tasks are taken over. A tenth of them are one known caller's, or one address's; a quarter all
+   * anonymous callers'.
+   * @remarks Lower it for tools that need much memory or processor time.
    */
-  readonly tasks: number;
-  /** Of these, tasks of one known caller, or of anonymous ones of one address. Default 200. */
-  readonly callerTasks: number;
-  /** Of these, tasks of all anonymous callers together. Default 500. */
-  readonly anonymousTasks: number;
-  /** How long turns that are being run may take to end when the handler is closed, in milliseconds. Default 10 s. */
-  readonly drain: number;
+  tasks: 2_000,
+};
+
+/** The option `limits`. */
+export type LimitOptions = { readonly [Name in keyof typeof LIMITS]?: number };
+
+/** Bounds that are no option: nobody needed another value. Only tests set them. */
+const CONSTANTS = {
+  /** Characters of a token; longer ones are refused unread. */
+  tokenBytes: 1_048_576,
+  /**
+   * Values in a request body: members of its objects and elements of its arrays. A tenth of them in an `initialize` or a
+   * `_meta`, which schemas check.
+   */
+  bodyValues: 100_000,
+  /** Messages of one body, where a revision takes an array of them. */
+  batch: 100,
+  /** Bytes of journal behind the parked frames of one caller; anonymous callers count as one. */
+  callerBytes: 67_108_864,
+  /** How long a parked frame is kept, in milliseconds. */
+  frameIdle: 600_000,
+  /** Finished calls whose outcome is kept for a repeated request, in the in-memory store. */
+  outcomes: 1_000,
+  /** Notifications held for a parked frame, and for a session without a stream. */
+  heldNotifications: 100,
+  /** Times a tool is run again for the same -32042 before the call ends. */
+  reruns: 3,
+  /** How long a request waits for a turn that another process runs, in milliseconds. */
+  turnWait: 30_000,
+  /** How long the process that keeps a call's frame may take to accept its next turn, in milliseconds. */
+  handoffWait: 500,
+  /**
+   * Events kept of one stream for a client that comes back; the oldest are deleted. Up to eight times as many for
+   * as long as a connection in the process that appends has them before it.
+   */
+  streamEvents: 500,
+  /**
+   * Streams kept of one session by each process; the oldest finished one is deleted. On 2024-11-05, where a session has
+   * one stream, a session's running requests.
+   */
+  streams: 100,
+  /** Characters of a `Last-Event-ID`; longer ones are refused unread. */
+  eventIdBytes: 8_192,
+  /**
+   * Longest pause between polls of a stream that another process appends to, without a relay, in milliseconds; with a
+   * relay it is five times as long.
+   */
+  streamPoll: 1_000,
+  /**
+   * How long the reply to a request of a session is held back, in milliseconds, while the request has made no ask, no
+   * step and no event: one that is over by then is one response, and nothing of it is stored.
+   */
+  heldReply: 50,
+  /** How long a client of a stream may read nothing while bytes wait for it, in milliseconds. */
+  stalled: 30_000,
+  /** When a task's client should look again, in milliseconds. */
+  taskPoll: 500,
+};
+
+/** Of one caller, or of all anonymous ones: so much, and a part of a larger whole. */
+const SHARES = {
+  callerArgumentBytes: { of: 'argumentBytes', part: 4, least: 134_217_728 },
+  anonymousCalls: { of: 'calls', part: 2, least: 5_000 },
+  callerFrames: { of: 'frames', part: 5, least: 200 },
+  callerStoredBytes: { of: 'storedBytes', part: 4, least: 67_108_864 },
+  callerSessions: { of: 'sessions', part: 5, least: 200 },
+  anonymousSessions: { of: 'sessions', part: 2, least: 500 },
+  callerTasks: { of: 'tasks', part: 10, least: 200 },
+  anonymousTasks: { of: 'tasks', part: 4, least: 500 },
+} as const satisfies Record<string, { of: keyof typeof LIMITS; part: number; least: number }>;
+
+/** All bounds of a handler. */
+export type Limits = Readonly<typeof LIMITS & typeof CONSTANTS & Record<keyof typeof SHARES, number>>;
+
+/** Where tests set any bound, unchecked, besides the option `limits`. */
+const TUNING = Symbol.for('mcp-await.tuning');
+
+/** Options of a test: `createAwaitHandler(factory, { ...tuned({ stalled: 200 }) })`. */
+export function tuned(limits: Partial<Limits>): object {
+  return { [TUNING]: limits };
 }
 
-export const DEFAULT_LIMITS: Limits = {
-  asks: 100,
-  rounds: 100,
-  journalBytes: 1_048_576,
-  tokenBytes: 1_048_576,
-  bodyBytes: 4_194_304,
-  bodyValues: 100_000,
-  argumentBytes: 536_870_912,
-  callerArgumentBytes: 134_217_728,
-  receivedBytes: 67_108_864,
-  unreadBytes: 67_108_864,
-  batch: 100,
-  calls: 10_000,
-  callerCalls: 2_000,
-  anonymousCalls: 5_000,
-  frames: 1_000,
-  callerFrames: 200,
-  callerBytes: 67_108_864,
-  storedBytes: 268_435_456,
-  callerStoredBytes: 67_108_864,
-  frameIdle: 600_000,
-  outcomes: 1_000,
-  sessions: 1_000,
-  callerSessions: 200,
-  anonymousSessions: 500,
-  sessionIdle: 1_800_000,
-  heldNotifications: 100,
-  reruns: 3,
-  lease: 10_000,
-  turnWait: 30_000,
-  handoffWait: 500,
-  streamEvents: 500,
-  streams: 100,
-  streamLife: 3_600_000,
-  eventIdBytes: 256,
-  streamPoll: 1_000,
-  keepAlive: 15_000,
-  heldReply: 50,
-  stalled: 30_000,
-  taskAfter: 10_000,
-  taskPoll: 500,
-  tasks: 2_000,
-  callerTasks: 200,
-  anonymousTasks: 500,
-  drain: 10_000,
-};
+/** @throws AwaitError `bad-option` */
+export function limitsOf(options: { readonly limits?: LimitOptions } = {}): Limits {
+  const { limits, [TUNING]: tuning } = options as typeof options & { [TUNING]?: Partial<Limits> };
+  check(limits);
+  const set = { ...LIMITS, ...CONSTANTS, ...limits, ...tuning };
+  const shares = Object.entries(SHARES).map(([name, { of, part, least }]) => [
+    name,
+    Math.max(least, Math.floor(set[of] / part)),
+  ]);
+  return { ...set, ...Object.fromEntries(shares), ...tuning };
+}
+
+function check(limits: unknown): void {
+  if (limits === undefined) return;
+  if (!isObject(limits)) throw badOption('limits', 'must be an object such as { frames: 100 }');
+  for (const [name, value] of Object.entries(limits)) {
+    if (!Object.hasOwn(LIMITS, name)) {
+      throw badOption(`limits.${name}`, `is no limit; there are ${Object.keys(LIMITS).join(', ')}`);
+    }
+    const least = name === 'frames' ? 0 : 1;
+    if (typeof value !== 'number' || !Number.isFinite(value) || value < least) {
+      throw badOption(`limits.${name}`, `must be a number of at least ${least}, not ${String(value)}`);
+    }
+  }
+}

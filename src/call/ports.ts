@@ -7,4 +7,4 @@ export type { Binding } from './run/binding.ts';
 export type { Gone, Instance, InstanceLeg, Leg } from './run/leg.ts';
 export type { OpenAskOutcome, Outcome } from './run/outcome.ts';
 export type { Relay } from './run/relay.ts';
-export type { State, StateTokens } from './run/state.ts';
+export type { StateTokens, TokenState } from './run/state.ts';

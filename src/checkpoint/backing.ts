@@ -65,7 +65,7 @@ export class KeyvBacking implements Backing {
   }
 
   get canList(): boolean {
-    return (this.#keyv as Listing).iterator !== undefined;
+    return (this.#keyv as ListingAdapter).iterator !== undefined;
   }
 
   insert(
@@ -124,14 +124,14 @@ export class KeyvBacking implements Backing {
   }
 
   async *#listed(): AsyncGenerator<string> {
-    const { iterator } = this.#keyv as Listing;
+    const { iterator } = this.#keyv as ListingAdapter;
     if (iterator === undefined) throw new AwaitError('store', 'this store cannot list its keys');
     for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) yield key;
   }
 }
 
 /** The listing of keys by a Keyv's adapter, if it has one. */
-interface Listing {
+interface ListingAdapter {
   readonly iterator?: (namespace?: string) => AsyncIterable<[string, unknown]>;
 }
 

@@ -14,7 +14,7 @@ export interface Batches<I, R> {
   run(operations: readonly I[]): Promise<readonly R[]>;
 }
 
-interface Waiting<I, R> {
+interface Queued<I, R> {
   readonly operation: I;
   /** When its caller stops waiting, by the monotonic clock. */
   readonly until: number;
@@ -24,7 +24,7 @@ interface Waiting<I, R> {
 
 /** One operation, as a statement with others or of its own. A statement that fails fails for all of its operations. */
 export function batched<I, R>(batches: Batches<I, R>): (operation: I) => Promise<R> {
-  let waiting: Waiting<I, R>[] = [];
+  let waiting: Queued<I, R>[] = [];
   let busy = 0;
   const drain = async (): Promise<void> => {
     while (waiting.length > 0) {
@@ -50,10 +50,10 @@ export function batched<I, R>(batches: Batches<I, R>): (operation: I) => Promise
     });
 }
 
-function split<I, R>(waiting: readonly Waiting<I, R>[], { most, apart, key, characters }: Batches<I, R>) {
+function split<I, R>(waiting: readonly Queued<I, R>[], { most, apart, key, characters }: Batches<I, R>) {
   const now = performance.now();
-  const next: Waiting<I, R>[] = [];
-  const left: Waiting<I, R>[] = [];
+  const next: Queued<I, R>[] = [];
+  const left: Queued<I, R>[] = [];
   const keys = new Set<string>();
   let sum = 0;
   for (const one of waiting) {

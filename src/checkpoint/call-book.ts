@@ -9,7 +9,6 @@ import type { Clock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { Folding } from '../call/journal/fold.ts';
-import { isAppended } from '../call/journal/writer.ts';
 import type { TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from './call-store.ts';
 import type { Names } from './names.ts';
@@ -109,9 +108,8 @@ export class CallBook {
       const folding = await this.#folded(call.id);
       const isOver = folding.folded.response !== undefined;
       const when = this.#clock.now();
-      const journal = this.#store.open(call, folding.folded.at);
-      if (!isOver && !(await isAppended(journal, { type: 'cancelled', when }))) continue;
-      for (const key of keysIn(folding.entries)) await this.#store.removeAnswer(call.id, key);
+      const entry = { type: 'cancelled', when } as const;
+      if (!isOver && !(await this.#store.insertEntry(call, folding.folded.at + 1, entry))) continue;
       for (let at = folding.folded.at; at >= 0; at -= 1) {
         const isMark = folding.entries[at]?.type === 'cancelled';
         if (!isMark) await this.#store.remove(`${call.id}:${at}`);
@@ -177,15 +175,6 @@ export class CallBook {
       folded.take(entry);
     }
   }
-}
-
-/** The keys of all asks that may have an answer in the store. */
-function keysIn(entries: readonly Entry[]): Set<string> {
-  const keys = entries.flatMap((entry) => {
-    if (entry.type === 'asked') return [entry.ask.key];
-    return entry.type === 'suspended' ? entry.checkpoint.open.map(({ key }) => key) : [];
-  });
-  return new Set(keys);
 }
 
 /** How many calls cannot be opened, and why the first of them cannot. */

@@ -7,11 +7,12 @@
 import type Keyv from 'keyv';
 import type { Clock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
-import { digest, isObject } from '../base/json.ts';
+import { isObject } from '../base/json.ts';
 import {
   type CallRecord,
-  type Delivered,
   type Entry,
+  isEnd,
+  isReceived,
   type Kept,
   readCheckpoint,
 } from '../call/journal/entries.ts';
@@ -20,7 +21,7 @@ import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { Retry } from '../log/retry.ts';
 import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
 import { ClosableBacking } from './closable-backing.ts';
-import { type ByteLimits, type Held, HeldBytes } from './held-bytes.ts';
+import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
@@ -36,7 +37,6 @@ const SWEPT = 500;
 
 /** Entries that may be refused for lack of room, and those after which a call takes no more of it. */
 const PUTS_DOWN: ReadonlySet<Entry['type']> = new Set(['called', 'suspended']);
-const OVER: ReadonlySet<Entry['type']> = new Set(['ended', 'cancelled']);
 
 interface InsertHow {
   readonly until?: number;
@@ -51,7 +51,7 @@ interface StoreParts {
   /** How a failing store is tried again. */
   readonly retry?: Retry;
   /** An entry of a call's journal is written. */
-  readonly written?: (call: CallRecord, entry: Entry) => void;
+  readonly written?: (call: CallRecord, entry: Entry, position: number) => void;
   /** Lists a call under its known caller, where other processes may have to find it. */
   readonly list?: (callId: string, caller: string) => Promise<void>;
 }
@@ -63,7 +63,8 @@ export class KeyvCallStore implements CallStore {
   readonly #held: HeldBytes | undefined;
   readonly #parts: StoreParts;
   readonly #retry: Retry;
-  #isLooking = false;
+  /** The callers whose calls are being looked after. */
+  readonly #looking = new Set<string | undefined>();
   #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
 
   /**
@@ -81,7 +82,7 @@ export class KeyvCallStore implements CallStore {
     this.#lease = lease;
     // A process that follows a call of a shared store takes it over after a lease of silence.
     const quiet = this.isShared ? LEASES * lease : 0;
-    const evict = (held: Held): void => this.#evict(held);
+    const evict = (held: BytesHolder): void => this.#evict(held);
     // What all callers together take of a shared store is its operator's to bound.
     const all = this.isShared ? Number.POSITIVE_INFINITY : bytes?.all;
     if (bytes !== undefined && all !== undefined)
@@ -101,6 +102,10 @@ export class KeyvCallStore implements CallStore {
     return openJournal(entries, call, after, this.#clock, this.#lease);
   }
 
+  insertEntry(call: CallRecord, position: number, entry: Entry): Promise<boolean> {
+    return this.#insertEntry(call, position, entry, call.expires);
+  }
+
   async read(callId: string, position: number): Promise<Entry | undefined> {
     const value = await this.get(`${callId}:${position}`);
     return value === undefined ? undefined : readEntry(value, `${position} of call ${callId}`);
@@ -108,15 +113,6 @@ export class KeyvCallStore implements CallStore {
 
   heard(callId: string): Promise<unknown> {
     return this.get(`${callId}:beat`);
-  }
-
-  deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean> {
-    return this.insert(answerName(callId, key), { response }, expires, { until: expires });
-  }
-
-  async delivered(callId: string, key: string): Promise<Delivered | undefined> {
-    const found = await this.get(answerName(callId, key));
-    return isObject(found) ? (found.response as Delivered) : undefined;
   }
 
   get failedReads(): number {
@@ -140,7 +136,7 @@ export class KeyvCallStore implements CallStore {
    * @throws AwaitError `limit` where its caller has no room for it
    */
   insert(name: string, value: unknown, expires: number, { until, holder }: InsertHow = {}): Promise<boolean> {
-    if (holder !== undefined) return this.#insertFor(holder, name, value, expires);
+    if (holder !== undefined) return this.#insertFor(holder, name, value, expires, until);
     return this.#insert(name, value, this.#lifetime(expires), until);
   }
 
@@ -159,13 +155,19 @@ export class KeyvCallStore implements CallStore {
     );
   }
 
-  async #insertFor(holder: Kept, name: string, value: unknown, expires: number): Promise<boolean> {
+  async #insertFor(
+    holder: Kept,
+    name: string,
+    value: unknown,
+    expires: number,
+    until: number | undefined,
+  ): Promise<boolean> {
     let bytes = 0;
     const sized = (characters: number): void => {
       bytes = characters;
-      this.#held?.makeRoom(holder, characters);
+      this.#makeRoom(holder, characters);
     };
-    const inserted = await this.#insert(name, value, this.#lifetime(expires), undefined, sized);
+    const inserted = await this.#insert(name, value, this.#lifetime(expires), until, sized);
     if (inserted) this.#held?.add(holder, name, bytes);
     return inserted;
   }
@@ -196,7 +198,7 @@ export class KeyvCallStore implements CallStore {
       ((characters: number): void => {
         bytes = characters;
         // Entries that continue or end a call are written even if there is no room.
-        if (PUTS_DOWN.has(entry.type)) held.makeRoom(call, characters);
+        if (PUTS_DOWN.has(entry.type) || isReceived(entry)) this.#makeRoom(call, characters);
       });
     const lifetime = this.#lifetime(call.expires);
     const inserted = await this.#insert(`${call.id}:${at}`, entry, lifetime, until, sized);
@@ -204,40 +206,50 @@ export class KeyvCallStore implements CallStore {
     // Indexed before the call is announced to anyone: a call that cannot be found cannot be erased.
     if (inserted && at === 0 && call.principal !== undefined && this.isShared)
       await list?.(call.id, call.principal);
-    if (inserted) written?.(call, entry);
+    if (inserted) written?.(call, entry, at);
     return inserted;
   }
 
   #count(call: CallRecord, at: number, bytes: number, entry: Entry): void {
     const held = this.#held;
     held?.add(call, at, bytes);
-    if (OVER.has(entry.type)) held?.finish(call.id);
+    if (isEnd(entry)) held?.finish(call.id);
     else if (this.isShared && PUTS_DOWN.has(entry.type) && held?.isTight(call)) void this.#lookAfter(call);
+  }
+
+  /** @throws AwaitError `limit`; calls that ended in other processes make room for a later attempt */
+  #makeRoom(holder: Kept, characters: number): void {
+    try {
+      this.#held?.makeRoom(holder, characters);
+    } catch (error) {
+      if (this.isShared) void this.#lookAfter(holder);
+      throw error;
+    }
   }
 
   /** Looks which calls of a caller ended in other processes, so that they make room. */
   async #lookAfter({ principal }: Kept): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
+    if (this.#looking.has(principal)) return;
+    this.#looking.add(principal);
     try {
+      // Of a call that another process began, this one may have an answer alone.
       for (const { call, upTo } of this.#held?.unfinished(principal) ?? []) {
-        if (upTo < 0) continue;
         let at = upTo;
         let last: Entry | undefined;
         for (let next = await this.read(call.id, at + 1); next; next = await this.read(call.id, at + 1)) {
           last = next;
           at += 1;
         }
-        if (last !== undefined && OVER.has(last.type)) this.#held?.finish(call.id, at);
+        if (last !== undefined && isEnd(last)) this.#held?.finish(call.id, at);
       }
     } catch {
       // The store cannot say; the next write asks again.
     } finally {
-      this.#isLooking = false;
+      this.#looking.delete(principal);
     }
   }
 
-  #evict({ call, upTo }: Held): void {
+  #evict({ call, upTo }: BytesHolder): void {
     const beside = this.#held?.drop(call.id)?.beside ?? [];
     // Records that cannot be deleted stay until they expire.
     void this.remove(...positionsOf(call.id, upTo), ...beside).catch(() => {});
@@ -261,10 +273,6 @@ export class KeyvCallStore implements CallStore {
     }
   }
 
-  removeAnswer(callId: string, key: string): Promise<void> {
-    return this.remove(answerName(callId, key));
-  }
-
   get(name: string): Promise<unknown> {
     return this.#retry.read(() => this.#backing.get(name));
   }
@@ -281,7 +289,7 @@ export class KeyvCallStore implements CallStore {
    */
   async replace(name: string, value: unknown, expires: number, holder?: Kept): Promise<void> {
     const characters = holder === undefined ? 0 : (JSON.stringify(value)?.length ?? 0);
-    if (holder !== undefined) this.#held?.makeRoom(holder, characters);
+    if (holder !== undefined) this.#makeRoom(holder, characters);
     await this.#retry.write(() => this.#backing.replace(name, value, this.#lifetime(expires)));
     if (holder !== undefined) this.#held?.add(holder, name, characters);
   }
@@ -336,11 +344,6 @@ const UNKEYED: StoreParts = { names: new Names('mcp-await'), cipher: plainRecord
 
 function positionsOf(callId: string, upTo: number): string[] {
   return Array.from({ length: upTo + 1 }, (_, position) => `${callId}:${position}`);
-}
-
-/** A digest, since an author's key may be readable text. */
-function answerName(callId: string, key: string): string {
-  return `${callId}:in:${digest(key)}`;
 }
 
 /** @throws AwaitError `format` */

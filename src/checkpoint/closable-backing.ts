@@ -48,16 +48,30 @@ export class ClosableBacking implements Backing {
   }
 
   keys(): AsyncIterable<ListedKey> {
-    return this.#backing.keys();
+    return this.#each(this.#backing.keys());
   }
 
   firstEntries(...args: Parameters<Backing['firstEntries']>): AsyncIterable<JsonObject> {
-    return this.#backing.firstEntries(...args);
+    return this.#each(this.#backing.firstEntries(...args));
   }
 
   async close(): Promise<void> {
     this.#isClosed = true;
     await Promise.allSettled(this.#running);
+  }
+
+  /** A list is read page by page: each is an operation of its own. */
+  async *#each<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
+    const iterator = items[Symbol.asyncIterator]();
+    try {
+      for (;;) {
+        const next = await this.#run(() => iterator.next());
+        if (next.done) return;
+        yield next.value;
+      }
+    } finally {
+      await iterator.return?.();
+    }
   }
 
   #run<T>(operation: () => Promise<T>): Promise<T> {

@@ -16,7 +16,7 @@ export interface ByteLimits {
   readonly caller: number;
 }
 
-export interface Held {
+export interface BytesHolder {
   readonly call: Kept;
   bytes: number;
   /** The last position of its journal that is kept. */
@@ -32,20 +32,20 @@ const MOST = 100_000;
 
 export class HeldBytes {
   readonly #limits: ByteLimits;
-  readonly #evict: (held: Held) => void;
+  readonly #evict: (held: BytesHolder) => void;
   readonly #now: () => number;
   readonly #quiet: number;
-  readonly #room: Allowance<Held>;
+  readonly #room: Allowance<BytesHolder>;
   /** By the ids of calls and sessions, the oldest first. */
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, BytesHolder>();
   /** Those of them that are over, with when they were. */
-  readonly #finished = new Map<Held, number>();
+  readonly #finished = new Map<BytesHolder, number>();
 
   /**
    * @param evict deletes the records of a holder
    * @param quiet how long a finished one is left alone, in milliseconds of `now`
    */
-  constructor(limits: ByteLimits, evict: (held: Held) => void, now: () => number, quiet: number) {
+  constructor(limits: ByteLimits, evict: (held: BytesHolder) => void, now: () => number, quiet: number) {
     this.#limits = limits;
     this.#evict = evict;
     this.#now = now;
@@ -53,12 +53,12 @@ export class HeldBytes {
     this.#room = new Allowance({ ...limits, anonymous: limits.caller });
   }
 
-  get calls(): Iterable<Held> {
+  get calls(): Iterable<BytesHolder> {
     return this.#held.values();
   }
 
   /** Those of a caller that are not over, as far as this process knows. */
-  unfinished(principal: string | undefined): Held[] {
+  unfinished(principal: string | undefined): BytesHolder[] {
     return [...this.#held.values()].filter(
       (held) => held.call.principal === principal && !this.#finished.has(held),
     );
@@ -92,7 +92,7 @@ export class HeldBytes {
     const whose = principal === undefined ? 'anonymous callers' : 'one caller';
     throw new AwaitError(
       'limit',
-      `the suspended calls of ${whose} take ${caller} bytes (limits.callerStoredBytes)`,
+      `the suspended calls of ${whose} take ${caller} bytes (its part of limits.storedBytes)`,
     );
   }
 
@@ -109,8 +109,8 @@ export class HeldBytes {
     if (typeof record === 'number') held.upTo = Math.max(held.upTo, record);
     else {
       held.beside.add(record);
-      // Its session is used again.
-      this.#finished.delete(held);
+      // Its session is used again; a call is over for good.
+      if (held.upTo < 0) this.#finished.delete(held);
     }
     this.#room.change(held, { principal: call.principal }, held.bytes);
     for (const oldest of this.#held.keys()) {
@@ -128,7 +128,7 @@ export class HeldBytes {
   }
 
   /** @returns what was held, whose records are to be deleted */
-  drop(id: string): Held | undefined {
+  drop(id: string): BytesHolder | undefined {
     const held = this.#held.get(id);
     if (held === undefined) return undefined;
     this.#held.delete(id);

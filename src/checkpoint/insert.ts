@@ -37,7 +37,7 @@ interface InsertingAdapter extends Adapter {
 
 export type Primitive = 'map' | 'sqlite' | 'postgres' | 'redis' | 'own' | 'none';
 
-type Write = (key: string, value: unknown) => boolean | Promise<boolean>;
+type RecordWrite = (key: string, value: unknown) => boolean | Promise<boolean>;
 
 /** Which primitive the adapter behind a Keyv has. */
 export function primitiveOf(keyv: Keyv): Primitive {
@@ -73,7 +73,7 @@ export async function insertIfAbsent(
     return written;
   };
   let refused: { readonly error: unknown } | undefined;
-  const set: Write = (fullKey, encoded) => {
+  const set: RecordWrite = (fullKey, encoded) => {
     try {
       sized?.(typeof encoded === 'string' ? encoded.length : JSON.stringify(encoded).length);
     } catch (error) {
@@ -137,7 +137,7 @@ export async function remove(keyv: Keyv, keys: readonly string[], wait = PATIENC
     await watched(keyv, adapter, 'delete', key, wait).run((derived) => derived.delete(key));
 }
 
-function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number, wait: number): Write {
+function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number, wait: number): RecordWrite {
   const table = tableOf(adapter);
   if (table !== undefined) return table.insert;
   switch (primitiveOf(keyv)) {
@@ -168,7 +168,7 @@ function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number, wait: number)
 /** Adapters without the primitive: one after the other in this process, and nothing more. */
 const chains = new WeakMap<object, Promise<unknown>>();
 
-function exclusive(adapter: Adapter, wait: number): Write {
+function exclusive(adapter: Adapter, wait: number): RecordWrite {
   return (key, value) => {
     const insert = async (): Promise<boolean> => {
       const present = await adapter.get(key);
@@ -186,7 +186,7 @@ function exclusive(adapter: Adapter, wait: number): Write {
 }
 
 /** An operation on a Keyv of its own, without Keyv's own expiry, which keeps the adapter's exception. */
-function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: number, write?: Write) {
+function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: number, write?: RecordWrite) {
   const operation: Operation = { write, failure: undefined };
   const stand: Stand = Object.create(standOf(adapter));
   stand[OPERATION] = operation;
@@ -207,7 +207,7 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: 
 
 /** What one operation does in place of the adapter's `set`, and why it failed. */
 interface Operation {
-  readonly write: Write | undefined;
+  readonly write: RecordWrite | undefined;
   failure: unknown;
 }
 
@@ -274,7 +274,7 @@ function sternOf(adapter: Adapter): Adapter {
 }
 
 /** The members of a Keyv that decide where its records go; Keyv 5 reads them in `opts`. */
-interface Parts {
+interface KeyvParts {
   _store: Adapter;
   _ttl: unknown;
   opts?: object;
@@ -282,10 +282,10 @@ interface Parts {
 
 /** Keyv 6 may hold an adapter in a bridge of its own; Keyv 5 never does. */
 function derive(keyv: Keyv, stand: Adapter): Keyv {
-  const { _store: outer, opts } = keyv as unknown as Parts;
+  const { _store: outer, opts } = keyv as unknown as KeyvParts;
   const bridged = bridge(outer) !== undefined;
   const store = bridged ? Object.create(outer, { _store: { value: stand } }) : stand;
-  const own: Parts = { _store: store, _ttl: undefined };
+  const own: KeyvParts = { _store: store, _ttl: undefined };
   if (opts !== undefined) own.opts = Object.assign(Object.create(opts), { store, ttl: undefined });
   return Object.assign(Object.create(keyv), own);
 }

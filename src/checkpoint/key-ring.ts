@@ -10,7 +10,7 @@ import { keepNewest } from '../base/bounded.ts';
 import { AwaitError } from '../base/error.ts';
 import { assertSecrets } from './secrets.ts';
 
-export type Purpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry';
+export type KeyPurpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry';
 
 /** How long a derived key seals, in milliseconds, and how many tokens. */
 const SEALS = { time: 3_600_000, tokens: 2 ** 28 };
@@ -40,7 +40,7 @@ interface Current extends SealingKey {
 export class KeyRing {
   readonly #now: () => number;
   #secrets: readonly Secret[] = [];
-  readonly #sealing = new Map<Purpose, Current>();
+  readonly #sealing = new Map<KeyPurpose, Current>();
   /** As `jose` wants them. */
   readonly #opening = new Map<string, Promise<CryptoKey>>();
   readonly #fixed = new Map<string, KeyObject>();
@@ -84,7 +84,7 @@ export class KeyRing {
   }
 
   /** The key that seals now. */
-  sealing(purpose: Purpose): SealingKey {
+  sealing(purpose: KeyPurpose): SealingKey {
     let current = this.#sealing.get(purpose);
     if (current === undefined || current.left <= 0 || this.#now() >= current.until) {
       const salt = randomBytes(SALT);
@@ -103,7 +103,7 @@ export class KeyRing {
   }
 
   /** @returns undefined if no secret has that name, or the salt is malformed */
-  opening(purpose: Purpose, kid: unknown, salt: unknown): Promise<CryptoKey> | undefined {
+  opening(purpose: KeyPurpose, kid: unknown, salt: unknown): Promise<CryptoKey> | undefined {
     const secret = this.#secrets.find(({ id }) => id === kid);
     if (secret === undefined || typeof salt !== 'string' || !SALT_TEXT.test(salt)) return undefined;
     const name = `${purpose} ${secret.id} ${salt}`;
@@ -136,7 +136,7 @@ export class KeyRing {
 function derived(
   secret: string,
   salt: Uint8Array,
-  purpose: Purpose | 'index' | 'caller',
+  purpose: KeyPurpose | 'index' | 'caller',
 ): Uint8Array<ArrayBuffer> {
   return new Uint8Array(hkdfSync('sha256', secret, salt, `mcp-await ${purpose} 1`, 32));
 }

@@ -10,8 +10,8 @@ import { keepNewest } from '../base/bounded.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { readCheckpoint } from '../call/journal/entries.ts';
-import type { Binding, State, StateTokens } from '../call/ports.ts';
-import type { KeyRing, Purpose } from './key-ring.ts';
+import type { Binding, StateTokens, TokenState } from '../call/ports.ts';
+import type { KeyPurpose, KeyRing } from './key-ring.ts';
 
 export interface SealOptions {
   readonly ring: KeyRing;
@@ -25,7 +25,7 @@ export interface SealOptions {
 }
 
 interface Envelope {
-  readonly purpose: Purpose;
+  readonly purpose: KeyPurpose;
   readonly audience: string;
   /** Milliseconds since the epoch. */
   readonly expires: number;
@@ -45,7 +45,7 @@ export class Sealer {
    * @param longest characters of a token that may be made, since a longer one would be refused as it is opened
    * @throws AwaitError `limit`
    */
-  seal(purpose: Purpose, body: JsonObject, expires: number, longest = this.#options.maxLength): string {
+  seal(purpose: KeyPurpose, body: JsonObject, expires: number, longest = this.#options.maxLength): string {
     const { ring, audience } = this.#options;
     const { key, header } = ring.sealing(purpose);
     const envelope: Envelope = { purpose, audience, expires, body };
@@ -55,7 +55,7 @@ export class Sealer {
     const parts = [nonce, sealed, cipher.getAuthTag()].map((part) => part.toString('base64url'));
     const token = `${header}..${parts.join('.')}`;
     if (token.length > longest) {
-      const message = `a token (${purpose}) would have ${token.length} characters, and ${longest} are opened; return less from steps, use state: 'stored', or raise limits.tokenBytes`;
+      const message = `a token (${purpose}) would have ${token.length} characters, and ${longest} are opened; return less from steps, or use state: 'stored'`;
       throw new AwaitError('limit', message);
     }
     return token;
@@ -65,7 +65,7 @@ export class Sealer {
    * @param longest most characters of the token
    * @throws AwaitError `bad-token`
    */
-  async open(purpose: Purpose, token: unknown, longest = this.#options.maxLength): Promise<JsonObject> {
+  async open(purpose: KeyPurpose, token: unknown, longest = this.#options.maxLength): Promise<JsonObject> {
     const { ring, audience, unknown } = this.#options;
     if (typeof token !== 'string') throw bad('it is no string');
     if (token.length > longest) throw bad(`it has ${token.length} characters, more than ${longest}`);
@@ -83,7 +83,7 @@ export class Sealer {
     return typeof expires !== 'number' || this.#options.now() > expires;
   }
 
-  async #decrypt(purpose: Purpose, token: string, ring: KeyRing): Promise<JsonObject> {
+  async #decrypt(purpose: KeyPurpose, token: string, ring: KeyRing): Promise<JsonObject> {
     try {
       const { plaintext } = await compactDecrypt(
         token,
@@ -132,7 +132,7 @@ export function stateTokens(sealer: Sealer): StateTokens {
       keepNewest(minted, MINTED);
       return token;
     },
-    async open(token, binding): Promise<State> {
+    async open(token, binding): Promise<TokenState> {
       const text = minted.get(token);
       const known = text === undefined ? undefined : (JSON.parse(text) as JsonObject);
       if (known !== undefined && sealer.hasExpired(known.expires)) throw bad('it expired');

@@ -1,5 +1,5 @@
 /** Deletes expired records, now and then, in every process. */
-import type { Logger } from '../options.ts';
+import type { Logger } from '../observe/logger.ts';
 import type { KeyvCallStore } from './call-store.ts';
 
 const EVERY = 600_000;

@@ -10,11 +10,11 @@ interface SqlAdapter {
   readonly opts?: { readonly dialect?: string; readonly table?: string; readonly schema?: string };
 }
 
-type Dialect = 'postgres' | 'sqlite';
+type SqlDialect = 'postgres' | 'sqlite';
 
 /** It stands in for the adapter. */
-export interface Table {
-  readonly dialect: Dialect;
+export interface SqlTable {
+  readonly dialect: SqlDialect;
   /** @returns whether it was written; false means that the key has a value already */
   insert(key: string, value: unknown): Promise<boolean>;
   /** @returns undefined for an absent key */
@@ -25,7 +25,7 @@ export interface Table {
   deleteMany(keys: string[]): Promise<unknown>;
 }
 
-interface Row {
+interface KeyValue {
   readonly key: string;
   readonly value: unknown;
 }
@@ -35,10 +35,10 @@ const LANES = { postgres: 4, sqlite: 1 };
 const MOST_OF_KEYS = { operations: 500, characters: Number.POSITIVE_INFINITY };
 const MOST_OF_ROWS = { operations: 64, characters: 1_000_000 };
 
-const tables = new WeakMap<object, Table>();
+const tables = new WeakMap<object, SqlTable>();
 
 /** @returns undefined for another adapter; those of Keyv 6 (in beta) have other tables */
-export function tableOf(adapter: object): Table | undefined {
+export function tableOf(adapter: object): SqlTable | undefined {
   const known = tables.get(adapter);
   if (known !== undefined || !isSql(adapter)) return known;
   const dialect = dialectOf(adapter);
@@ -52,13 +52,13 @@ function isSql(adapter: object): adapter is SqlAdapter {
   return 'query' in adapter && typeof adapter.query === 'function' && !('capabilities' in adapter);
 }
 
-function dialectOf({ opts }: SqlAdapter): Dialect | undefined {
+function dialectOf({ opts }: SqlAdapter): SqlDialect | undefined {
   if (opts?.dialect === 'postgres') return 'postgres';
   // @keyv/sqlite 4 has no `dialect` after construction; it is recognized by the file in its `opts`.
   return opts?.dialect === 'sqlite' || (opts !== undefined && 'db' in opts) ? 'sqlite' : undefined;
 }
 
-function open(adapter: SqlAdapter, dialect: Dialect): Table {
+function open(adapter: SqlAdapter, dialect: SqlDialect): SqlTable {
   const { schema = 'public', table = 'keyv' } = adapter.opts ?? {};
   const isPostgres = dialect === 'postgres';
   const name = isPostgres ? `${schema}.${table}` : table;
@@ -70,8 +70,8 @@ function open(adapter: SqlAdapter, dialect: Dialect): Table {
     isPostgres
       ? query(`${verb} FROM ${name} WHERE key = ANY($1)`, [keys])
       : query(`${verb} FROM ${name} WHERE key IN (SELECT value FROM json_each(?))`, [JSON.stringify(keys)]);
-  const write = (onConflict: string): Table['insert'] => {
-    const writeRow = batched<Row, boolean>({
+  const write = (onConflict: string): SqlTable['insert'] => {
+    const writeRow = batched<KeyValue, boolean>({
       lanes,
       most: MOST_OF_ROWS,
       apart: true,
@@ -84,7 +84,7 @@ function open(adapter: SqlAdapter, dialect: Dialect): Table {
           sql,
           rows.flatMap(({ key, value }) => [key, value]),
         );
-        const keys = new Set((written as Row[]).map(({ key }) => key));
+        const keys = new Set((written as KeyValue[]).map(({ key }) => key));
         return rows.map(({ key }) => keys.has(key));
       },
     });
@@ -95,7 +95,7 @@ function open(adapter: SqlAdapter, dialect: Dialect): Table {
     ...ofKeys,
     apart: false,
     async run(keys) {
-      const found = (await byKeys('SELECT key, value', keys)) as Row[];
+      const found = (await byKeys('SELECT key, value', keys)) as KeyValue[];
       const values = new Map(found.map(({ key, value }) => [key, value]));
       return keys.map((key) => values.get(key));
     },

@@ -3,7 +3,7 @@ import { parseArgs } from 'node:util';
 import { AwaitError } from '../base/error.ts';
 import { type Draft, FLAGS, type Flag, newDraft, withEnvironment } from './flags.ts';
 
-type Table = Readonly<Record<string, readonly Flag[]>>;
+type FlagTable = Readonly<Record<string, readonly Flag[]>>;
 
 /** Column where the description of a flag begins, and where it ends. */
 const INDENT = 28;
@@ -14,7 +14,7 @@ export interface Arguments extends Draft {
 }
 
 /** @throws AwaitError `bad-option`; the message says what to write instead */
-export async function readArguments(args: readonly string[], table: Table = FLAGS): Promise<Arguments> {
+export async function readArguments(args: readonly string[], table: FlagTable = FLAGS): Promise<Arguments> {
   const flags = Object.values(table).flat();
   const { values, positionals } = parsed(args, flags);
   const draft = newDraft();
@@ -42,7 +42,7 @@ function parsed(args: readonly string[], flags: readonly Flag[]): ReturnType<typ
 }
 
 /** The text of `--help` for all flags of a table. */
-export function helpOfFlags(table: Table = FLAGS): string {
+export function helpOfFlags(table: FlagTable = FLAGS): string {
   const sections = Object.entries(table).map(
     ([title, flags]) => `${title}:\n${flags.map(helpOf).join('\n')}\n`,
   );

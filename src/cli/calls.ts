@@ -40,7 +40,7 @@ const OPTIONS = {
   json: { type: 'boolean' },
 } as const;
 
-interface Shown {
+interface ShownCall {
   readonly json: boolean;
   readonly answers: boolean;
 }
@@ -99,7 +99,7 @@ function bookOf(
 }
 
 /** @throws AwaitError `bad-token` once the others are listed, if there are calls that it cannot open */
-async function list(book: CallBook, caller: string | undefined, { json }: Shown): Promise<void> {
+async function list(book: CallBook, caller: string | undefined, { json }: ShownCall): Promise<void> {
   let waiting = 0;
   let all = 0;
   const refusals: unknown[] = [];
@@ -136,7 +136,7 @@ function lineOf(story: Story): string {
   return `${call}  ${status.padEnd(9)}  ${created}  ${method} ${visible(target)}  ${whose}${open}`;
 }
 
-function show(story: Story, shown: Shown): void {
+function show(story: Story, shown: ShownCall): void {
   if (shown.json) {
     write(JSON.stringify(rowOf(story)));
     for (const entry of story.entries) write(JSON.stringify(toldOf(entry, shown)));
@@ -150,13 +150,13 @@ function show(story: Story, shown: Shown): void {
   }
 }
 
-interface Told {
+interface ShownEntry {
   readonly what: string;
   readonly detail?: string;
 }
 
 /** An entry as a line of a call's history. Arguments, answers and results are hidden unless a flag shows them. */
-function toldOf(entry: Entry, { answers }: Shown): Told {
+function toldOf(entry: Entry, { answers }: ShownCall): ShownEntry {
   const content = (value: unknown): string => (answers ? jsonOf(value) : '(hidden)');
   switch (entry.type) {
     case 'called':
@@ -187,7 +187,7 @@ function toldOf(entry: Entry, { answers }: Shown): Told {
   }
 }
 
-function completed(completion: Completion, content: (value: unknown) => string): Told {
+function completed(completion: Completion, content: (value: unknown) => string): ShownEntry {
   return completion.kind === 'step'
     ? { what: `stepped ${visible(completion.path)}`, detail: content(completion.outcome) }
     : { what: `answered ${completion.method}`, detail: content(completion.response) };

@@ -1,36 +1,33 @@
 /** `mcp-await compare`: one server under every revision, or two versions of it, side by side. */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, dirname } from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import {
-  type CompareOptions,
-  type Comparison,
-  compare,
-  type Progress,
-} from '../../compat/side-by-side/compare.ts';
-import { type FirstScenario, firstScenario } from '../../compat/side-by-side/first-scenario.ts';
-import { type ReadScenario, readScenario } from '../../compat/side-by-side/read-scenario.ts';
-import { exitCodeOf, jsonReport, junitReport } from '../../compat/side-by-side/report.ts';
-import { startServer, type Version } from '../../compat/side-by-side/server-process.ts';
-import { tableOf } from '../../compat/side-by-side/table.ts';
-import { differencesFrom, readTranscript, transcriptOf } from '../../compat/side-by-side/transcript.ts';
-import { writtenScenario } from '../../compat/side-by-side/write-scenario.ts';
 import { AwaitError } from '../base/error.ts';
+import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
+import { type FirstScenario, firstScenario } from '../compare/first-scenario.ts';
+import { type ReadScenario, readScenario } from '../compare/read-scenario.ts';
+import { exitCodeOf, jsonReport, junitReport } from '../compare/report.ts';
+import { startServer, type Version } from '../compare/server-process.ts';
+import { tableOf } from '../compare/table.ts';
+import { differencesFrom, readTranscript, transcriptOf } from '../compare/transcript.ts';
+import { writtenScenario } from '../compare/write-scenario.ts';
 import { whole } from './values.ts';
+import { runAtChanges } from './watch.ts';
 
 const COMPARE_USAGE = `mcp-await compare <module> [<new module>] [options]
 mcp-await compare [options] -- <command> [args…]
 
   plays one scenario against a server under every revision, and says what differs
 
-    mcp-await compare ./server.ts --write booking.yaml
+    mcp-await compare ./server.ts --call-all --write booking.yaml
     mcp-await compare ./server.ts --scenario booking.yaml --html compare.html
-    mcp-await compare ./old.ts ./new.ts
+    mcp-await compare ./old.ts ./new.ts --scenario booking.yaml
     mcp-await compare ./server.ts --ui
 
-  --scenario FILE      YAML or TypeScript; by default every tool is called once
+  --scenario FILE      YAML or TypeScript; by default every tool that is marked readOnlyHint is called once
+  --call-all           without a scenario: calls the other tools, too, which act for real
   --write FILE         writes the scenario that was played, to be edited
   --revision NAME      plays this one; repeatable                           (default all)
   --processes N        POSTs go to them in turn           (default 2; 1 for a command)
@@ -43,18 +40,24 @@ mcp-await compare [options] -- <command> [args…]
   --ui                 serves the page live on this machine: runs a scenario or a tool, answered in forms,
                        while processes are killed and started
   --port N             of --ui; by default a free one
+  --watch              plays again whenever a file beside the module or the scenario changes
 
   exit code 0: all agree; 1: something differs; 2: the scenario or the server is wrong
 `;
 
+const print = process.stdout.write.bind(process.stdout);
+
 /** @returns the exit code */
 export async function compareCommand(args: readonly string[]): Promise<0 | 1 | 2> {
   try {
+    // The module of a scenario may print, too.
+    if (args.includes('--json')) process.stdout.write = process.stderr.write.bind(process.stderr);
     return await run(args);
   } catch (error) {
     const failure = AwaitError.from(error);
     const text = failure.code === 'internal' ? (failure.stack ?? failure.message) : failure.message;
     process.stderr.write(`mcp-await: ${text}\n`);
+    if (args.includes('--json')) print(`${JSON.stringify({ exitCode: 2, error: text }, null, 2)}\n`);
     return 2;
   }
 }
@@ -71,14 +74,23 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   if (values.write !== undefined && existsSync(values.write)) {
     throw wrong(`--write ${values.write} exists already; play it with --scenario ${values.write}`);
   }
+  if (values.watch) {
+    const files = [...positionals, ...(values.scenario === undefined ? [] : [values.scenario])];
+    const outputs = [values.record, values.junit, values.html].filter((file) => file !== undefined);
+    const folders = files.length > 0 ? files.map((file) => dirname(file)) : ['.'];
+    const own = (arg: string, at: number): boolean => arg !== '--watch' || (dashes >= 0 && at > dashes);
+    await runAtChanges(['compare', ...args.filter(own)], folders, outputs);
+    return 0;
+  }
   const against =
     values.against === undefined ? undefined : readTranscript(readText(values.against), values.against);
   const given = values.scenario === undefined ? undefined : await readScenario(values.scenario);
   const [version] = versions;
-  if (values.ui)
-    return serveUi(version, given?.scenario, revisionsOf(values.revision, undefined), values.port);
+  if (values.ui) return serveUi(version, given?.scenario, revisionsOf(values.revision, undefined), values);
+  const made =
+    given === undefined && against === undefined ? await madeFor(version, values['call-all']) : undefined;
   const read: ReadScenario = given ?? {
-    scenario: against?.scenario ?? (await madeFor(version)).scenario,
+    scenario: against?.scenario ?? made?.scenario ?? { steps: [] },
     lineOf: () => undefined,
   };
   const progress = progressLine(read.scenario.steps.length);
@@ -91,6 +103,7 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
     processes: processesOf(values.processes ?? (command.length > 0 ? '1' : '2')),
     callers: !values['no-callers'],
     isMade: given === undefined,
+    uncalled: made?.uncalled ?? [],
     onProgress: progress.show,
   };
   let comparison = await compare(versions, read.scenario, options).finally(progress.clear);
@@ -99,7 +112,7 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
     comparison = { ...comparison, differences: [...comparison.differences, ...changed] };
   }
   await write(values, comparison);
-  if (values.json) process.stdout.write(jsonReport(comparison));
+  if (values.json) print(jsonReport(comparison));
   else {
     const { columns, isTTY } = process.stdout;
     const color = isTTY === true && process.env.NO_COLOR === undefined;
@@ -123,7 +136,7 @@ async function write(outputs: Outputs, comparison: Comparison): Promise<void> {
   if (record !== undefined) writeFileSync(record, `${JSON.stringify(transcriptOf(comparison), null, 2)}\n`);
   if (junit !== undefined) writeFileSync(junit, junitReport(comparison));
   if (html !== undefined) {
-    const { pageOf } = await import('../../compat/side-by-side/page.ts');
+    const { pageOf } = await import('../compare/page.ts');
     writeFileSync(html, pageOf(comparison));
   }
 }
@@ -143,6 +156,8 @@ function readArguments(args: readonly string[]) {
         record: { type: 'string' },
         against: { type: 'string' },
         json: { type: 'boolean', default: false },
+        'call-all': { type: 'boolean', default: false },
+        watch: { type: 'boolean', default: false },
         junit: { type: 'string' },
         html: { type: 'string' },
         ui: { type: 'boolean', default: false },
@@ -195,15 +210,20 @@ async function serveUi(
   version: Version,
   given: ReadScenario['scenario'] | undefined,
   revisions: readonly Revision[],
-  port: string,
+  values: { readonly port: string; readonly 'call-all': boolean },
 ): Promise<0> {
   const [{ Live, toolsIn }, { serveLive }] = await Promise.all([
-    import('../../compat/side-by-side/live.ts'),
-    import('../../compat/side-by-side/live-server.ts'),
+    import('../compare/live.ts'),
+    import('../compare/live-server.ts'),
   ]);
-  const { scenario, tools } = await madeFor(version);
-  const live = await Live.start(version, given ?? scenario, revisions, toolsIn(tools));
-  const server = await serveLive(live, whole('port', port, 0, 65_535));
+  const { scenario, tools, uncalled } = await madeFor(version, values['call-all']);
+  const live = await Live.start(version, {
+    scenario: given ?? scenario,
+    revisions,
+    tools: toolsIn(tools),
+    uncalled: given === undefined ? uncalled : [],
+  });
+  const server = await serveLive(live, whole('port', values.port, 0, 65_535));
   process.stdout.write(`open ${server.url}/\n`);
   await new Promise<void>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
@@ -213,10 +233,10 @@ async function serveUi(
   return 0;
 }
 
-async function madeFor(version: Version): Promise<FirstScenario> {
+async function madeFor(version: Version, isAll: boolean): Promise<FirstScenario> {
   const server = await startServer(version);
   try {
-    return await firstScenario(server);
+    return await firstScenario(server, isAll);
   } finally {
     server.kill();
   }

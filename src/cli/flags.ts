@@ -6,14 +6,16 @@
 import { readFileSync } from 'node:fs';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { AwaitOptions } from '../../compat/handler.ts';
-import { NAMES } from '../../compat/revisions.ts';
+import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { AwaitError } from '../base/error.ts';
-import type { Limits } from '../call/limits.ts';
+import { LIMITS, type LimitOptions } from '../call/limits.ts';
 import { openStore } from '../checkpoint/open-store.ts';
-import type { PeerHostOptions } from '../host/peer/host.ts';
-import type { PathOptions } from '../http/paths.ts';
-import type { Rate, RateLimitOptions } from '../http/rate-limit.ts';
+import type { PathOptions } from '../doors/http/paths.ts';
+import type { Rate, RateLimitOptions } from '../doors/http/rate-limit.ts';
+import type { AwaitOptions } from '../handler/handler.ts';
+import { OPTIONS, type PlainOption } from '../handler/option-table.ts';
+import type { RevisionEntry } from '../handler/revision-options.ts';
+import type { PeerHostOptions } from '../proxy/host.ts';
 import { openRelay } from '../relay/open-relay.ts';
 import { levelLogger } from './logger.ts';
 import { amount, choice, duration, named, whole } from './values.ts';
@@ -117,6 +119,27 @@ function oneOf<const T extends string>(
   return one(name, value, help, (draft, given) => put(draft, choice(name, given, all)));
 }
 
+/** The flag of an option that a plain value sets: all of it is in the table of the options. */
+function plain(option: PlainOption): Flag {
+  const row = OPTIONS[option];
+  const put = ({ options }: Draft, given: unknown): void => void Object.assign(options, { [option]: given });
+  const { name, help } = row.flag;
+  switch (row.kind) {
+    case 'time':
+      return time(name, help, put);
+    case 'choice':
+      return one(name, row.flag.value, help, (draft, given) =>
+        put(draft, choice<string>(name, given, row.values)),
+      );
+    case 'name':
+      return one(name, row.flag.value, help, put);
+    case 'names':
+      return { name, value: row.flag.value, repeats: true, help, set: put };
+    case 'switch':
+      return { name, help, set: (draft) => put(draft, !('sets' in row)) };
+  }
+}
+
 export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'Where it listens': [
     {
@@ -209,41 +232,18 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         options.secrets = secretsIn([readText('secret-file', given)]);
       },
     ),
-    one(
-      'audience',
-      'NAME',
-      'names this service: others with the same secret or store refuse its tokens and records',
-      ({ options }, given) => {
-        options.audience = given;
-      },
-    ),
+    plain('audience'),
     {
       name: 'revision',
       value: 'NAME',
       repeats: true,
-      help: 'a revision that is served, such as 2026-07-28 (default all)',
+      help: 'a revision that is served, such as 2026-07-28, or all (default); options follow a colon: DRAFT-SEP-1858:literal (two events without data, as the draft prints them), workspace-sse:elicitation,roots (what its clients can that do not say it)',
       set: ({ options }, values) => {
-        options.revisions = values.map((value) => choice('revision', value, NAMES));
+        options.revisions = values.map(entryOf);
       },
     },
-    {
-      name: 'allow-origin',
-      value: 'URL',
-      repeats: true,
-      help: 'an origin that browsers may come from',
-      set: ({ options }, values) => {
-        options.allowedOrigins = values;
-      },
-    },
-    {
-      name: 'allow-host',
-      value: 'NAME',
-      repeats: true,
-      help: 'a name of this host that is served besides localhost, such as that of a proxy in front',
-      set: ({ options }, values) => {
-        options.allowedHosts = values;
-      },
-    },
+    plain('allowedOrigins'),
+    plain('allowedHosts'),
     {
       name: 'rate',
       value: 'KIND=N/TIME',
@@ -278,22 +278,8 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         options.store = await reached(() => openStore(given), serving);
       },
     ),
-    {
-      name: 'encrypt',
-      help: 'encrypt the records in the store',
-      set: ({ options }) => {
-        options.encrypt = true;
-      },
-    },
-    oneOf(
-      'state',
-      'KIND',
-      'stored | sealed: in the store, or in the token alone (default stored)',
-      ['stored', 'sealed'],
-      ({ options }, given) => {
-        options.state = given;
-      },
-    ),
+    plain('encrypt'),
+    plain('state'),
     one(
       'relay',
       'URL',
@@ -302,20 +288,10 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         options.relay = await reached(() => openRelay(given), serving);
       },
     ),
-    time('ttl', 'how long a call lives, such as 30m or 90d (default 1h)', ({ options }, given) => {
-      options.ttl = given;
-    }),
+    plain('ttl'),
   ],
   'How calls are run': [
-    oneOf(
-      'instance',
-      'KIND',
-      'call | session | caller | process: what an instance of the server serves (default by revision)',
-      ['call', 'session', 'caller', 'process'],
-      ({ options }, given) => {
-        options.instance = given;
-      },
-    ),
+    plain('instance'),
     oneOf(
       'tasks',
       'WHEN',
@@ -335,52 +311,9 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         peer.options.replay = whether;
       },
     ),
-    oneOf(
-      'drift',
-      'HOW',
-      'ask | reuse | fail, where a question changed (default ask)',
-      ['ask', 'reuse', 'fail'],
-      ({ options }, given) => {
-        options.drift = given;
-      },
-    ),
-    oneOf(
-      'on-drop',
-      'HOW',
-      'forget | unwind: what becomes of a frame that is dropped (default forget)',
-      ['forget', 'unwind'],
-      ({ options }, given) => {
-        options.onDrop = given;
-      },
-    ),
-    time(
-      'ask-delay',
-      'how long an ask waits for a step that runs beside it (default 5s)',
-      ({ options }, given) => {
-        options.askDelay = given;
-      },
-    ),
-    time(
-      'replay-grace',
-      'how long a tool that is run again may take to get where it was (default 300ms)',
-      ({ options }, given) => {
-        options.replayGrace = given;
-      },
-    ),
-    time(
-      'shed-above',
-      'how late the event loop may be before calls are given up to others (default never)',
-      ({ options }, given) => {
-        options.shedAbove = given;
-      },
-    ),
-    {
-      name: 'no-steps',
-      help: 'no async context: only steps that name their call are journaled',
-      set: ({ options }) => {
-        options.steps = false;
-      },
-    },
+    plain('drift'),
+    plain('onDrop'),
+    plain('steps'),
     oneOf(
       'warn-unjournaled',
       'WHETHER',
@@ -391,37 +324,19 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       },
     ),
   ],
-  'What is on the wire': [
-    {
-      name: 'literal',
-      help: 'SEP-1858: two events go out without data, as the draft prints them; most parsers drop them',
-      set: ({ options }) => {
-        options.literal = true;
-      },
-    },
-    {
-      name: 'workspace-can',
-      value: 'CAPABILITY',
-      repeats: true,
-      help: 'what clients of workspace-sse can do that do not say it: elicitation, sampling, roots',
-      set: ({ options }, values) => {
-        options.workspace = { capabilities: Object.fromEntries(values.map((name) => [name, {}])) };
-      },
-    },
-  ],
   'Bounds and logs': [
     {
       name: 'limit',
       value: 'NAME=VALUE',
       repeats: true,
-      help: 'any of limits, such as sessions=5000, bodyBytes=1MiB, lease=20s',
+      help: `such as sessions=5000, bodyBytes=1MiB, lease=20s; NAME: ${Object.keys(LIMITS).join(', ')}`,
       set: ({ options }, values) => {
         const limits: Partial<Record<string, number>> = {};
         for (const given of values) {
           const [name, value] = named('limit', given);
           limits[name] = amount(`limit ${name}`, value);
         }
-        options.limits = limits as Partial<Limits>;
+        options.limits = limits as LimitOptions;
       },
     },
     one('log', 'LEVEL', 'error | warn | info | debug (default warn)', ({ options }, given) => {
@@ -492,6 +407,16 @@ async function reached<T>(open: () => Promise<T>, { waitForStore }: Serving): Pr
       process.stderr.write(`mcp-await: ${error.message}; trying again\n`);
       await sleep(WAIT);
     }
+}
+
+/** `NAME`, or `NAME:OPTION`; `settle` refuses an option that the revision does not have. */
+function entryOf(given: string): RevisionEntry<Revision> {
+  if (given === 'all') return '*';
+  const [text = '', option] = given.split(':', 2);
+  const name = choice('revision', text, NAMES);
+  if (option === undefined) return name;
+  if (option === 'literal') return { name, literal: true };
+  return { name, capabilities: Object.fromEntries(option.split(',').map((can) => [can, {}])) };
 }
 
 /** Both `--secret` and `MCP_AWAIT_SECRET` may hold several, comma-separated: the first seals. */

@@ -2,17 +2,18 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
-import { type AwaitOptions, createAwaitHandler, type Health } from '../../compat/handler.ts';
-import { createStdio } from '../../compat/pipe/stdio.ts';
-import { mountWebSocket } from '../../compat/websocket/mount.ts';
 import { AwaitError } from '../base/error.ts';
+import { isLoopback, lastForwarded } from '../doors/http/address.ts';
+import { Paths } from '../doors/http/paths.ts';
+import { closeOnSignals, onSignals } from '../doors/http/shutdown.ts';
+import { createStdio } from '../doors/pipe/stdio.ts';
+import { mountWebSocket } from '../doors/websocket/mount.ts';
+import type { Health } from '../handler/await-handler.ts';
+import { type AwaitOptions, createAwaitHandler } from '../handler/handler.ts';
 import type { HostFactory } from '../host/host.ts';
-import { isPeerHost } from '../host/peer/host.ts';
-import { isLoopback, lastForwarded } from '../http/address.ts';
-import { Paths } from '../http/paths.ts';
-import { closeOnSignals, onSignals } from '../http/shutdown.ts';
 import { type NodeRequest, toNodeHandler } from '../node.ts';
-import type { Logger } from '../options.ts';
+import type { Logger } from '../observe/logger.ts';
+import { isPeerHost } from '../proxy/host.ts';
 import type { Draft, Serving } from './flags.ts';
 import { levelLogger } from './logger.ts';
 
@@ -58,8 +59,6 @@ export async function serveHost(
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
-  // The process that started this one may stop reading; a broken pipe must not end the server.
-  process.stdout.on('error', () => {});
   warnIfOpen(host, logger);
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
   const { leave, close } = handler;

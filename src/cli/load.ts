@@ -28,11 +28,20 @@ function defaultOf(value: unknown): unknown {
   return typeof value === 'object' && value !== null && 'default' in value ? value.default : value;
 }
 
+/** Whether tsx transforms what this process imports. */
+let isRegistered = false;
+
 async function importTypeScript(url: string): Promise<unknown> {
   if ('Bun' in globalThis || 'Deno' in globalThis) return import(url);
-  let tsImport: (specifier: string, parent: string) => Promise<unknown>;
   try {
-    ({ tsImport } = await import('tsx/esm/api'));
+    // Both, since a package without `"type": "module"` is CommonJS; `tsImport` would make that one line without a map.
+    const [{ register }, { register: registerCommonJs }] = await Promise.all([
+      import('tsx/esm/api'),
+      import('tsx/cjs/api'),
+    ]);
+    if (!isRegistered) registerCommonJs();
+    if (!isRegistered) register();
+    isRegistered = true;
   } catch (error) {
     if ((process.features as { typescript?: unknown }).typescript) return import(url);
     throw new AwaitError(
@@ -41,5 +50,5 @@ async function importTypeScript(url: string): Promise<unknown> {
       error,
     );
   }
-  return tsImport(url, import.meta.url);
+  return import(url);
 }

@@ -2,7 +2,7 @@
 import process from 'node:process';
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
-import type { Logger } from '../options.ts';
+import type { Logger } from '../observe/logger.ts';
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;
 

@@ -30,7 +30,7 @@ const COMPARE = `
     mcp-await compare ./server.ts --html compare.html
 `;
 const FOOT =
-  'TIME is a number with ms, s, m, h or d. All limits: docs/deployment.md; the proxy: docs/proxy.md\n';
+  'TIME is a number with ms, s, m, h or d. All limits: docs/options.md; the proxy: docs/proxy.md\n';
 
 const COMMANDS = {
   serve: { run: serve, usage: () => `${TITLE}${SERVE}\n${helpOfFlags()}\n${FOOT}` },
@@ -47,6 +47,8 @@ ${CALLS_USAGE}
 `;
 
 async function main(args: readonly string[]): Promise<void> {
+  // The process that started this one may stop reading: a broken pipe must not end a server.
+  for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   const [command = '--help', ...rest] = args;
   if (['help', '--help', '-h'].includes(command)) {
     process.stdout.write(USAGE);

@@ -1,8 +1,8 @@
 /** `mcp-await proxy`: a server of any language as a child process, or a remote one. */
 import { AwaitError } from '../base/error.ts';
-import type { PeerHost } from '../host/peer/host.ts';
-import { remoteHost } from '../host/peer/remote-host.ts';
-import { stdioHost } from '../host/peer/stdio-host.ts';
+import type { PeerHost } from '../proxy/host.ts';
+import { remoteHost } from '../proxy/remote-host.ts';
+import { stdioHost } from '../proxy/stdio-host.ts';
 import { readArguments } from './arguments.ts';
 import { FLAGS, type PeerDraft, PROXY_FLAGS } from './flags.ts';
 import { serveHost } from './listen.ts';

@@ -3,28 +3,30 @@
  * A server may count its asks anew on each stream, while the client identifies them by their ids alone. So an id that
  * is open on another stream is renamed on the way in, and restored on the way out.
  */
-import type { Answer, RequestId } from './message.ts';
+import type { RequestId, RpcAnswer } from './message.ts';
 
 /** The sender of asks, which gets their answers by their ids on the wire. */
-export interface Asker {
-  answer(id: RequestId, answer: Answer): Promise<void>;
+export interface AskSender {
+  answer(id: RequestId, answer: RpcAnswer): Promise<void>;
   /** The server takes the ask back. */
   withdraw(id: RequestId): void;
 }
 
-export interface OpenAsk {
-  readonly asker: Asker;
+export interface PendingAsk {
+  readonly asker: AskSender;
   /** Its id on the wire. */
   readonly id: RequestId;
 }
 
 export class Asks {
   /** By the id that the client knows. */
-  readonly #open = new Map<RequestId, OpenAsk>();
+  readonly #open = new Map<RequestId, PendingAsk>();
+  /** The ids that the client knows, by those on the wire. */
+  readonly #names = new WeakMap<AskSender, Map<RequestId, RequestId>>();
   #renamed = 0;
 
   /** The id for the client; none if this very ask is open, since a resumed stream may repeat it. */
-  open(asker: Asker, id: RequestId): RequestId | undefined {
+  open(asker: AskSender, id: RequestId): RequestId | undefined {
     if (this.nameOf(asker, id) !== undefined) return undefined;
     let name: RequestId = id;
     while (this.#open.has(name)) {
@@ -32,18 +34,20 @@ export class Asks {
       name = `${id}~${this.#renamed}`;
     }
     this.#open.set(name, { asker, id });
+    const names = this.#names.get(asker) ?? new Map<RequestId, RequestId>();
+    this.#names.set(asker, names.set(id, name));
     return name;
   }
 
   /** Forgets it: it has been answered, or will not be. */
-  take(name: RequestId): OpenAsk | undefined {
+  take(name: RequestId): PendingAsk | undefined {
     const ask = this.#open.get(name);
     this.#open.delete(name);
+    if (ask !== undefined) this.#names.get(ask.asker)?.delete(ask.id);
     return ask;
   }
 
-  nameOf(asker: Asker, id: RequestId): RequestId | undefined {
-    for (const [name, ask] of this.#open) if (ask.asker === asker && ask.id === id) return name;
-    return undefined;
+  nameOf(asker: AskSender, id: RequestId): RequestId | undefined {
+    return this.#names.get(asker)?.get(id);
   }
 }

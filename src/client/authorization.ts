@@ -1,6 +1,8 @@
 /** OAuth by the SDK, loaded only where a provider is given: other users need no SDK at run time. */
+
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js';
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { defined } from '../base/defined.ts';
 import { drainBody } from './event-stream.ts';
 
 export type { OAuthClientProvider };
@@ -47,9 +49,7 @@ export class Authorization {
     const result = await auth(this.#provider, {
       serverUrl: this.#url,
       fetchFn: this.#fetch,
-      ...(this.#resourceMetadataUrl !== undefined && { resourceMetadataUrl: this.#resourceMetadataUrl }),
-      ...(this.#scope !== undefined && { scope: this.#scope }),
-      ...(authorizationCode !== undefined && { authorizationCode }),
+      ...defined({ resourceMetadataUrl: this.#resourceMetadataUrl, scope: this.#scope, authorizationCode }),
     });
     if (result !== 'AUTHORIZED') throw new UnauthorizedError();
   }

@@ -2,8 +2,10 @@
  * The server's URL: adds session, version and credentials to each request, and sends nothing once it is closed. Only
  * the status of a reply is checked; its body is the caller's, to be read to its end.
  */
+
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { boundedResponse } from '../base/bounded-response.ts';
+import { defined } from '../base/defined.ts';
 import { Authorization, type OAuthClientProvider } from './authorization.ts';
 import { drainBody } from './event-stream.ts';
 import { fetchWithinOrigin } from './redirect.ts';
@@ -105,7 +107,7 @@ export class Endpoint {
   async get(lastEventId?: string): Promise<Response | undefined> {
     const response = await this.#send('GET', {
       accept: 'text/event-stream',
-      ...(lastEventId !== undefined && { 'last-event-id': lastEventId }),
+      ...defined({ 'last-event-id': lastEventId }),
     });
     if (response.ok) return response;
     await drainBody(response.body);
@@ -161,8 +163,7 @@ export class Endpoint {
   async #headersOf(own: Readonly<Record<string, string>>): Promise<Headers> {
     return new Headers({
       ...(await this.#authorization?.header()),
-      ...(this.sessionId !== undefined && { 'mcp-session-id': this.sessionId }),
-      ...(this.protocolVersion !== undefined && { 'mcp-protocol-version': this.protocolVersion }),
+      ...defined({ 'mcp-session-id': this.sessionId, 'mcp-protocol-version': this.protocolVersion }),
       ...this.#headers,
       ...own,
     });

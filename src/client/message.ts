@@ -2,10 +2,12 @@
 import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/sdk/types.js';
 
 export type Rpc = JSONRPCMessage;
-export type RpcRequest = Extract<Rpc, { id: RequestId; method: string }>;
+export type ClientRequest = Extract<Rpc, { id: RequestId; method: string }>;
 export type RpcNotification = Exclude<Extract<Rpc, { method: string }>, { id: RequestId }>;
 /** A result or an error. */
-export type Answer = Exclude<Rpc, { method: string }>;
+export type RpcAnswer = Exclude<Rpc, { method: string }>;
+/** The error that an answer may be. */
+export type AnswerError = Extract<RpcAnswer, { error: unknown }>['error'];
 export type { RequestId };
 
 /** A JSON object: its members are `unknown` until checked. */
@@ -15,11 +17,11 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-export function isRequest(message: Rpc): message is RpcRequest {
+export function isRequest(message: Rpc): message is ClientRequest {
   return 'method' in message && 'id' in message && message.id !== undefined;
 }
 
-export function isAnswer(message: Rpc): message is Answer {
+export function isAnswer(message: Rpc): message is RpcAnswer {
   return !('method' in message);
 }
 

@@ -1,9 +1,9 @@
 /** Asks for URLs that are none of the web's (`javascript:`, `file:`) never reach the client: a UI may open them. */
 import { isOddUrlAsk, namesOddUrl, ODD_URL } from '../base/web-url.ts';
-import { type Answer, isAnswer, isRequest, type Rpc } from './message.ts';
+import { isAnswer, isRequest, type Rpc, type RpcAnswer } from './message.ts';
 
 /** The answer to an ask that is refused here; undefined where the client decides. */
-export function refusedAsk(message: Rpc): Answer | undefined {
+export function refusedAsk(message: Rpc): RpcAnswer | undefined {
   if (!isRequest(message) || !isOddUrlAsk(message.method, message.params)) return undefined;
   return { jsonrpc: '2.0', id: message.id, error: { code: -32602, message: `Invalid params: ${ODD_URL}` } };
 }

@@ -1,6 +1,6 @@
 /** The revisions that this client speaks beside those of its SDK, one row each. */
 import { AwaitError } from '../base/error.ts';
-import type { Link } from './link.ts';
+import type { ClientLink } from './link.ts';
 import { ModernLink } from './modern/link.ts';
 import { MRTR_DRAFT } from './round-trips/mrtr-draft.ts';
 import { SEP_2322 } from './round-trips/sep-2322.ts';
@@ -11,13 +11,13 @@ interface LinkOptions extends Omit<SessionOptions, 'revision' | 'dialect' | 'tas
   readonly tasks: false | { readonly ttl?: number } | undefined;
 }
 
-interface Row {
+interface SpokenRevision {
   /** Whether it has sessions: a client may bring one along, and resume its streams. */
   readonly hasSessions: boolean;
-  readonly open: (options: LinkOptions) => Link;
+  readonly open: (options: LinkOptions) => ClientLink;
 }
 
-function session(revision: string, dialect?: SessionOptions['dialect']): Row {
+function session(revision: string, dialect?: SessionOptions['dialect']): SpokenRevision {
   return {
     hasSessions: true,
     open: ({ tasks, ...options }) => {
@@ -27,20 +27,21 @@ function session(revision: string, dialect?: SessionOptions['dialect']): Row {
   };
 }
 
-const modern: Row['open'] = ({ tasks, ...options }) => new ModernLink({ ...options, tasks: tasks !== false });
+const modern: SpokenRevision['open'] = ({ tasks, ...options }) =>
+  new ModernLink({ ...options, tasks: tasks !== false });
 
 const REVISIONS = {
   '2026-07-28': { hasSessions: false, open: modern },
   'DRAFT-SEP-2322': session('DRAFT-SEP-2322', SEP_2322),
   'DRAFT-MRTR-2026-02': session('DRAFT-MRTR-2026-02', MRTR_DRAFT),
   'DRAFT-SEP-1858': session('DRAFT-SEP-1858'),
-} as const satisfies Record<string, Row>;
+} as const satisfies Record<string, SpokenRevision>;
 
 /** What this transport speaks beside the revisions that the SDK speaks itself. */
 export type ClientRevision = keyof typeof REVISIONS;
 
 /** @throws AwaitError `bad-option` for another name */
-export function rowOf(revision: ClientRevision): Row {
+export function rowOf(revision: ClientRevision): SpokenRevision {
   if (Object.hasOwn(REVISIONS, revision)) return REVISIONS[revision];
   const names = Object.keys(REVISIONS).join(', ');
   throw new AwaitError('bad-option', `revision '${revision}' is not one of: ${names}.`);

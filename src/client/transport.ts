@@ -3,16 +3,46 @@
  *
  * Owns the connection's life, and whose answer an answer of the client is; the rest is the wire's
  * (`revisions.ts`).
+ *
+ * `src/client/transport.ts` is a transport for SDK v1's `Client`, of which it needs only types (`authProvider` alone
+ * loads the SDK). It owns the connection's life, and assigns `Client`'s answers to their asks; one of two links does
+ * the rest. `session/link.ts` negotiates a draft, shows `Client` the version that it asked for, and keeps the
+ * draft's name in `MCP-Protocol-Version`. `modern/link.ts` (2026-07-28) has no initialization: it answers `Client`'s
+ * from `server/discover`, puts its declaration into each request, and answers methods that the revision does not
+ * have (`ping`, log levels, subscriptions) itself, or maps them to the revision's own.
+ *
+ * Round trips (`round-trips/round-trips.ts`). A request is a `RoundTripCall` over as many exchanges as it takes;
+ * calls share no state, so nothing can reach a parallel one. The revisions differ by a table of spellings
+ * (`round-trips/dialect.ts`): how a retry is written, how an incomplete response is read, how a task's asks are
+ * answered. An ask goes to `Client` as a request whose id is its key, renamed if another call has that key open.
+ * `params` of a retry are those of the request, its progress token among them: an exchange has ended when the next
+ * begins, so one token is enough. SDK v1 refuses unknown members in empty results, so `resultType` is removed.
+ *
+ * An answer on these wires is a result. A handler's error counts as a user who does not answer: `cancel` for an
+ * elicitation, the failure of the call for any other ask, and `tasks/cancel` for a task.
+ *
+ * Tasks (`round-trips/task.ts`). The task is polled at the server's pace while its asks are open, so that a
+ * withdrawn ask leaves the user's screen. An ask is identified by its key while the server lists it; on the drafts,
+ * whose `tasks/get` lists no asks, `tasks/result` is called once no ask is open, and may return the outcome.
+ * Requests about a task have the same effect however often they are sent, and the task runs on in any case: so a
+ * request that fails in the network, a balancer or the store is sent again, under an id of its own
+ * (`round-trips/repeat.ts`), and if that does not help the saved call stays valid. `tools/call` is sent again only
+ * if the server has certainly not taken it.
+ *
+ * Saved calls (`round-trips/saved-call.ts`). A retry needs the request, the state and the asks: that is the record,
+ * reported before the user is asked, and given back in the `_meta` of an ordinary `callTool`, since an unmodified
+ * `Client` passes nothing else. It is dropped when the server has responded, not when the caller's time-out is over:
+ * the state is still valid then.
  */
 import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { AwaitError } from '../base/error.ts';
 import { Asks } from './asks.ts';
 import { Endpoint, type EndpointOptions } from './endpoint.ts';
 import { asError } from './failure.ts';
-import type { Link } from './link.ts';
-import { type Answer, isAnswer, isRequest, type Rpc } from './message.ts';
+import type { ClientLink } from './link.ts';
+import { isAnswer, isRequest, type Rpc, type RpcAnswer } from './message.ts';
 import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
-import { RECONNECTION, type Reconnection } from './reconnection.ts';
+import { RECONNECTION, type Reconnection } from './retry.ts';
 import { type ClientRevision, rowOf } from './revisions.ts';
 import type { OnState } from './round-trips/round-trips.ts';
 import type { CallOptions } from './session/multi-turn.ts';
@@ -61,7 +91,7 @@ export class AwaitClientTransport implements Transport {
   onmessage?: Transport['onmessage'];
   readonly #endpoint: Endpoint;
   readonly #asks = new Asks();
-  readonly #link: Link;
+  readonly #link: ClientLink;
   readonly #revision: ClientRevision;
   #started = false;
 
@@ -148,7 +178,7 @@ export class AwaitClientTransport implements Transport {
     throw new AwaitError('bad-option', message);
   }
 
-  async #answer(answer: Answer): Promise<void> {
+  async #answer(answer: RpcAnswer): Promise<void> {
     const ask = answer.id === undefined ? undefined : this.#asks.take(answer.id);
     if (ask === undefined) return this.#link.answer(answer);
     await ask.asker.answer(ask.id, answer);

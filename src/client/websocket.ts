@@ -5,12 +5,13 @@
  * It owns the requests without a response, with the last event of each, and the answers that may not have arrived.
  */
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { MOST_MESSAGE } from '../base/bounded-response.ts';
+import { MOST_MESSAGE, MOST_VALUES } from '../base/bounded-response.ts';
 import { AwaitError } from '../base/error.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
+import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { asError } from './failure.ts';
 import {
-  type Answer,
+  type ClientRequest,
   isAnswer,
   isObject,
   isRequest,
@@ -19,10 +20,10 @@ import {
   parseMessages,
   type RequestId,
   type Rpc,
-  type RpcRequest,
+  type RpcAnswer,
 } from './message.ts';
 import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
-import { delayBefore, pause, RECONNECTION, type Reconnection } from './reconnection.ts';
+import { Attempts, RECONNECTION, type Reconnection } from './retry.ts';
 
 /** A socket as browsers, Node and `ws` have it. */
 export interface WebSocketLike {
@@ -30,6 +31,8 @@ export interface WebSocketLike {
   onmessage: ((event: never) => void) | null;
   onclose: ((event: never) => void) | null;
   onerror: ((event: never) => void) | null;
+  /** Characters or bytes that the server has not read. */
+  readonly bufferedAmount?: number;
   send(text: string): void;
   close(code?: number, reason?: string): void;
 }
@@ -42,8 +45,8 @@ export interface WebSocketTransportOptions {
   readonly reconnectionOptions?: Partial<Reconnection> | undefined;
 }
 
-interface Pending {
-  readonly message: RpcRequest;
+interface PendingRequest {
+  readonly message: ClientRequest;
   /** The last event that its client had. */
   event?: string;
 }
@@ -54,6 +57,8 @@ const NO_SESSION = 4404;
 /** Answers that are sent again after a break. */
 const ANSWERS = 200;
 const MAX_RETRIES = 5;
+/** Requests of a server that wait for their answers: more than any user or model answers. */
+const MOST_ASKED = 1_000;
 
 /**
  * A transport over WebSocket which reopens a broken socket and resumes its calls.
@@ -73,13 +78,17 @@ export class AwaitWebSocketTransport implements Transport {
   readonly #options: WebSocketTransportOptions;
   readonly #reconnection: Reconnection;
   readonly #closing = new AbortController();
-  readonly #pending = new Map<RequestId, Pending>();
-  readonly #answers = new Map<RequestId, Answer>();
+  readonly #pending = new Map<RequestId, PendingRequest>();
+  readonly #answers = new Map<RequestId, RpcAnswer>();
   /** Notifications that wait for a socket. */
   #waiting: Rpc[] = [];
+  /** Requests of the server without an answer. */
+  readonly #asked = new Set<RequestId>();
   #socket: WebSocketLike | undefined;
   #session: string | undefined;
   #version: string | undefined;
+  /** Sockets in a row that opened, and brought no message. */
+  #silent = 0;
   /** The last event of the session's own stream. */
   #standing: string | undefined;
 
@@ -97,8 +106,10 @@ export class AwaitWebSocketTransport implements Transport {
   async send(message: Rpc): Promise<void> {
     const sent = isRequest(message) && message.method === 'initialize' ? asking(message) : message;
     if (isRequest(sent)) this.#pending.set(sent.id, { message: sent });
-    else if (isAnswer(sent) && isRequestId(sent.id)) this.#keepAnswer(sent.id, sent);
-    else if (this.#socket === undefined) this.#waiting.push(sent);
+    else if (isAnswer(sent) && isRequestId(sent.id)) {
+      this.#asked.delete(sent.id);
+      this.#keepAnswer(sent.id, sent);
+    } else if (this.#socket === undefined) this.#waiting.push(sent);
     this.#write(sent);
   }
 
@@ -116,6 +127,8 @@ export class AwaitWebSocketTransport implements Transport {
 
   async #connect(): Promise<void> {
     const socket = await this.#openSocket();
+    // The first message may come with the end of the handshake.
+    socket.onmessage = ({ data }: { data: unknown }) => this.#received(String(data), socket);
     await new Promise<void>((resolve, reject) => {
       const failed = (): void => {
         reject(new AwaitError('stream', `${this.#url} could not be reached, or refused the connection`));
@@ -125,7 +138,6 @@ export class AwaitWebSocketTransport implements Transport {
       socket.onopen = () => resolve();
     });
     socket.onerror = () => {};
-    socket.onmessage = ({ data }: { data: unknown }) => this.#received(String(data));
     socket.onclose = ({ code, reason }: { code: number; reason: string }) => {
       if (this.#socket === socket) this.#broke(code, reason);
     };
@@ -134,6 +146,7 @@ export class AwaitWebSocketTransport implements Transport {
       return;
     }
     this.#socket = socket;
+    this.#silent += 1;
     this.#goOn();
   }
 
@@ -154,16 +167,15 @@ export class AwaitWebSocketTransport implements Transport {
       'stream',
       `the socket closed (${code}${reason === '' ? '' : `: ${reason}`})`,
     );
-    // Without a session to resume, the state of the open requests is lost.
-    if (code === NO_SESSION || (this.#session === undefined && this.#pending.size > 0)) this.#giveUp(error);
+    // Without a session to resume, the state of the open requests is lost; `initialize` has none.
+    const begins = [...this.#pending.values()].every(({ message }) => message.method === 'initialize');
+    if (code === NO_SESSION || (this.#session === undefined && !begins)) this.#giveUp(error);
     else void this.#reconnect(error);
   }
 
   async #reconnect(broken: AwaitError): Promise<void> {
-    const { signal } = this.#closing;
-    for (let attempt = 0; attempt < this.#reconnection.maxRetries; attempt += 1) {
-      await pause(attempt === 0 ? 0 : delayBefore(attempt - 1, this.#reconnection), signal);
-      if (signal.aborted) return;
+    const attempts = new Attempts(this.#reconnection, this.#closing.signal, 1 - this.#silent);
+    while (await attempts.next()) {
       try {
         await this.#connect();
         return;
@@ -190,23 +202,47 @@ export class AwaitWebSocketTransport implements Transport {
         ...(this.#standing !== undefined && { [EVENT_META]: this.#standing }),
       };
       this.#write({ jsonrpc: '2.0', method: RESUME, params: { _meta } });
-      for (const { message, event } of this.#pending.values()) this.#write(after(message, event));
-      for (const answer of this.#answers.values()) this.#write(answer);
     }
+    for (const { message, event } of this.#pending.values()) this.#write(after(message, event));
+    if (this.#session !== undefined) for (const answer of this.#answers.values()) this.#write(answer);
     for (const message of this.#waiting.splice(0)) this.#write(message);
   }
 
   #write(message: Rpc): void {
-    this.#socket?.send(JSON.stringify(message));
+    const socket = this.#socket;
+    socket?.send(JSON.stringify(message));
+    if ((socket?.bufferedAmount ?? 0) > MOST_MESSAGE)
+      this.#refuse(`reads nothing while more than ${MOST_MESSAGE} bytes wait for it`, socket);
+  }
+
+  /** The server sends too much, or reads too little: it would again. */
+  #refuse(what: string, socket: WebSocketLike | undefined): void {
+    this.#socket = undefined;
+    socket?.close(1009, 'too much');
+    this.#giveUp(new AwaitError('limit', `the connection was closed, since the server ${what}`));
   }
 
   // --- messages --------------------------------------------------------------------------------------
 
-  #received(text: string): void {
+  #received(text: string, socket: WebSocketLike): void {
+    if (this.#closing.signal.aborted) return;
+    this.#silent = 0;
+    const excess = excessOf(text);
+    if (excess !== undefined) {
+      this.#refuse(`sent a message ${excess}`, socket);
+      return;
+    }
     try {
       for (const message of parseMessages(text)) {
         const noted = this.#noted(message);
         const refused = refusedAsk(noted);
+        if (isRequest(noted)) this.#asked.add(noted.id);
+        else if ('method' in noted && noted.method === 'notifications/cancelled')
+          this.#asked.delete(noted.params?.requestId as RequestId);
+        if (this.#asked.size > MOST_ASKED) {
+          this.#refuse(`asks more than ${MOST_ASKED} things at once`, socket);
+          return;
+        }
         if (refused === undefined) this.onmessage?.(withoutOddUrls(noted));
         else void this.send(refused);
       }
@@ -240,7 +276,7 @@ export class AwaitWebSocketTransport implements Transport {
     if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
   }
 
-  #keepAnswer(id: RequestId, answer: Answer): void {
+  #keepAnswer(id: RequestId, answer: RpcAnswer): void {
     this.#answers.set(id, answer);
     for (const oldest of this.#answers.keys()) {
       if (this.#answers.size <= ANSWERS) return;
@@ -249,16 +285,24 @@ export class AwaitWebSocketTransport implements Transport {
   }
 }
 
-function withMeta(message: RpcRequest, more: JsonObject): RpcRequest {
+/** Why a message is too much, counted before it is parsed; undefined if it is not. */
+function excessOf(text: string): string | undefined {
+  if (text.length > MOST_MESSAGE) return `of more than ${MOST_MESSAGE} characters`;
+  const { depth, values } = shapeOfText(text, MOST_VALUES);
+  if (values > MOST_VALUES) return `of more than ${MOST_VALUES} values`;
+  return depth > MAX_DEPTH ? `that is nested more than ${MAX_DEPTH} levels deep` : undefined;
+}
+
+function withMeta(message: ClientRequest, more: JsonObject): ClientRequest {
   const params = message.params ?? {};
   return { ...message, params: { ...params, _meta: { ...params._meta, ...more } } };
 }
 
 /** `initialize`, with the wish to come back. */
-function asking(message: RpcRequest): RpcRequest {
+function asking(message: ClientRequest): ClientRequest {
   return withMeta(message, { [SESSION_META]: true });
 }
 
-function after(message: RpcRequest, event: string | undefined): RpcRequest {
+function after(message: ClientRequest, event: string | undefined): ClientRequest {
   return event === undefined ? message : withMeta(message, { [EVENT_META]: event });
 }

@@ -3,14 +3,10 @@
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
 import type { Client } from '../call/journal/entries.ts';
+import type { HostServer } from './protocol.ts';
 import { type ServerOptions, serverOptions } from './validator.ts';
 
-/** An SDK server, version 1 or 2, high or low level, or anything else that speaks MCP over a transport. */
-export interface HostServer {
-  // biome-ignore lint/suspicious/noExplicitAny: the SDKs' transports differ in their types, not in their shape
-  connect(transport: any): Promise<void>;
-  close?(): Promise<void> | void;
-}
+export type { HostServer } from './protocol.ts';
 
 /** The client that a server instance is made for, as the factory sees it. */
 export interface FactoryContext {

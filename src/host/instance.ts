@@ -3,6 +3,7 @@
  * client's capabilities, name, version and era.
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
+import { keepNewest } from '../base/bounded.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
@@ -15,7 +16,7 @@ import { type FactoryContext, type HostFactory, type Made, make } from './host.t
 import { LazyRequest } from './intercept.ts';
 import { needsOf, nextRound, recordedRound } from './rounds.ts';
 import { type InFlight, type Outside, Router } from './router.ts';
-import { type Begun, start } from './start.ts';
+import { type BegunHost, start } from './start.ts';
 import { HostTransport, type Message, progressTokenOf } from './transport.ts';
 
 /** Methods that every SDK server answers by itself, and that only sessions have. */
@@ -23,6 +24,11 @@ const SESSION_METHODS: ReadonlySet<string> = new Set(['initialize', 'ping', 'log
 
 /** The response to requests that are open in a server when it closes. */
 const CLOSED: Response = { error: { code: -32000, message: 'Connection closed' } };
+
+/** Why a call is cancelled whose frame was dropped. */
+const WENT_ON = 'the call continues elsewhere';
+/** How many ids of requests without a response an instance remembers. */
+const UNANSWERED = 1_000;
 
 export interface InstanceOptions {
   readonly factory: HostFactory;
@@ -41,9 +47,9 @@ export interface InstanceOptions {
 }
 
 /** Without the factory's context, whose request a suspended call has no use for. */
-type Kept = Omit<InstanceOptions, 'context'>;
+type InstanceSettings = Omit<InstanceOptions, 'context'>;
 
-export interface Sent {
+export interface SentRequest {
   readonly id: string | number;
   readonly method: string;
   readonly params: JsonObject;
@@ -65,7 +71,7 @@ export interface HostInstance extends Instance {
   /** Whether the server has a handler for a method without a capability of its own. */
   handles(method: string): boolean;
   /** Sends a request that cannot ask, such as `tools/list` on revisions without sessions. */
-  request(request: Sent, leg: InstanceLeg): Promise<Response>;
+  request(request: SentRequest, leg: InstanceLeg): Promise<Response>;
   /** A notification of the client's. */
   notify(message: Message): void;
   /** A response of the client's that answers no ask. */
@@ -77,24 +83,26 @@ export interface HostInstance extends Instance {
 export class LiveInstance implements HostInstance {
   readonly initialized: JsonObject;
   readonly guards: Guards | undefined;
-  readonly #options: Kept;
+  readonly #options: InstanceSettings;
   readonly #revision: string;
   readonly #made: Made;
   readonly #transport: HostTransport;
   readonly #router: Router;
-  readonly #begun: Begun;
+  readonly #begun: BegunHost;
   /** The calls that are open in the server, with the leg of their present turn. */
   readonly #calls = new Map<Frame, InstanceLeg>();
   #released = false;
   #again = 0;
+  /** Ids of requests that ended without a response: what their handlers still do must not count as another one's. */
+  readonly #unanswered = new Set<string | number>();
 
   private constructor(
-    options: Kept,
+    options: InstanceSettings,
     revision: string,
     made: Made,
     transport: HostTransport,
     router: Router,
-    begun: Begun,
+    begun: BegunHost,
   ) {
     this.#options = options;
     this.#revision = revision;
@@ -141,7 +149,7 @@ export class LiveInstance implements HostInstance {
     return hasEras(this.#begun.lowLevel) || !('_registeredTools' in this.#made.server);
   }
 
-  call(frame: Frame, request: Sent, leg: InstanceLeg): void {
+  call(frame: Frame, request: SentRequest, leg: InstanceLeg): void {
     // Frames whose server ended are over without a response.
     for (const other of this.#calls.keys()) if (other.over) this.#calls.delete(other);
     this.#calls.set(frame, leg);
@@ -153,7 +161,7 @@ export class LiveInstance implements HostInstance {
   }
 
   /** Runs the call's tool, from its start or with the answers that its last round needed. */
-  #attempt(frame: Frame, request: Sent, round?: JsonObject): void {
+  #attempt(frame: Frame, request: SentRequest, round?: JsonObject): void {
     const { method, id } = request;
     const isOwn = frame.call.task?.isOwn === true && this.#options.single && this.#runsTasks;
     const params = { ...request.params, ...(isOwn && { task: {} }), ...round };
@@ -175,7 +183,7 @@ export class LiveInstance implements HostInstance {
     frame.finish(response);
   }
 
-  #deliver(frame: Frame, request: Sent, settle: (response: Response) => void): void {
+  #deliver(frame: Frame, request: SentRequest, settle: (response: Response) => void): void {
     const leg = this.#calls.get(frame);
     if (leg === undefined || this.#released) return;
     const entry = this.#enter(request, leg, settle, frame);
@@ -192,7 +200,7 @@ export class LiveInstance implements HostInstance {
     return isObject(capabilities) && isObject(capabilities.tasks);
   }
 
-  request(request: Sent, leg: InstanceLeg): Promise<Response> {
+  request(request: SentRequest, leg: InstanceLeg): Promise<Response> {
     if (this.#released) return Promise.resolve(CLOSED);
     return new Promise((settle) => {
       const entry = this.#enter(request, leg, settle);
@@ -219,7 +227,7 @@ export class LiveInstance implements HostInstance {
       if (entry.frame !== frame) continue;
       const params = { requestId: id, ...(reason !== undefined && { reason }) };
       this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
-      inFlight.delete(id);
+      this.#forget(id);
     }
   }
 
@@ -227,7 +235,12 @@ export class LiveInstance implements HostInstance {
   abandon(frame: Frame): void {
     const { inFlight } = this.#router;
     this.#calls.delete(frame);
-    for (const [id, entry] of inFlight) if (entry.frame === frame) inFlight.delete(id);
+    for (const [id, entry] of inFlight) if (entry.frame === frame) this.#forget(id);
+  }
+
+  #forget(id: string | number): void {
+    this.#router.inFlight.delete(id);
+    keepNewest(this.#unanswered.add(id), UNANSWERED);
   }
 
   notify(message: Message): void {
@@ -238,9 +251,9 @@ export class LiveInstance implements HostInstance {
     this.#transport.deliverStray(response);
   }
 
-  release(unfinished: boolean): void {
-    if (!this.#options.single) return;
-    this.close(unfinished);
+  release(unfinished: boolean, cancelled?: Frame): void {
+    if (this.#options.single) this.close(unfinished);
+    else if (cancelled !== undefined) this.cancel(cancelled, WENT_ON);
   }
 
   close(unfinished = false): void {
@@ -264,13 +277,19 @@ export class LiveInstance implements HostInstance {
     });
   }
 
-  #enter(request: Sent, leg: InstanceLeg, settle: (response: Response) => void, frame?: Frame): InFlight {
+  #enter(
+    request: SentRequest,
+    leg: InstanceLeg,
+    settle: (response: Response) => void,
+    frame?: Frame,
+  ): InFlight {
     const { inFlight } = this.#router;
     // SDK v1 does not cancel a request with the id 0, which some clients use first.
     const wanted = request.id === 0 ? 'mcp-await-0' : request.id;
     // A frame of this call that was dropped may answer its request yet, and must not answer for the new one.
-    if (inFlight.has(wanted)) this.#again += 1;
-    const id = inFlight.has(wanted) ? `mcp-await-${this.#again}-${wanted}` : wanted;
+    const isTaken = inFlight.has(wanted) || this.#unanswered.has(wanted);
+    if (isTaken) this.#again += 1;
+    const id = isTaken ? `mcp-await-${this.#again}-${wanted}` : wanted;
     const entry: InFlight = {
       id,
       ...(frame !== undefined && { frame }),
@@ -283,7 +302,7 @@ export class LiveInstance implements HostInstance {
     return entry;
   }
 
-  #send({ method, params }: Sent, leg: InstanceLeg, entry: InFlight): void {
+  #send({ method, params }: SentRequest, leg: InstanceLeg, entry: InFlight): void {
     const { request } = leg;
     const extra: JsonObject = {
       ...(leg.authInfo !== undefined && { authInfo: entry.auth }),
@@ -334,7 +353,7 @@ function createdTask(response: Response): string | undefined {
 }
 
 /** Runs the factory's `cleanup` once, whatever the state of the server; a failure is logged and stops nothing. */
-function cleanUp({ cleanup }: Made, options: Kept): void {
+function cleanUp({ cleanup }: Made, options: InstanceSettings): void {
   const cleaned = Promise.resolve().then(() => cleanup?.(options.sessionId));
   cleaned.catch((error: unknown) => options.outside.error(error));
 }

@@ -27,7 +27,7 @@ export interface AskRequest {
 }
 
 /** Resolves with the answer; never settles if the call is dropped. */
-export type Ask = (request: AskRequest) => Promise<Response>;
+export type AskClient = (request: AskRequest) => Promise<Response>;
 
 interface OptionsLike {
   relatedRequestId?: string | number;
@@ -44,7 +44,12 @@ interface OptionsLike {
 const FROM_LOOP = 'mcp-await/loop';
 
 /** @param isSingle the instance serves one call, to which asks of the server's own tasks belong too */
-export function intercept(server: LowLevel, transport: HostTransport, ask: Ask, isSingle: boolean): void {
+export function intercept(
+  server: LowLevel,
+  transport: HostTransport,
+  ask: AskClient,
+  isSingle: boolean,
+): void {
   const native = server.request.bind(server);
   const original = outsideOfEra(server, native);
   const taken: RequestMethod = async (request, ...rest) => {

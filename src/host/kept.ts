@@ -10,7 +10,7 @@ import type { Frame } from '../call/frame/frame.ts';
 import type { Response } from '../call/journal/entries.ts';
 import type { InstanceLeg } from '../call/ports.ts';
 import type { Guards } from './guards.ts';
-import type { HostInstance, LiveInstance, Sent } from './instance.ts';
+import type { HostInstance, LiveInstance, SentRequest } from './instance.ts';
 import type { Outside } from './router.ts';
 import type { Message } from './transport.ts';
 
@@ -21,17 +21,17 @@ export interface KeptOptions {
   readonly most: number;
 }
 
-interface Kept {
+interface KeptInstance {
   readonly opened: Promise<LiveInstance>;
   /** Who uses it, the newest last. */
-  readonly leases: Set<Lease>;
+  readonly leases: Set<InstanceLease>;
   timer?: NodeJS.Timeout;
 }
 
 export class KeptInstances {
   readonly #options: KeptOptions;
   /** The least recently used first. */
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new Map<string, KeptInstance>();
 
   constructor(options: KeptOptions) {
     this.#options = options;
@@ -51,7 +51,7 @@ export class KeptInstances {
     clearTimeout(kept.timer);
     this.#kept.delete(key);
     this.#kept.set(key, kept);
-    const lease = new Lease(outside, isCall, () => this.#over(key, kept, lease));
+    const lease = new InstanceLease(outside, isCall, () => this.#over(key, kept, lease));
     kept.leases.add(lease);
     try {
       lease.begin(await kept.opened);
@@ -66,12 +66,12 @@ export class KeptInstances {
     for (const [key, kept] of this.#kept) this.#end(key, kept);
   }
 
-  #open(open: (outside: Outside) => Promise<LiveInstance>): Kept {
-    const leases = new Set<Lease>();
+  #open(open: (outside: Outside) => Promise<LiveInstance>): KeptInstance {
+    const leases = new Set<InstanceLease>();
     return { opened: open(outsideOf(leases)), leases };
   }
 
-  #over(key: string, kept: Kept, lease: Lease): void {
+  #over(key: string, kept: KeptInstance, lease: InstanceLease): void {
     kept.leases.delete(lease);
     if (kept.leases.size > 0 || this.#kept.get(key) !== kept) return;
     const { idle, most } = this.#options;
@@ -80,7 +80,7 @@ export class KeptInstances {
     for (const [old, its] of unused.slice(0, Math.max(0, unused.length - most))) this.#end(old, its);
   }
 
-  #end(key: string, kept: Kept): void {
+  #end(key: string, kept: KeptInstance): void {
     clearTimeout(kept.timer);
     this.#kept.delete(key);
     kept.opened.then(
@@ -91,7 +91,7 @@ export class KeptInstances {
 }
 
 /** Notifications outside of calls go to all users of the instance; asks go to the latest one. */
-function outsideOf(leases: ReadonlySet<Lease>): Outside {
+function outsideOf(leases: ReadonlySet<InstanceLease>): Outside {
   return {
     notification: (message, frame) => {
       for (const lease of leases) {
@@ -106,7 +106,7 @@ function outsideOf(leases: ReadonlySet<Lease>): Outside {
 }
 
 /** One user's hold of an instance that others may use, too. */
-class Lease implements HostInstance {
+class InstanceLease implements HostInstance {
   readonly outside: Outside;
   readonly #isCall: boolean;
   readonly #onOver: () => void;
@@ -153,11 +153,11 @@ class Lease implements HostInstance {
     return this.#live.handles(method);
   }
 
-  request(request: Sent, leg: InstanceLeg): Promise<Response> {
+  request(request: SentRequest, leg: InstanceLeg): Promise<Response> {
     return this.#live.request(request, leg);
   }
 
-  call(frame: Frame, request: Sent, leg: InstanceLeg): void {
+  call(frame: Frame, request: SentRequest, leg: InstanceLeg): void {
     for (const known of this.#frames) if (known.over) this.#frames.delete(known);
     this.#frames.add(frame);
     this.#live.call(frame, request, leg);
@@ -179,7 +179,8 @@ class Lease implements HostInstance {
     this.#live.stray(response);
   }
 
-  release(_unfinished: boolean): void {
+  release(unfinished: boolean, cancelled?: Frame): void {
+    this.#live.release(unfinished, cancelled);
     if (this.#isCall) this.close();
   }
 

@@ -150,6 +150,36 @@ function keywordWithout(keyword: string, value: unknown): unknown {
   return Object.fromEntries(named.map(([name, one]) => [name, isObject(one) ? withoutPatterns(one) : one]));
 }
 
+/**
+ * What `withoutPatterns` left out, checked in linear time wherever a value is in any case: in properties, items and
+ * `allOf`. Patterns and unique items under a condition or behind a reference are not checked.
+ * @returns undefined where there is nothing to check
+ */
+export function patternsOf(schema: JsonObject): ((value: unknown) => boolean) | undefined {
+  const { pattern, uniqueItems, properties, items, allOf } = schema;
+  const checks: ((value: unknown) => boolean)[] = [];
+  // Before 2019-09 the neighbours of a reference did not count.
+  if (schema.$ref !== undefined) return undefined;
+  if (typeof pattern === 'string') {
+    const matcher = linearRegExp(pattern);
+    checks.push((value) => typeof value !== 'string' || matcher.test(value));
+  }
+  if (uniqueItems === true) checks.push((value) => !Array.isArray(value) || hasUniqueItems(true, value));
+  const each = isObject(items) ? patternsOf(items) : undefined;
+  if (each !== undefined) checks.push((value) => !Array.isArray(value) || value.every(each));
+  for (const [name, inner] of Object.entries(isObject(properties) ? properties : {})) {
+    const check = isObject(inner) ? patternsOf(inner) : undefined;
+    if (check !== undefined)
+      checks.push((value) => !isObject(value) || !Object.hasOwn(value, name) || check(value[name]));
+  }
+  for (const part of Array.isArray(allOf) ? allOf : []) {
+    const check = isObject(part) ? patternsOf(part) : undefined;
+    if (check !== undefined) checks.push(check);
+  }
+  if (checks.length === 0) return undefined;
+  return (value) => checks.every((check) => check(value));
+}
+
 function tell(pattern: string): void {
   if (told.has(pattern)) return;
   told.add(pattern);

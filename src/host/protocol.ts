@@ -3,7 +3,13 @@
  * deeper (mongodb-mcp-server at `.mcpServer.server`).
  */
 import type { JsonObject } from '../base/json.ts';
-import type { HostServer } from './host.ts';
+
+/** An SDK server, version 1 or 2, high or low level, or anything else that speaks MCP over a transport. */
+export interface HostServer {
+  // biome-ignore lint/suspicious/noExplicitAny: the SDKs' transports differ in their types, not in their shape
+  connect(transport: any): Promise<void>;
+  close?(): Promise<void> | void;
+}
 
 interface RequestLike {
   method: string;

@@ -177,7 +177,7 @@ export class Router {
    * The call that an ask belongs to (invariant 13): that of the request it names; else that of its async context;
    * without a context, or in that of a call that has ended, the one call of the instance. Never another caller's.
    */
-  #askedBy({ method, relatedRequestId, context }: AskRequest): Owner {
+  #askedBy({ method, relatedRequestId, context }: AskRequest): AskOwner {
     const { single, contexts } = this.#options;
     const entries = [...this.inFlight.values()];
     if (relatedRequestId !== undefined) {
@@ -283,17 +283,17 @@ export class Router {
 }
 
 /** The owner of an ask, or the error if it has none. */
-type Owner =
+type AskOwner =
   | { readonly kind: 'call'; readonly frame: Frame }
   | { readonly kind: 'none' }
   | { readonly kind: 'refused'; readonly error: AwaitError };
 
-function refused(message: string): Owner {
+function refused(message: string): AskOwner {
   return { kind: 'refused', error: new AwaitError('wrong-call', message) };
 }
 
 /** Rejects an ask made where no client can be asked, which would wait for ever. */
-function cannotAsk(method: string, inside: string): Owner {
+function cannotAsk(method: string, inside: string): AskOwner {
   return refused(
     `${method} cannot be asked inside of ${inside}: on this revision tools/call, prompts/get and resources/read alone can wait for an answer`,
   );

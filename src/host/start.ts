@@ -19,7 +19,7 @@ const INITIALIZE = 'mcp-await-initialize';
 /** How long `connect` and `oninitialized` may take to register tools, in milliseconds. */
 const START_WAIT = 5_000;
 
-export interface Starting {
+export interface StartingHost {
   readonly server: HostServer;
   readonly transport: HostTransport;
   readonly router: Router;
@@ -29,7 +29,7 @@ export interface Starting {
   readonly single: boolean;
 }
 
-export interface Begun {
+export interface BegunHost {
   /** The result of `initialize`, or the server's declaration in its place. */
   readonly declared: JsonObject;
   readonly lowLevel: LowLevel | undefined;
@@ -38,7 +38,7 @@ export interface Begun {
 }
 
 /** Connects a server; resolves once the tools that it registers on `initialized` are there. */
-export async function start(starting: Starting): Promise<Begun> {
+export async function start(starting: StartingHost): Promise<BegunHost> {
   const { server, transport, router } = starting;
   const found = lowLevelOf(server);
   const early = found && take(found, starting);
@@ -53,7 +53,7 @@ export async function start(starting: Starting): Promise<Begun> {
 }
 
 /** @returns its declaration, if its revision has no `initialize` to carry it */
-function take(lowLevel: LowLevel, starting: Starting): Declared | undefined {
+function take(lowLevel: LowLevel, starting: StartingHost): Declared | undefined {
   const { transport, router, single, context, client } = starting;
   shareValidator(lowLevel);
   const isModern = context.era === 'modern' && hasEras(lowLevel);
@@ -101,7 +101,7 @@ function startWait(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, START_WAIT).unref());
 }
 
-async function initialize({ client, router, transport }: Starting): Promise<JsonObject> {
+async function initialize({ client, router, transport }: StartingHost): Promise<JsonObject> {
   const response = await new Promise<Response>((settle) => {
     router.inFlight.set(INITIALIZE, {
       id: INITIALIZE,

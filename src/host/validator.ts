@@ -9,7 +9,7 @@ import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/valida
 import { keepNewest } from '../base/bounded.ts';
 import { canonical, type JsonObject } from '../base/json.ts';
 import { isPerRequest } from '../base/runtime.ts';
-import { makeLinear, withoutPatterns } from './linear.ts';
+import { makeLinear, patternsOf, withoutPatterns } from './linear.ts';
 import type { LowLevel } from './protocol.ts';
 
 type Verdict = { valid: boolean; data?: unknown; errorMessage?: string | undefined };
@@ -85,7 +85,10 @@ function isNameless(text: string): boolean {
   return !text.includes('"$id"') && !/"\$(?:dynamicRef|ref)":"[^#]/.test(text);
 }
 
-/** Evaluates schemas without generating code; it knows no engine but the one that backtracks, so it checks no patterns. */
+/**
+ * Evaluates schemas without generating code. It knows no engine but the one that backtracks, and compares each item with
+ * each, so its patterns and unique items are checked here.
+ */
 export class PlainValidator implements Validator {
   readonly #inner: Validator;
 
@@ -94,7 +97,14 @@ export class PlainValidator implements Validator {
   }
 
   getValidator(schema: JsonObject): Validate {
-    return this.#inner.getValidator(withoutPatterns(schema));
+    const validate = this.#inner.getValidator(withoutPatterns(schema));
+    const matches = patternsOf(schema);
+    if (matches === undefined) return validate;
+    return (value) => {
+      const verdict = validate(value);
+      if (!verdict.valid || matches(value)) return verdict;
+      return { valid: false, errorMessage: 'must match a pattern, or have no duplicate items' };
+    };
   }
 }
 

@@ -5,7 +5,7 @@
  * calls`: an anonymous caller's task, ask or session of 2024-11-05 belongs to anyone who holds its id.
  */
 import type { JsonObject } from '../base/json.ts';
-import type { Logger } from '../options.ts';
+import type { Logger } from './logger.ts';
 
 const CREDENTIALS = /\/\/[^\s/@]+@/g;
 /** Longest text that is logged of one value, and how many values of a list or an object; in characters. */

@@ -8,14 +8,14 @@
 import { createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { isObject, type JsonObject } from '../base/json.ts';
-import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';
+import { authorPlace, fileOf, isBuiltIn, stackBelow } from '../base/stack.ts';
 import { currentContext } from '../call/frame/context.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 
-type Kind = 'the network' | 'the file system' | 'a child process';
+type EffectKind = 'the network' | 'the file system' | 'a child process';
 
 /** Types of async_hooks that are the beginning of something outside of this process. */
-const KINDS: ReadonlyMap<string, Kind> = new Map([
+const KINDS: ReadonlyMap<string, EffectKind> = new Map([
   ...['FSREQCALLBACK', 'FSREQPROMISE', 'FSEVENTWRAP', 'STATWATCHER'].map(
     (type) => [type, 'the file system'] as const,
   ),
@@ -36,12 +36,12 @@ const MOST_TOOLS = 1_000;
 interface Use {
   /** `fs.promises.readFile`, `GET http://127.0.0.1:80`; absent if it cannot be determined. */
   readonly what?: string;
-  /** Where: `server.ts:41:20`. */
+  /** The author's line: `server.ts:41`. */
   readonly at?: string;
 }
 
 /** By the call it belongs to, the first of each kind. */
-const uses = new WeakMap<object, Map<Kind, Use>>();
+const uses = new WeakMap<object, Map<EffectKind, Use>>();
 
 export interface Watch {
   /** The call asks: warns about its uses so far, once for each tool. */
@@ -104,11 +104,8 @@ function onResource(_id: number, type: string): void {
   if (frames.some((frame) => /^node:internal\/(modules|bootstrap)\//.test(fileOf(frame)))) return;
   const user = frames.findIndex((frame) => !isBuiltIn(frame));
   const called = user > 0 ? nameOfApi(frames[user - 1]) : undefined;
-  const place = frames[user];
-  note(call, kind, {
-    ...(called !== undefined && { what: called }),
-    ...(place !== undefined && { at: placeIn(place) }),
-  });
+  const at = authorPlace(onResource);
+  note(call, kind, { ...(called !== undefined && { what: called }), ...(at !== undefined && { at }) });
 }
 
 function onRequest(message: unknown): void {
@@ -125,8 +122,8 @@ function owner(): object | undefined {
 }
 
 /** Keeps the most specific use of each kind. */
-function note(call: object, kind: Kind, use: Use): void {
-  const known = uses.get(call) ?? new Map<Kind, Use>();
+function note(call: object, kind: EffectKind, use: Use): void {
+  const known = uses.get(call) ?? new Map<EffectKind, Use>();
   uses.set(call, known);
   if (known.get(kind)?.what === undefined) known.set(kind, use);
 }

@@ -7,7 +7,7 @@
 import { AwaitError } from '../base/error.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import { branchOf, short } from './place.ts';
-import { type Kept, keepFailure, keepResponse, reviveFailure, reviveResponse } from './response.ts';
+import { type KeptFetch, keepFailure, keepResponse, reviveFailure, reviveResponse } from './response.ts';
 
 /** Methods that change nothing: sent again where the response was not kept. */
 const SAFE: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS']);
@@ -32,7 +32,7 @@ async function recorded(
   send: () => Promise<Response>,
 ): Promise<Response> {
   let live: Response | undefined;
-  const kept = await once<Kept>(place, async () => {
+  const kept = await once<KeptFetch>(place, async () => {
     try {
       const { kept, response } = await keepResponse(await send());
       live = response;

@@ -27,10 +27,10 @@ export interface KeptFailure {
   readonly cause?: { readonly name: string; readonly message: string; readonly code?: string };
 }
 
-export type Kept = KeptResponse | { readonly error: KeptFailure };
+export type KeptFetch = KeptResponse | { readonly error: KeptFailure };
 
 /** @returns the kept part; if the body is not kept, also the response to pass on now */
-export async function keepResponse(response: Response): Promise<{ kept: Kept; response?: Response }> {
+export async function keepResponse(response: Response): Promise<{ kept: KeptFetch; response?: Response }> {
   const { status, statusText, url, redirected } = response;
   const head = { status, statusText, url, redirected, headers: [...response.headers] };
   if (response.body === null) return { kept: { ...head, body: { none: true } } };
@@ -93,7 +93,7 @@ function responseOf(head: KeptResponse, body: BodyInit | null): Response {
   });
 }
 
-export function keepFailure(thrown: unknown): Kept {
+export function keepFailure(thrown: unknown): KeptFetch {
   if (!(thrown instanceof Error)) return { error: { name: 'Error', message: String(thrown) } };
   const { name, message, cause } = thrown;
   return { error: { name, message, ...(cause instanceof Error && { cause: keepCause(cause) }) } };

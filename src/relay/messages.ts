@@ -32,7 +32,7 @@ export interface Messages {
 
 export function sealedMessages(sealing: Sealing, now: () => number): Messages {
   const from = randomUUID();
-  const received = new Received();
+  const received = new ReceivedNumbers();
   let sent = 0;
   return {
     seal: (message, to) => {
@@ -51,7 +51,7 @@ export function sealedMessages(sealing: Sealing, now: () => number): Messages {
 }
 
 /** The newest messages of each sender, by their numbers. They may arrive out of order, within a window. */
-class Received {
+class ReceivedNumbers {
   readonly #senders = new Map<string, { newest: number; readonly numbers: Set<number> }>();
 
   isNew(sender: string, nth: number): boolean {

@@ -14,7 +14,7 @@ export interface ContentLimits {
 /** Characters that a record costs besides its content. */
 const RECORD = 500;
 
-interface Held {
+interface CallerContents {
   /** The oldest first. */
   readonly sizes: Map<string, number>;
   sum: number;
@@ -24,7 +24,7 @@ export class ContentBytes {
   readonly #limits: ContentLimits;
   readonly #remove: (name: string) => void;
   /** By caller; undefined for all anonymous ones. */
-  readonly #byOwner = new Map<string | undefined, Held>();
+  readonly #byOwner = new Map<string | undefined, CallerContents>();
   readonly #owners = new Map<string, string | undefined>();
   #all = 0;
 
@@ -64,14 +64,14 @@ export class ContentBytes {
     if (held.sizes.size === 0) this.#byOwner.delete(owner);
   }
 
-  #evict({ sizes }: Held): void {
+  #evict({ sizes }: CallerContents): void {
     const [oldest] = sizes.keys();
     if (oldest === undefined) return;
     this.drop(oldest);
     this.#remove(oldest);
   }
 
-  #largest(): Held {
+  #largest(): CallerContents {
     const [first, ...others] = this.#byOwner.values();
     if (first === undefined) throw new Error('no event is held');
     return others.reduce((most, held) => (held.sum > most.sum ? held : most), first);

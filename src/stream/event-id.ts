@@ -13,6 +13,8 @@ export interface EventPlace {
   readonly stream: string;
   /** From 1. Not every number is an event's. */
   readonly sequence: number;
+  /** Where an entry is several events, the number of one that is not the last. */
+  readonly nth?: number;
 }
 
 export function newStreamId(expires: number): string {
@@ -54,8 +56,70 @@ export function eventId(stream: string, sequence: number): string {
 /** @returns undefined if it is not an event id of ours, or longer than `longest` characters */
 export function parseEventId(id: string, longest: number): EventPlace | undefined {
   if (id.length > longest) return undefined;
-  const match = /^([0-9a-z]{1,11}\.~?[\w-]{22})_([1-9]\d{0,11})$/.exec(id);
-  return match?.[1] === undefined ? undefined : { stream: match[1], sequence: Number(match[2]) };
+  const match = /^([0-9a-z]{1,11}\.~?[\w-]{22})_([1-9]\d{0,11})(?:\.([1-9]\d{0,5}))?$/.exec(id);
+  if (match?.[1] === undefined) return undefined;
+  const nth = match[3] === undefined ? {} : { nth: Number(match[3]) };
+  return { stream: match[1], sequence: Number(match[2]), ...nth };
+}
+
+/** How far a client is in each log of a batch; 0 where it has nothing. */
+export type BatchPlaces = readonly Pick<EventPlace, 'sequence' | 'nth'>[];
+
+/** The id of an event of a batch: how far its client is then in each call. */
+export function batchEventId(stream: string, places: BatchPlaces): string {
+  return `${stream}_${places.map(({ sequence, nth }) => (nth ? `${sequence}.${nth}` : sequence)).join('-')}`;
+}
+
+/** @returns undefined if it is not the event id of a batch, or longer than `longest` characters */
+export function parseBatchId(
+  id: string,
+  longest: number,
+): { readonly stream: string; readonly places: BatchPlaces } | undefined {
+  if (id.length > longest) return undefined;
+  const match = /^([0-9a-z]{1,11}\.[\w-]{22})_((?:\d{1,12}(?:\.\d{1,6})?-)+\d{1,12}(?:\.\d{1,6})?)$/.exec(id);
+  if (match?.[1] === undefined || match[2] === undefined) return undefined;
+  const places = match[2].split('-').map((place) => {
+    const [sequence = 0, nth] = place.split('.').map(Number);
+    return nth === undefined ? { sequence } : { sequence, nth };
+  });
+  return { stream: match[1], places };
+}
+
+/** How far a client is in a stream that names calls, and in each of these that is not over. */
+export interface LastingPlace {
+  /** What the ids of its events begin with. */
+  readonly prefix: string;
+  /** In the stream itself; 0 before its first entry. */
+  readonly sequence: number;
+  /** By the calls' ids; their sequence is 0 where it has nothing. */
+  readonly calls: ReadonlyMap<string, Pick<EventPlace, 'sequence' | 'nth'>>;
+}
+
+/** The id of an event of such a stream: where its client is then. */
+export function lastingEventId({ prefix, sequence, calls }: LastingPlace): string {
+  let id = `${prefix}_${sequence}`;
+  for (const [callId, place] of calls)
+    id += `~${streamIdOf(callId)}_${place.sequence}${place.nth ? `.${place.nth}` : ''}`;
+  return id;
+}
+
+const LASTING =
+  /^([0-9a-z]{1,11}\.(?:~[\w-]{22}|[0-9a-f-]{36}))_(0|[1-9]\d{0,11})((?:~[0-9a-z]{1,11}\.[\w-]{22}_\d{1,12}(?:\.\d{1,6})?)*)$/;
+
+/** @returns undefined if it is not the event id of such a stream, or longer than `longest` characters */
+export function parseLastingId(id: string, longest: number): LastingPlace | undefined {
+  const [, prefix, sequence, rest = ''] = (id.length > longest ? null : LASTING.exec(id)) ?? [];
+  if (prefix === undefined) return undefined;
+  const calls = new Map<string, Pick<EventPlace, 'sequence' | 'nth'>>();
+  for (const [, stream = '', at, nth] of rest.matchAll(/~([^~]{24,34})_(\d+)(?:\.(\d+))?/g))
+    calls.set(callIdOf(stream), { sequence: Number(at), ...(nth !== undefined && { nth: Number(nth) }) });
+  return { prefix, sequence: Number(sequence), calls };
+}
+
+/** The id of a call of a batch. @param nth its position among the requests, from 0 */
+export function callOfBatch(stream: string, nth: number): string {
+  const expires = stream.slice(0, stream.indexOf('.'));
+  return callIdOf(`${expires}.${digest('batch', stream, String(nth))}`);
 }
 
 /** A stream's expiry, in milliseconds since the epoch; NaN if the id is malformed. */

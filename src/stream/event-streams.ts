@@ -6,6 +6,35 @@
  *    Within one process the newer connection simply ends the older.
  * 3. An id is looked up under its scope, so no event of another session or caller can be found.
  * 4. The relay only wakes; a lost message costs the time until the next poll.
+ *
+ * A stream of a session (`src/stream`) is a log like a call's: entry _n_ under the stream's name, inserted if
+ * absent. Everything that happens to it is an entry (an event, its end, another process's connection), so all
+ * processes see one order. An event costs one insert and is written before a connection gets it; the last event
+ * includes the end.
+ *
+ * A connection of another process writes a `claim`: later events go to that process alone. The appender loses one
+ * position to it, and reads there which process to wake. So "one message, one connection" needs no lease and no
+ * extra round trip; within a process the newer connection just ends the older. Every entry names the appender's and
+ * the connection's process, so the last one says which process to wake over the relay. Relay messages only mean
+ * "read", so they need no seal, and a lost one costs the time to the next poll.
+ *
+ * An event appended in its connection's process goes there directly. Everything else is read from the store as fast
+ * as the client reads; nothing is queued, a connection that is behind holds one event, and a client that reads
+ * nothing for `stalled` is broken off. The cost of polling: without a relay, a connection away from its appender
+ * reads after 20 ms, then twice as late each time, up to a second: one read a second for each idle stream, and up to
+ * a second's delay after a pause. With a relay, and beside the appender, it is one read in five seconds (in case a
+ * message was lost).
+ *
+ * Records are stored under a digest of the stream's id and its scope (session or caller), so a foreign id and an
+ * unknown one take the same path and get the same reply. Pruning counts positions and lists nothing: a mark is
+ * written, then older entries are deleted, without delaying the appender. A burst is kept for a connection in the
+ * appender's process, up to eight times the usual number, so that a client which reads is not broken off by a tool
+ * that sends much at once. A connection that needs pruned entries is refused, one that fell behind them is broken
+ * off; neither skips.
+ *
+ * A session's standing stream has an id that every process can derive, and an appender in each, which continue after
+ * one another. When a connection ends, its position is recorded, for a client that comes without `Last-Event-ID`;
+ * after a crash that record is missing, and such a client gets later events only.
  */
 import { randomBytes } from 'node:crypto';
 import { type Clock, every, type Timer } from '../base/clock.ts';
@@ -15,7 +44,6 @@ import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
 import { ContentBytes, type ContentLimits } from './content-bytes.ts';
 import {
-  eventId,
   expiryOf,
   isStandingId,
   newStreamId,
@@ -25,15 +53,7 @@ import {
   unknownEvent,
 } from './event-id.ts';
 import { type Local, Locals } from './locals.ts';
-import {
-  type End,
-  isEvent,
-  isLast,
-  prevAfter,
-  type StreamEntry,
-  type StreamEvent,
-  StreamLog,
-} from './log.ts';
+import { isLast, prevAfter, type StreamEnd, type StreamEntry, type StreamEvent, StreamLog } from './log.ts';
 import { memoryRecords, type StreamRecords } from './records.ts';
 import { type Sink, Tail, type TailEnd } from './tail.ts';
 
@@ -53,17 +73,9 @@ export interface StreamParts {
 }
 
 /** A place in a stream that a connection may follow it from. */
-export interface Found {
-  /** The stream's last entry, where nothing follows what the client has. */
-  readonly end?: End | undefined;
+export interface StreamPlace {
   /** Closes the stream's older connection. When the store fails the sink is ended; this never rejects. */
   follow(sink: Sink): Promise<void>;
-}
-
-interface NextEvent {
-  readonly id: string;
-  readonly event: StreamEvent;
-  readonly isLast: boolean;
 }
 
 interface How {
@@ -140,103 +152,37 @@ export class EventStreams {
   /**
    * A stream that each process may append to, and knows by its id (`sharedId`).
    *
-   * @param how `isNew`: no other process can have heard of it; `isLasting`: it serves many requests, and an event of it
+   * @param how `end`: where it is appended to, if nothing else was appended since; `isLasting`: it serves many requests, and an event of it
    * is kept for `limits.streamLife`; `owner`: the known caller that it belongs to
    */
-  shared(id: string, scope: string, how: How & { readonly isNew?: boolean } = {}): Appender {
+  shared(id: string, scope: string, how: How & { readonly end?: StreamEnd } = {}): Appender {
     const local = this.#locals.of(this.#logOf(id, scope), scope);
-    local.appender ??= this.#appender(local, how.isNew ? { at: 0 } : undefined, how);
+    if (how.end !== undefined) local.isJoined = true;
+    local.appender ??= this.#appender(local, how.end, how);
     return local.appender;
-  }
-
-  /**
-   * Takes over a stream from an appender that stopped; one that still runs is fenced.
-   * @param end its last entry, if it is known: what was appended since is found all the same
-   * @throws AwaitError `closed` when the stream has ended or expired, `store`
-   */
-  async takeOver(id: string, scope: string, end?: End): Promise<Appender> {
-    const log = this.#log(id, scope);
-    const local = this.#locals.of(log, scope);
-    local.uses += 1;
-    try {
-      const appender = this.#appender(local);
-      await appender.take(end);
-      local.appender = appender;
-      this.#locals.count(local, true);
-      return appender;
-    } finally {
-      local.uses -= 1;
-      this.#locals.release(local);
-    }
   }
 
   /**
    * The place after the last event of a client.
    * @throws AwaitError `bad-token`, with one message for every reason; `store`
    */
-  async resume(lastEventId: string, scope: string): Promise<Found> {
+  async resume(lastEventId: string, scope: string): Promise<StreamPlace> {
     const place = parseEventId(lastEventId, this.#parts.limits.eventIdBytes);
     if (place === undefined) throw unknownEvent('it is no event id of ours');
     return this.find(place.stream, place.sequence, scope);
   }
 
   /**
-   * The event of an id, with the note stored beside it.
-   * @throws AwaitError as `resume` does
-   */
-  async event(id: string, scope: string): Promise<StreamEvent> {
-    const place = parseEventId(id, this.#parts.limits.eventIdBytes);
-    if (place === undefined) throw unknownEvent('it is no event id of ours');
-    const log = this.#log(place.stream, scope);
-    const entry = await log.read(place.sequence);
-    if (entry?.kind !== 'event') throw unknownEvent(`stream ${log.name} has no such event`);
-    return entry.event;
-  }
-
-  /** The event that follows one, whatever else is between them. */
-  async next(id: string, scope: string): Promise<NextEvent | undefined> {
-    const place = parseEventId(id, this.#parts.limits.eventIdBytes);
-    if (place === undefined) return undefined;
-    const log = this.#log(place.stream, scope);
-    for (let at = place.sequence + 1; ; at += 1) {
-      const entry = await log.read(at);
-      if (entry === undefined || entry.kind === 'end') return undefined;
-      if (entry.kind !== 'event') continue;
-      return { id: eventId(place.stream, at), event: entry.event, isLast: entry.last === true };
-    }
-  }
-
-  /** The last event of a stream. */
-  async lastOf(id: string, scope: string): Promise<StreamEvent | undefined> {
-    const log = this.#log(id, scope);
-    const { at, entry } = await log.end();
-    const event = await log.read(isEvent(entry) ? at : (entry?.prev ?? 0));
-    return event?.kind === 'event' ? event.event : undefined;
-  }
-
-  /** Whether anything follows an event. */
-  async goesOn(id: string, scope: string): Promise<boolean> {
-    const place = parseEventId(id, this.#parts.limits.eventIdBytes);
-    if (place === undefined) return false;
-    const log = this.#log(place.stream, scope);
-    const { at, entry } = await log.end(place.sequence);
-    return (isEvent(entry) ? at : (entry?.prev ?? 0)) > place.sequence;
-  }
-
-  /**
    * @param after the sequence of the last event that the client has; `new`: events that no connection has had
    * @throws AwaitError as `resume` does
    */
-  async find(id: string, after: number | 'new', scope: string): Promise<Found> {
+  async find(id: string, after: number | 'new', scope: string): Promise<StreamPlace> {
     const log = this.#log(id, scope);
     const isNew = this.#locals.get(log.name)?.appender?.isNew === true && after === 0;
     const needsNone = isNew || (isStandingId(id) && (after === 'new' || after === 0));
-    const place: { readonly from: number | 'new'; readonly end?: End } | undefined =
-      needsNone || after === 'new' ? { from: after } : await log.after(after);
-    if (place === undefined) throw unknownEvent(`stream ${log.name} has nothing after ${String(after)}`);
-    const { from, end } = place;
+    const from = needsNone || after === 'new' ? after : await log.after(after);
+    if (from === undefined) throw unknownEvent(`stream ${log.name} has nothing after ${String(after)}`);
     return {
-      end,
       follow: async (sink) => {
         const local = this.#locals.of(log, scope);
         local.uses += 1;
@@ -248,14 +194,32 @@ export class EventStreams {
     };
   }
 
+  /**
+   * The events of a stream that are kept, and where it ends.
+   * @returns undefined once the stream has ended
+   * @throws AwaitError `bad-token` for a stream that has expired; `store`
+   */
+  async events(
+    id: string,
+    scope: string,
+  ): Promise<{ readonly events: readonly StreamEvent[]; readonly end: StreamEnd } | undefined> {
+    const log = this.#log(id, scope);
+    const { oldest } = await log.mark();
+    const events: StreamEvent[] = [];
+    let end: StreamEnd = { at: oldest - 1 };
+    for (;;) {
+      const at = end.at + 1;
+      const entry = await log.read(at);
+      if (entry === undefined) return { events, end };
+      if (isLast(entry)) return undefined;
+      if (entry.kind === 'event') events.push(entry.event);
+      end = { at, entry };
+    }
+  }
+
   /** Ends the connection that follows a stream here; its client may come back. */
   disconnect(id: string, scope: string): void {
     this.#locals.get(this.#log(id, scope).name)?.tail?.disconnect();
-  }
-
-  /** The same, where this process leaves: its client is to come back to another one. */
-  handOver(id: string, scope: string): void {
-    this.#locals.get(this.#log(id, scope).name)?.tail?.end('leaving');
   }
 
   /** This process leaves: ends every connection here whose stream can continue elsewhere. */
@@ -293,12 +257,6 @@ export class EventStreams {
     if (local === undefined || local.tail !== undefined) return;
     local.appender = undefined;
     this.#locals.release(local);
-  }
-
-  /** Marks that nothing is appended for now: the next appender takes the stream over. It stays until it expires. */
-  rest(id: string, scope: string): void {
-    const local = this.#locals.get(recordsName(id, scope));
-    if (local !== undefined) this.#locals.rest(local);
   }
 
   /** Ends and deletes the streams of a scope in this process. */
@@ -340,7 +298,7 @@ export class EventStreams {
     return new ContentBytes(limits, (name) => void this.#records.remove(name).catch(failed));
   }
 
-  #appender(local: Local, end?: End, { isLasting, owner }: How = {}): Appender {
+  #appender(local: Local, end?: StreamEnd, { isLasting, owner }: How = {}): Appender {
     const { clock, limits, warn } = this.#parts;
     const appender: Appender = new Appender(
       {
@@ -360,11 +318,9 @@ export class EventStreams {
           if (entry.kind === 'claim' && entry.reader !== this.#self) local.tail?.claimedAt(at);
           else local.tail?.look();
         },
-        done: (why) => {
+        done: () => {
           if (local.appender !== appender) return;
-          this.#locals.done(local, why === 'finished', clock.now());
-          // Who appends now is somewhere else.
-          if (why === 'fenced') local.tail?.look();
+          this.#locals.done(local, clock.now());
           this.#locals.release(local);
         },
         warn: (message, error) => warn(message, { error: String(error) }),
@@ -419,7 +375,7 @@ export class EventStreams {
   }
 
   /** @returns the position up to which older claims count; later entries go to this process */
-  async #claim(local: Local, known: number): Promise<End> {
+  async #claim(local: Local, known: number): Promise<StreamEnd> {
     const { log } = local;
     const self = this.#self;
     let end = await log.end(Math.max(known, local.appender?.position ?? 0));
@@ -469,7 +425,7 @@ export class EventStreams {
   #pace(local: Local): { most: number; growing: boolean } | undefined {
     if (this.#parts.records === undefined) return undefined;
     const { streamPoll } = this.#parts.limits;
-    const isWriter = local.appender?.isOpen === true && !isStandingId(local.log.id);
+    const isWriter = local.appender?.isOpen === true && !isStandingId(local.log.id) && !local.isJoined;
     return isWriter || this.#listening
       ? { most: streamPoll * TOLD, growing: false }
       : { most: streamPoll, growing: true };

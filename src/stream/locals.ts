@@ -10,6 +10,8 @@ export interface Local {
   readonly scope: string;
   appender?: Appender | undefined;
   tail?: Tail | undefined;
+  /** Set where another process may append too, although the stream has one appender. */
+  isJoined?: true;
   /** Set until the connection comes that it was opened for. */
   isFresh?: true;
   /** The last position, once it has ended here, and when that was. */
@@ -24,7 +26,7 @@ export class Locals {
   readonly #most: number;
   readonly #failed: (error: unknown) => void;
   readonly #byName = new Map<string, Local>();
-  /** Those that were opened or taken over here, the oldest first: they count. */
+  /** Those that were opened here, the oldest first: they count. */
   readonly #counted = new Map<string, Set<Local>>();
   /** How many may be opened yet, by their scope. */
   readonly #reserved = new Map<string, number>();
@@ -47,17 +49,15 @@ export class Locals {
 
   /**
    * Takes one more stream into the account of its scope; the oldest finished ones are deleted for it.
-   * @param must a stream that exists already is let in where a new one is not
    * @throws AwaitError `limit`
    */
-  count(local: Local, must = false): void {
+  count(local: Local): void {
     const counted = this.#counted.get(local.scope) ?? new Set();
     this.#counted.set(local.scope, counted);
     while (counted.size >= this.#most && !counted.has(local)) {
       const ended = [...counted].filter(({ ended }) => ended !== undefined);
       const oldest = ended.find(({ tail }) => tail === undefined) ?? ended[0];
       if (oldest !== undefined) this.#delete(oldest);
-      else if (must) break;
       else throw this.#tooMany();
     }
     counted.add(local);
@@ -84,22 +84,14 @@ export class Locals {
   }
 
   #tooMany(): AwaitError {
-    const message = `${this.#most} streams of one session are unfinished; raise limits.streams if that is meant`;
+    const message = `${this.#most} streams of one session are unfinished`;
     return new AwaitError('limit', message);
   }
 
   /** Its appender here is done. */
-  done(local: Local, finished: boolean, now: number): void {
-    if (finished) local.ended = { at: local.appender?.position ?? 0, when: now };
-    else this.#uncount(local);
+  done(local: Local, now: number): void {
+    local.ended = { at: local.appender?.position ?? 0, when: now };
     local.appender = undefined;
-  }
-
-  /** It may continue anywhere, or never: it does not count until it continues here. */
-  rest(local: Local): void {
-    this.#uncount(local);
-    local.appender = undefined;
-    this.release(local);
   }
 
   /** Forgets it unless something here still needs it. */

@@ -1,6 +1,6 @@
 /**
  * One stream in the store: entry n under `<name>:<n>`, from 1, inserted if absent and never changed. Everything that
- * happens to a stream is an entry (an event, its end, another appender, another connection), so all processes see one
+ * happens to a stream is an entry (an event, its end, another connection), so all processes see one
  * order, and a process that loses a position reads there why.
  * Every entry names the appender (`writer`) and the connection (`reader`), so the last entry alone says which process
  * to wake.
@@ -11,17 +11,14 @@
 import { randomBytes } from 'node:crypto';
 
 import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject } from '../base/json.ts';
 import type { ContentBytes } from './content-bytes.ts';
 import { expiryOf, isStandingId, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';
 import type { SseEvent } from './sse.ts';
 
 /** Its data must hold no line ends: JSON has none. */
-export interface StreamEvent extends Omit<SseEvent, 'id'> {
-  /** Stored with the event and never sent: data for a process that continues from here. */
-  readonly note?: JsonObject;
-}
+export type StreamEvent = Omit<SseEvent, 'id'>;
 
 export type EntryBody =
   /** With `last` nothing follows: one entry less than an `end`. */
@@ -29,41 +26,31 @@ export type EntryBody =
   /** An event whose content is the record of that name; `read` gives it where the content has expired. */
   | { readonly kind: 'apart'; readonly content: string; readonly last?: true }
   | { readonly kind: 'end' }
-  /** Another appender continues the stream. */
-  | { readonly kind: 'taken' }
+  /** A call, whose log has the rest. */
+  | { readonly kind: 'call'; readonly callId: string; readonly requestId: string | number }
   /** Another process has the connection. */
   | { readonly kind: 'claim' };
 
 export type StreamEntry = EntryBody & {
-  /** The position of the last event before this one, 0 for none: shows a reader whether pruning took one from it. */
+  /** The position of the last event or call before this one, 0 for none: shows a reader whether pruning took one from it. */
   readonly prev: number;
   readonly writer: string;
   readonly reader: string;
 };
 
 /** How far a stream is pruned. Written before anything is deleted. */
-export interface Mark {
+export interface PruneMark {
   /** The position of the oldest entry that is kept for sure. */
   readonly oldest: number;
-  /** Older ones that stay, since a former appender would take their absence for its next position. */
-  readonly kept: readonly number[];
 }
 
-export interface End {
+export interface StreamEnd {
   /** 0 for a stream that has nothing in it. */
   readonly at: number;
   readonly entry?: StreamEntry;
 }
 
-/** Where a connection reads on. */
-export interface After {
-  /** The position before the first to read. */
-  readonly from: number;
-  /** The stream's last entry, where nothing follows what its client has. */
-  readonly end?: End;
-}
-
-const KINDS: ReadonlySet<unknown> = new Set<EntryBody['kind']>(['event', 'apart', 'end', 'taken', 'claim']);
+const KINDS: ReadonlySet<unknown> = new Set<EntryBody['kind']>(['event', 'apart', 'end', 'call', 'claim']);
 
 /** Entries that are deleted at once. */
 const REMOVED = 500;
@@ -147,12 +134,12 @@ export class StreamLog {
     return contents;
   }
 
-  async mark(): Promise<Mark> {
+  async mark(): Promise<PruneMark> {
     const found = await this.#records.get(`${this.name}:mark`);
-    return isObject(found) ? (found as unknown as Mark) : { oldest: 1, kept: [] };
+    return isObject(found) ? (found as unknown as PruneMark) : { oldest: 1 };
   }
 
-  writeMark(mark: Mark): Promise<void> {
+  writeMark(mark: PruneMark): Promise<void> {
     return this.#records.replace(`${this.name}:mark`, mark, this.expires);
   }
 
@@ -168,21 +155,19 @@ export class StreamLog {
 
   /** Deletes all that there is up to a position. */
   async removeAll(upTo: number): Promise<void> {
-    const { oldest, kept } = await this.mark();
-    const rest = Array.from({ length: Math.max(upTo - oldest + 1, 0) }, (_, nth) => oldest + nth);
-    await this.remove([...kept.filter((at) => at < oldest), ...rest]);
+    const { oldest } = await this.mark();
+    await this.remove(Array.from({ length: Math.max(upTo - oldest + 1, 0) }, (_, nth) => oldest + nth));
     await this.#records.remove(`${this.name}:mark`, `${this.name}:had`);
   }
 
   /**
    * Where to read on after `sequence`.
-   * @returns undefined when an event between was deleted, or never existed
+   * @returns the position before the first to read; undefined when an event between was deleted, or never existed
    */
-  async after(sequence: number): Promise<After | undefined> {
+  async after(sequence: number): Promise<number | undefined> {
     const next = await this.read(sequence + 1);
-    if (next?.kind === 'event' || next?.kind === 'end') return { from: sequence };
-    const entry = next === undefined && sequence > 0 ? await this.#entry(sequence) : undefined;
-    if (entry !== undefined) return { from: sequence, end: { at: sequence, entry } };
+    if (next !== undefined && next.kind !== 'apart' && next.kind !== 'claim') return sequence;
+    if (next === undefined && sequence > 0 && (await this.#entry(sequence)) !== undefined) return sequence;
     const { oldest } = await this.mark();
     // Entries of other kinds may outlive the events around them.
     if (sequence + 1 < oldest) {
@@ -190,7 +175,7 @@ export class StreamLog {
       if (first === undefined || first.prev > sequence) return undefined;
     } else if (next === undefined) return undefined;
     const from = Math.max(sequence, oldest - 1);
-    return (await this.unexpired(from)) > from ? undefined : { from };
+    return (await this.unexpired(from)) > from ? undefined : from;
   }
 
   /** The position after which no content has expired: `from`, or one behind it. */
@@ -199,7 +184,7 @@ export class StreamLog {
     for (let at = from + 1; ; at += 1) {
       const entry = await this.read(at);
       if (entry?.kind === 'apart') kept = at;
-      else if (entry?.kind !== 'claim' && entry?.kind !== 'taken') return kept;
+      else if (entry?.kind !== 'claim') return kept;
     }
   }
 
@@ -208,7 +193,7 @@ export class StreamLog {
    * @param known a position that was there
    * @throws AwaitError `store` when the oldest entry that must be kept is not there
    */
-  async end(known = 0): Promise<End> {
+  async end(known = 0): Promise<StreamEnd> {
     let entry = known > 0 ? await this.#entry(known) : undefined;
     let at = known;
     for (let oldest = 0; entry === undefined; ) {
@@ -241,9 +226,7 @@ export class StreamLog {
   }
 }
 
-export function isEvent(
-  entry: StreamEntry | undefined,
-): entry is Extract<StreamEntry, { kind: 'event' | 'apart' }> {
+function isEvent(entry: StreamEntry | undefined): entry is Extract<StreamEntry, { kind: 'event' | 'apart' }> {
   return entry?.kind === 'event' || entry?.kind === 'apart';
 }
 
@@ -252,7 +235,7 @@ export function isLast(entry: StreamEntry | undefined): boolean {
 }
 
 /** The value of `prev` for the entry after this one. */
-export function prevAfter({ at, entry }: End): number {
+export function prevAfter({ at, entry }: StreamEnd): number {
   if (entry === undefined) return 0;
-  return isEvent(entry) ? at : entry.prev;
+  return isEvent(entry) || entry.kind === 'call' ? at : entry.prev;
 }

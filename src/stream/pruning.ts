@@ -15,7 +15,6 @@ export class Pruning {
   readonly #batch: number;
   readonly #needed: () => number | undefined;
   readonly #failed: (error: unknown) => void;
-  #kept: readonly number[] = [];
   #oldest = 1;
   #end = 0;
   #running = false;
@@ -43,16 +42,8 @@ export class Pruning {
 
   /** Reads how far other processes have pruned. */
   async load(): Promise<void> {
-    const { oldest, kept } = await this.#log.mark();
+    const { oldest } = await this.#log.mark();
     this.#oldest = Math.max(oldest, this.#oldest);
-    this.#kept = kept;
-  }
-
-  /** Keeps some positions for as long as the stream lives. */
-  async keep(from: number, to: number): Promise<void> {
-    const positions = Array.from({ length: to - from + 1 }, (_, index) => from + index);
-    this.#kept = [...this.#kept, ...positions];
-    await this.#log.writeMark({ oldest: this.#oldest, kept: this.#kept });
   }
 
   upTo(end: number): void {
@@ -78,15 +69,14 @@ export class Pruning {
   }
 
   async #prune(): Promise<void> {
-    const kept = new Set(this.#kept);
     // More may have been appended in the meantime.
     while (this.#isDue()) {
       const from = this.#oldest;
       const oldest = this.#upTo();
-      await this.#log.writeMark({ oldest, kept: this.#kept });
+      await this.#log.writeMark({ oldest });
       this.#oldest = oldest;
       const gone = Array.from({ length: oldest - from }, (_, nth) => from + nth);
-      await this.#log.remove(gone.filter((at) => !kept.has(at)));
+      await this.#log.remove(gone);
     }
   }
 }

@@ -1,10 +1,10 @@
 /**
  * A connection as a sink of events: server-sent events, and a keep-alive while nothing happens (a comment, unless the
- * wire has its own). At most one event waits beyond what the socket takes; the guard (`src/http/backlog.ts`) limits for
+ * wire has its own). At most one event waits beyond what the socket takes; the guard (`src/doors/http/backlog.ts`) limits for
  * how long, and the bytes of all connections together.
  */
 import { type Clock, every } from '../base/clock.ts';
-import type { GuardedWriter } from '../http/exchange.ts';
+import type { GuardedWriter } from '../doors/http/exchange.ts';
 import type { StreamEvent } from './log.ts';
 import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseRetry } from './sse.ts';
 import type { Sink, TailEnd } from './tail.ts';
@@ -23,7 +23,7 @@ export interface SseOptions {
 
 /** The bytes that a wire writes for events, keep-alive and closing. */
 export interface Framing {
-  event(event: StreamEvent, id: string): string;
+  event(event: StreamEvent, id?: string): string;
   /** A sign of life. */
   alive(): string;
   /** The last words of a connection that ends before its stream does. */
@@ -46,7 +46,7 @@ const REASONS: Readonly<Record<Exclude<TailEnd, 'finished'>, string>> = {
 export const RETRY_LEAVING = 5_000;
 
 const COMMENTS: Framing = {
-  event: (event, id) => sseEvent({ ...event, id }),
+  event: (event, id) => sseEvent({ ...event, ...(id !== undefined && { id }) }),
   alive: () => SSE_KEEP_ALIVE,
   closing: (why) => (why === 'leaving' ? sseRetry(RETRY_LEAVING) : '') + sseClosing(REASONS[why]),
 };

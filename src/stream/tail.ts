@@ -6,7 +6,7 @@
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import { eventId } from './event-id.ts';
-import type { StreamEntry, StreamEvent, StreamLog } from './log.ts';
+import type { StreamEntry, StreamEvent } from './log.ts';
 
 export type TailEnd =
   /** The last event was given. */
@@ -26,7 +26,9 @@ export type TailEnd =
 /** Where events go: a connection. */
 export interface Sink {
   /** @returns false when the peer is behind: no more is given until it is ready */
-  send(event: StreamEvent, id: string): boolean;
+  send(event: StreamEvent, id?: string): boolean;
+  /** A call of the stream, whose log has its events. @param at the position of the entry that names it */
+  call?(call: { readonly callId: string; readonly requestId: string | number }, at: number): void;
   /** Calls when the peer has caught up. */
   onReady(fn: () => void): void;
   /** Calls `fn` when the client disconnects. */
@@ -35,13 +37,40 @@ export interface Sink {
   end(why: TailEnd): void;
 }
 
+/** The events that an entry of a call's log is for its client. */
+export interface Projected {
+  readonly kind: 'events';
+  readonly events: readonly StreamEvent[];
+  /** Nothing follows. */
+  readonly last?: boolean;
+}
+
+export type TailEntry = StreamEntry | Projected | { readonly kind: 'reading'; readonly connection: string };
+
+/** What a connection reads. */
+export interface Feed {
+  /** The prefix of its events' ids. */
+  readonly id: string;
+  /** Milliseconds since the epoch. */
+  readonly expires: number;
+  /** @param at from 1 */
+  read(at: number): Promise<TailEntry | undefined>;
+  /** How far it is pruned, if it may be. */
+  mark?(): Promise<{ readonly oldest: number }>;
+}
+
 export interface TailOptions {
-  readonly log: StreamLog;
+  readonly log: Feed;
   readonly sink: Sink;
   readonly self: string;
   readonly clock: Clock;
-  /** The position after which it begins. */
+  /** The position after which it begins, and how many events of the next one its client has. */
   readonly from: number;
+  readonly had?: number;
+  /** Whether its first entry was sent before: its events get other ids. */
+  readonly isAgain?: boolean;
+  /** Whether it is named in the log it reads; before that entry, others are history. */
+  readonly isResumed?: boolean;
   /** Claims up to here are history. */
   readonly claimed: number;
   /** Longest pause between looks, in milliseconds, and whether there is a reason to look sooner at first. */
@@ -61,6 +90,12 @@ const FAILURES = 5;
 export class Tail {
   readonly #options: TailOptions;
   #cursor: number;
+  /** Events of the entry after that which were given. */
+  #had: number;
+  /** Whether its client has an id of this stream. */
+  #hasSent: boolean;
+  /** Whether the entry was read by which this connection ends older ones. */
+  #isReading = false;
   #state: 'idle' | 'reading' | 'behind' | 'ended' = 'idle';
   #again = false;
   /** The next look asks whether the next entry was deleted. */
@@ -75,6 +110,9 @@ export class Tail {
   constructor(options: TailOptions) {
     this.#options = options;
     this.#cursor = options.from;
+    this.#had = options.had ?? 0;
+    this.#hasSent = options.from > 0 || this.#had > 0;
+    this.#isReading = options.isResumed !== true;
     options.sink.onReady(() => this.#caughtUp());
     options.sink.onClose(() => this.#stop());
   }
@@ -89,9 +127,14 @@ export class Tail {
   }
 
   /** An entry was written here. */
-  offer(at: number, entry: StreamEntry): void {
+  offer(at: number, entry: TailEntry): void {
     if (this.#state === 'idle' && at === this.#cursor + 1) this.#give(at, entry);
-    else this.look();
+    else if (at > this.#cursor) this.look();
+  }
+
+  /** Sends an event that no entry has, if its peer has all that were written. */
+  pass(event: StreamEvent): void {
+    if (this.#state === 'idle' && !this.#options.sink.send(event)) this.#fallBehind();
   }
 
   /** Another process claimed the stream at this position; a claim older than this connection's own is nothing. */
@@ -113,7 +156,7 @@ export class Tail {
 
   /** Its client is to come back for the rest; without an event it would know no id to come back with. */
   disconnect(): void {
-    if (this.#cursor > 0) this.end('closed');
+    if (this.#hasSent) this.end('closed');
     else this.#leaving = true;
   }
 
@@ -157,28 +200,37 @@ export class Tail {
       this.#looks += 1;
       const known = this.#options.oldest();
       const asks = known === undefined && (this.#doubts || this.#looks % LOOKS === 0);
-      const oldest = asks ? (await log.mark()).oldest : (known ?? 0);
+      const oldest = asks ? ((await log.mark?.())?.oldest ?? 0) : (known ?? 0);
       this.#doubts = false;
       if (oldest > at) this.end('behind');
       return;
     }
   }
 
-  #give(at: number, entry: StreamEntry): void {
+  #give(at: number, entry: TailEntry): void {
     const { log, sink, self } = this.#options;
+    if (entry.kind === 'events') {
+      this.#giveAll(at, entry);
+      return;
+    }
     this.#cursor = at;
     switch (entry.kind) {
+      case 'reading':
+        if (entry.connection === self) this.#isReading = true;
+        else if (this.#isReading) this.end('replaced');
+        break;
       case 'event': {
+        this.#hasSent = true;
         const keepsUp = sink.send(entry.event, eventId(log.id, at));
         if (entry.last) this.end('finished');
         else if (this.#leaving) this.end('closed');
         // The sink may have ended it by now.
-        else if (!keepsUp && this.isOpen) {
-          this.#state = 'behind';
-          this.#timer?.cancel();
-        }
+        else if (!keepsUp) this.#fallBehind();
         break;
       }
+      case 'call':
+        sink.call?.(entry, at);
+        break;
       case 'apart':
         this.end('behind');
         break;
@@ -188,9 +240,39 @@ export class Tail {
       case 'claim':
         if (entry.reader !== self) this.claimedAt(at);
         break;
-      case 'taken':
-        break;
     }
+  }
+
+  /**
+   * Each event has an id: of an entry's last one its position, of an earlier one that and its number, as of all of them
+   * where they are sent again.
+   */
+  #giveAll(at: number, { events, last }: Projected): void {
+    const { log, sink, isAgain } = this.#options;
+    let keepsUp = true;
+    for (let nth = this.#had; nth < events.length && keepsUp && this.isOpen; nth += 1) {
+      const event = events[nth];
+      if (event === undefined) break;
+      this.#had = nth + 1;
+      this.#hasSent = true;
+      const id = eventId(log.id, at);
+      const isPlain = this.#had === events.length && isAgain !== true;
+      keepsUp = sink.send(event, isPlain ? id : `${id}.${this.#had}`);
+    }
+    if (this.#had >= events.length) {
+      this.#had = 0;
+      this.#cursor = at;
+      if (last) this.end('finished');
+      else if (this.#leaving && events.length > 0) this.end('closed');
+    }
+    if (!keepsUp) this.#fallBehind();
+  }
+
+  #fallBehind(): void {
+    // The sink may have ended it by now.
+    if (!this.isOpen) return;
+    this.#state = 'behind';
+    this.#timer?.cancel();
   }
 
   #caughtUp(): void {

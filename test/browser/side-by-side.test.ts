@@ -1,12 +1,13 @@
 /** The page of `mcp-await compare`, opened from its file in a real browser. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { pageOf } from '../../compat/side-by-side/page.ts';
-import { everyRevision } from '../../src/testing/index.ts';
+import { everyRevision } from '../../src/compare/index.ts';
+import { pageOf } from '../../src/compare/page.ts';
 import { scratch } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import late from '../fixtures/side-by-side/late-server.ts';
@@ -167,6 +168,34 @@ describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, {
       await page.close();
     },
   );
+
+  it('cuts a message of five megabytes, shows all of it on demand, and holds its text once', async () => {
+    const large = (): McpServer => {
+      const one = new McpServer({ name: 'large', version: '1.0.0' });
+      const text = 'lorem '.repeat(840_000);
+      one.registerTool('large', {}, () => ({ content: [{ type: 'text', text }] }));
+      return one;
+    };
+    const revisions = ['2025-06-18', '2025-11-25', '2026-07-28'] as const;
+    const comparison = await everyRevision(
+      large,
+      { steps: [{ call: 'large' }] },
+      { callers: false, revisions },
+    );
+    const path = join(scratch(), 'large.html');
+    writeFileSync(path, pageOf(comparison));
+    expect(statSync(path).size).toBeLessThan(6_000_000);
+    const { page, errors } = await open({ viewport: { width: 390, height: 800 } }, pathToFileURL(path).href);
+    const card = page.locator('details.card.result').filter({ hasText: 'lorem' }).first();
+    await card.locator('summary').click();
+    const cell = card.locator('pre');
+    expect((await cell.textContent())?.length).toBeLessThan(21_000);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+    await card.getByRole('button', { name: /^Show all \d+ kB$/ }).click();
+    await expect.poll(async () => (await cell.textContent())?.length).toBeGreaterThan(5_000_000);
+    expect(errors).toEqual([]);
+    await page.close();
+  });
 
   it('shows a column that differs beside one that does not, with the difference in words', async () => {
     const steps = [{ call: 'log_in' }, { list: 'tools' as const }];

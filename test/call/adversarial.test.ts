@@ -13,6 +13,7 @@ import {
   suspended,
   type Tool,
   workbench,
+  wrapped,
 } from './bench.ts';
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
@@ -25,17 +26,7 @@ function slow(store: MemoryStore, verb: 'read' | 'append', ms: number): MemorySt
     });
   }
   const open: MemoryStore['open'] = (call, after) => {
-    const journal = store.open(call, after);
-    return {
-      get position() {
-        return journal.position;
-      },
-      get lapsed() {
-        return journal.lapsed;
-      },
-      append: (entry, onWritten) => sleep(ms).then(() => journal.append(entry, onWritten)),
-      beat: (sign) => journal.beat(sign),
-    };
+    return wrapped(store.open(call, after), { write: (run) => sleep(ms).then(run) });
   };
   return Object.create(store, { open: { value: open } });
 }

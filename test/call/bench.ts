@@ -9,7 +9,7 @@ import type { Frame } from '../../src/call/frame/frame.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
 import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
-import { DEFAULT_LIMITS, type Limits } from '../../src/call/limits.ts';
+import { type Limits, limitsOf } from '../../src/call/limits.ts';
 import type {
   Binding,
   CallStore,
@@ -18,7 +18,7 @@ import type {
   OpenJournal,
   Outcome,
   Relay,
-  State,
+  TokenState,
 } from '../../src/call/ports.ts';
 import type { HandoffParts } from '../../src/call/run/handoff.ts';
 
@@ -50,19 +50,21 @@ export class MemoryStore implements CallStore {
   after: (entry: Entry) => void = () => {};
 
   open(call: CallRecord, after: number): OpenJournal {
-    const keyAt = (position: number): string => `${call.id}:${position}`;
     const entries: Entries = {
-      insert: async (position, entry) => {
-        this.before(entry);
-        if (this.entries.has(keyAt(position))) return false;
-        this.entries.set(keyAt(position), JSON.stringify(entry));
-        this.after(entry);
-        return true;
-      },
+      insert: (position, entry) => this.insertEntry(call, position, entry),
       read: (position) => this.read(call.id, position),
       beat: (sign) => this.beat(call, sign),
     };
     return openJournal(entries, call, after, systemClock, this.lease);
+  }
+
+  async insertEntry({ id }: CallRecord, position: number, entry: Entry): Promise<boolean> {
+    const key = `${id}:${position}`;
+    this.before(entry);
+    if (this.entries.has(key)) return false;
+    this.entries.set(key, JSON.stringify(entry));
+    this.after(entry);
+    return true;
   }
 
   async read(callId: string, position: number): Promise<Entry | undefined> {
@@ -83,20 +85,6 @@ export class MemoryStore implements CallStore {
 
   readonly failedReads = 0;
   readonly isShared = true;
-  readonly inbox = new Map<string, string>();
-
-  async deliver(callId: string, key: string, response: Response): Promise<boolean> {
-    const name = `${callId}:${key}`;
-    if (this.inbox.has(name)) return false;
-    this.inbox.set(name, JSON.stringify(response));
-    return true;
-  }
-
-  async delivered(callId: string, key: string): Promise<Response | undefined> {
-    const text = this.inbox.get(`${callId}:${key}`);
-    return text === undefined ? undefined : (JSON.parse(text) as Response);
-  }
-
   /** The same store for a process whose signs of life do not arrive. */
   muted(): MemoryStore {
     return Object.create(this, { beat: { value: async () => {} } });
@@ -105,6 +93,42 @@ export class MemoryStore implements CallStore {
   types(): string[] {
     return [...this.entries.values()].map((text) => (JSON.parse(text) as Entry).type);
   }
+}
+
+type Around = <T>(run: () => Promise<T>) => Promise<T>;
+
+/** A journal whose operations go through a test's functions. */
+export function wrapped(
+  journal: OpenJournal,
+  around: {
+    readonly write?: <T>(run: () => Promise<T>, make: () => Entry | undefined) => Promise<T>;
+    readonly read?: Around;
+    readonly beat?: Around;
+  },
+): OpenJournal {
+  const { write = (run) => run(), read = (run) => run(), beat = (run) => run() } = around;
+  return {
+    get position() {
+      return journal.position;
+    },
+    get lapsed() {
+      return journal.lapsed;
+    },
+    get onReceived() {
+      return journal.onReceived;
+    },
+    set onReceived(onReceived) {
+      journal.onReceived = onReceived;
+    },
+    append: (entry, onWritten) =>
+      write(
+        () => journal.append(entry, onWritten),
+        () => entry,
+      ),
+    decide: (make, onWritten) => write(() => journal.decide(make, onWritten), make),
+    readOn: () => read(() => journal.readOn()),
+    beat: (sign) => beat(() => journal.beat(sign)),
+  };
 }
 
 export interface Workbench {
@@ -150,7 +174,7 @@ export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench
       doneTwice: () => {},
       ...options.frame,
     },
-    limits: { ...DEFAULT_LIMITS, turnWait: 500, ...options.limits },
+    limits: { ...limitsOf(), turnWait: 500, ...options.limits },
     ttl: 3_600_000,
     replay: () => 'allow',
     onDrop: 'forget',
@@ -177,9 +201,9 @@ function plainHandoff(relay: Relay): HandoffParts {
 
 /** Tokens in plain text: the engine does not seal. */
 const plainTokens = {
-  seal: async (state: State, binding: Binding) => JSON.stringify({ state, binding }),
-  open: async (token: string, binding: Binding): Promise<State> => {
-    let opened: { state: State; binding: Binding };
+  seal: async (state: TokenState, binding: Binding) => JSON.stringify({ state, binding }),
+  open: async (token: string, binding: Binding): Promise<TokenState> => {
+    let opened: { state: TokenState; binding: Binding };
     try {
       opened = JSON.parse(token) as typeof opened;
     } catch (error) {

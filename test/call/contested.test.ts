@@ -26,8 +26,7 @@ function watching(
     get failedReads() {
       return failedReads(look);
     },
-    deliver: async () => false,
-    delivered: async () => undefined,
+    insertEntry: async () => false,
     heard: async () => {
       look += 1;
       const said = beats ? Math.floor((performance.now() - started) / (LEASE / 3)) : 0;

@@ -3,6 +3,8 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Relay } from '../../src/call/ports.ts';
 import { memoryRelay } from '../../src/relay/memory.ts';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
+import { gate } from '../fixtures/gate.ts';
 import {
   answers,
   BINDING,
@@ -142,14 +144,12 @@ describe('a call whose frame is parked elsewhere', () => {
   it('is left there when its client disconnects, and its next request continues after the last completed step', async () => {
     const gone = new AbortController();
     const ran: string[] = [];
-    let finish = (): void => {};
+    const work = gate();
     const tool: Tool = async ({ elicit, step }) => {
       await elicit('one');
       await step('slow', async () => {
         ran.push('slow');
-        await new Promise<void>((resolve) => {
-          finish = resolve;
-        });
+        await work.opened;
       });
       await step('next', () => ran.push('next'));
       return 'finished';
@@ -162,7 +162,7 @@ describe('a call whose frame is parked elsewhere', () => {
     gone.abort();
     expect((await resumed).kind).toBe('gone');
     await listening();
-    finish();
+    work.open();
     expect(ran).toEqual(['slow']);
     expect(resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()))).toBe(
       'finished',
@@ -184,7 +184,7 @@ describe('a call whose frame is parked elsewhere', () => {
     expect(seen).toMatchObject({ begun: 1, charged: [expect.anything()] });
     const changed = answers(first, () => ({ action: 'decline' }));
     const refused = await other.engine.resume(first.token, BINDING, changed, legOf());
-    expect(errorOf(refused)).toEqual({ code: -32602, message: 'Invalid or expired requestState' });
+    expect(errorOf(refused)).toEqual(BAD_TOKEN);
   });
 });
 

@@ -15,6 +15,7 @@ import {
   type Tool,
   until,
   workbench,
+  wrapped,
 } from './bench.ts';
 
 const LIMITS = { lease: 80 };
@@ -45,7 +46,7 @@ describe('an answer that comes in elsewhere', () => {
       for (const known of [1, 2, 3]) {
         await until(() => asked.length >= known);
         const ask = asked[known - 1] as OpenAsk;
-        await other.engine.deliver(callIn(store), undefined, ask.key, { result: accept(ask) });
+        await other.engine.deliver(callIn(store), { principal: undefined }, ask.key, { result: accept(ask) });
       }
       expect(resultOf(await outcome)).toEqual(ALL);
     });
@@ -60,15 +61,15 @@ describe('an answer that comes in elsewhere', () => {
     const [ask] = asked as [OpenAsk];
     const good = { result: accept(ask) };
     const bad = { result: { action: 'decline' } };
-    await other.engine.deliver(callIn(store), undefined, ask.key, good);
-    await other.engine.deliver(callIn(store), undefined, ask.key, bad);
+    await other.engine.deliver(callIn(store), { principal: undefined }, ask.key, good);
+    await other.engine.deliver(callIn(store), { principal: undefined }, ask.key, bad);
     await until(() => asked.length === 3);
     expect(await started.answer(ask.key, bad)).toBe(false);
     for (const { key, params } of asked.slice(1)) {
       const response = { result: accept({ params } as OpenAsk) };
       await Promise.all([
         started.answer(key, response),
-        other.engine.deliver(callIn(store), undefined, key, response),
+        other.engine.deliver(callIn(store), { principal: undefined }, key, response),
         started.answer(key, response),
       ]);
     }
@@ -79,15 +80,18 @@ describe('an answer that comes in elsewhere', () => {
 
   it('is read by the process that takes the call over', async () => {
     const store = new MemoryStore(LIMITS.lease);
-    // As if it had died: it sends no sign of life and fetches nothing.
-    const dead: MemoryStore = Object.create(store.muted(), { delivered: { value: async () => undefined } });
+    // As if it had died: it sends no sign of life and reads nothing on.
+    const muted = store.muted();
+    const open: MemoryStore['open'] = (call, after) =>
+      wrapped(MemoryStore.prototype.open.call(muted, call, after), { read: () => new Promise(() => {}) });
+    const dead: MemoryStore = Object.create(muted, { open: { value: open } });
     const owner = workbench(both, { store: dead, limits: LIMITS });
     const other = workbench(both, { store, limits: LIMITS });
     const first = listening();
     beginResumable(owner.engine, first.leg);
     await until(() => first.asked.length === 1);
     const [ask] = first.asked as [OpenAsk];
-    await other.engine.deliver(callIn(store), undefined, ask.key, { result: accept(ask) });
+    await other.engine.deliver(callIn(store), { principal: undefined }, ask.key, { result: accept(ask) });
     const second = listening();
     const taken = other.engine.takeUp(callIn(store), BINDING, second.leg);
     await until(() => second.asked.length === 2);
@@ -104,11 +108,11 @@ describe('an answer that comes in elsewhere', () => {
     const { leg, asked } = listening();
     beginResumable(owner.engine, leg);
     await until(() => asked.length === 1);
-    const made = other.engine.deliver(callIn(store), undefined, 'elicitation-99', {
+    const made = other.engine.deliver(callIn(store), { principal: undefined }, 'elicitation-99', {
       result: { action: 'cancel' },
     });
     await expect(made).rejects.toMatchObject({ code: 'bad-token' });
-    expect(store.inbox.size).toBe(0);
+    expect(store.types()).toEqual(['called', 'asked']);
   });
 
   it('is refused for a call of another caller, and for none', async () => {
@@ -122,9 +126,9 @@ describe('an answer that comes in elsewhere', () => {
       [callIn(store), 'ann'],
       ['no-such-call', undefined],
     ] as const) {
-      const delivered = owner.engine.deliver(call, principal, key, { result: { action: 'cancel' } });
+      const delivered = owner.engine.deliver(call, { principal }, key, { result: { action: 'cancel' } });
       await expect(delivered).rejects.toMatchObject({ code: 'bad-token' });
     }
-    expect(store.inbox.size).toBe(0);
+    expect(store.types()).toEqual(['called', 'asked']);
   });
 });

@@ -143,11 +143,17 @@ it('reaches the process that runs the call, in its order and before the answer',
   const [ask] = asked;
   if (ask === undefined) throw new Error('not asked');
   for (const nth of [1, 2, 3]) {
-    expect(await other.engine.report(callId, undefined, ask.key, { progress: nth })).toBe(true);
+    expect(await other.engine.report(callId, { principal: undefined }, ask.key, { progress: nth })).toBe(
+      true,
+    );
   }
-  expect(await other.engine.report(callId, 'somebody else', ask.key, { progress: 4 })).toBe(false);
-  expect(await other.engine.report(callId, undefined, 'another-key', { progress: 4 })).toBe(false);
-  await other.engine.deliver(callId, undefined, ask.key, { result: accept(ask) });
+  expect(await other.engine.report(callId, { principal: 'somebody else' }, ask.key, { progress: 4 })).toBe(
+    false,
+  );
+  expect(await other.engine.report(callId, { principal: undefined }, 'another-key', { progress: 4 })).toBe(
+    false,
+  );
+  await other.engine.deliver(callId, { principal: undefined }, ask.key, { result: accept(ask) });
   await outcome;
   expect(reports.map(({ progress: nth }) => nth)).toEqual([1, 2, 3]);
 });

@@ -92,6 +92,22 @@ describe('a call that continues without its request', () => {
     expect(effects.map((effect) => effect.split(' ')[0])).toEqual(['charge', 'ship']);
   });
 
+  it('is taken over also where each connection of its client is shorter than a lease', async () => {
+    const store = new MemoryStore(LIMITS.lease);
+    const { tool } = order();
+    const first = listening();
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, first.leg);
+    await until(() => first.asked.length === 1);
+    const other = workbench(tool, { store, limits: LIMITS });
+    const second = listening();
+    for (let times = 0; times < 12 && second.asked.length === 0; times += 1) {
+      const followed = other.engine.takeUp(callIn(store), BINDING, second.leg);
+      await pause(LIMITS.lease / 2);
+      if (second.asked.length === 0) followed.stop();
+    }
+    expect(second.asked).toEqual(first.asked);
+  });
+
   it('is taken over by one of many', async () => {
     const store = new MemoryStore(LIMITS.lease);
     let begun = 0;

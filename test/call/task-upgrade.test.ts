@@ -1,5 +1,6 @@
 /** Tasks and other live calls that are taken over by another version of their tool. */
 import { describe, expect, it } from 'vitest';
+import { gate } from '../fixtures/gate.ts';
 import { BINDING, beginResumable, listening, MemoryStore, pause, type Tool, until } from './bench.ts';
 import {
   accepted,
@@ -62,28 +63,26 @@ describe('an ask that the next version never makes', () => {
   });
 
   it('is taken back while a new step runs instead of it', async () => {
-    let finish = (): void => {};
+    const work = gate();
     const { other, id } = await upgraded(
       asksFor('google'),
       async ({ step }) => {
-        await step('slow', () => new Promise<void>((resolve) => (finish = resolve)));
+        await step('slow', () => work.opened);
         return 'done';
       },
       1,
     );
     await viewed(other, id, ({ status }) => status === 'working');
-    finish();
+    work.open();
     expect(resultIn((await viewed(other, id, isOver)).response)).toBe('done');
   });
 
   it('goes out again under its key where it is made after all', async () => {
-    let goOn = (): void => {};
+    const work = gate();
     const { store, other, id, asks } = await upgraded(
       asksFor('github', 'google'),
       async ({ elicit }) => {
-        const later = new Promise<void>((resolve) => (goOn = resolve)).then(() =>
-          elicit('google', schema('google')),
-        );
+        const later = work.opened.then(() => elicit('google', schema('google')));
         const all = await Promise.all([elicit('github', schema('github')), later]);
         return all.map(({ content }) => content);
       },
@@ -91,7 +90,7 @@ describe('an ask that the next version never makes', () => {
     );
     await viewed(other, id, ({ asks: open }) => open.length === 1);
     expect(store.types().filter((type) => type === 'withdrawn')).toHaveLength(1);
-    goOn();
+    work.open();
     const { asks: again } = await viewed(other, id, ({ asks: open }) => open.length === 2);
     expect(new Set(again.map(({ key }) => key))).toEqual(new Set(asks.map(({ key }) => key)));
     await update(other, id, accepted(again));

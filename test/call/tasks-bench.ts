@@ -14,6 +14,7 @@ import {
   type Workbench,
   type WorkbenchOptions,
   workbench,
+  wrapped,
 } from './bench.ts';
 
 export const LEASE = 90;
@@ -58,21 +59,12 @@ export function processOf(tool: Tool, shared: MemoryStore, options: WorkbenchOpt
       const journal = Object.getPrototypeOf(shared).open.apply(store, args) as ReturnType<
         MemoryStore['open']
       >;
-      return {
-        get position() {
-          return journal.position;
-        },
-        get lapsed() {
-          return journal.lapsed;
-        },
-        append: (entry: Entry, onWritten?: () => void) => alive(() => journal.append(entry, onWritten)),
-        beat: (sign: string) => alive(() => journal.beat(sign)),
-      };
+      return wrapped(journal, { write: alive, read: alive, beat: alive });
     },
     read: (...args: Parameters<MemoryStore['read']>) => alive(() => shared.read(...args)),
     heard: (...args: Parameters<MemoryStore['heard']>) => alive(() => shared.heard(...args)),
-    deliver: (...args: Parameters<MemoryStore['deliver']>) => alive(() => shared.deliver(...args)),
-    delivered: (...args: Parameters<MemoryStore['delivered']>) => alive(() => shared.delivered(...args)),
+    insertEntry: (...args: Parameters<MemoryStore['insertEntry']>) =>
+      alive(() => Object.getPrototypeOf(shared).insertEntry.apply(store, args)),
     beat: (...args: Parameters<MemoryStore['beat']>) => alive(() => shared.beat(...args)),
   });
   const bench = workbench(tool, {

@@ -1,6 +1,7 @@
 /** Calls that continue as tasks: how they become tasks, crashes, and access by other callers. */
 import { describe, expect, it } from 'vitest';
 import type { Entry } from '../../src/call/journal/entries.ts';
+import { type Gate, gate } from '../fixtures/gate.ts';
 import {
   accept,
   answers,
@@ -11,6 +12,7 @@ import {
   suspended,
   type Tool,
   until,
+  wrapped,
 } from './bench.ts';
 import {
   accepted,
@@ -212,27 +214,28 @@ describe('a task', () => {
   it('starts no step where its owner slept for long, before it is sure of it', async () => {
     const store = new MemoryStore(LEASE);
     const effects: string[] = [];
-    let go = (): void => {};
+    const begun: Gate[] = [];
     const tool: Tool = async ({ step }) => {
-      await new Promise<void>((resolve) => {
-        go = resolve;
-      });
+      const work = gate();
+      begun.push(work);
+      await work.opened;
       await step('charge', () => effects.push('charge'));
       return 'done';
     };
     const owner = processOf(tool, store);
     const id = taskOf(await begin(owner, wish()).outcome);
-    const goOn = go;
     const other = processOf(tool, store);
+    await until(() => begun.length === 1);
     owner.sleep();
     await pause(LEASE);
     await sweep(other, id);
-    goOn();
+    begun[0]?.open();
     await pause(5);
     owner.wake();
     await pause(20);
     expect(effects).toEqual([]);
-    go();
+    await until(() => begun.length === 2);
+    begun[1]?.open();
     expect(resultIn((await viewed(other, id, isOver)).response)).toBe('done');
     expect(effects).toEqual(['charge']);
   });
@@ -268,26 +271,19 @@ describe('a call on its way to be a task', () => {
         value: (...args: Parameters<MemoryStore['open']>) => {
           const journal = store.open(...args);
           let last: Promise<unknown> = Promise.resolve();
-          return {
-            get position() {
-              return journal.position;
-            },
-            get lapsed() {
-              return journal.lapsed;
-            },
-            beat: (sign: string) => journal.beat(sign),
-            append: (entry: Entry, onWritten?: () => void) => {
-              const appended = last.then(async () => {
-                if (entry.type === 'detached') {
+          return wrapped(journal, {
+            write: (run, make) => {
+              const written = last.then(async () => {
+                if (make()?.type === 'detached') {
                   waiting = true;
                   await gate;
                 }
-                return journal.append(entry, onWritten);
+                return run();
               });
-              last = appended.catch(() => {});
-              return appended;
+              last = written.catch(() => {});
+              return written;
             },
-          };
+          });
         },
       },
     });
@@ -302,17 +298,15 @@ describe('a call on its way to be a task', () => {
   }
 
   it('is a task even where its tool ends while that is written, and is not run again', async () => {
-    let end = (): void => {};
+    const work = gate();
     const tool: Tool = async () => {
-      await new Promise<void>((resolve) => {
-        end = resolve;
-      });
+      await work.opened;
       return 'done';
     };
     const { store, owner, letThrough, isWaiting } = slowProcess(tool);
     const { outcome } = begin(owner, wish({ when: 'late', after: 5 }));
     await until(isWaiting);
-    end();
+    work.open();
     await pause(5);
     letThrough();
     const id = taskOf(await outcome);
@@ -338,16 +332,15 @@ describe('a call on its way to be a task', () => {
   });
 
   it('continues as one when the client of a later turn goes away while that is written', async () => {
-    let end = (): void => {};
+    const work = gate();
     const tool: Tool = async ({ elicit }) => {
       await elicit('one');
-      await new Promise<void>((resolve) => {
-        end = resolve;
-      });
+      await work.opened;
       return 'done';
     };
     const { store, owner, letThrough, isWaiting } = slowProcess(tool);
-    const first = suspended(await begin(owner, wish({ when: 'late', after: 5 })).outcome);
+    const late = wish({ when: 'late', after: 5 });
+    const first = suspended(await begin(owner, late, taskLeg({ takesTasks: false })).outcome);
     const gone = new AbortController();
     const turn = owner.engine.resume(first.token, BINDING, answers(first), taskLeg({ signal: gone.signal }));
     await until(isWaiting);
@@ -356,7 +349,7 @@ describe('a call on its way to be a task', () => {
     expect((await turn).kind).toBe('gone');
     const again = await owner.engine.resume(first.token, BINDING, answers(first), taskLeg());
     const id = taskOf(again);
-    end();
+    work.open();
     expect(resultIn((await viewed(owner, id, isOver)).response)).toBe('done');
     expect(store.types()).toEqual(['suspended', 'claimed', 'detached', 'ended']);
   });
@@ -538,7 +531,7 @@ describe('what is said of a task', () => {
     const [ask] = (await viewed(owner, id, isAsking)).asks;
     if (ask === undefined) throw new Error('not asked');
     const answer = (a: string) =>
-      owner.engine.deliver(id, undefined, ask.key, { result: accept(ask, { a }) });
+      owner.engine.deliver(id, { principal: undefined }, ask.key, { result: accept(ask, { a }) });
     await expect(answer('first')).rejects.toThrow('down');
     await answer('second');
     await until(() => told.length === 1);
@@ -571,23 +564,21 @@ describe('what is said of a task', () => {
 
   it('is no ask that its tool gave up', async () => {
     const store = new MemoryStore(LEASE);
-    let end = (): void => {};
+    const work = gate();
     const tool: Tool = async ({ ask }) => {
       const gaveUp = new AbortController();
       const params = { mode: 'form', message: 'one', requestedSchema: { type: 'object', properties: {} } };
       void ask('elicitation/create', params, { signal: gaveUp.signal });
       await pause(20);
       gaveUp.abort();
-      await new Promise<void>((resolve) => {
-        end = resolve;
-      });
+      await work.opened;
       return 'done';
     };
     const [owner, other] = [processOf(tool, store), processOf(tool, store)];
     const id = taskOf(await begin(owner, wish()).outcome);
     await viewed(other, id, isAsking);
     await viewed(other, id, (task) => task.status === 'working');
-    end();
+    work.open();
     expect(resultIn((await viewed(other, id, isOver)).response)).toBe('done');
   });
 });

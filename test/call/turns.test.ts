@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Leg } from '../../src/call/ports.ts';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import {
   accept,
   answers,
@@ -49,7 +50,7 @@ describe('a turn', () => {
         { [first.asks[0]?.key ?? '']: { action: 'decline' } },
         legOf(),
       );
-      expect(errorOf(other)).toEqual({ code: -32602, message: 'Invalid or expired requestState' });
+      expect(errorOf(other)).toEqual(BAD_TOKEN);
     }
   });
 
@@ -187,7 +188,7 @@ describe('a turn', () => {
     ];
     for (const other of others) {
       const outcome = await engine.resume(first.token, { ...BINDING, ...other }, answers(first), legOf());
-      expect(errorOf(outcome)).toEqual({ code: -32602, message: 'Invalid or expired requestState' });
+      expect(errorOf(outcome)).toEqual(BAD_TOKEN);
     }
   });
 });

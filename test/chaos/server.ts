@@ -8,6 +8,7 @@ import type KeyvSqlite from '@keyv/sqlite';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { currentContext } from '../../src/call/frame/context.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
+import { tuned } from '../../src/call/limits.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { createAwaitHandler, step } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
@@ -80,7 +81,7 @@ const handler = createAwaitHandler(build, {
   store,
   secrets: [secret],
   tasks: () => 'now',
-  limits: { lease: LEASE, turnWait: 5_000 },
+  ...tuned({ lease: LEASE, turnWait: 5_000 }),
 });
 
 /** A full disk, as SQLite sees it: no page more than there are. */

@@ -5,6 +5,7 @@
 import process from 'node:process';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject } from '../../src/base/json.ts';
+import type { OpenJournal } from '../../src/call/ports.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type Append, clock, type Event } from './events.ts';
 
@@ -16,15 +17,11 @@ export function witness(tell: (event: Event) => void): void {
   const { open } = KeyvCallStore.prototype;
   KeyvCallStore.prototype.open = function (this: KeyvCallStore, call, after) {
     const journal = open.call(this, call, after);
-    return {
-      get position() {
-        return journal.position;
-      },
-      get lapsed() {
-        return journal.lapsed;
-      },
-      beat: (sign) => journal.beat(sign),
-      async append(entry, onWritten) {
+    const { decide } = journal;
+    return Object.assign(journal, {
+      async decide(make, onWritten) {
+        const entry = make();
+        if (entry === undefined) return false;
         const since = clock();
         const run = entry.type === 'completed' ? runOf(entry.completion) : undefined;
         if (run !== undefined) tell({ type: 'appending', run, at: since });
@@ -41,16 +38,18 @@ export function witness(tell: (event: Event) => void): void {
             ...(cause !== undefined && { cause }),
           });
         };
+        let isWritten = false;
         try {
-          await journal.append(entry, onWritten);
+          isWritten = await decide.call(journal, make, onWritten);
         } catch (error) {
           const { code, cause } = AwaitError.from(error);
           told(code === 'fenced' ? 'fenced' : 'store', String(cause));
           throw error;
         }
-        told('written');
+        if (isWritten) told('written');
+        return isWritten;
       },
-    };
+    } satisfies Pick<OpenJournal, 'decide'>);
   };
   let last = clock();
   setInterval(() => {

@@ -39,3 +39,26 @@ it('closes although an operation fails', async () => {
   await backing.close();
   await expect(read).rejects.toThrow('down');
 });
+
+it('reads no further page of a list', async () => {
+  const listing = new MemoryBacking();
+  for (const name of ['a', 'b', 'c']) await listing.insert(`${name}:0`, { type: 'called' }, 1_000);
+  const backing = new ClosableBacking(listing);
+  const listed: string[] = [];
+  const reading = (async () => {
+    for await (const { key } of backing.keys()) {
+      listed.push(key);
+      await backing.close();
+    }
+  })();
+  await expect(reading).rejects.toMatchObject({ code: 'closed' });
+  expect(listed).toHaveLength(1);
+  await expect(
+    backing
+      .firstEntries(() => {})
+      [Symbol.asyncIterator]()
+      .next(),
+  ).rejects.toMatchObject({
+    code: 'closed',
+  });
+});

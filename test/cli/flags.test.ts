@@ -1,10 +1,10 @@
 /** The table of flags: each option of a deployment has one, each sets its option, and senseless values are refused. */
 import process from 'node:process';
 import { describe, expect, it, vi } from 'vitest';
-import { NAMES } from '../../compat/revisions.ts';
+import { KNOWN } from '../../compat/revisions.ts';
 import { helpOfFlags, readArguments } from '../../src/cli/arguments.ts';
 import { FLAGS, PROXY_FLAGS } from '../../src/cli/flags.ts';
-import { settle } from '../../src/options.ts';
+import { settle } from '../../src/handler/settings.ts';
 
 const SECRET = 'a secret of the flags that is longer than 32 bytes';
 
@@ -32,7 +32,7 @@ const SAMPLES: Readonly<Record<string, string>> = {
 /** Every option, as the error says them that an unknown one gets. */
 function options(): string[] {
   try {
-    settle({ nonsense: true } as object, []);
+    settle({ nonsense: true } as object, KNOWN);
   } catch (error) {
     return /there are (.*)\./.exec(String(error))?.[1]?.split(', ') ?? [];
   }
@@ -63,7 +63,7 @@ describe('a flag', () => {
     const code = ['principal', 'encrypt', 'audience', 'audit', 'revisions'];
     expect(options().length).toBeGreaterThan(20);
     expect(without.filter((name) => !code.includes(name))).toEqual([]);
-    expect(() => settle(set, NAMES)).not.toThrow();
+    expect(() => settle(set, KNOWN)).not.toThrow();
   });
 
   it('sets what it says', async () => {
@@ -93,7 +93,8 @@ describe('a flag', () => {
         'sessions=5',
         '--ttl',
         '90d',
-        '--literal',
+        '--revision',
+        'DRAFT-SEP-1858:literal',
       ],
       ...[
         '--rate',
@@ -105,7 +106,8 @@ describe('a flag', () => {
         '--tasks',
         'now',
       ],
-      ...['--workspace-can', 'elicitation', '--allow-host', 'a.example', '--allow-host', 'b.example'],
+      ...['--revision', 'all', '--revision', 'workspace-sse:elicitation,roots'],
+      ...['--allow-host', 'a.example', '--allow-host', 'b.example'],
     ]);
     expect(positionals).toEqual(['server.ts']);
     expect(serving).toMatchObject({
@@ -118,10 +120,13 @@ describe('a flag', () => {
     expect(set).toMatchObject({
       limits: { bodyBytes: 1_048_576, lease: 20_000, sessions: 5 },
       ttl: 7_776_000_000,
-      literal: true,
+      revisions: [
+        { name: 'DRAFT-SEP-1858', literal: true },
+        '*',
+        { name: 'workspace-sse', capabilities: { elicitation: {}, roots: {} } },
+      ],
       rateLimit: { calls: { most: 100, per: 60_000 } },
       paths: { sse: false, workspace: '/w/:workspace' },
-      workspace: { capabilities: { elicitation: {} } },
       allowedHosts: ['a.example', 'b.example'],
     });
     expect(set.tasks?.({ method: 'tools/call', params: {}, revision: '2026-07-28' })).toBe('now');

@@ -1,5 +1,6 @@
 /** Calls side by side, withdrawn asks, and the ends of a suspended call. */
 import { describe, expect, it } from 'vitest';
+import { CLOSING } from '../fixtures/frozen.ts';
 import {
   ask,
   asking,
@@ -255,9 +256,21 @@ describe('the POST of a turn', () => {
     expect(server.turns().filter(({ batch }) => batch !== undefined)).toHaveLength(3);
   });
 
+  it('is not sent again where the server advises not to, whatever its status', async () => {
+    const error = { ...CLOSING, data: { 'mcp-await': { reason: 'closed', retry: false } } };
+    const server = await serve(
+      onCall((_, reply) => reply.write(asking('x')).end()),
+      onTurn('4', (_, reply) => reply.json({ jsonrpc: '2.0', id: null, error }, 503)),
+    );
+    const { call } = await connected(server.url);
+    await expect(call()).rejects.toMatchObject({ code: CLOSING.code, data: error.data });
+    expect(server.turns().filter(({ batch }) => batch !== undefined)).toHaveLength(1);
+  });
+
   it.each<[string, (reply: Reply) => void]>([
     ['no reply', (reply) => void reply.res.destroy()],
     ['the 502 of a balancer', (reply) => reply.json('bad gateway', 502)],
+    ['a refusal that advises it', (reply) => reply.json({ jsonrpc: '2.0', id: null, error: CLOSING }, 400)],
     ['the head of a stream', (reply) => reply.write(': hello\n\n').cut()],
     ['a part of a JSON body', (reply) => reply.write('{"jsonrpc"').cut()],
     ['a notification that has no id', (reply) => reply.write(NOTE).cut()],

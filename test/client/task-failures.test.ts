@@ -4,22 +4,24 @@
  */
 import { describe, expect, it } from 'vitest';
 import { resuming, type SavedCall } from '../../src/client/index.ts';
-import { connect, LOGIN, RESULT, REVISIONS, type Revision, serve } from './round-trip-script.ts';
+import { CLOSING, STORE } from '../fixtures/frozen.ts';
+import { connect, incomplete, LOGIN, RESULT, REVISIONS, type Revision, serve } from './round-trip-script.ts';
 import type { Reply, Route, Scripted, Seen } from './script.ts';
 import { until } from './script.ts';
 
 const TASK = { taskId: 'task-1', ttl: 60_000, ttlMs: 60_000, pollInterval: 10, pollIntervalMs: 10 };
-const STORE = {
-  code: -32603,
-  message: 'Internal error: this call could not be saved or read back; send the same request again',
-};
-const CLOSING = { code: -32000, message: 'This server is shutting down; send the same request again' };
 const asks = { login: LOGIN };
 
 /** How a request fails, each in another way. */
 const FAILURES: readonly ((seen: Seen, reply: Reply) => void)[] = [
   (_, reply) => reply.res.writeHead(502).end('<h1>Bad gateway</h1>'),
   (_, reply) => void reply.res.destroy(),
+  // The advice counts, not the words.
+  ({ body }, reply) =>
+    reply.json(
+      { jsonrpc: '2.0', id: body.id, error: { ...STORE, message: 'Pardon?' } },
+      body.method === undefined ? 500 : 200,
+    ),
   // To a message without a method, the status alone is read.
   ({ body }, reply) =>
     reply.json({ jsonrpc: '2.0', id: body.id, error: STORE }, body.method === undefined ? 500 : 200),
@@ -108,7 +110,8 @@ describe.each(REVISIONS)('a task of %s', (revision) => {
   it('fails its call once it was asked often enough, and can still be gone on with', async () => {
     for (const [fail, why] of [
       [FAILURES[0], /502|Bad gateway/],
-      [FAILURES[2], /send the same request again/],
+      // A server may advise it for ever.
+      [FAILURES[2], /Pardon/],
     ] as const) {
       let isDown = true;
       const server = await serve(
@@ -183,6 +186,32 @@ describe.each(REVISIONS)('a task of %s', (revision) => {
   });
 });
 
+const told = (data: unknown, code = -32000) => ({ code, message: CLOSING.message, data });
+
+it.each<[string, object, number]>([
+  ['no advice', told(undefined), 1],
+  ['an advice that is a text', told({ 'mcp-await': 'retry' }), 1],
+  ['a retry that is a text', told({ 'mcp-await': { retry: 'true' } }), 1],
+  ['no advice for an internal error', told(undefined, -32603), 6],
+  ['the advice not to, for an internal error', told({ 'mcp-await': { retry: false } }, -32603), 1],
+])(
+  'an error with the sentence of one that passes and %s is tried as often as it should',
+  async (_, error, times) => {
+    const server = await serve(
+      '2026-07-28',
+      ({ body }, reply) => {
+        if (body.method !== 'tasks/get') return false;
+        reply.json({ jsonrpc: '2.0', id: body.id, error });
+        return true;
+      },
+      tasked('2026-07-28'),
+    );
+    const { client } = await connect(server.url, { revision: '2026-07-28' });
+    await expect(client.callTool({ name: 'ask', arguments: {} })).rejects.toThrow(CLOSING.message);
+    expect(sent(server, 'tasks/get')).toBe(times);
+  },
+);
+
 describe.each(REVISIONS)('a call of %s', (revision) => {
   it('of a tool is not sent again on a failure that may have been one of its server', async () => {
     const server = await serve(revision, ({ body }, reply) => {
@@ -193,6 +222,32 @@ describe.each(REVISIONS)('a call of %s', (revision) => {
     const { client } = await connect(server.url, { revision, tasks: {} });
     await expect(client.callTool({ name: 'ask', arguments: {} })).rejects.toThrow();
     expect(sent(server, 'tools/call')).toBe(1);
+  });
+
+  it.each([
+    [200, 2, RESULT],
+    [503, 2, RESULT],
+    [200, Infinity, CLOSING],
+  ] as const)('sends its answers again as advised (%i, %d times)', async (status, failures, outcome) => {
+    let failed = 0;
+    const server = await serve(revision, ({ body }, reply) => {
+      if (body.method !== 'tools/call') return false;
+      const isFirst = sent(server, 'tools/call') === 1;
+      if (isFirst) reply.json(incomplete(revision, body.id, { asks, state: 's' }));
+      else if (failed++ < failures) reply.json({ jsonrpc: '2.0', id: body.id, error: CLOSING }, status);
+      else reply.json({ jsonrpc: '2.0', id: body.id, result: RESULT });
+      return true;
+    });
+    const { client, asked } = await connect(server.url, { revision });
+    const called = client.callTool({ name: 'ask', arguments: {} });
+    if (outcome === CLOSING)
+      await expect(called).rejects.toMatchObject({ code: CLOSING.code, data: CLOSING.data });
+    else expect(await called).toEqual(RESULT);
+    expect(asked).toHaveLength(1);
+    const [, ...retries] = server.turns().filter(({ body }) => body.method === 'tools/call');
+    expect(retries).toHaveLength(Math.min(failures, 5) + 1);
+    expect(new Set(retries.map(({ body }) => body.id)).size).toBe(retries.length);
+    expect(new Set(retries.map(({ body: { id: _, ...same } }) => JSON.stringify(same))).size).toBe(1);
   });
 });
 

@@ -4,6 +4,7 @@
  */
 import { getHeapStatistics } from 'node:v8';
 import { afterEach, describe, expect, it } from 'vitest';
+import { tuned } from '../../src/call/limits.ts';
 import { type AwaitHandler, createAwaitHandler, type Revision } from '../../src/index.ts';
 import { LogBook, SECRET } from '../e2e/harness.ts';
 import { build, casesOf, clientOf, direct, type MakeCall, type What } from './served.ts';
@@ -26,7 +27,7 @@ async function warm(revision: string, what: What): Promise<MakeCall> {
       secrets: [SECRET],
       logger: new LogBook(),
       warnUnjournaled: false,
-      limits: { heldReply: 600_000 },
+      ...tuned({ heldReply: 600_000 }),
     },
   );
   const call = await clientOf(direct(handler), revision);

@@ -1,6 +1,6 @@
 /** A server whose calls are counted, and clients that make them, over HTTP or without it. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { speakerOf } from '../../compat/side-by-side/clients.ts';
+import { speakerOf } from '../../src/compare/clients.ts';
 import { type AwaitHandler, type Revision, step } from '../../src/index.ts';
 import { answer } from '../e2e/anywhere.ts';
 import { messagesIn, type Rpc } from '../e2e/clients.ts';

@@ -1,13 +1,12 @@
 /** What a `requestState` that is not good gets: one frozen sentence, whatever is wrong (issue, bad input). */
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { NAMES, TABLE } from '../../compat/revisions.ts';
-import { createServices } from '../../compat/services.ts';
-import { settle } from '../../src/options.ts';
+import { KNOWN, TABLE } from '../../compat/revisions.ts';
+import { createServices } from '../../src/handler/services.ts';
+import { settle } from '../../src/handler/settings.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { accept, post, type RawReply, send, textOf } from './clients.ts';
 import { CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
-
-const FROZEN = { code: -32602, message: 'Invalid or expired requestState' };
 
 describe.each(CELLS)('a token that is not good ($name)', (cell) => {
   let served: Served;
@@ -21,7 +20,7 @@ describe.each(CELLS)('a token that is not good ($name)', (cell) => {
   /** The reply is the frozen one to the byte, nothing of the reason in it; the logger has the reason. */
   const refused = (reply: RawReply, id: number, reason: RegExp): void => {
     expect(reply.status).toBe(200);
-    expect(reply.text).toBe(JSON.stringify({ jsonrpc: '2.0', id, error: FROZEN }));
+    expect(reply.text).toBe(JSON.stringify({ jsonrpc: '2.0', id, error: BAD_TOKEN }));
     const refusals = served.log.lines.filter(({ detail }) => detail.code === 'bad-token');
     expect(refusals).toHaveLength(1);
     expect(`${refusals[0]?.message} ${String(refusals[0]?.detail.cause ?? '')}`).toMatch(reason);
@@ -155,7 +154,7 @@ describe('a token of a store that is not this one', () => {
     const there = await serveHere(() => buildServer(() => {}), { secrets: [SECRET] });
     const { state } = await post(there.url, { tool: 'one' });
     const reply = await post(here.url, { tool: 'one', state, id: 5 });
-    expect(reply.text).toBe(JSON.stringify({ jsonrpc: '2.0', id: 5, error: FROZEN }));
+    expect(reply.text).toBe(JSON.stringify({ jsonrpc: '2.0', id: 5, error: BAD_TOKEN }));
     expect(here.log.text).toContain('has no checkpoint');
     await here.close();
     await there.close();
@@ -192,7 +191,7 @@ describe('a token of a store that is not this one', () => {
 function otherService(audience: string, secret = SECRET) {
   const services = createServices(
     () => buildServer(() => {}),
-    settle({ secrets: [secret], audience }, NAMES),
+    settle({ secrets: [secret], audience }, KNOWN),
     TABLE,
   );
   services.close();

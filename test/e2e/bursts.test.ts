@@ -3,6 +3,7 @@ import { connect } from 'node:net';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { tuned } from '../../src/call/limits.ts';
 import { begin, type Session } from './anywhere.ts';
 import { type Served, serveHere } from './harness.ts';
 import * as workspace from './workspace-wire.ts';
@@ -50,7 +51,7 @@ describe('a burst of more events than are kept', () => {
   });
 
   it('does not cost its client the result, where more is said at once than may wait', async () => {
-    served = await serveHere(talkative, { limits: { streamEvents: 20 } });
+    served = await serveHere(talkative, { ...tuned({ streamEvents: 20 }) });
     const session = await begin([served], {});
     const stream = await session.post(0, says(100));
     expect((await stream.next(({ id }) => id === 7)).result?.content).toEqual([
@@ -60,7 +61,7 @@ describe('a burst of more events than are kept', () => {
 });
 
 it('a client of workspace-sse that reads nothing of its response is disconnected', async () => {
-  served = await serveHere(talkative, { limits: { stalled: 500 } });
+  served = await serveHere(talkative, { ...tuned({ stalled: 500 }) });
   const { port, pathname } = new URL(`${served.url}/acme`);
   const body = JSON.stringify({ jsonrpc: '2.0', ...workspace.call(1, 'large') });
   const socket = connect(Number(port), '127.0.0.1');
@@ -72,7 +73,7 @@ it('a client of workspace-sse that reads nothing of its response is disconnected
 });
 
 it('says which limit is met where a session has too many streams', async () => {
-  served = await serveHere(talkative, { limits: { streams: 1 } });
+  served = await serveHere(talkative, { ...tuned({ streams: 1 }) });
   const session = await begin([served], {});
   await session.post(0, { id: 1, method: 'ping' });
   const streams = await Promise.all([2, 3, 4].map((id) => session.post(0, { ...says(50_000), id })));

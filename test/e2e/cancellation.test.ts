@@ -4,6 +4,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { watchedServer } from '../fixtures/watched-server.ts';
 import { accept, type ElicitAnswer, post, textOf } from './clients.ts';
 import { balance, CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
@@ -80,7 +81,7 @@ describe.each(KEEPING)('a response of a later turn that its client closed ($name
       await expect(call).rejects.toThrow();
     }
     const other = await post(served.url, { ...retry, responses: accept(keys, { name: 'Bob' }) });
-    expect(other.message.error).toEqual({ code: -32602, message: 'Invalid or expired requestState' });
+    expect(other.message.error).toEqual(BAD_TOKEN);
     watch.open();
     expect(textOf(await post(served.url, retry))).toBe('Ann, aborted: false');
     expect(watch.seen.filter((item) => item === 'charge')).toHaveLength(1);

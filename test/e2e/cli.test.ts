@@ -7,10 +7,11 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { accept, modern, post, textOf } from './clients.ts';
-import { SECRET, type Spawned, scratch, spawnServers } from './harness.ts';
+import { compiled, SECRET, type Spawned, scratch, spawnServers } from './harness.ts';
 import { REDIS, REDIS_URL } from './services.ts';
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
+const FIXTURE = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
 const SERVER = `
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 const build = (): McpServer => {
@@ -60,6 +61,24 @@ it('logs the reason of a refusal on stderr, one JSON line, and no token', async 
   expect(JSON.parse(line ?? '')).toMatchObject({ level: 'warn', code: 'bad-token' });
   expect(server().stderr()).not.toContain(state);
   expect(server().stderr()).not.toContain(SECRET);
+});
+
+it('goes on where nobody reads its log any more', async () => {
+  const child = spawn(
+    process.execPath,
+    [CLI, 'serve', await compiled(FIXTURE), '--port', '0', '--secret', SECRET],
+    { stdio: ['ignore', 'pipe', 'pipe'] },
+  );
+  const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
+  const url = line.replace('listening on ', '');
+  child.stderr.destroy();
+  child.stdout.destroy();
+  // Each is a line of the log.
+  for (let nth = 0; nth < 5; nth += 1)
+    expect((await post(url, { tool: 'one', headers: { origin: 'https://evil.example' } })).status).toBe(403);
+  expect((await post(url, { tool: 'one' })).keys).toHaveLength(1);
+  expect([child.exitCode, child.signalCode]).toEqual([null, null]);
+  child.kill('SIGKILL');
 });
 
 it('ends with 0 on SIGTERM while calls are suspended', async () => {

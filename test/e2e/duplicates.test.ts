@@ -3,6 +3,7 @@
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { accept, post, type RawCall, type RawReply, textOf } from './clients.ts';
 import {
   CELLS,
@@ -15,8 +16,6 @@ import {
   spawnServers,
 } from './harness.ts';
 import { STORES } from './services.ts';
-
-const REFUSAL = { code: -32602, message: 'Invalid or expired requestState' };
 
 /** The result without what differs between two POSTs: the id. */
 const same = (replies: readonly RawReply[]): unknown[] => replies.map(({ message }) => message.result);
@@ -67,9 +66,9 @@ describe.each(CELLS)('the same POST in one process ($name)', (cell) => {
     const second = await post(served.url, retry);
     const keys = Object.keys(retry.responses as object);
     const other = { ...retry, responses: accept(keys, { address: 'Side St' }) };
-    expect((await post(served.url, other)).message.error).toEqual(REFUSAL);
+    expect((await post(served.url, other)).message.error).toEqual(BAD_TOKEN);
     expect(textOf(await post(served.url, last(second)))).toBe('Ann, Main St, 43');
-    expect((await post(served.url, other)).message.error).toEqual(REFUSAL);
+    expect((await post(served.url, other)).message.error).toEqual(BAD_TOKEN);
     expect(done).toEqual(['charge', 'ship', 'finally']);
   });
 
@@ -116,7 +115,7 @@ for (const { name, down, url, state: kind } of KINDS) {
       const { state, keys } = await post(first, { tool: 'one' });
       const retry = (name: string) => ({ tool: 'one', state, responses: accept(keys, { name }) });
       expect(textOf(await post(first, retry('Ann')))).toBe('Hello Ann');
-      expect((await post(second, retry('Bob'))).message.error).toEqual(REFUSAL);
+      expect((await post(second, retry('Bob'))).message.error).toEqual(BAD_TOKEN);
       expect(textOf(await post(second, retry('Ann')))).toBe('Hello Ann');
     });
   });

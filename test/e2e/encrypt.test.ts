@@ -4,6 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import type { AwaitOptions } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { accept, legacy, post, type RawReply, textOf } from './clients.ts';
 import { OLD_SECRET, SECRET, type Served, serveHere } from './harness.ts';
 import { STORES } from './services.ts';
@@ -75,10 +76,7 @@ describe('in the store', () => {
     records.set(second, `{"value":{"type":"suspended"}}`);
     for (const begun of [one, other]) {
       const refused = await answer(url, begun);
-      expect(JSON.parse(refused.text).error).toEqual({
-        code: -32602,
-        message: 'Invalid or expired requestState',
-      });
+      expect(JSON.parse(refused.text).error).toEqual(BAD_TOKEN);
     }
     expect(log.text).toContain('a record of another key');
     expect(log.text).toContain('refuses plain records');

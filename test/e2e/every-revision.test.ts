@@ -11,10 +11,11 @@ import {
 import { afterEach, describe, expect, it } from 'vitest';
 import booking from '../../examples/booking/with-steps.ts';
 import workItems from '../../examples/work-item/server.ts';
+import { tuned } from '../../src/call/limits.ts';
 import { AwaitClientTransport } from '../../src/client/index.ts';
 import type { AwaitOptions, HostFactory, Revision } from '../../src/index.ts';
-import '../../src/testing/vitest.ts';
-import type { Answering } from '../../src/testing/index.ts';
+import '../../src/compare/vitest.ts';
+import type { Answering } from '../../src/compare/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { CAPABILITIES, filledIn, legacy, modern, type Rpc } from './clients.ts';
 import { type Served, serveHere } from './harness.ts';
@@ -121,7 +122,7 @@ describe.each(WAYS)('%s, %s', (revision, who, open) => {
     for (const frames of [1_000, 0]) {
       const options: AwaitOptions = {
         revisions: [revision],
-        limits: { frames, taskPoll: 20 },
+        ...tuned({ frames, taskPoll: 20 }),
         ...(who.includes('tasks') && { tasks: () => 'now' as const }),
       };
       served = await serveHere(factory, options);

@@ -24,8 +24,11 @@ for (const relay of RELAYS) {
 
       beforeAll(async () => {
         // A busy machine may take longer than the default to accept a turn, and the tool would be run again.
-        const wait = ['--limit', 'handoffWait=5000'];
-        const options = { args: [...kept.args, ...relay.args, ...wait], env: { EFFECTS: effects } };
+        const options = {
+          args: [...kept.args, ...relay.args],
+          tuned: { handoffWait: 5_000 },
+          env: { EFFECTS: effects },
+        };
         servers = await spawnServers('asking-server.ts', 2, options);
       });
       afterEach(async () => {

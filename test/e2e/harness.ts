@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { build } from 'esbuild';
+import type { Limits } from '../../src/call/limits.ts';
 import type { AwaitHandler, AwaitOptions, HostFactory, Logger } from '../../src/index.ts';
 import { createAwaitHandler } from '../../src/index.ts';
 import { type NodeRequest, toNodeHandler } from '../../src/node.ts';
@@ -111,6 +112,8 @@ export interface Spawned {
 }
 
 export interface SpawnOptions {
+  /** Bounds that are no option. */
+  readonly tuned?: Partial<Limits>;
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -119,6 +122,7 @@ export interface SpawnOptions {
 export const LEASE = 2_500;
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
+const TUNED_SERVE = new URL('../fixtures/tuned-serve.mjs', import.meta.url).pathname;
 
 /** `mcp-await serve <module>` from dist, in `count` processes; a bare name is a fixture's. */
 export async function spawnServers(
@@ -158,12 +162,11 @@ export class Fleet {
   }
 }
 
-async function argumentsOf(module: string, { args = [] }: SpawnOptions): Promise<string[]> {
+async function argumentsOf(module: string, { args = [], tuned }: SpawnOptions): Promise<string[]> {
   const path = new URL(module.includes('/') ? module : `../fixtures/${module}`, import.meta.url).pathname;
   const limits = ['--limit', `lease=${LEASE}`];
   return [
-    CLI,
-    'serve',
+    ...(tuned === undefined ? [CLI, 'serve'] : [TUNED_SERVE, JSON.stringify(tuned)]),
     path.endsWith('.ts') ? await compiled(path) : path,
     '--port',
     '0',

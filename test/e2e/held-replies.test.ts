@@ -2,31 +2,13 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
-import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
-import { KeyRing } from '../../src/checkpoint/key-ring.ts';
-import { Names } from '../../src/checkpoint/names.ts';
-import { plainRecords } from '../../src/checkpoint/records.ts';
-import { type AwaitOptions, step } from '../../src/index.ts';
+import { type Limits, tuned } from '../../src/call/limits.ts';
+import { step } from '../../src/index.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
-import { startProcess } from '../stream/workbench.ts';
+import { type Gate, gate } from '../fixtures/gate.ts';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 import type { Reader } from './reader.ts';
-
-/** What the tools wait for. */
-interface Gate {
-  readonly opened: Promise<void>;
-  open(): void;
-}
-
-function gate(): Gate {
-  let open = (): void => {};
-  const opened = new Promise<void>((resolve) => {
-    open = resolve;
-  });
-  return { opened, open };
-}
 
 /** Longer than a test: only an ask, a step or an event ends it. */
 const LONG = { heldReply: 600_000 };
@@ -77,6 +59,7 @@ function build(): McpServer {
     const { content } = await server.server.elicitInput({ message: 'name?', requestedSchema });
     return { content: [{ type: 'text', text: String(content?.name) }] };
   });
+  server.registerTool('large', {}, () => ({ content: [{ type: 'text', text: 'x'.repeat(100_000) }] }));
   server.registerTool('one', {}, async () => {
     const requestedSchema = { type: 'object' as const, properties: { name: { type: 'string' as const } } };
     const { content } = await server.server.elicitInput({ message: 'name?', requestedSchema });
@@ -86,78 +69,39 @@ function build(): McpServer {
 }
 
 /** Two handlers on one store. */
-async function start(limits: AwaitOptions['limits'] = LONG, version?: string): Promise<Session> {
+async function start(limits: Partial<Limits> = LONG, version?: string): Promise<Session> {
   flaky = flakyStore();
   work = gate();
   keysInStep = [];
   for (const _ of [0, 1]) {
     servers.push(
-      await serveHere(build, { store: flaky.store, secrets: [SECRET], limits: { lease: 1_000, ...limits } }),
+      await serveHere(build, {
+        store: flaky.store,
+        secrets: [SECRET],
+        ...tuned({ lease: 1_000, ...limits }),
+      }),
     );
   }
   return begin(servers, { elicitation: {} }, undefined, version);
 }
 
-/** A process that slept since it had a call's turn, and takes the call's stream over as it wakes. */
-async function takeStream(session: Session, { last }: Reader): Promise<void> {
-  const ring = new KeyRing([SECRET]);
-  const parts = { names: new Names('mcp-await', ring), cipher: plainRecords('mcp-await', ring) };
-  const streams = startProcess({ records: new KeyvCallStore(flaky.store, systemClock, 1_000, parts) });
-  await streams.takeOver(last.slice(0, last.lastIndexOf('_')), session.headers['mcp-session-id'] ?? '');
-  await streams.close();
-}
-
-/** A call that goes on, and whose stream was taken over after its first event. */
-async function taken(tool: string, version: string): Promise<{ session: Session; stream: Reader }> {
-  const session = await start(LONG, version);
-  const stream = await session.post(0, call(tool));
-  await expect.poll(() => stream.last).not.toBe('');
-  await takeStream(session, stream);
-  work.open();
-  return { session, stream };
-}
-
 const isOver = (stream: Reader) => expect.poll(() => stream.over).toBe(true);
 const text = (stream: Reader) => stream.messages.at(-1)?.result?.content?.[0]?.text;
 
-describe.each(['2025-06-18', '2025-11-25'])(
-  'a stream that a process takes over as it wakes (%s)',
-  (version) => {
-    it('is taken back by the process that runs its call', async () => {
-      const { session, stream } = await taken('says_and_asks', version);
-      await session.post(1, answer(await stream.next(asks('name')), 'name'));
-      await isOver(stream);
-      expect(text(stream)).toBe('its name');
-    });
-
-    it('has the call’s response all the same', async () => {
-      const { stream } = await taken('says', version);
-      await isOver(stream);
-      expect(text(stream)).toBe('done');
-      expect(stream.messages.filter(({ id }) => id === 7)).toHaveLength(1);
-    });
-
-    it('has it from a process that took the call over, too', async () => {
-      const session = await start({ ...LONG, drain: 50 }, version);
-      const stream = await session.post(0, call('says'));
-      await expect.poll(() => stream.last).not.toBe('');
-      // The other one is the first from here on.
-      await servers.shift()?.close();
-      const again = await session.get(0, stream.last);
-      await expect.poll(() => again.last, { timeout: 10_000 }).not.toBe('');
-      await takeStream(session, again);
-      work.open();
-      await isOver(again);
-      expect(text(again)).toBe('done');
-    });
-
-    it('has it after a notification that came too late', async () => {
-      const { stream } = await taken('works_and_says', version);
-      await isOver(stream);
-      expect(text(stream)).toBe('done');
-    });
-  },
-);
+describe.each(['2025-06-18', '2025-11-25'])('a call that another process took over (%s)', (version) => {
+  it('has its response on the stream of the client that came back', async () => {
+    const session = await start({ ...LONG, drain: 50 }, version);
+    const stream = await session.post(0, call('says'));
+    await expect.poll(() => stream.last).not.toBe('');
+    // The other one is the first from here on.
+    await servers.shift()?.close();
+    const again = await session.get(0, stream.last);
+    await expect.poll(() => again.last, { timeout: 10_000 }).not.toBe('');
+    work.open();
+    await isOver(again);
+    expect(text(again)).toBe('done');
+  });
+});
 
 describe('a call that is over at once', () => {
   it.each(['2025-03-26', '2025-11-25', 'DRAFT-SEP-1858'])(
@@ -173,6 +117,25 @@ describe('a call that is over at once', () => {
       expect(flaky.size).toBe(before);
     },
   );
+
+  it('is refused beside others whose responses take more than may wait for clients', async () => {
+    const session = await start({ ...LONG, unreadBytes: 800_000 }, '2025-03-26');
+    const array = (count: number): object[] =>
+      Array.from({ length: count }, (_, id) => ({ jsonrpc: '2.0', ...call('large'), id }));
+    const stream = await session.post(0, array(2));
+    await isOver(stream);
+    expect(stream.messages.map(({ id }) => id)).toEqual([0, 1]);
+    const refused = await session.post(0, array(9));
+    await isOver(refused);
+    expect(refused.status).toBe(429);
+    expect(JSON.parse(refused.text)).toMatchObject({
+      error: { data: { 'mcp-await': { reason: 'limit', retry: false } } },
+    });
+    // Nothing of it is left.
+    const again = await session.post(0, array(2));
+    await isOver(again);
+    expect(again.messages.map(({ id }) => id)).toEqual([0, 1]);
+  });
 
   it('may have the id of one before it', async () => {
     const session = await start();
@@ -286,6 +249,31 @@ describe('a call becomes durable', () => {
     await session.post(0, answer(ask, 'name'));
     await stream.next(({ id }) => id === 'asks');
     await isOver(stream);
+  });
+
+  it('in a batch whose client comes back to another process, where each call goes on from where it was', async () => {
+    const session = await start(LONG, '2025-03-26');
+    const stream = await session.post(0, [
+      { jsonrpc: '2.0', ...call('plain'), id: 'over' },
+      { jsonrpc: '2.0', ...call('one'), id: 'first' },
+      { jsonrpc: '2.0', ...call('one'), id: 'second' },
+    ]);
+    await expect.poll(() => stream.messages.filter(asks('name')).length).toBe(2);
+    const [ask, other] = stream.messages.filter(asks('name'));
+    await session.post(0, answer(ask ?? {}, 'name'));
+    await stream.next(({ result }) => result?.content?.[0]?.text === 'its name');
+    const again = await session.get(1, stream.last);
+    await session.post(1, answer(other ?? {}, 'name'));
+    await isOver(again);
+    const [had, got] = [stream, again].map(({ messages }) => messages.filter(({ method }) => !method));
+    expect(got).toHaveLength(1);
+    const ids = [...(had ?? []), ...(got ?? [])].map(({ id }) => id);
+    expect(ids.sort()).toEqual(['first', 'over', 'second']);
+    expect(again.messages.filter(asks('name'))).toEqual([]);
+    const once = await session.get(0, again.last);
+    await isOver(once);
+    expect(once.messages).toEqual([]);
+    expect((await session.get(0, `${again.last}-1`)).messages).toEqual([]);
   });
 
   it.each(['2025-11-25', 'DRAFT-SEP-1858'])(

@@ -155,7 +155,7 @@ for (const kind of KINDS) {
         await post(line, 1, call('order'));
         const ask = await line.reader.next(asks('address'));
         await servers[1]?.kill();
-        // In the call's inbox, though no process runs it.
+        // In the call's log, though no process runs it.
         await post(line, 2, answer(ask, 'address'));
         const name = await line.reader.next(asks('name'));
         await post(line, 2, answer(name, 'name'));

@@ -6,6 +6,7 @@ import express from 'express';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import booking from '../../examples/booking/server.ts';
+import { tuned } from '../../src/call/limits.ts';
 import { type AwaitOptions, createAwaitHandler, type HostFactory } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -265,7 +266,7 @@ describe('the stream', () => {
       }));
       return server;
     };
-    const { root } = await serve({ limits: { stalled: 300, keepAlive: 50 } }, factory);
+    const { root } = await serve({ ...tuned({ stalled: 300, keepAlive: 50 }) }, factory);
     const { hostname, port } = new URL(root);
     const socket = connect(Number(port), hostname);
     let head = '';
@@ -407,7 +408,7 @@ describe('a POST', () => {
   });
 
   it('that is too much for one session is an error, and what is in work continues', async () => {
-    const { root } = await serve({ limits: { streams: 2 } });
+    const { root } = await serve({ ...tuned({ streams: 2 }) });
     const line = await begin(root);
     for (const id of [1, 2]) expect((await line.post(call('one', id))).status).toBe(202);
     expect((await line.post(call('one', 3))).status).toBe(429);

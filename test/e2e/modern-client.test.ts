@@ -12,6 +12,7 @@ import { createMcpHandler, inputRequired, McpServer } from '@modelcontextprotoco
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import buildBoth from '../../examples/side-by-side.ts';
+import { tuned } from '../../src/call/limits.ts';
 import {
   type AwaitClientOptions,
   AwaitClientTransport,
@@ -124,7 +125,7 @@ describe('over our server', () => {
   });
 
   it('a call as a task has the same result, and its answers go out once', async () => {
-    const served = await serveAsking({ tasks: () => 'now', limits: { taskPoll: 20 } });
+    const served = await serveAsking({ tasks: () => 'now', ...tuned({ taskPoll: 20 }) });
     const balancer = closing(await balance([served.url]));
     const client = await connect(balancer.url);
     for (const [name, text, questions] of TOOLS) {
@@ -145,7 +146,7 @@ describe('over our server', () => {
   });
 
   it('a task is cancelled when its user will not answer, and when its caller waits no longer', async () => {
-    const served = await serveAsking({ tasks: () => 'now', limits: { taskPoll: 20 } });
+    const served = await serveAsking({ tasks: () => 'now', ...tuned({ taskPoll: 20 }) });
     const balancer = closing(await balance([served.url]));
     const cancels = () => balancer.posts.filter(({ request }) => request.method === 'tasks/cancel');
     const absent = await plain(balancer.url, () => {
@@ -179,7 +180,7 @@ describe('over our server', () => {
       });
       return server;
     };
-    const served = closing(await serveHere(wizard, { limits: { taskPoll: 20 } }));
+    const served = closing(await serveHere(wizard, { ...tuned({ taskPoll: 20 }) }));
     const client = await connect(served.url);
     expect(await client.tool('wizard')).toBe('twelve pages');
     expect(client.asked).toHaveLength(12);
@@ -297,7 +298,7 @@ describe('a call that is left, and gone on with', () => {
   });
 
   it('as a task, too', async () => {
-    const served = await serveAsking({ tasks: () => 'now', limits: { taskPoll: 20 } });
+    const served = await serveAsking({ tasks: () => 'now', ...tuned({ taskPoll: 20 }) });
     const states: (SavedCall | undefined)[] = [];
     let asked = 0;
     const first = await plain(

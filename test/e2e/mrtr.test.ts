@@ -1,7 +1,9 @@
 /** Rounds of both drafts of multi round-trip requests, in one process: raw messages over HTTP. */
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { tuned } from '../../src/call/limits.ts';
 import type { AwaitOptions } from '../../src/index.ts';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { CELLS, optionsOf, type Served, serveHere } from './harness.ts';
 import {
   APPROVED,
@@ -28,7 +30,6 @@ const INITIALIZED = {
   capabilities: ALL,
   serverInfo: { name: 'asks', version: '1.0.0' },
 };
-const FROZEN = { code: -32602, message: 'Invalid or expired requestState' };
 const MATRIX = DRAFTS.flatMap((words) => CELLS.map((cell) => ({ words, cell, name: cell.name })));
 
 let served: Served;
@@ -162,14 +163,14 @@ describe.each(MATRIX)('$words.revision ($name)', ({ words, cell }) => {
       with_(request('prompts/get', { name: 'greet' })),
     ]) {
       const reply = await session.post(bad);
-      expect([reply.status, reply.message]).toEqual([200, { jsonrpc: '2.0', id: bad.id, error: FROZEN }]);
+      expect([reply.status, reply.message]).toEqual([200, { jsonrpc: '2.0', id: bad.id, error: BAD_TOKEN }]);
     }
     const ann = await openSession(served.url, words.revision, { bearer: 'ann' });
-    expect(errorIn(await ann.post(with_(asking)))).toEqual(FROZEN);
+    expect(errorIn(await ann.post(with_(asking)))).toEqual(BAD_TOKEN);
     const other = DRAFTS.find((draft) => draft !== words) as Words;
     const session2 = await openSession(served.url, other.revision);
     const given = other.answers({ github_login: accepted({ name: 'ann' }) });
-    expect(errorIn(await session2.post(other.retry(again(asking), state, given)))).toEqual(FROZEN);
+    expect(errorIn(await session2.post(other.retry(again(asking), state, given)))).toEqual(BAD_TOKEN);
     expect(textIn(await session.post(with_(asking)))).toContain('Rome');
   });
 
@@ -180,7 +181,7 @@ describe.each(MATRIX)('$words.revision ($name)', ({ words, cell }) => {
     const first = await session.post(asking);
     vi.setSystemTime(Date.now() + 3_600_001);
     const late = retry(asking, first, { echo_input: accepted({ input: 'late' }) });
-    expect(errorIn(await session.post(late))).toEqual(FROZEN);
+    expect(errorIn(await session.post(late))).toEqual(BAD_TOKEN);
   });
 
   it('refuses a session in other words, and touches nothing', async () => {
@@ -430,7 +431,7 @@ describe.each(CELLS)('the first draft alone ($name)', (cell) => {
   });
 
   it('holds no more than it may', async () => {
-    const session = await start({ limits: { heldNotifications: 2 } });
+    const session = await start({ ...tuned({ heldNotifications: 2 }) });
     const first = await session.post(notes('p'));
     const second = await session.post(notes('p', first, { name: accepted({ name: 'Ann' }) }));
     const third = await session.post(notes('p', second, { city: accepted({ city: 'Ghent' }) }));

@@ -127,7 +127,7 @@ for (const kind of KINDS) {
     /** The events of a turn that asks for one field. */
     const asked = (body: string, field: string) => {
       const pattern = new RegExp(
-        `event: buffer_input\\nid: (\\S+)_\\d+\\ndata: \\n\\nevent: message\\nid: \\1_\\d+\\ndata: (\\{[^\\n]*"message":"${field}\\?"[^\\n]*\\})\\n\\nevent: input_required\\nid: (\\1_\\d+)\\ndata: \\n\\n$`,
+        `event: buffer_input\\nid: (\\S+?)_\\d+\\.1\\ndata: \\n\\nevent: message\\nid: \\1_\\d+\\.2\\ndata: (\\{[^\\n]*"message":"${field}\\?"[^\\n]*\\})\\n\\nevent: input_required\\nid: (\\1_\\d+(?:\\.3)?)\\ndata: \\n\\n$`,
       );
       const match = pattern.exec(body);
       if (match === null) throw new Error(`no turn that asks for ${field}: ${body}`);
@@ -452,7 +452,9 @@ describe('SEP-1858 in one process', () => {
 
 describe('SEP-1858 with the option literal', () => {
   it('writes its two events as the draft prints them, and our client sees them', async () => {
-    const served = await serveHere(() => buildServer(() => {}), { literal: true });
+    const served = await serveHere(() => buildServer(() => {}), {
+      revisions: [{ name: DRAFT, literal: true }],
+    });
     const balancer = await balance([served.url]);
     const client = new Client({ name: 'literal', version: '1' }, { capabilities: CAPABILITIES });
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => filledIn(params));

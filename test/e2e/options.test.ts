@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { AwaitOptions } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { LIMIT } from '../fixtures/frozen.ts';
 import { accept, legacy, modern, post, send, textOf } from './clients.ts';
 import { CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
 
@@ -76,10 +77,7 @@ describe('limits', () => {
       );
       reply = await post(served.url, { tool, args, state: reply.state, responses });
     }
-    expect(reply.message.error).toEqual({
-      code: -32603,
-      message: 'Internal error: this call exceeds a limit of the server',
-    });
+    expect(reply.message.error).toEqual(LIMIT);
     expect(served.log.lines.map(({ detail }) => detail.code)).toContain('limit');
   };
 

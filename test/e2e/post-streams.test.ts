@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import { createGunzip } from 'node:zlib';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { tuned } from '../../src/call/limits.ts';
 import { createAwaitHandler } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -136,7 +137,7 @@ describe('the streams of POSTs', () => {
   });
 
   it('end for a client that never reads, with its memory bounded', async () => {
-    served = await serveHere(flooding, { limits: { stalled: 200 } });
+    served = await serveHere(flooding, { ...tuned({ stalled: 200 }) });
     const session = await begin([served]);
     const { port } = new URL(served.url);
     const body = JSON.stringify({ jsonrpc: '2.0', ...call('flood') });

@@ -1,11 +1,21 @@
 /** Two proxies on one store without a relay: each has a process of its own for a client, and its own queue for it. */
+import process from 'node:process';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
+import { type Limits, tuned } from '../../src/call/limits.ts';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import { stdioHost } from '../../src/index.ts';
 import { accept, post, type RawReply, textOf } from './clients.ts';
-import { effectsFile, isAlive, node, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
-import { REDIS, redisDatabase } from './services.ts';
+import { SECRET, type Served, serveHere } from './harness.ts';
+import { effectsFile, fixture, isAlive, node, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
+import { REDIS, redisDatabase, SQLITE } from './services.ts';
 
 const open: RunningProxy[] = [];
-afterEach(() => Promise.all(open.splice(0).map((proxy) => proxy.stop('SIGKILL'))));
+const here: Served[] = [];
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((proxy) => proxy.stop('SIGKILL')));
+  await Promise.all(here.splice(0).map((served) => served.close()));
+});
 
 const ann = ({ keys, state }: RawReply) => ({ state, responses: accept(keys, { name: 'Ann' }) });
 
@@ -58,5 +68,45 @@ describe('a call that one proxy asked and the other one continued', () => {
     const order = await post(one.url, { tool: 'order', state: town.state, responses });
     expect(textOf(order)).toBe('Ann of Aix');
     expect(effects.lines()).toEqual(['order', 'ship']);
+  });
+});
+
+describe('a server that several calls use is free for the next call', () => {
+  /** Proxies in this process, each with one server for all of its clients. */
+  const start = async (count: number, limits: Partial<Limits> = {}): Promise<string[]> => {
+    const place = SQLITE.url();
+    for (let nth = 0; nth < count; nth += 1) {
+      const [command, args] = [process.execPath, [fixture('stdio-server.mjs')]];
+      const host = stdioHost({ command, args, queueWait: 5_000 });
+      const store = await openStore(place);
+      here.push(await serveHere(host, { store, secrets: [SECRET], instance: 'process', ...tuned(limits) }));
+    }
+    return here.map(({ url }) => url);
+  };
+
+  it('when another process continued a call', { timeout: 20_000 }, async () => {
+    const [one = '', two = ''] = await start(2);
+    const asked = await post(one, { tool: 'reads' });
+    expect(textOf(await post(two, { tool: 'reads', ...ann(asked) }))).toBe('Hello Ann');
+    const again = await post(one, { tool: 'reads' });
+    expect(textOf(await post(one, { tool: 'reads', ...ann(again) }))).toBe('Hello Ann');
+  });
+
+  it('when a call came back to it, and left again', { timeout: 30_000 }, async () => {
+    const tool = 'reads-thrice';
+    const [one = '', two = ''] = await start(2);
+    const first = await post(one, { tool });
+    const second = await post(two, { tool, ...ann(first) });
+    await pause(1_500);
+    const third = await post(one, { tool, ...ann(second) });
+    expect(textOf(await post(two, { tool, ...ann(third) }))).toBe('Hello Ann\nHello Ann\nHello Ann');
+    expect((await post(one, { tool })).keys).toHaveLength(1);
+  });
+
+  it('when a call was dropped that waited for long', { timeout: 20_000 }, async () => {
+    const [one = ''] = await start(1, { frameIdle: 200 });
+    const asked = await post(one, { tool: 'reads' });
+    await expect.poll(() => here[0]?.handler.parked).toBe(0);
+    expect(textOf(await post(one, { tool: 'reads', ...ann(asked) }))).toBe('Hello Ann');
   });
 });

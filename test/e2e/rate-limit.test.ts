@@ -30,7 +30,11 @@ it('limits a caller’s new calls, and no other caller’s', async () => {
   expect(refused.status).toBe(429);
   expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
   expect(JSON.parse(refused.text)).toMatchObject({
-    error: { code: -32000, message: expect.stringMatching(/^Too many requests; try again in \d+ s$/) },
+    error: {
+      code: -32000,
+      message: expect.stringMatching(/^Too many requests; try again in \d+ s$/),
+      data: { 'mcp-await': { reason: 'rate-limit', retry: true } },
+    },
   });
   expect((await ask(url, 'bob')).status).toBe(200);
   expect(served.handler.counters).toMatchObject({ calls: 4, limitedCalls: 3, limitedResumes: 0 });

@@ -1,6 +1,7 @@
 /** Streamable HTTP of the 2025 revisions, by hand: sessions at any process, streams, and refusals. */
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
+import { tuned } from '../../src/call/limits.ts';
 import { createAwaitHandler } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { CAPABILITIES, messagesIn, type Rpc } from './clients.ts';
@@ -130,7 +131,7 @@ describe('a request', () => {
   });
 
   it('is answered on its own stream, each event with an id, primed on 2025-11-25', async () => {
-    const { url } = await serve({ limits: { heldReply: 0 } });
+    const { url } = await serve({ ...tuned({ heldReply: 0 }) });
     const session = await startSession(url);
     const replies = await Promise.all(
       [5, 6, 7].map((id) => request(url, 'POST', { ...LIST, id }, { 'mcp-session-id': session })),
@@ -167,7 +168,7 @@ describe('a request', () => {
 
 describe('a stream', () => {
   it('continues under a GET with Last-Event-ID, from where it was, and within its session alone', async () => {
-    const { url } = await serve({ limits: { heldReply: 0 } });
+    const { url } = await serve({ ...tuned({ heldReply: 0 }) });
     const session = await startSession(url);
     const headers = { 'mcp-session-id': session };
     const { text } = await request(url, 'POST', LIST, headers);

@@ -58,7 +58,7 @@ const start = async (shedAbove?: number): Promise<{ done: string[]; urls: string
       serveHere(() => build(done, who), {
         store,
         secrets: [SECRET],
-        ...(shedAbove !== undefined && who === 'A' && { shedAbove }),
+        ...(shedAbove !== undefined && who === 'A' && { limits: { shedAbove } }),
       }),
     ),
   );
@@ -103,7 +103,7 @@ describe('a call that is given up', () => {
   });
 });
 
-describe('the option shedAbove', () => {
+describe('limits.shedAbove', () => {
   it('gives calls up where the event loop is late, and not before a step is done', async () => {
     const { done, urls } = await start(100);
     const first = (await call(urls[0] ?? '', 'works')) as { requestState: string };

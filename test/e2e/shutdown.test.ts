@@ -7,6 +7,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { step } from '../../src/index.ts';
 import { closeOnSignals } from '../../src/node.ts';
+import { CLOSING } from '../fixtures/frozen.ts';
 import { asks, begin, call } from './anywhere.ts';
 import { accept, post, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
@@ -36,7 +37,7 @@ async function serve(place: string, gate: { open: Promise<unknown> }, done: stri
     secrets: [SECRET],
     // It must be the entry in the journal that lets the other process in, and not the lease.
     limits: { drain, lease: 600_000 },
-    workspace: { capabilities: { elicitation: {} } },
+    revisions: ['*', { name: 'workspace-sse', capabilities: { elicitation: {} } }],
   });
   open.push(served);
   return served;
@@ -52,10 +53,7 @@ it('gives up a turn that does not end, and the same request continues elsewhere 
   const running = post(old.url, answer);
   await expect.poll(() => done).toEqual(['once']);
   await old.handler.close();
-  expect((await running).message.error).toEqual({
-    code: -32000,
-    message: 'This server is shutting down; send the same request again',
-  });
+  expect((await running).message.error).toEqual(CLOSING);
   gate.open = Promise.resolve();
   expect(textOf(await post(fresh.url, answer))).toBe('finished');
   expect(done).toEqual(['once']);
@@ -82,6 +80,30 @@ it('lets a turn end that does, serves new requests meanwhile, and refuses them a
   const refused = await post(old.url, { tool: 'work' });
   expect(refused.status).toBe(503);
   expect(refused.headers.get('retry-after')).toBe('1');
+});
+
+it('waits with a request whose turn another process runs', async () => {
+  let finish = (_: unknown): void => {};
+  const gate = {
+    open: new Promise((resolve) => {
+      finish = resolve;
+    }),
+  };
+  const done: string[] = [];
+  const place = SQLITE.url();
+  const [old, owner] = [await serve(place, gate, done, 20_000), await serve(place, gate, done, 20_000)];
+  const { state, keys } = await post(owner.url, { tool: 'work' });
+  const answer = { tool: 'work', state, responses: accept(keys, {}) };
+  const there = post(owner.url, answer);
+  await expect.poll(() => done).toEqual(['once']);
+  const here = post(old.url, answer);
+  await expect.poll(() => old.handler.counters.resumes).toBe(1);
+  const closed = old.handler.close();
+  await pause(200);
+  finish(undefined);
+  expect([textOf(await here), textOf(await there)]).toEqual(['finished', 'finished']);
+  await closed;
+  expect(done).toEqual(['once']);
 });
 
 it('still takes the answers of a 2025 client, whose call can end only so', async () => {

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, expect, it } from 'vitest';
-import type { AwaitOptions } from '../../src/index.ts';
+import { type Limits, tuned } from '../../src/call/limits.ts';
 import { createStdio } from '../../src/stdio.ts';
 import { LogBook } from './harness.ts';
 
@@ -17,7 +17,7 @@ const HALF = 500_000;
 const CALLS = 40;
 
 /** A server whose tool returns half a megabyte, on a socket; and the client's end of that. */
-async function served(limits: AwaitOptions['limits'] = {}) {
+async function served(limits: Partial<Limits> = {}) {
   const effects: string[] = [];
   const log = new LogBook();
   const build = (): McpServer => {
@@ -35,7 +35,7 @@ async function served(limits: AwaitOptions['limits'] = {}) {
   const [near] = (await once(listening, 'connection')) as [Socket];
   for (const socket of [client, near]) socket.on('error', () => {});
   client.pause();
-  const server = createStdio(build, { stdin: near, stdout: near, logger: log, limits });
+  const server = createStdio(build, { stdin: near, stdout: near, logger: log, ...tuned(limits) });
   ends.push(
     () => listening.close(),
     () => server.close(),
@@ -100,7 +100,7 @@ it.each([
 });
 
 it.each([
-  ['for limits.stalled', { stalled: 500 }, /limits\.stalled/],
+  ['for too long', { stalled: 500 }, /nothing for 500 ms/],
   ['while more than limits.unreadBytes wait', { unreadBytes: 5_000_000 }, /limits\.unreadBytes/],
 ])(
   'one that reads nothing %s is disconnected, and the log says what to do',

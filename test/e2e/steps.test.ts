@@ -3,6 +3,7 @@ import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { changingServer, type Variant } from '../fixtures/changing-server.ts';
+import { advised } from '../fixtures/frozen.ts';
 import { accept, legacy, modern, post, textOf } from './clients.ts';
 import { CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
 
@@ -11,10 +12,12 @@ afterEach(() => served.close());
 
 /** Cells in which the tool is run again after it asked, so that it can have changed meanwhile. */
 const REPLAYED = CELLS.filter(({ frames }) => frames === 'replayed');
-const CHANGED = {
-  code: -32603,
-  message: 'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
-};
+const CHANGED = advised(
+  -32603,
+  'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
+  'divergence',
+  false,
+);
 
 describe.each(CELLS)('a step ($name)', (cell) => {
   it('runs once, and no catch or finally runs because of a suspend', async () => {
@@ -78,7 +81,7 @@ describe.each(REPLAYED)('a tool that is another one by the time of the answer ($
     const retry = { tool: 'book', state: first.state, responses: answers };
     const second = await post(url, retry);
     expect(second.message.error).toEqual({
-      code: -32603,
+      ...CHANGED,
       message:
         'Internal error: this call cannot be continued, because its tool has changed. Completed steps: reserve',
     });

@@ -1,8 +1,11 @@
 /** What suspended calls may take of this process's memory, where nothing else is given to keep them in. */
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
+import { tuned } from '../../src/call/limits.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
-import { call, inSession, answer as reply } from '../security/peer.ts';
+import { flakyStore } from '../fixtures/flaky-store.ts';
+import { LIMIT } from '../fixtures/frozen.ts';
+import { call, inSession, Peer, answer as reply } from '../security/peer.ts';
 import { accept, post, type RawReply, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 
@@ -10,11 +13,10 @@ let served: Served | undefined;
 afterEach(async () => served?.close());
 
 const WORD = 'x'.repeat(10_000);
-const REFUSED = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
 
 async function start(limits: { storedBytes: number; callerStoredBytes: number }) {
   const kept = new Map<string, string>();
-  const options = { secrets: [SECRET], store: new Keyv({ store: kept }), limits };
+  const options = { secrets: [SECRET], store: new Keyv({ store: kept }), ...tuned(limits) };
   served = await serveHere(() => buildServer(() => {}), options);
   const { url, log } = served;
   const headers = (caller: string | undefined) =>
@@ -50,13 +52,39 @@ describe('the bytes of events in memory', () => {
   });
 });
 
+describe('the bytes of answers to calls of another process', () => {
+  it('are bounded, and the process of the calls takes them', async () => {
+    const { store } = flakyStore();
+    const options = { store, secrets: [SECRET] };
+    const limits = { callerStoredBytes: 100_000 };
+    const other = await serveHere(() => buildServer(() => {}), { ...options, ...tuned(limits) });
+    try {
+      served = await serveHere(() => buildServer(() => {}), options);
+      const peer = await inSession(served.url, '2025-11-25');
+      const answered: number[] = [];
+      for (let nth = 0; nth < 6; nth += 1) {
+        const stream = await peer.stream(call(`c${nth}`, 'one'));
+        const { id } = await stream.next(({ method }) => method === 'elicitation/create');
+        const given = reply(id, { name: 'x'.repeat(30_000) });
+        const { status } = await new Peer(other.url, peer.headers).post(given);
+        answered.push(status);
+        if (status !== 202) expect((await peer.post(given)).status).toBe(202);
+        expect(JSON.stringify(await stream.next((message) => message.id === `c${nth}`))).toContain('Hello x');
+      }
+      expect(answered).toEqual([202, 202, 202, 429, 429, 429]);
+    } finally {
+      await other.close();
+    }
+  });
+});
+
 describe('the bytes of suspended calls in memory', () => {
   it('are bounded for one caller, and strangers are one', async () => {
     const { ask, answer, bytes, log } = await start({ storedBytes: 1_000_000, callerStoredBytes: 35_000 });
     const held = [await ask(), await ask(), await ask()];
     expect(held.map(errorOf)).toEqual([undefined, undefined, undefined]);
-    for (let nth = 0; nth < 20; nth += 1) expect(errorOf(await ask())).toEqual(REFUSED);
-    expect(log.text).toContain('limits.callerStoredBytes');
+    for (let nth = 0; nth < 20; nth += 1) expect(errorOf(await ask())).toEqual(LIMIT);
+    expect(log.text).toContain('its part of limits.storedBytes');
     expect(bytes()).toBeLessThan(40_000);
     // Known callers have a part of their own, each.
     expect(errorOf(await ask('ann'))).toBeUndefined();

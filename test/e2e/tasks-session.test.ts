@@ -361,5 +361,32 @@ for (const kind of [
         [taskId, 'completed'],
       ]);
     }, 60_000);
+    it.each(['is killed', 'lives on'])(
+      'go on with the reply to tasks/result at another one, where the first %s',
+      async (how) => {
+        servers = await spawnServers('task-server.ts', 3, { args: kind.args() });
+        const session = await begin(servers);
+        // The task is not run by the process that its client waits at.
+        const { taskId } = await create(session, 'ship', {}, {}, 1);
+        const first = await session.post(2, { id: 'result', method: 'tasks/result', params: { taskId } });
+        const name = await first.next(asks('name'));
+        const last = first.last;
+        expect(last).not.toBe('');
+        if (how === 'is killed') await servers[2]?.kill();
+        const second = await session.get(0, last);
+        expect((await session.post(0, answer(name, 'name'))).status).toBe(202);
+        const address = await second.next(asks('address'));
+        const third = await session.get(1, second.last);
+        expect((await session.post(0, answer(address, 'address'))).status).toBe(202);
+        expect(textIn(await third.next(isFinal))).toBe('its name gets it at its address');
+        const questions = [first, second, third].flatMap(({ messages }) =>
+          messages
+            .filter(({ method }) => method === 'elicitation/create')
+            .map(({ params }) => params?.message),
+        );
+        expect(questions).toEqual(['name?', 'address?']);
+      },
+      60_000,
+    );
   });
 }

@@ -2,15 +2,11 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { Names } from '../../src/checkpoint/names.ts';
 import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
+import { STORE } from '../fixtures/frozen.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
 import { modernHeaders, send } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 import { APPROVED, call, FIRST, type Json, openSession, request, type Words } from './rounds.ts';
-
-const STORE = {
-  code: -32603,
-  message: 'Internal error: this call could not be saved or read back; send the same request again',
-};
 
 let served: Served;
 let flaky: Flaky;

@@ -24,7 +24,9 @@ const REQUESTS: readonly [string, object][] = [
 
 let served: Served;
 beforeEach(async () => {
-  served = await serveHere(() => buildServer(() => {}), { workspace: { capabilities: CAPABILITIES } });
+  served = await serveHere(() => buildServer(() => {}), {
+    revisions: ['*', { name: 'workspace-sse', capabilities: CAPABILITIES }],
+  });
 });
 afterEach(() => served.close());
 

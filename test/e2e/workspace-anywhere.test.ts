@@ -177,7 +177,7 @@ for (const { name, down, store, relay } of KINDS) {
             store: await openStore(place),
             ...(relay !== undefined && { relay: await openRelay(relay) }),
             secrets: [SECRET],
-            workspace: { capabilities: { elicitation: {} } },
+            revisions: ['*', { name: 'workspace-sse', capabilities: { elicitation: {} } }],
             limits: { drain: 50 },
           });
           open.push(served);

@@ -10,7 +10,7 @@ afterEach(() => Promise.all(open.splice(0).map((served) => served.close())));
 
 async function serve(options: AwaitOptions = {}): Promise<string> {
   const served = await serveHere(() => buildServer(() => {}), {
-    workspace: { capabilities: { elicitation: {} } },
+    revisions: ['*', { name: 'workspace-sse', capabilities: { elicitation: {} } }],
     limits: { drain: 50 },
     ...options,
   });

@@ -11,7 +11,9 @@ const open: Served[] = [];
 afterEach(() => Promise.all(open.splice(0).map((served) => served.close())));
 
 const asking = () => buildServer(() => {});
-const CAN_BE_ASKED: AwaitOptions = { workspace: { capabilities: { elicitation: {} } } };
+const CAN_BE_ASKED: AwaitOptions = {
+  revisions: ['*', { name: 'workspace-sse', capabilities: { elicitation: {} } }],
+};
 
 async function serve(
   options: AwaitOptions = CAN_BE_ASKED,

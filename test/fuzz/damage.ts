@@ -4,7 +4,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Binding } from '../../src/call/ports.ts';
-import type { Purpose } from '../../src/checkpoint/key-ring.ts';
+import type { KeyPurpose } from '../../src/checkpoint/key-ring.ts';
 import type { Sealer } from '../../src/checkpoint/sealed.ts';
 import type { Random } from '../fixtures/random.ts';
 import { HEADERS } from './headers.ts';
@@ -182,7 +182,7 @@ const sealed = (
   how: (
     body: { readonly [name: string]: unknown },
     expires: number,
-    purpose: Purpose,
+    purpose: KeyPurpose,
     random: Random,
   ) => string,
 ): Damage => {

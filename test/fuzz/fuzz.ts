@@ -3,6 +3,7 @@
  * None may be accepted, none may touch the store, and all must be answered alike.
  */
 import { setImmediate as breath } from 'node:timers/promises';
+import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { randomOf } from '../fixtures/random.ts';
 import { DAMAGES, type Damaged } from './damage.ts';
 import { ask, authInfoOf, gather, inSession, leg, type Material, type Token, type Wire } from './material.ts';
@@ -10,7 +11,7 @@ import { ask, authInfoOf, gather, inSession, leg, type Material, type Token, typ
 /** The outcome of a refused request, before it is written to a wire. */
 const REFUSED = JSON.stringify({
   kind: 'responded',
-  response: { error: { code: -32602, message: 'Invalid or expired requestState' } },
+  response: { error: BAD_TOKEN },
 });
 /** Tokens presented at once. */
 const BATCH = 250;

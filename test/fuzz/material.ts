@@ -1,13 +1,13 @@
 /** What the fuzz starts from: real tokens of real calls and sessions, and the services that must refuse others. */
 import Keyv from 'keyv';
-import { NAMES, TABLE } from '../../compat/revisions.ts';
-import { createServices, type Services } from '../../compat/services.ts';
+import { KNOWN, TABLE } from '../../compat/revisions.ts';
 import { identifier } from '../../compat/session/identity.ts';
 import { Sessions } from '../../compat/session/sessions.ts';
 import { isObject } from '../../src/base/json.ts';
 import type { Binding, Leg } from '../../src/call/ports.ts';
+import { createServices, type Services } from '../../src/handler/services.ts';
+import { settle } from '../../src/handler/settings.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler, type Logger } from '../../src/index.ts';
-import { settle } from '../../src/options.ts';
 import { CAPABILITIES, modernHeaders } from '../e2e/clients.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 
@@ -62,7 +62,7 @@ const NEVER = { lease: 3_600_000 };
 export function servicesWith(options: AwaitOptions): Services {
   return createServices(
     () => buildServer(() => {}),
-    settle({ secrets: SECRETS, logger: silent, limits: NEVER, ...options }, NAMES),
+    settle({ secrets: SECRETS, logger: silent, limits: NEVER, ...options }, KNOWN),
     TABLE,
   );
 }

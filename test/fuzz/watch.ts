@@ -1,6 +1,7 @@
 /** What each fuzz of whole wires looks at: crashes, rejections nobody handles, and memory. */
 import process from 'node:process';
 import { setImmediate as breath } from 'node:timers/promises';
+import { tuned } from '../../src/call/limits.ts';
 import type { AwaitOptions, Logger } from '../../src/index.ts';
 
 export interface Heap {
@@ -17,7 +18,7 @@ export const FUZZED: AwaitOptions = {
   logger: silent,
   ttl: 5_000,
   warnUnjournaled: false,
-  limits: { stalled: 1_000, drain: 50 },
+  ...tuned({ stalled: 1_000, drain: 50 }),
 };
 
 export class Watch {

@@ -144,7 +144,7 @@ describe('what a tool used outside of a step before it asked', () => {
         "prompt 'letter'",
       ]);
       for (const { detail } of lines) {
-        expect(detail.at).toEqual([expect.stringMatching(/^unjournaled\.test\.ts:\d+:\d+$/)]);
+        expect(detail.at).toEqual([expect.stringMatching(/^unjournaled\.test\.ts:\d+$/)]);
       }
     });
     await serving({}, async (served) => {

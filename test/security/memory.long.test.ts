@@ -7,13 +7,14 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { accept, modernHeaders, post, textOf } from '../e2e/clients.ts';
-import { initialize, Peer } from './peer.ts';
+import { accept, CAPABILITIES, modernHeaders, post, textOf } from '../e2e/clients.ts';
+import { begin, call, HEADERS, initialize, Peer } from './peer.ts';
 
 const SERVER = new URL('../fixtures/large-server.mts', import.meta.url).pathname;
-/** In MiB; `receivedBytes` and `unreadBytes` are 32 there. */
+/** In MiB; `receivedBytes` and `unreadBytes` are 32 there, `callerArgumentBytes` too. */
 const HEAP = 192;
 
 let child: ChildProcess;
@@ -21,14 +22,18 @@ let port = 0;
 let url = '';
 const sockets: { destroy(): void }[] = [];
 
-beforeEach(async () => {
+async function start(env: Readonly<Record<string, string>> = {}): Promise<void> {
   const args = [`--max-old-space-size=${HEAP}`, '--import', 'tsx', SERVER];
-  child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  child = spawn(process.execPath, args, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, ...env },
+  });
   if (child.stdout === null) throw new Error('no output');
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
   port = Number(line);
   url = `http://127.0.0.1:${port}/mcp`;
-});
+}
+
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   child.kill('SIGKILL');
@@ -36,9 +41,9 @@ afterEach(async () => {
 });
 
 /** The process lives, and serves another client. */
-async function lives(): Promise<void> {
+async function lives(headers: Readonly<Record<string, string>> = {}): Promise<void> {
   expect([child.exitCode, child.signalCode]).toEqual([null, null]);
-  expect(textOf(await post(url, { tool: 'small' }))).toBe('small');
+  expect(textOf(await post(url, { tool: 'small', headers }))).toBe('small');
 }
 
 /** Bytes outside of the heap: what sockets read, and do not give back. */
@@ -101,6 +106,8 @@ const written = (socket: Socket, bytes: Buffer): Promise<void> =>
   });
 
 describe('a stranger', () => {
+  beforeEach(() => start());
+
   it.each(['2025-11-25', 'DRAFT-SEP-2322'])(
     'describes itself with 4 MB on %s, and deletes the session at once, 120 times',
     async (version) => {
@@ -150,6 +157,62 @@ describe('a stranger', () => {
     }
   }, 180_000);
 
+  it.each([
+    [99, 'large', 'small', 99, 3],
+    [99, 'large', 'form', 99, 3],
+    // Results of 1 MB, which a log takes.
+    [99, 'medium', 'form', 0, 12],
+    // Their results take 100 MB at once, before this package sees them.
+    [25, 'late', 'form', 25, 3],
+  ])(
+    'sends %i calls of %s and one of %s in one array, as its item %i, and reads nothing, %i times',
+    async (count, name, other, at, times) => {
+      const { headers } = await begin(url, '2025-03-26');
+      const calls = Array.from({ length: count + 1 }, (_, id) => {
+        const params = { name: id === at ? other : name, arguments: {} };
+        return { jsonrpc: '2.0', id, method: 'tools/call', params };
+      });
+      const body = JSON.stringify(calls);
+      const lines = [
+        'POST /mcp HTTP/1.1',
+        'host: localhost',
+        'content-type: application/json',
+        'accept: application/json, text/event-stream',
+        `mcp-session-id: ${headers.get('mcp-session-id')}`,
+        `content-length: ${body.length}`,
+      ];
+      for (let nth = 0; nth < times; nth += 1) {
+        const socket = await raw();
+        socket.pause();
+        await written(socket, Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body}`));
+        await sleep(200);
+      }
+      for (let looks = 0; looks < 40; looks += 1) {
+        await lives();
+        await sleep(50);
+      }
+    },
+    180_000,
+  );
+
+  it('begins 60 sessions of HTTP+SSE, and reads three answers of 4 MB in each', async () => {
+    for (let nth = 0; nth < 60; nth += 1) {
+      const { body } = await fetch(url.replace('/mcp', '/sse'), { headers: { accept: 'text/event-stream' } });
+      const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+      if (reader === undefined) throw new Error('no stream');
+      const [, endpoint = ''] = /data: (\S+)/.exec((await reader.read()).value ?? '') ?? [];
+      sockets.push({ destroy: () => void reader.cancel().catch(() => {}) });
+      const end = (async () => {
+        for (let read = await reader.read(); !read.done; ) read = await reader.read();
+      })();
+      end.catch(() => {});
+      const peer = new Peer(new URL(endpoint, url).href, {});
+      await peer.post(initialize('2024-11-05'));
+      for (let id = 0; id < 3; id += 1) await peer.post(call(id, 'large'));
+    }
+    await lives();
+  }, 180_000);
+
   it('reads no reply on 120 WebSockets, and answers each ping', async () => {
     for (let nth = 0; nth < 120; nth += 1) {
       const { socket, wire } = await webSocket();
@@ -183,7 +246,74 @@ describe('a stranger', () => {
   }, 180_000);
 });
 
+describe('a stranger, while the store is down,', () => {
+  beforeEach(() => start({ STORE: 'fails' }));
+
+  const known = { authorization: 'Bearer ann' };
+  /** Answers of 4 MB, each another one; one character beyond Latin letters makes each take two bytes. */
+  const answers = async (): Promise<string[]> => {
+    const { state, keys } = await post(url, { tool: 'form' });
+    expect(textOf(await post(url, { tool: 'outage' }))).toBe('down');
+    return Array.from({ length: 100 }, (_, id) => {
+      const { params, ...call } = large(id);
+      const inputResponses = accept(keys, { url: `€${id}${'x'.repeat(4_000_000)}` });
+      const _meta = { ...params._meta, 'io.modelcontextprotocol/clientCapabilities': CAPABILITIES };
+      const answered = { ...params, name: 'form', _meta, requestState: state, inputResponses };
+      return JSON.stringify({ ...call, params: answered });
+    });
+  };
+
+  it('sends 100 answers of 4 MB', async () => {
+    let refused = 0;
+    for (const body of await answers()) {
+      const headers = { ...HEADERS, ...modernHeaders('tools/call', 'form') };
+      void fetch(url, { method: 'POST', headers, body }).then(
+        ({ status }) => {
+          if (status === 503) refused += 1;
+        },
+        () => {},
+      );
+      await lives(known);
+    }
+    // Refused at once, and not after the three leases that an answer waits for the store.
+    await expect.poll(() => refused, { timeout: 5_000 }).toBeGreaterThan(90);
+  }, 180_000);
+
+  it('sends 100 answers of 4 MB on a WebSocket', async () => {
+    const { socket } = await webSocket();
+    for (const body of await answers()) {
+      await new Promise((resolve) => socket.send(body, resolve));
+      await lives(known);
+    }
+  }, 180_000);
+
+  it('pipelines 10,000 requests for a stream, with headers of 14 KB', async () => {
+    const { headers } = await begin(url, '2025-11-25');
+    expect(textOf(await post(url, { tool: 'outage' }))).toBe('down');
+    const lines = [
+      'GET /mcp HTTP/1.1',
+      'host: localhost',
+      'accept: text/event-stream',
+      `mcp-session-id: ${headers.get('mcp-session-id')}`,
+      'mcp-protocol-version: 2025-11-25',
+      'last-event-id: unknown',
+      `x-more: ${'x'.repeat(14_000)}`,
+    ];
+    const request = Buffer.from(`${lines.join('\r\n')}\r\n\r\n`);
+    const socket = await raw();
+    socket.resume();
+    const sent = (async () => {
+      for (let nth = 0; nth < 10_000; nth += 1) await written(socket, request);
+    })();
+    // What waits is refused, so its connection is read no further.
+    await Promise.race([sent, sleep(15_000)]);
+    await lives(known);
+  }, 180_000);
+});
+
 describe('a stranger’s answer', () => {
+  beforeEach(() => start());
+
   it.each([
     ['a URL of 900 KB', { url: `http://a:${':'.repeat(900_000)}` }],
     ['90,000 items that must be unique', { all: Array.from({ length: 90_000 }, (_, nth) => nth) }],

@@ -48,7 +48,7 @@ export async function serve(name: string, options: AwaitOptions = {}): Promise<S
     secrets: [SECRET],
     logger: log,
     tasks: ({ params }) => (params.name === 'job' ? 'now' : 'never'),
-    workspace: { capabilities: { elicitation: {} } },
+    revisions: ['*', { name: 'workspace-sse', capabilities: { elicitation: {} } }],
     ...options,
     limits: { drain: 200, lease: 1_500, ...options.limits },
   });

@@ -5,6 +5,7 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
+import { tuned } from '../../src/call/limits.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { type Json, modernTalk } from '../differential/talk.ts';
 import { LogBook } from '../e2e/harness.ts';
@@ -79,7 +80,7 @@ const call = (talking: ReturnType<typeof talk>, name: string, given: Json = {}) 
   talking.request('tools/call', { name, arguments: given });
 
 describe('a body', () => {
-  it('of more values than limits.bodyValues is refused, whatever revision it is for', async () => {
+  it('of more than 100,000 values is refused, whatever revision it is for', async () => {
     serve();
     expect(await post({ jsonrpc: '2.0', id: 1, method: 'ping', params: { list: objects(100_001) } })).toBe(
       413,
@@ -109,10 +110,10 @@ describe('a body', () => {
 
 describe('arguments that take far more memory than bytes', () => {
   it('are bounded in running calls, of strangers apart from known callers', async () => {
-    serve({ limits: { argumentBytes: 10_000_000, callerArgumentBytes: 3_000_000 } });
+    serve({ ...tuned({ argumentBytes: 20_000_000, callerArgumentBytes: 6_000_000 }) });
     const calls = Array.from({ length: 6 }, () => call(talk(), 'wait', { z: objects(20_000) }));
     const known = call(talk(ann), 'wait', { z: objects(20_000) });
-    // Those beyond the limit are refused while the others wait.
+    // Half of it is for requests that have no reply yet. Those beyond are refused while the others wait.
     const first = await Promise.race(calls);
     expect(first.response).toMatchObject({
       error: { message: expect.stringContaining('busy') },
@@ -124,7 +125,7 @@ describe('arguments that take far more memory than bytes', () => {
   });
 
   it('count for what keeps a suspended tool in memory', async () => {
-    serve({ limits: { callerBytes: 3_000_000 } });
+    serve({ ...tuned({ callerBytes: 3_000_000 }) });
     for (let nth = 0; nth < 6; nth += 1) await call(talk(), 'ask', { z: objects(20_000) });
     expect(handler.parked).toBe(2);
   });
@@ -160,7 +161,7 @@ describe('a call of which nothing is written', () => {
 
 describe('streams of workspaces', () => {
   it('are bounded for strangers, as sessions are', async () => {
-    serve({ limits: { anonymousSessions: 3 } });
+    serve({ ...tuned({ anonymousSessions: 3 }) });
     const gone = new AbortController();
     const open = (nth: number) =>
       handler.fetch(

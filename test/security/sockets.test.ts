@@ -7,7 +7,7 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { type NodeRequest, toNodeHandler } from '../../src/node.ts';
@@ -185,6 +185,24 @@ describe('messages that are not finished', () => {
     }
     await once(socket, 'message');
     await expect.poll(() => handler.traffic.received.bytes).toBe(0);
+  });
+});
+
+describe('a message of very many values', () => {
+  it('is refused before it is parsed', async () => {
+    const { port } = await serve();
+    const { socket } = await open(port);
+    const parse = vi.spyOn(JSON, 'parse');
+    try {
+      for (const text of [`[${'{},'.repeat(200_000)}{}]`, '['.repeat(200_000)]) {
+        socket.send(text);
+        const [reply] = await once(socket, 'message');
+        expect(String(reply)).toMatch(/holds more than 100000 values|nested too deeply/);
+      }
+      expect(parse.mock.calls.filter(([text]) => text.length > 100_000)).toEqual([]);
+    } finally {
+      parse.mockRestore();
+    }
   });
 });
 

@@ -4,6 +4,7 @@
  */
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { tuned } from '../../src/call/limits.ts';
 import type { AwaitOptions } from '../../src/index.ts';
 import { accept, messagesIn, post, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
@@ -35,6 +36,7 @@ function server(): McpServer {
     await released;
     return { content: [{ type: 'text', text: 'done' }] };
   });
+  built.registerTool('large', {}, () => ({ content: [{ type: 'text', text: 'x'.repeat(1_500_000) }] }));
   built.registerTool('ask-and-wait', {}, async () => {
     const { content } = await built.server.elicitInput({
       message: 'name?',
@@ -76,8 +78,8 @@ describe('an array of messages', () => {
   });
 
   it.each([
-    [1_000, 400, 'limits.batch'],
-    [40_000, 413, 'limits.bodyValues'],
+    [1_000, 400, 'at most 100 messages'],
+    [40_000, 413, 'more than 100000 values'],
   ])('of %i calls begins none, and its refusal names the limit', async (count, refusal, limit) => {
     const url = await serve();
     const peer = await inSession(url, '2025-03-26');
@@ -87,8 +89,8 @@ describe('an array of messages', () => {
     expect([begun, served.handler.counters.calls]).toEqual([0, 0]);
   });
 
-  it('may hold up to limits.batch messages on 2025-03-26', async () => {
-    const url = await serve({ limits: { batch: 3 } });
+  it('may hold up to 100 messages on 2025-03-26', async () => {
+    const url = await serve({ ...tuned({ batch: 3 }) });
     const peer = await inSession(url, '2025-03-26');
     release();
     const ping = (id: number) => ({ jsonrpc: '2.0', id, method: 'ping' });
@@ -97,6 +99,14 @@ describe('an array of messages', () => {
     expect([status, messagesIn(text).filter(({ id }) => id !== undefined).length]).toEqual([200, 3]);
     expect((await peer.post([])).status).toBe(400);
     expect((await peer.post([{ jsonrpc: '2.0', id: 9, method: 'initialize', params: {} }])).status).toBe(400);
+  });
+
+  it('gets its results on a stream where they are large, in no text of all of them', async () => {
+    const peer = await inSession(await serve(), '2025-03-26');
+    const { messages, headers } = await peer.post(many(4, (nth) => call(nth, 'large')));
+    expect(messages.map(({ id }) => id).sort()).toEqual([0, 1, 2, 3]);
+    // A text of more than 512 MB cannot be made, and ended the process; a stream has no length.
+    expect(headers.get('content-length')).toBeNull();
   });
 
   it('counts as many times as it has messages, of whatever kind', async () => {
@@ -111,19 +121,22 @@ describe('an array of messages', () => {
   });
 
   it('of answers is bounded on SEP-1858, too', async () => {
-    const url = await serve({ limits: { batch: 5 } });
+    const url = await serve({ ...tuned({ batch: 5 }) });
     const peer = await inSession(url, 'DRAFT-SEP-1858');
     const { text } = await peer.post(call(1, 'one'));
     const id = [...text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
     const answers = many(6, (nth) => answer(`nobody ${nth}`, {}));
     const { status, messages } = await peer.post(answers, { 'last-event-id': id });
-    expect([status, messages[0]?.error?.message]).toEqual([400, expect.stringContaining('limits.batch')]);
+    expect([status, messages[0]?.error?.message]).toEqual([
+      400,
+      expect.stringContaining('at most 5 messages'),
+    ]);
   });
 });
 
 describe('calls in work', () => {
   it('are never more of strangers than their part of limits.calls, however they are sent', async () => {
-    const url = await serve({ limits: { calls: 20, callerCalls: 10, anonymousCalls: 5 } });
+    const url = await serve({ ...tuned({ calls: 20, callerCalls: 10, anonymousCalls: 5 }) });
     const stranger = await inSession(url, '2025-03-26');
     const sent = many(4, (nth) => stranger.send(many(2, (id) => call(`${nth} ${id}`, 'wait'))));
     const statuses = (await Promise.all(sent)).map(({ status }) => status);
@@ -148,7 +161,7 @@ describe('calls in work', () => {
 
 describe('suspended calls that are continued', () => {
   it('are never more at once than limits.calls, and the rest is continued when there is room', async () => {
-    const url = await serve({ limits: { calls: 20, callerCalls: 10, anonymousCalls: 5 } });
+    const url = await serve({ ...tuned({ calls: 20, callerCalls: 10, anonymousCalls: 5 }) });
     const held = [];
     for (let nth = 0; nth < 12; nth += 1) held.push(await post(url, { tool: 'ask-and-wait' }));
     const resume = ({ state, keys }: Awaited<ReturnType<typeof post>>) =>
@@ -176,7 +189,7 @@ describe('suspended calls that are continued', () => {
 
 describe('sessions of strangers', () => {
   it('never evict one whose call is suspended: its client comes back, and its answer arrives', async () => {
-    const url = await serve({ limits: { sessions: 8, callerSessions: 4, anonymousSessions: 4 } });
+    const url = await serve({ ...tuned({ sessions: 8, callerSessions: 4, anonymousSessions: 4 }) });
     const victim = await inSession(url, '2025-11-25');
     const controller = new AbortController();
     const response = await fetch(url, {
@@ -209,7 +222,7 @@ describe('sessions of strangers', () => {
   });
 
   it('are refused where theirs are all in work, and known callers begin theirs all the same', async () => {
-    const url = await serve({ limits: { sessions: 6, callerSessions: 2, anonymousSessions: 3 } });
+    const url = await serve({ ...tuned({ sessions: 6, callerSessions: 2, anonymousSessions: 3 }) });
     for (let nth = 0; nth < 3; nth += 1) {
       await (await inSession(url, '2025-11-25')).send(call(1, 'wait'));
     }
@@ -218,7 +231,7 @@ describe('sessions of strangers', () => {
       503,
       expect.stringMatching(/^\d+$/),
     ]);
-    expect(served.log.text).toContain('limits.anonymousSessions');
+    expect(served.log.text).toContain('anonymous callers');
     // Connected ones count, also of one known caller.
     for (let nth = 0; nth < 2; nth += 1) {
       await (await inSession(url, '2025-11-25', as('ann'))).send(call(1, 'wait'));
@@ -230,7 +243,7 @@ describe('sessions of strangers', () => {
   });
 
   it('take no place of a known caller’s, however many are begun', async () => {
-    const url = await serve({ limits: { sessions: 4, callerSessions: 2, anonymousSessions: 2 } });
+    const url = await serve({ ...tuned({ sessions: 4, callerSessions: 2, anonymousSessions: 2 }) });
     const ann = await inSession(url, '2025-11-25', as('ann'));
     const before = await ann.post({ jsonrpc: '2.0', id: 1, method: 'ping' });
     for (let nth = 0; nth < 10; nth += 1) await begin(url, '2025-11-25');
@@ -253,6 +266,9 @@ describe('an answer', () => {
       expect((await peer.post(answer(`${String(ask.id)}x`, {}))).status).toBe(400);
       const other = await inSession(peer.url, version, as('bob'));
       expect((await other.post(answer(ask.id, { name: 'Bob' }))).status).toBe(400);
+      // Nobody would fetch it from there, and it would stay in the store, where no limit counted it.
+      const elsewhere = await inSession(peer.url, version);
+      expect((await elsewhere.post(answer(ask.id, { name: 'Eve' }))).status).toBe(400);
       expect((await peer.post(answer(ask.id, { name: 'Ann' }))).status).toBe(202);
       expect((await peer.post(answer(ask.id, { name: 'Ann' }))).status).toBe(202);
       expect((await stream.next(({ id }) => id === 1)).result?.content?.[0]?.text).toBe('Hello Ann');
@@ -261,7 +277,7 @@ describe('an answer', () => {
   );
 
   it('to a session that was evicted is refused, not swallowed', async () => {
-    const url = await serve({ limits: { sessions: 4, anonymousSessions: 2 } });
+    const url = await serve({ ...tuned({ sessions: 4, anonymousSessions: 2 }) });
     const gone = await inSession(url, '2025-11-25');
     for (let nth = 0; nth < 3; nth += 1) await begin(url, '2025-11-25');
     expect((await gone.post(answer('1.x/ask:1', {}))).status).toBe(400);
@@ -276,7 +292,7 @@ describe('tasks of strangers', () => {
   const isTask = (text: string): boolean => text.includes('"taskId"');
 
   it('fill their own part, and never a known caller’s, also after their session ended', async () => {
-    const url = await serve({ limits: { tasks: 10, callerTasks: 4, anonymousTasks: 3 } });
+    const url = await serve({ ...tuned({ tasks: 10, callerTasks: 4, anonymousTasks: 3 }) });
     const stranger = await inSession(url, '2025-11-25');
     const theirs = [];
     for (let id = 1; id <= 12; id += 1) theirs.push(isTask((await stranger.post(task(id))).text));

@@ -8,7 +8,7 @@ import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { boundedResponse } from '../../src/base/bounded-response.ts';
 import { AwaitClientTransport } from '../../src/client/index.ts';
-import { partsOf } from '../../src/host/schema-cost.ts';
+import { MOST_PARTS, partsOf } from '../../src/host/schema-cost.ts';
 import { remoteHost } from '../../src/index.ts';
 import { accept, legacy, post, textOf } from '../e2e/clients.ts';
 import { listen, SECRET, serveHere, shut } from '../e2e/harness.ts';
@@ -108,9 +108,27 @@ describe('a schema of another server', () => {
     expect(partsOf({ type: 'object', properties: { name: { type: 'string' } } })).toBeLessThan(10);
     expect(JSON.stringify(bomb(30)).length).toBeLessThan(2_500);
     expect(partsOf(bomb(30))).toBeGreaterThan(2 ** 30);
+    // Each of these took from a third of a second to six, at fewer subschemas than are allowed.
+    const branches = Array.from({ length: 1_600 }, (_, nth) => ({ const: nth }));
+    const long = '\u2028'.repeat(3_000_000);
+    const names = Object.fromEntries(
+      Array.from({ length: 300 }, (_, nth) => [`${nth}${'x'.repeat(10_000)}`, { type: 'string' }]),
+    );
+    for (const schema of [{ oneOf: branches }, { const: long }, { properties: names }])
+      expect(partsOf({ type: 'object', ...schema })).toBeGreaterThan(MOST_PARTS);
+    // A choice among all countries is allowed.
+    const countries = branches.slice(0, 250).map(({ const: code }) => ({ const: code, title: 'A country' }));
+    expect(partsOf({ properties: { country: { oneOf: countries } } })).toBeLessThan(MOST_PARTS);
+
     expect(partsOf({ $ref: '#' })).toBe(Number.POSITIVE_INFINITY);
     expect(partsOf({ $ref: 'https://example.com/schema' })).toBe(Number.POSITIVE_INFINITY);
     expect(partsOf({ $dynamicRef: '#x' })).toBe(Number.POSITIVE_INFINITY);
+    // As a form has them.
+    const host = { type: 'string', pattern: '^[a-z0-9]{1,63}(\\.[a-z0-9]{1,63}){1,10}$' };
+    expect(partsOf({ properties: { host } })).toBeLessThan(200);
+    // Compiling it takes two milliseconds.
+    expect(partsOf({ pattern: '(?:\\p{L}|[a-z]){900}' })).toBeGreaterThan(300);
+    expect(partsOf({ patternProperties: { '(?:ab|cd){900}': {} } })).toBeGreaterThan(200);
     const shared = { $ref: '#/$defs/a~1b%25' };
     const defs = { $defs: { 'a/b%': { enum: ['x', 'y'] } }, properties: { one: shared, two: shared } };
     expect(partsOf(defs)).toBeLessThan(20);

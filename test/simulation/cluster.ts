@@ -5,8 +5,8 @@ import { canonical, type JsonObject } from '../../src/base/json.ts';
 import { Engine, type NewCall } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { idempotencyKey } from '../../src/call/frame/step-outcome.ts';
-import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
-import type { Binding, Instance, Leg, Outcome, State } from '../../src/call/ports.ts';
+import { limitsOf } from '../../src/call/limits.ts';
+import type { Binding, Instance, Leg, Outcome, TokenState } from '../../src/call/ports.ts';
 import { type Plan, runPlan } from './plan.ts';
 import type { SimulatedRelay } from './relay.ts';
 import type { SimulatedStore } from './store.ts';
@@ -175,7 +175,9 @@ export class Cluster {
   /** Written before told (invariant 11). */
   #isWritten(token: string, outcome: Outcome): void {
     if (outcome.kind === 'gone' || (outcome.kind === 'responded' && 'error' in outcome.response)) return;
-    const { state } = JSON.parse(outcome.kind === 'suspended' ? outcome.token : token) as { state: State };
+    const { state } = JSON.parse(outcome.kind === 'suspended' ? outcome.token : token) as {
+      state: TokenState;
+    };
     const journal = this.#store.of(state.callId);
     const written = outcome.kind === 'suspended' ? journal[state.at] : journal.at(-1);
     const wanted = outcome.kind === 'suspended' ? 'suspended' : 'ended';
@@ -191,6 +193,7 @@ export class Cluster {
     const { carry, frames, relayed } = this.#options;
     const engine = new Engine({
       store: this.#store.for(life, clock, LEASE),
+      read: (callId, entry) => this.#store.hooks.get(life)?.moved(callId, entry),
       tokens: TOKENS,
       carry,
       check: {
@@ -209,7 +212,7 @@ export class Cluster {
         doneTwice: () => {},
       },
       limits: {
-        ...DEFAULT_LIMITS,
+        ...limitsOf(),
         frames,
         lease: LEASE,
         turnWait: 8_000,
@@ -304,9 +307,9 @@ export class Cluster {
 
 /** Tokens in plain text: the engine does not seal. */
 const TOKENS = {
-  seal: async (state: State, binding: Binding) => JSON.stringify({ state, binding }),
-  open: async (token: string, binding: Binding): Promise<State> => {
-    const opened = JSON.parse(token) as { state: State; binding: Binding };
+  seal: async (state: TokenState, binding: Binding) => JSON.stringify({ state, binding }),
+  open: async (token: string, binding: Binding): Promise<TokenState> => {
+    const opened = JSON.parse(token) as { state: TokenState; binding: Binding };
     if (canonical(opened.binding) !== canonical(binding)) throw new AwaitError('bad-token', 'of another');
     return opened.state;
   },

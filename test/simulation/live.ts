@@ -6,13 +6,12 @@
 import fc from 'fast-check';
 import { canonical, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { NewCall, Started, TakingUp } from '../../src/call/engine.ts';
-import type { OpenAsk } from '../../src/call/journal/entries.ts';
-import { DEFAULT_LIMITS } from '../../src/call/limits.ts';
-import type { Leg, Outcome } from '../../src/call/ports.ts';
-import { goesOnElsewhere, isBadToken, isKept } from '../../src/call/run/wire-error.ts';
-import type { Appender } from '../../src/stream/appender.ts';
-import { EventStreams } from '../../src/stream/event-streams.ts';
-import type { Sink } from '../../src/stream/tail.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
+import type { CallStore, Leg, Outcome } from '../../src/call/ports.ts';
+import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import { type CallConnection, CallConnections } from '../../src/stream/call-connections.ts';
+import { callIdOf, parseEventId } from '../../src/stream/event-id.ts';
+import type { Projected, Sink } from '../../src/stream/tail.ts';
 import { BINDING, CAPABILITIES, Cluster, LEASE, type Process } from './cluster.ts';
 import { answerTo, expected, has, isDeterministic, racesTimers } from './plan.ts';
 import { SimulatedRelay } from './relay.ts';
@@ -21,11 +20,8 @@ import { SimulatedStore } from './store.ts';
 import type { Life } from './world.ts';
 import { World } from './world.ts';
 
-const SCOPE = 'session';
 /** How long a reply is held back, in milliseconds. */
 const MOMENT = 50;
-/** Of a stream, in milliseconds: longer than clocks jump. */
-const LIFE = 3_600_000_000;
 
 /** A scenario of a call that suspends, or of a live one. */
 export interface AnyScenario extends Scenario {
@@ -46,30 +42,28 @@ export function playAny(scenario: AnyScenario): Promise<Report> {
   return scenario.live ? playLive(scenario) : play(scenario);
 }
 
-type Appends = Pick<Appender, 'append'>;
-type Said = Parameters<Appender['append']>;
 type Message = JsonObject & { readonly id?: string };
 
 /** What one life of a process has of sessions. */
 class Door {
   readonly #process: Process;
   readonly #world: World;
-  readonly #acknowledged: ReadonlyMap<string, number>;
-  readonly #streams: EventStreams;
-  readonly #records: ReturnType<SimulatedStore['records']>;
+  readonly #logs: CallStore;
+  readonly #connections: CallConnections;
   readonly #running = new Map<string, Started>();
 
-  constructor({ life, engine, clock }: Process, { world, store, relay, acknowledged }: Shared) {
+  constructor({ life, engine, clock }: Process, { world, store }: Shared) {
     this.#process = { life, engine, clock } as Process;
     this.#world = world;
-    this.#acknowledged = acknowledged;
-    this.#records = store.records(life, clock, LEASE);
-    this.#streams = new EventStreams({
-      records: this.#records,
-      ...(relay !== undefined && { relay: relay.for(life) }),
+    this.#logs = store.for(life, clock, LEASE);
+    this.#connections = new CallConnections({
       clock,
-      limits: { ...DEFAULT_LIMITS, streamLife: LIFE },
-      warn: () => {},
+      read: (callId, position) => this.#logs.read(callId, position),
+      wake: (callId, by) => void engine.wake(callId, by),
+    });
+    store.hooks.set(life, {
+      written: (call, position, entry) => this.#connections.written(call, position, entry),
+      moved: (callId, entry) => this.#connections.moved(callId, entry),
     });
   }
 
@@ -77,22 +71,20 @@ class Door {
   begin(sink: Sink): void {
     const { engine, life } = this.#process;
     const client = { capabilities: CAPABILITIES, info: {}, protocolVersion: '2025-11-25' };
-    const said: Said[] = [];
     let state: 'held' | 'stream' | 'response' = 'held';
-    let stream: Appender | undefined;
     let opening: Promise<void> | undefined;
     const open = async (): Promise<void> => {
-      const opened = this.#streams.open(SCOPE);
-      const listed = this.#records.insert(`${opened.id}:call`, started.callId, Number.POSITIVE_INFINITY);
-      await Promise.all([listed, started.keep()]);
-      if (state !== 'held') return;
+      const connection = this.#open(started.callId);
+      await started.keep().catch((error: unknown) => {
+        connection.end('closed');
+        throw error;
+      });
+      if (state !== 'held') {
+        connection.end('closed');
+        return;
+      }
       state = 'stream';
-      void (await this.#streams.find(opened.id, 0, SCOPE)).follow(sink);
-      opened.owns = () => this.#process.engine.holds(started.callId);
-      const primed = opened.append({ data: '' });
-      stream = opened;
-      for (const one of said) void opened.append(...one).catch(() => {});
-      await primed;
+      connection.attach(sink);
     };
     const begin = (): Promise<void> => {
       if (state === 'response') return Promise.resolve();
@@ -101,12 +93,6 @@ class Door {
         throw error;
       });
       return opening;
-    };
-    const append = async (...event: Said): Promise<string> => {
-      if (stream !== undefined) return stream.append(...event);
-      said.push(event);
-      if (event[1] !== true) await begin();
-      return '';
     };
     const call: NewCall = {
       method: 'tools/call',
@@ -117,20 +103,14 @@ class Door {
       resumable: true,
       onDurable: begin,
     };
-    const started = engine.start(
-      call,
-      this.#leg(
-        () => started.callId,
-        () => ({ append }),
-      ),
-    );
+    const started = engine.start(call, LEG);
     this.#keep(started);
-    void started.outcome.then(async (outcome) => {
-      await this.#tell({ append }, outcome);
-      if (state !== 'held') return;
+    void started.outcome.then((outcome) => {
+      if (state !== 'held') return this.#finish(started.callId, outcome);
       state = 'response';
-      for (const [event] of said) sink.send(event, '');
-      sink.end(said.length > 0 ? 'finished' : 'closed');
+      const data = responseIn(outcome);
+      if (data !== undefined) sink.send({ data });
+      sink.end(data === undefined ? 'closed' : 'finished');
     });
     const moment = (): void => {
       if (state === 'held') begin().catch(() => this.#world.after(MOMENT, moment, life));
@@ -139,87 +119,80 @@ class Door {
   }
 
   /** A GET with the id of the last event. */
-  async comeBack(last: string, sink: Sink, gone: () => boolean): Promise<void> {
-    const found = await this.#streams.resume(last, SCOPE);
-    void found.follow(sink);
-    const stream = last.slice(0, last.lastIndexOf('_'));
-    const callId = await this.#records.get(`${stream}:call`);
-    if (typeof callId === 'string') await this.#follow(stream, callId, gone);
+  async comeBack(last: string, sink: Sink): Promise<void> {
+    const place = parseEventId(last, 256);
+    if (place === undefined) throw new Error(`${last} is no event id`);
+    const callId = callIdOf(place.stream);
+    const entry = await this.#logs.read(callId, place.sequence - 1);
+    if (entry === undefined) throw new Error(`there is no event ${last}`);
+    const connection = this.#open(callId, place);
+    connection.attach(sink);
+    await this.#follow(callId, connection);
   }
 
   /** An answer. @returns whether it was taken in */
   async answer(id: string, response: { result: JsonObject }): Promise<boolean> {
     const slash = id.indexOf('/');
     const [callId, key] = [id.slice(0, slash), id.slice(slash + 1)];
-    const here = this.#running.get(callId);
-    if (here !== undefined) return here.answer(key, response);
-    await this.#process.engine.deliver(callId, undefined, key, response);
+    if (await this.#running.get(callId)?.answer(key, response)) return true;
+    await this.#process.engine.deliver(callId, ANYONE, key, response);
     return true;
   }
 
-  /** Takes the call over once its owner is silent, and sends its outcome if the owner did not. */
-  async #follow(stream: string, callId: string, gone: () => boolean): Promise<void> {
-    while (!gone() && !this.#running.has(callId)) {
-      let appender: Appender | undefined;
-      let takenAt = 0;
-      const leg = this.#leg(
-        () => callId,
-        () => appender,
-        () => takenAt,
+  #open(callId: string, after?: { sequence: number; nth?: number }): CallConnection {
+    return this.#connections.open({
+      callId,
+      expires: Number.POSITIVE_INFINITY,
+      project: (entry) => projection(callId, entry),
+      connection: `${this.#process.life.name} ${this.#world.random()}`,
+      ...(after !== undefined && { after }),
+    });
+  }
+
+  /** Reads the log, and takes the call over once its owner is silent. */
+  async #follow(callId: string, connection: CallConnection): Promise<void> {
+    const { engine } = this.#process;
+    const { gone } = connection;
+    const reading = connection.entry(engine.name);
+    for (let isNamed = false; !gone.aborted; isNamed = true) {
+      if (this.#running.has(callId) && (isNamed || (await engine.read(callId, reading)))) {
+        connection.catchUp();
+        return;
+      }
+      let isTaken = false;
+      const started: TakingUp = engine.takeUp(
+        callId,
+        BINDING,
+        LEG,
+        async () => {
+          isTaken = true;
+          this.#keep(started);
+          return undefined;
+        },
+        { seen: (at, entry) => connection.offer(at, entry), ...(!isNamed && { reading }) },
       );
-      const started: TakingUp = this.#process.engine.takeUp(callId, BINDING, leg, async () => {
-        takenAt = this.#world.time;
-        appender = await this.#streams.takeOver(stream, SCOPE);
-        appender.owns = () => this.#process.engine.holds(callId);
-        this.#keep(started);
-        return undefined;
-      });
-      const watch = (): void => {
-        if (appender !== undefined) return;
-        if (gone()) started.stop();
-        else this.#world.after(100, watch, this.#process.life);
-      };
-      watch();
+      gone.addEventListener('abort', started.stop, { once: true });
       const outcome = await started.outcome;
-      if (appender !== undefined) {
-        await this.#tell(appender, outcome);
+      if (isTaken) {
+        this.#finish(callId, outcome);
         return;
       }
-      if (outcome.kind !== 'gone' && 'elsewhere' in outcome && outcome.elsewhere) {
-        await this.#wait(LEASE);
-        if (!gone()) await this.#tell(await this.#streams.takeOver(stream, SCOPE), outcome);
-        return;
-      }
-      // The store has neither the beginning of the call nor its outcome.
-      if (isBadToken(outcome)) {
-        await (await this.#streams.takeOver(stream, SCOPE)).finish();
-        return;
-      }
+      if (isBadToken(outcome)) connection.end('expired');
+      if (connection.hasEnd) return;
       await this.#wait(LEASE / 2);
     }
   }
 
-  #leg(callId: () => string, stream: () => Appends | undefined, since = () => 0): Leg {
-    const say = (message: Message): void => {
-      void stream()
-        ?.append({ event: 'message', data: JSON.stringify(message) })
-        .catch(() => {});
-    };
-    const idOf = (ask: OpenAsk): string => `${callId()}/${ask.key}`;
-    return {
-      live: true,
-      capabilities: CAPABILITIES,
-      notify: () => {},
-      ask: (ask) => {
-        const id = idOf(ask);
-        // An answer that arrives during the takeover may cross with its ask.
-        if ((this.#acknowledged.get(id) ?? Number.POSITIVE_INFINITY) < since()) {
-          this.#world.violated(`${this.#process.life.name} asks ${ask.key}, whose answer was taken in`);
-        }
-        say({ id, ask: String(ask.params.message) });
-      },
-      withdraw: (ask) => say({ withdrawn: idOf(ask) }),
-    };
+  #finish(callId: string, outcome: Outcome): void {
+    const connection = this.#connections.get(callId);
+    if (connection === undefined || connection.hasEnd) return;
+    if (goesOnElsewhere(outcome)) {
+      void this.#follow(callId, connection).catch(() => connection.end('failed'));
+      return;
+    }
+    const data = responseIn(outcome);
+    if (data !== undefined) connection.pass({ data });
+    connection.end('finished');
   }
 
   #keep(started: Started): void {
@@ -227,21 +200,43 @@ class Door {
     void started.outcome.finally(() => this.#running.delete(started.callId));
   }
 
-  async #tell(stream: Appends, outcome: Outcome): Promise<void> {
-    if (outcome.kind !== 'responded' || goesOnElsewhere(outcome)) return;
-    const data = JSON.stringify({ response: outcome.response, failure: outcome.failure ?? null });
-    await stream.append({ event: 'message', data }, true, isKept(outcome)).catch(() => {});
-  }
-
   #wait(time: number): Promise<void> {
     return new Promise((resolve) => this.#world.after(time, resolve, this.#process.life));
+  }
+}
+
+const ANYONE = { principal: undefined };
+const LEG: Leg = { live: true, isLogged: true, capabilities: CAPABILITIES, notify: () => {} };
+
+function responseIn(outcome: Outcome): string | undefined {
+  if (outcome.kind !== 'responded') return undefined;
+  return JSON.stringify({ response: outcome.response, failure: outcome.failure ?? null });
+}
+
+/** The events of an entry; the first entry's gives the client an id to come back with. */
+function projection(callId: string, entry: Entry): Projected {
+  const events = (...messages: (JsonObject | undefined)[]): Projected => ({
+    kind: 'events',
+    events: messages.map((message) => ({ data: message === undefined ? '' : JSON.stringify(message) })),
+    last: entry.type === 'ended' || entry.type === 'cancelled',
+  });
+  switch (entry.type) {
+    case 'called':
+      return events(undefined);
+    case 'asked':
+      return events({ id: `${callId}/${entry.ask.key}`, ask: String(entry.ask.params.message) });
+    case 'withdrawn':
+      return events({ withdrawn: `${callId}/${entry.key}` });
+    case 'ended':
+      return events({ response: entry.response, failure: null });
+    default:
+      return events();
   }
 }
 
 interface Shared {
   readonly world: World;
   readonly store: SimulatedStore;
-  readonly relay: SimulatedRelay | undefined;
   /** When an answer was acknowledged, by the ask's id. */
   readonly acknowledged: Map<string, number>;
 }
@@ -305,7 +300,7 @@ class LiveClient {
     const sink: Sink = {
       send: (event, id) => {
         later(() => {
-          if (!isOver) this.#take(event.data ?? '', id);
+          if (!isOver) this.#take(event.data ?? '', id ?? '');
         });
         return true;
       },
@@ -320,7 +315,7 @@ class LiveClient {
     const serve = async (): Promise<void> => {
       const door = this.#doorOf(process);
       if (this.#last === undefined) door.begin(sink);
-      else await door.comeBack(this.#last, sink, () => isOver);
+      else await door.comeBack(this.#last, sink);
     };
     world.after(world.between(0.1, 3), () => void serve().catch(() => world.after(1, end)), life);
     const watch = (): void => {
@@ -424,9 +419,10 @@ class LiveClient {
     const { plan } = this.#scenario;
     if ('error' in response) {
       // A timer that no journal records may win on one process and lose on the other.
-      const { outages } = this.#scenario;
-      // Away for longer than a request waits, before this call was in the store; an earlier one of the client may be.
-      const isRefused = failure === 'store' && outages.some(({ from, to }) => to - from > 3 * LEASE);
+      const { outages, faults } = this.#scenario;
+      // Away for longer than a request waits, before this call was in the store; a process that sleeps waits meanwhile.
+      const slept = faults.reduce((sum, fault) => sum + ('for' in fault ? fault.for : 0), 0);
+      const isRefused = failure === 'store' && outages.some(({ from, to }) => to - from + slept > 3 * LEASE);
       if (!racesTimers(plan) && !isRefused) {
         world.violated(`it ended with ${JSON.stringify(response.error)}`);
       }
@@ -453,7 +449,6 @@ async function playLive(scenario: Scenario): Promise<Report> {
   const shared = {
     world,
     store,
-    relay: relayed ? relay : undefined,
     acknowledged: new Map<string, number>(),
   };
   const client = new LiveClient(shared, cluster, scenario);
@@ -466,6 +461,15 @@ async function playLive(scenario: Scenario): Promise<Report> {
   );
   await world.run(() => over, END);
   if (!over) world.violated('the call neither ended nor waits for its user');
+  for (const journal of store.journals.values()) {
+    const answered = new Set<string>();
+    for (const { entry, by } of journal) {
+      if (entry.type === 'completed' && entry.completion.kind === 'answer')
+        answered.add(entry.completion.key);
+      if (entry.type === 'asked' && answered.has(entry.ask.key))
+        world.violated(`${by.name} asks ${entry.ask.key}, whose answer was taken in`);
+    }
+  }
   const repeated = [...cluster.effects.values()].filter((attempts) => attempts.length > 1).length;
   return { violations: world.violations, repeated, time: world.time };
 }

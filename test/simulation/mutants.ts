@@ -57,7 +57,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'who waits counts the time that it slept itself',
     file: 'src/call/journal/follow.ts',
     from: 'return asked - this.#since;',
-    to: 'return this.#clock.elapsed() - this.#since;',
+    to: 'return this.clock.elapsed() - this.#since;',
     rare: true,
   },
   {
@@ -69,8 +69,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'nobody is fenced',
     file: 'src/call/journal/writer.ts',
-    from: 'if (!isOurs) {',
-    to: 'if (position < -1) {',
+    from: 'if (there === undefined || !isReceived(there)) {',
+    to: 'if (there === undefined) {',
   },
   {
     name: 'a long step beside the asks gives no sign of life',
@@ -123,25 +123,10 @@ export const MUTANTS: readonly Mutant[] = [
     rare: true,
   },
   {
-    name: 'answers that came in are not looked for when a call is taken up',
-    file: 'src/call/run/take-over.ts',
-    from: 'response === undefined || response.isBad ? []',
-    to: 'response === undefined || response !== null ? []',
-    rare: true,
-  },
-  {
-    name: 'a claim of this process always counts as given up',
-    file: 'src/call/run/resume.ts',
-    from: 'by === this.#id && !this.#runs.owns(keyOf(request.state), callId)',
-    to: 'by === this.#id',
-    rare: true,
-  },
-  {
-    name: 'the owner of a call does not take its stream back',
-    file: 'src/stream/appender.ts',
-    from: '(await this.owns?.()) === true',
-    to: 'false',
-    rare: true,
+    name: 'a connection that comes back skips an entry',
+    file: 'src/stream/call-connections.ts',
+    from: 'after.sequence - (after.nth === undefined ? 0 : 1)',
+    to: 'after.sequence + 1',
   },
   {
     name: "a failed insert that was written counts as another process's",

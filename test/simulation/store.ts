@@ -5,11 +5,10 @@
  */
 import type { Clock } from '../../src/base/clock.ts';
 import { AwaitError } from '../../src/base/error.ts';
-import type { Delivered, Entry } from '../../src/call/journal/entries.ts';
+import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import type { CallStore } from '../../src/call/ports.ts';
 import { Retry } from '../../src/log/retry.ts';
-import type { StreamRecords } from '../../src/stream/records.ts';
 import type { Life, World } from './world.ts';
 
 export interface Written {
@@ -31,11 +30,16 @@ const HARMLESS = 500;
 
 export class SimulatedStore {
   readonly journals = new Map<string, Written[]>();
+  /** What the connections of a process hear of its logs. */
+  readonly hooks = new Map<
+    Life,
+    {
+      readonly written: (call: CallRecord, position: number, entry: Entry) => void;
+      readonly moved: (callId: string, entry: Extract<Entry, { type: 'reading' }>) => void;
+    }
+  >();
   /** Called for each operation, as it leaves its process. */
   onAsked: (life: Life) => void = () => {};
-  /** Answers that were delivered for calls of any process, by call and key. */
-  readonly answers = new Map<string, string>();
-  readonly #records = new Map<string, unknown>();
   readonly #beats = new Map<string, string>();
   readonly #world: World;
   readonly #outages: readonly Outage[];
@@ -70,73 +74,37 @@ export class SimulatedStore {
         const found = this.journals.get(callId)?.[position];
         return found === undefined ? undefined : (JSON.parse(JSON.stringify(found.entry)) as Entry);
       });
-    const delivered = (callId: string, key: string): Promise<Delivered | undefined> =>
-      this.#operate(life, () => {
-        const found = this.answers.get(`${callId}/${key}`);
-        return found === undefined ? undefined : (JSON.parse(found) as Delivered);
-      });
+    const insert = async (
+      call: CallRecord,
+      position: number,
+      entry: Entry,
+      until?: number,
+    ): Promise<boolean> => {
+      const isInserted = await retry.insert(
+        () => this.#insert(life, call.id, position, entry),
+        () => read(call.id, position),
+        entry,
+        until,
+      );
+      if (isInserted) this.hooks.get(life)?.written(call, position, entry);
+      return isInserted;
+    };
     return {
       read: (callId, position) => retry.read(() => read(callId, position)),
       open: (call, after) => {
         const entries: Entries = {
-          insert: (position, entry, until) =>
-            retry.insert(
-              () => this.#insert(life, call.id, position, entry),
-              () => read(call.id, position),
-              entry,
-              until,
-            ),
+          insert: (position, entry, until) => insert(call, position, entry, until),
           read: (position) => retry.read(() => read(call.id, position)),
           beat: (sign) => this.#operate(life, () => void this.#beats.set(call.id, sign)),
         };
         return openJournal(entries, call, after, clock, lease);
       },
+      insertEntry: (call, position, entry) => insert(call, position, entry, call.expires),
       get failedReads() {
         return retry.failedReads;
       },
       isShared: true,
-      deliver: (callId, key, response, expires) =>
-        retry.insert(
-          () =>
-            this.#operate(life, () => {
-              const name = `${callId}/${key}`;
-              if (this.answers.has(name)) return false;
-              this.answers.set(name, JSON.stringify(response));
-              return true;
-            }),
-          () => delivered(callId, key),
-          response,
-          expires,
-        ),
-      delivered: (callId, key) => retry.read(() => delivered(callId, key)),
       heard: (callId) => retry.read(() => this.#operate(life, () => this.#beats.get(callId))),
-    };
-  }
-
-  /** The records of streams, as one process sees them. */
-  records(life: Life, clock: Clock, lease: number): StreamRecords {
-    const retry = new Retry({ clock, lease });
-    const records = this.#records;
-    const copied = (value: unknown): unknown => JSON.parse(JSON.stringify(value)) as unknown;
-    const get = (name: string): Promise<unknown> =>
-      this.#operate(life, () => (records.has(name) ? copied(records.get(name)) : undefined));
-    return {
-      insert: (name, value, _expires, how) =>
-        retry.insert(
-          () =>
-            this.#operate(life, () => {
-              if (records.has(name)) return false;
-              records.set(name, copied(value));
-              return true;
-            }),
-          () => get(name),
-          value,
-          how?.until,
-        ),
-      get: (name) => retry.read(() => get(name)),
-      replace: (name, value) =>
-        retry.write(() => this.#operate(life, () => void records.set(name, copied(value)))),
-      remove: (name) => retry.write(() => this.#operate(life, () => void records.delete(name))),
     };
   }
 

@@ -11,7 +11,7 @@ import type { StreamEntry } from '../../src/stream/log.ts';
 import { memoryRecords, type StreamRecords } from '../../src/stream/records.ts';
 import { Connection, FakeClock, SCOPE, startProcess } from './workbench.ts';
 
-type Act = 'append' | 'follow here' | 'follow there' | 'take over' | 'leave';
+type Act = 'append' | 'follow here' | 'follow there' | 'leave';
 
 /** Operations take effect at one moment and are answered at another, both of the test's choosing. */
 function slowly(records: StreamRecords, scheduler: fc.Scheduler): StreamRecords {
@@ -35,7 +35,7 @@ async function play(scheduler: fc.Scheduler, acts: readonly Act[], relay: Relay 
   const records = slowly(kept, scheduler);
   const options = { records, clock, ...(relay !== undefined && { relay }) };
   const [here, there] = [startProcess(options), startProcess(options)];
-  let stream = here.open(SCOPE);
+  const stream = here.open(SCOPE);
   const id = stream.id;
   const connections: { connection: Connection; after: number; isHere: boolean }[] = [];
   const first = new Connection();
@@ -70,16 +70,7 @@ async function play(scheduler: fc.Scheduler, acts: readonly Act[], relay: Relay 
   for (const act of acts) {
     if (act === 'append') append();
     else if (act === 'leave') connections.at(-1)?.connection.leave();
-    else if (act === 'take over') {
-      tasks.push(
-        there.takeOver(id, SCOPE).then(
-          (taken) => {
-            stream = taken;
-          },
-          () => undefined,
-        ),
-      );
-    } else {
+    else {
       const connection = new Connection();
       const after = Number(written.at(-1)?.split('_').at(-1) ?? 1);
       const isHere = act === 'follow here';
@@ -90,10 +81,7 @@ async function play(scheduler: fc.Scheduler, acts: readonly Act[], relay: Relay 
     for (let steps = 0; steps < 3 && scheduler.count() > 0; steps += 1) await scheduler.waitNext(1);
   }
   await run();
-  // Of two takeovers at once, one may have fenced the other.
-  const closing = stream
-    .append({ data: 'end' }, true)
-    .catch(async () => (await here.takeOver(id, SCOPE)).append({ data: 'end' }, true));
+  const closing = stream.append({ data: 'end' }, true);
   await run();
   await closing;
   // A process that was not woken polls by itself.
@@ -145,7 +133,7 @@ function sequenceOf(eventId: string): number {
 }
 
 const acts = fc.array(
-  fc.constantFrom<Act>('append', 'append', 'append', 'follow here', 'follow there', 'take over', 'leave'),
+  fc.constantFrom<Act>('append', 'append', 'append', 'follow here', 'follow there', 'leave'),
   { minLength: 1, maxLength: 10 },
 );
 

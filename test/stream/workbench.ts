@@ -1,6 +1,6 @@
 /** What the tests of streams are made of: sinks that remember, and processes that share a store and a relay. */
 import { type Clock, systemClock } from '../../src/base/clock.ts';
-import { DEFAULT_LIMITS, type Limits } from '../../src/call/limits.ts';
+import { type Limits, limitsOf } from '../../src/call/limits.ts';
 import type { Relay } from '../../src/call/ports.ts';
 import { EventStreams } from '../../src/stream/event-streams.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
@@ -63,7 +63,7 @@ export function startProcess(options: ProcessOptions = {}): EventStreams {
     ...(relay !== undefined && { relay }),
     clock,
     bytes,
-    limits: { ...DEFAULT_LIMITS, streamPoll: 100, ...limits },
+    limits: { ...limitsOf(), streamPoll: 100, ...limits },
     warn: (message, detail) => warnings.push(`${message} ${JSON.stringify(detail)}`),
   });
 }

@@ -10,6 +10,7 @@ import {
   answerTo,
   type OpenAsk,
   type Response,
+  type RpcError,
   timedOut,
 } from '../journal/entries.ts';
 import { isMeta } from './meta.ts';
@@ -23,8 +24,6 @@ export interface AnswerCheck {
   /** Why no content can be judged by a schema; undefined where it can. */
   unfit(schema: JsonObject): string | undefined;
 }
-
-type RpcError = Extract<Response, { error: unknown }>['error'];
 
 /** JSON-RPC errors in place of answers, by key: the revisions on which a client answers with whole responses. */
 export type ErrorAnswers = Readonly<Record<string, RpcError>>;

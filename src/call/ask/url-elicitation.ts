@@ -5,9 +5,7 @@
 
 import { digest, isObject, type JsonObject } from '../../base/json.ts';
 import { RERUN } from '../frame/recording.ts';
-import type { CallRecord, Checkpoint, Completion, OpenAsk, Response } from '../journal/entries.ts';
-
-type RpcError = Extract<Response, { error: unknown }>['error'];
+import type { CallRecord, Checkpoint, Completion, OpenAsk, Response, RpcError } from '../journal/entries.ts';
 
 /** The URLs that a thrown UrlElicitationRequiredError names. */
 export function urlsNeeded(response: Response): JsonObject[] | undefined {

@@ -4,6 +4,19 @@
  * with its ordinal there: never a global ordinal, since branches that wait for something unrecorded come in another
  * order each time.
  * A value without a record is drawn anew; nothing here ever fails a tool.
+ *
+ * With `mcp-await/record` a frame records its tool's drawn values (`src/call/frame/drawn.ts`) by the place in the
+ * code. A count over the whole call would shift with the order of branches, and a count of promises with caches that
+ * differ between processes. A stack does not: V8's continue across `await` and hold the index of a branch in
+ * `Promise.all`, `allSettled` and `any`. Node's own frames are left out (they depend on the phase of the event
+ * loop), and so are those below the entry of the call (they differ between a first run and a replay). In the journal
+ * that is `now server.ts:41:20~x1Yz8q[1.0]qR5tAb`: the kind, the line, a digest of its callers, the branches from
+ * the innermost out, a digest of the awaiting functions.
+ *
+ * Values cannot wait for a store, so they are part of the next checkpoint; in a turn that another process could take
+ * over, an entry of their own comes before each step that runs. A `fetch` is a step whose path begins with `/`,
+ * which no step's name can; it is exempt from divergence, and one that still runs when its tool is done ends
+ * unrecorded.
  */
 import { AwaitError } from '../../base/error.ts';
 import { appendDrawn, type DrawnValue, type DrawnValues } from '../journal/drawn.ts';

@@ -17,7 +17,7 @@ import {
   type Response,
 } from '../journal/entries.ts';
 import { isFenced } from '../journal/writer.ts';
-import { DEFAULT_LIMITS } from '../limits.ts';
+import { LIMITS } from '../limits.ts';
 import { askAttempt, askInStep } from './asks.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
 import type { FrameCore } from './core.ts';
@@ -90,7 +90,7 @@ export class Frame {
     this.#recording.pass(from?.isPast ? Number.POSITIVE_INFINITY : this.#rounds.past);
     this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
     const paths = completions.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
-    this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? DEFAULT_LIMITS.journalBytes);
+    this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? LIMITS.journalBytes);
     const attempt = (made: Attempt): void => this.#attempt(made);
     this.#core = {
       call,
@@ -230,6 +230,11 @@ export class Frame {
   /** Asks that went out before this frame and that it did not make. */
   get unmade(): readonly OpenAsk[] {
     return this.#recording.unmade;
+  }
+
+  /** Whether an ask is out. */
+  get hasAsks(): boolean {
+    return this.#asks.size > 0 || this.unmade.length > 0;
   }
 
   /** The open ask that a key names, for checking its answer. */

@@ -3,10 +3,13 @@
  * wait behind it; and once the call has ended here, nothing passes it.
  */
 import { AwaitError } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import { type JsonObject, memoryOf } from '../../base/json.ts';
 import type { Response } from '../journal/entries.ts';
 import { runOutsideContext } from './context.ts';
 import type { Turn } from './turn.ts';
+
+/** Memory that the notifications of a closed gate may take, in bytes. */
+const MOST_HELD = 4_194_304;
 
 interface Behind {
   readonly notifications: JsonObject[];
@@ -17,7 +20,7 @@ interface Behind {
 /** `finished`: the tool is done; `over`: the call has ended; `elsewhere`: it continues in another frame. */
 type Why = 'finished' | 'over' | 'elsewhere';
 
-type State =
+type GateState =
   | ({ readonly at: 'closed' } & Behind)
   | {
       readonly at: 'open';
@@ -34,11 +37,13 @@ type State =
       readonly isLost: boolean;
     };
 
-type Open = Extract<State, { at: 'open' }>;
+type OpenGate = Extract<GateState, { at: 'open' }>;
 
 export class Gate {
-  #state: State = { at: 'closed', notifications: [] };
+  #state: GateState = { at: 'closed', notifications: [] };
   readonly #maxHeld: number;
+  /** The memory that notifications take which wait, in bytes. */
+  #sizes: { readonly of: JsonObject[]; readonly each: number[] } = { of: [], each: [] };
 
   /** @param maxHeld notifications that wait behind it; the oldest are dropped */
   constructor(maxHeld: number) {
@@ -51,7 +56,7 @@ export class Gate {
   }
 
   /** The state of the entered turn. */
-  get #open(): Open | undefined {
+  get #open(): OpenGate | undefined {
     return this.#state.at === 'open' ? this.#state : undefined;
   }
 
@@ -122,8 +127,19 @@ export class Gate {
     const state = this.#state;
     if (state.at === 'open') {
       runOutsideContext(() => state.turn.notify(notification));
-    } else if (state.at === 'closed' && state.notifications.push(notification) > this.#maxHeld) {
-      state.notifications.shift();
+    } else if (state.at === 'closed') this.#hold(state.notifications, notification);
+  }
+
+  /** The oldest make room. */
+  #hold(held: JsonObject[], notification: JsonObject): void {
+    if (this.#sizes.of !== held) this.#sizes = { of: held, each: held.map(memoryOf) };
+    const { each } = this.#sizes;
+    held.push(notification);
+    each.push(memoryOf(notification));
+    let sum = each.reduce((all, one) => all + one, 0);
+    while (held.length > this.#maxHeld || sum > MOST_HELD) {
+      held.shift();
+      sum -= each.shift() ?? 0;
     }
   }
 }

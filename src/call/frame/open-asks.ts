@@ -104,14 +104,16 @@ export class OpenAsks {
 
   /** Sends an earlier ask again: a process that takes a call over cannot know whether the last owner sent it live. */
   openAgain(attempt: AskAttempt, known: OpenAsk, turn: Turn): void {
-    const { withdrawn, ...ask } = known;
+    const { withdrawn, refused, ...ask } = known;
     this.#add(attempt, ask);
     if (!turn.live) return;
-    if (withdrawn) {
-      this.#send(ask, turn);
+    if (refused) {
+      void this.reask(ask.key).catch(() => {});
       return;
     }
-    turn.ask(ask);
+    if (withdrawn || turn.asksAgain(ask.key)) this.#send(ask, turn);
+    else turn.ask(ask);
+    if (withdrawn) return;
     // Reports to the last owner began its time anew, and are not in the journal.
     if (ask.progress?.resets) this.#renew(attempt, ask);
     else this.#armDeadline(ask);
@@ -139,6 +141,7 @@ export class OpenAsks {
   async reask(key: string): Promise<boolean> {
     const { turn } = this.#core.gate;
     const attempt = this.#open.get(key);
+    if (attempt === undefined) this.#core.recording.refuse(key);
     if (turn === undefined || attempt?.open === undefined) return false;
     if (this.#endsTooMany()) return true;
     this.#asked += 1;
@@ -177,8 +180,10 @@ export class OpenAsks {
   }
 
   /** Once its entry is written (invariant 6). */
-  #send(ask: OpenAsk, turn: Turn): Promise<void> {
-    const written = this.#write({ type: 'asked', ask, when: this.#core.options.clock.now() }, () => {
+  #send(ask: OpenAsk, turn: Turn): Promise<unknown> {
+    const when = this.#core.options.clock.now();
+    // Its answer may come in first, where the last owner sent it.
+    const written = this.#write(this.#unlessAnswered(ask.key, { type: 'asked', ask, when }), () => {
       if (this.#open.has(ask.key)) turn.ask(ask);
     });
     this.#armDeadline(ask);
@@ -194,7 +199,8 @@ export class OpenAsks {
     const { gate, stir } = this.#core;
     if (!this.#open.has(ask.key) || gate.turn === undefined) return;
     gate.turn.withdraw(ask);
-    this.#write({ type: 'completed', completion: late }, () => {
+    const entry = { type: 'completed', completion: late, isLate: true } as const;
+    this.#write(this.#unlessAnswered(ask.key, entry), () => {
       if (gate.isEnded) return;
       this.take(late);
       stir();
@@ -230,12 +236,16 @@ export class OpenAsks {
     this.#armDeadline(attempt.open);
   }
 
-  /** Writes an entry. A failure ends the turn, so callers may ignore it. */
-  #write(entry: Entry, then: () => void): Promise<void> {
+  #unlessAnswered(key: string, entry: Entry): () => Entry | undefined {
+    return () => (this.#core.recording.isAnswered(key) ? undefined : entry);
+  }
+
+  /** Writes an entry, unless it is settled meanwhile. A failure ends the turn, so callers may ignore it. */
+  #write(make: () => Entry | undefined, then: () => void): Promise<unknown> {
     const fail = (error: unknown): void =>
       this.#core.end({ kind: 'broken', error: AwaitError.from(error, 'store') });
-    const written = this.#core.journal.append(entry);
-    void written.then(then, fail);
+    const written = this.#core.journal.decide(make);
+    void written.then((isWritten) => isWritten && then(), fail);
     return written;
   }
 
@@ -265,7 +275,9 @@ export class OpenAsks {
   withdraw(ask: OpenAsk, turn: Turn): void {
     const { key } = ask;
     turn.withdraw(ask);
-    if (turn.live) this.#write({ type: 'withdrawn', key, when: this.#core.options.clock.now() }, () => {});
+    if (!turn.live) return;
+    const when = this.#core.options.clock.now();
+    this.#write(this.#unlessAnswered(key, { type: 'withdrawn', key, when }), () => {});
   }
 
   // --- answered ---

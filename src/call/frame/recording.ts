@@ -129,15 +129,21 @@ export class Recording {
 
   /** Whether an answer was recorded under this key, or an ask is out under it. */
   hasKey(key: string): boolean {
-    const answered = this.#all.some(
-      ({ completion }) => completion.kind === 'answer' && completion.key === key,
-    );
-    return answered || this.#unclaimed.some((ask) => ask.key === key);
+    return this.isAnswered(key) || this.#unclaimed.some((ask) => ask.key === key);
+  }
+
+  isAnswered(key: string): boolean {
+    return this.#all.some(({ completion }) => completion.kind === 'answer' && completion.key === key);
   }
 
   /** Asks that went out, and that the tool has not made again. */
   get unmade(): readonly OpenAsk[] {
     return this.#unclaimed;
+  }
+
+  /** The answer to one of them broke its schema: it is asked anew once the tool makes it. */
+  refuse(key: string): void {
+    this.#unclaimed = this.#unclaimed.map((ask) => (ask.key === key ? { ...ask, refused: true } : ask));
   }
 
   /** Withdraws them until the tool makes them after all. @returns those that were out */

@@ -60,6 +60,8 @@ export interface Turn {
   unfit(method: string, params: JsonObject, isRaw: boolean): Response | undefined;
   /** The answer a client sent along before it was asked, when it fits. */
   given(ask: OpenAsk): Response | undefined;
+  /** Whether an ask of before goes out by another entry: its client reads the log, and was not asked from here. */
+  asksAgain(key: string): boolean;
   ask(ask: OpenAsk): void;
   /** The tool gave up on an ask that is out. */
   withdraw(ask: OpenAsk): void;

@@ -172,20 +172,20 @@ export interface Unsent {
   readonly why: keyof typeof REASONS;
 }
 
-interface Options {
+interface UnsentOptions {
   readonly clock: Clock;
   readonly warn: (message: string, detail: JsonObject) => void;
 }
 
 /** Logs which asks were not sent a second after they were made, with the reason. */
 export class UnsentAsks {
-  readonly #options: Options;
+  readonly #options: UnsentOptions;
   readonly #find: () => Iterable<Unsent>;
   #reported: WeakSet<object> | undefined;
   #timer: Timer | undefined;
 
   /** @param find returns the asks that were not sent */
-  constructor(options: Options, find: () => Iterable<Unsent>) {
+  constructor(options: UnsentOptions, find: () => Iterable<Unsent>) {
     this.#options = options;
     this.#find = find;
   }

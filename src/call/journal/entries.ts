@@ -13,17 +13,16 @@ import type { DrawnValues } from './drawn.ts';
 export const FORMAT = 1;
 
 /** A JSON-RPC response without its envelope: the answer to an ask, or the outcome of a call. */
-export type Response =
-  | { readonly result: JsonObject }
-  | { readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } };
+export type Response = { readonly result: JsonObject } | { readonly error: RpcError };
+
+export interface RpcError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: unknown;
+}
 
 /** The outcome of a cancelled call. */
 export const CANCELLED: Response = { error: { code: -32000, message: 'This request was cancelled' } };
-
-/**
- * The recorded answer to an ask. `isBad`: it breaks the ask's schema, and the process that runs the call asks again.
- */
-export type Delivered = Response & { readonly isBad?: true };
 
 /** When a call continues without its request. */
 export interface TaskWish {
@@ -56,6 +55,8 @@ export interface CallRecord {
   readonly client: Client;
   /** The caller's stable subject; absent for an anonymous one. */
   readonly principal?: string;
+  /** The name of its session: only there its reply can be resumed. */
+  readonly session?: string;
   /** How it may become a task, where its client can take one. */
   readonly task?: TaskWish;
   /** Milliseconds since the epoch. */
@@ -106,6 +107,8 @@ export interface OpenAsk {
   readonly drift?: number;
   /** Whether the tool gave up on it; a replay of the call may not. */
   readonly withdrawn?: true;
+  /** Whether its answer broke its schema, and it was not asked anew yet. */
+  readonly refused?: true;
   /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
 }
@@ -175,7 +178,25 @@ export type Entry =
   | { readonly type: 'detached'; readonly when: number; readonly by?: string }
   /** `when`, here and below: milliseconds since the epoch, for the task's client. */
   | { readonly type: 'asked'; readonly ask: OpenAsk; readonly when?: number }
-  | { readonly type: 'completed'; readonly completion: Completion; readonly when?: number }
+  /** `isReceived`: appended by the process that got it from the client, which need not be the call's owner. */
+  | {
+      readonly type: 'completed';
+      readonly completion: Completion;
+      readonly when?: number;
+      readonly isReceived?: true;
+      /** The ask was out longer than its author allows, and its client is told so. */
+      readonly isLate?: true;
+    }
+  /** JSON-RPC messages for the call's client, where its reply is read from the log. */
+  | { readonly type: 'notified'; readonly messages: readonly JsonObject[] }
+  /**
+   * A connection reads the call's reply from here on, in the process `by`, where others can reach it: an older one ends.
+   */
+  | { readonly type: 'reading'; readonly connection: string; readonly by?: string }
+  /** The answer to an ask broke its schema: the owner asks anew. */
+  | { readonly type: 'refused'; readonly key: string }
+  /** A client's progress on an ask whose tool listens. */
+  | { readonly type: 'reported'; readonly key: string; readonly params: JsonObject }
   /** The tool gave up on an ask that is out. */
   | { readonly type: 'withdrawn'; readonly key: string; readonly when: number }
   /** Values recorded since, written before a step runs: a replay must see the values that the step acted on. */
@@ -199,13 +220,46 @@ export type Entry =
   | { readonly type: 'cancelled'; readonly when: number }
   | { readonly type: 'ended'; readonly response: Response; readonly when?: number };
 
-/** The journal of one call. `append` rejects with a `fenced` AwaitError when the position is taken. */
+/** Entries appended by a process that received something for a call. They do not fence the call's owner. */
+export type Received =
+  | (Extract<Entry, { type: 'completed' }> & { readonly completion: AnswerCompletion })
+  | Extract<Entry, { type: 'refused' | 'reported' | 'reading' }>;
+
+/** An entry that ends its call. */
+type EndEntry = Extract<Entry, { type: 'ended' | 'cancelled' }>;
+
+const RECEIVED: ReadonlySet<Entry['type']> = new Set(['refused', 'reported', 'reading']);
+
+export function isReceived(entry: Entry): entry is Received {
+  if (entry.type === 'completed') return entry.isReceived === true;
+  return RECEIVED.has(entry.type);
+}
+
+export function isEnd(entry: Entry): entry is EndEntry {
+  return entry.type === 'ended' || entry.type === 'cancelled';
+}
+
+/** Whether it ends its call, or its client has left: it matters only to processes that have found the call. */
+export function isEndOrLeft(entry: Entry): boolean {
+  return isEnd(entry) || entry.type === 'left';
+}
+
+/**
+ * The log of one call, as a frame appends to it. `append` rejects with a `fenced` AwaitError when another process
+ * claimed the call, or ended it.
+ */
 export interface Journal {
   /**
    * @param onWritten called once the entry has its position, and before a later entry has one, so that calls come in
    * journal order
    */
   append(entry: Entry, onWritten?: () => void): Promise<void>;
+  /**
+   * Appends what `make` returns, which is asked again after each entry that came in between.
+   * @returns false if it returns nothing: what came in between settled it
+   * @throws AwaitError as `append`
+   */
+  decide(make: () => Entry | undefined, onWritten?: () => void): Promise<boolean>;
   /**
    * Before the call acts: resolves once others can find it and its client has a way back to it; undefined where that
    * is so.

@@ -5,6 +5,7 @@ import {
   type CallRecord,
   type Completion,
   type Entry,
+  isReceived,
   type OpenAsk,
   type Response,
 } from './entries.ts';
@@ -12,12 +13,18 @@ import {
 export class Folding {
   /** The position of the last entry that was taken in; -1 before the first. */
   at = -1;
+  /** The position of the last entry of its owner: what others received for it is no sign of life. */
+  moved = -1;
+  /** How many of the last completions came in since then: no owner has acted on them. */
+  fresh = 0;
   call: CallRecord | undefined;
   readonly completions: Completion[] = [];
   /** Asks that went out and have no answer, by key. */
   readonly open = new Map<string, OpenAsk>();
   asked = 0;
   turn = 0;
+  /** Reports of progress, by the ask's key. */
+  readonly #reports = new Map<string, number>();
   drawn: { readonly drawn?: DrawnValues } = {};
   /** Since when it continues without its request, in milliseconds since the epoch; undefined while it does not. */
   detached: number | undefined;
@@ -36,7 +43,11 @@ export class Folding {
 
   take(entry: Entry): void {
     this.at += 1;
-    this.left = entry.type === 'left';
+    if (!isReceived(entry)) {
+      this.moved = this.at;
+      this.fresh = 0;
+      this.left = entry.type === 'left';
+    }
     if ('when' in entry && entry.when !== undefined) this.updated = Math.max(this.updated, entry.when);
     switch (entry.type) {
       case 'called':
@@ -49,16 +60,22 @@ export class Folding {
         this.#detach(entry.when);
         break;
       case 'asked':
-        this.asked += 1;
+        if (!this.open.has(entry.ask.key)) this.asked += 1;
         // It may be asked again under another key, or in other words.
         for (const [key, { place }] of this.open) if (place === entry.ask.place) this.open.delete(key);
         this.open.set(entry.ask.key, entry.ask);
         break;
       case 'withdrawn':
-        this.#withdraw(entry.key);
+        this.#mark(entry.key, 'withdrawn');
+        break;
+      case 'refused':
+        this.#mark(entry.key, 'refused');
         break;
       case 'completed':
         this.#complete(entry.completion);
+        break;
+      case 'reported':
+        this.#reports.set(entry.key, this.reports(entry.key) + 1);
         break;
       case 'drawn':
         this.drawn = addDrawn(this.drawn.drawn, entry.drawn);
@@ -90,19 +107,26 @@ export class Folding {
     this.suspended = false;
   }
 
-  #withdraw(key: string): void {
+  #mark(key: string, as: 'withdrawn' | 'refused'): void {
     const ask = this.open.get(key);
-    if (ask !== undefined) this.open.set(key, { ...ask, withdrawn: true });
+    if (ask !== undefined) this.open.set(key, { ...ask, [as]: true });
+  }
+
+  /** How often its client reported progress on an ask. */
+  reports(key: string): number {
+    return this.#reports.get(key) ?? 0;
+  }
+
+  /** Whether an ask of this key was answered. */
+  isAnswered(key: string): boolean {
+    return this.completions.some((done) => done.kind === 'answer' && done.key === key);
   }
 
   #complete(completion: Completion): void {
     const { kind } = completion;
-    if (
-      kind === 'answer' &&
-      this.completions.some((done) => done.kind === kind && done.key === completion.key)
-    )
-      return;
+    if (kind === 'answer' && this.isAnswered(completion.key)) return;
     this.completions.push(completion);
+    if (this.moved < this.at) this.fresh += 1;
     if (kind === 'answer') this.open.delete(completion.key);
   }
 

@@ -3,6 +3,7 @@
  * without its request; or until its owner has been silent for a lease, so that it may be taken over (invariant 10).
  * Both are one loop: read the next entry; if there is none, decide or wait, a little longer each time.
  */
+import { keepNewest } from '../../base/bounded.ts';
 import { type Clock, sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
@@ -12,6 +13,7 @@ import {
   type Checkpoint,
   type Completion,
   type Entry,
+  isReceived,
   type Response,
 } from './entries.ts';
 import { Folding } from './fold.ts';
@@ -25,6 +27,8 @@ interface Polling {
   readonly lease: number;
   /** Whether the waiter has left; the return value no longer matters then. */
   readonly stopped: () => boolean;
+  /** Waits so many milliseconds, or until there may be something to read. */
+  readonly pause?: (milliseconds: number) => Promise<void>;
 }
 
 /** Reads entries in order; returns a result once there is one, undefined to read on. */
@@ -39,18 +43,19 @@ const PACE = 500;
 
 async function poll<T>(polling: Polling, after: number, pace: number, reader: Reader<T>): Promise<T> {
   const { store, clock, callId, lease } = polling;
-  const silence = new Silence(clock, store, callId);
+  const silence = silenceOf(clock, store, callId);
   let at = after;
+  silence.saw(at);
   for (let pause = 10; ; ) {
     const entry = await store.read(callId, at + 1);
     if (entry !== undefined) {
       at += 1;
-      silence.end();
+      if (!isReceived(entry)) silence.saw(at);
     }
     const found = entry === undefined ? await reader.end(() => silence.lasts()) : reader.entry(entry, at);
     if (found !== undefined) return found;
     if (entry !== undefined) continue;
-    await sleep(clock, pause);
+    await (polling.pause?.(pause) ?? sleep(clock, pause));
     pause = Math.min(pause * 2, pace, lease / 4);
   }
 }
@@ -70,7 +75,7 @@ export interface Contest extends Polling {
   readonly wait: number;
 }
 
-export type Found =
+export type FoundTurn =
   | { readonly kind: 'suspended'; readonly checkpoint: Checkpoint; readonly at: number; readonly by?: string }
   | { readonly kind: 'ended'; readonly response: Response }
   /** The call continues as a task. */
@@ -89,11 +94,11 @@ export type Found =
  * @throws AwaitError `bad-token` when the turn was claimed with other answers, `busy` when its owner still runs it
  * after `wait`
  */
-export function readOn(contest: Contest): Promise<Found> {
+export function readOn(contest: Contest): Promise<FoundTurn> {
   const { clock, callId, running, lease, wait, stopped } = contest;
   const started = clock.elapsed();
-  const turn = new Turn(contest);
-  return poll<Found>(contest, contest.at, PACE, {
+  const turn = new JournalTurn(contest);
+  return poll<FoundTurn>(contest, contest.at, PACE, {
     entry: (entry, at) => turn.take(entry, at),
     end: async (silence) => {
       const isIdle = turn.claim === undefined ? turn.areDone(running) : turn.isGivenUp;
@@ -108,7 +113,7 @@ export function readOn(contest: Contest): Promise<Found> {
 }
 
 /** A turn as its journal has it since the checkpoint. */
-class Turn {
+class JournalTurn {
   readonly #contest: Contest;
   readonly #since: Completion[] = [];
   #drawn: { drawn?: DrawnValues } = {};
@@ -122,11 +127,11 @@ class Turn {
   }
 
   /** @returns the turn's outcome, with its last entry */
-  take(entry: Entry, at: number): Found | undefined {
+  take(entry: Entry, at: number): FoundTurn | undefined {
     this.#at = at;
     switch (entry.type) {
       case 'completed':
-        this.#since.push(entry.completion);
+        if (!isReceived(entry)) this.#since.push(entry.completion);
         return undefined;
       case 'drawn':
         this.#drawn = addDrawn(this.#drawn.drawn, entry.drawn);
@@ -173,7 +178,7 @@ class Turn {
     return running?.every(isDone) ?? false;
   }
 
-  get free(): Found {
+  get free(): FoundTurn {
     const isClaimed = this.claim !== undefined;
     return { kind: 'free', at: this.#at, since: this.#since, claimed: isClaimed, ...this.#drawn };
   }
@@ -184,9 +189,13 @@ export interface Following extends Polling {
   readonly principal: string | undefined;
   /** Longest pause between two looks, in milliseconds; default 500. */
   readonly pace?: number | undefined;
+  /** Called with each entry that is read, in order. */
+  readonly seen?: ((at: number, entry: Entry) => void) | undefined;
+  /** Called at the end of the log. @returns whether there may be more to read now */
+  readonly atEnd?: (call: CallRecord, at: number) => Promise<boolean>;
 }
 
-export type Followed =
+export type FollowedTurn =
   | { readonly kind: 'ended'; readonly response: Response }
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'stopped' }
@@ -199,13 +208,14 @@ export type Followed =
  * Follows a call from its first entry.
  * @throws AwaitError `bad-token` if there is no such call
  */
-export function follow(following: Following): Promise<Followed> {
-  const { callId, principal, lease, pace = PACE, stopped } = following;
+export function follow(following: Following): Promise<FollowedTurn> {
+  const { callId, principal, lease, pace = PACE, stopped, seen, atEnd } = following;
   const known = new Folding();
-  return poll<Followed>(following, -1, pace, {
+  return poll<FollowedTurn>(following, -1, pace, {
     entry: (entry) => {
       if (stopped()) return { kind: 'stopped' };
       known.take(entry);
+      seen?.(known.at, entry);
       if (known.cancelled) return { kind: 'cancelled' };
       return known.response && { kind: 'ended', response: known.response };
     },
@@ -215,9 +225,26 @@ export function follow(following: Following): Promise<Followed> {
       if (call === undefined || call.principal !== principal)
         throw new AwaitError('bad-token', `call ${callId} has no record of this caller to continue from`);
       if (known.suspended) return { kind: 'suspended', at: known.at };
+      if (await atEnd?.(call, known.at)) return undefined;
       return known.left || (await silence()) >= lease ? { kind: 'lapsed', call, known } : undefined;
     },
   });
+}
+
+/** For so many calls a process remembers how long it has seen nothing of their owners, also while it follows none. */
+const SILENCES = 1_000;
+const silences = new WeakMap<CallStore, Map<string, Silence>>();
+
+/** A client whose connections are short follows its call again and again: what was seen before counts. */
+function silenceOf(clock: Clock, store: CallStore, callId: string): Silence {
+  const known = silences.get(store) ?? new Map<string, Silence>();
+  silences.set(store, known);
+  const kept = known.get(callId);
+  const silence = kept?.clock === clock ? kept : new Silence(clock, store, callId);
+  known.delete(callId);
+  known.set(callId, silence);
+  keepNewest(known, SILENCES);
+  return silence;
 }
 
 /**
@@ -225,23 +252,31 @@ export function follow(following: Following): Promise<Followed> {
  * observer's own monotonic clock between two looks, so no two clocks are ever compared.
  */
 class Silence {
-  readonly #clock: Clock;
+  readonly clock: Clock;
   readonly #store: CallStore;
   readonly #callId: string;
   #failedReads: number;
   #heard: string | undefined;
+  #at = -1;
   #since: number;
 
   constructor(clock: Clock, store: CallStore, callId: string) {
-    this.#clock = clock;
+    this.clock = clock;
     this.#store = store;
     this.#callId = callId;
     this.#failedReads = store.failedReads;
     this.#since = clock.elapsed();
   }
 
-  end(): void {
-    this.#since = this.#clock.elapsed();
+  /** The journal has moved, if nobody here saw this position before. */
+  saw(at: number): void {
+    if (at <= this.#at) return;
+    this.#at = at;
+    this.#end();
+  }
+
+  #end(): void {
+    this.#since = this.clock.elapsed();
   }
 
   /**
@@ -251,10 +286,10 @@ class Silence {
    * @returns milliseconds
    */
   async lasts(): Promise<number> {
-    const asked = this.#clock.elapsed();
+    const asked = this.clock.elapsed();
     const heard = JSON.stringify(await this.#store.heard(this.#callId)) ?? '';
     const { failedReads } = this.#store;
-    if (heard !== this.#heard || failedReads !== this.#failedReads) this.end();
+    if (heard !== this.#heard || failedReads !== this.#failedReads) this.#end();
     this.#heard = heard;
     this.#failedReads = failedReads;
     return asked - this.#since;

@@ -4,11 +4,8 @@
  * 1. `called` is its first entry, whichever event made it durable: from it other processes know a call that they follow.
  * 2. Once its end was left out, nothing of it is written, so that no process can find an ended call and run it.
  */
-import type { Entry } from './entries.ts';
+import { type Entry, isEndOrLeft, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
-
-/** Entries that matter only to processes that have found the call. */
-const LAST: ReadonlySet<Entry['type']> = new Set(['ended', 'cancelled', 'left']);
 
 export class LateJournal implements OpenJournal {
   readonly #journal: OpenJournal;
@@ -22,6 +19,8 @@ export class LateJournal implements OpenJournal {
   #isBegun = false;
   #kept: Promise<void> | undefined;
   #begun: Promise<void> | undefined;
+  /** Entries that wait for the first one. */
+  #waiting = 0;
 
   /**
    * @param called the first entry; undefined if no other process can find the call
@@ -62,7 +61,6 @@ export class LateJournal implements OpenJournal {
     this.#begun ??= Promise.all([this.keep(), this.#onBegin?.()]).then(
       () => {
         this.#isBegun = true;
-        // It holds the reply.
         this.#onBegin = undefined;
       },
       (error: unknown) => {
@@ -73,33 +71,76 @@ export class LateJournal implements OpenJournal {
     return this.#begun;
   }
 
+  /** Whether nothing of the call is in its log, nor will be. */
+  get isLeftOut(): boolean {
+    return this.#isOver;
+  }
+
   /** Also while its first entry is on its way: its client has no id to come back with. */
-  get #isEmpty(): boolean {
+  get isUnwritten(): boolean {
     return !this.#hasMore && this.position < 0;
   }
 
-  /** Nothing of a call that is over is written any more, unless something was. */
+  /** Nothing of a call that is over is written any more, unless something was, or is on its way: others may find that. */
   end(): void {
     this.#hasEnded = true;
-    this.#isOver ||= this.#isEmpty;
+    this.#isOver ||= this.isUnwritten && this.#kept === undefined;
+    // It holds the reply.
+    if (this.#isOver) this.#onBegin = undefined;
   }
 
   append(entry: Entry, onWritten?: () => void): Promise<void> {
-    if (LAST.has(entry.type)) this.end();
+    return this.#written(entry, onWritten, () => this.#journal.append(entry, onWritten)).then(() => {});
+  }
+
+  /** What is first made says what kind of entry it is. */
+  async decide(make: () => Entry | undefined, onWritten?: () => void): Promise<boolean> {
+    const first = make();
+    if (first === undefined) return false;
+    return this.#written(first, onWritten, () => this.#journal.decide(make, onWritten));
+  }
+
+  #written<T>(entry: Entry, onWritten: (() => void) | undefined, write: () => Promise<T>): Promise<T | true> {
+    if (isEndOrLeft(entry)) this.end();
     if (this.#isOver) {
       onWritten?.();
-      return Promise.resolve();
+      return Promise.resolve(true);
     }
     this.#hasMore = true;
     // If its client gets no id to resume with, the next attempt reports that.
-    if (!LAST.has(entry.type)) this.begin()?.catch(() => {});
-    // Others know the call by its first entry, which a checkpoint must not be.
-    const waits = entry.type === 'suspended' && this.#called !== undefined && this.position < 0;
-    if (waits) return this.keep().then(() => this.#journal.append(entry, onWritten));
-    return this.#journal.append(entry, onWritten);
+    if (!isEndOrLeft(entry)) this.begin()?.catch(() => {});
+    // Others know the call by its first entry, which is no other than this one, whatever became of it.
+    const waits = this.#called !== undefined && (this.position < 0 || this.#waiting > 0);
+    if (!waits) return write();
+    this.#waiting += 1;
+    const next = (): Promise<T> => {
+      this.#waiting -= 1;
+      return write();
+    };
+    const failed = (error: unknown): true => {
+      this.#waiting -= 1;
+      if (!isEndOrLeft(entry)) throw error;
+      // It was the only one, and nobody is told where it would be found.
+      this.#isOver = true;
+      onWritten?.();
+      return true;
+    };
+    return this.keep().then(next, failed);
+  }
+
+  readOn(): Promise<Entry | undefined> {
+    return this.isUnwritten ? Promise.resolve(undefined) : this.#journal.readOn();
+  }
+
+  get onReceived(): (entry: Received) => void {
+    return this.#journal.onReceived;
+  }
+
+  set onReceived(onReceived: (entry: Received) => void) {
+    this.#journal.onReceived = onReceived;
   }
 
   async beat(sign: string): Promise<void> {
-    if (!this.#isEmpty) await this.#journal.beat(sign);
+    if (!this.isUnwritten) await this.#journal.beat(sign);
   }
 }

@@ -1,13 +1,26 @@
-/** Where journals are kept, as the engine sees it: entries inserted if absent, a sign of life, an inbox of answers. */
-import type { CallRecord, Delivered, Entry, Journal, Kept } from './entries.ts';
+/** Where journals are kept, as the engine sees it: entries inserted if absent, and the owner's sign of life. */
+import type { CallRecord, Entry, Journal, Kept, Received } from './entries.ts';
 
 /** The sign of an owner that gave its call up: its lease need not be waited for. */
 export const LEFT_SIGN = 'left';
 
 /** A journal that knows how far it is. */
 export interface OpenJournal extends Journal {
-  /** The position of the last entry appended; -1 before the first. */
+  /** The position of the last entry that was appended or read; -1 before the first. */
   readonly position: number;
+  /** Whether nothing of the call is written, nor about to be. */
+  readonly isUnwritten?: boolean;
+  /**
+   * Called, in the order of positions, with the entries that other processes appended for this one to act on. Set
+   * before the first append.
+   */
+  onReceived: (entry: Received) => void;
+  /**
+   * Reads and passes on what others appended for this process.
+   * @returns the entry that ends this process's part in the call, if there is one
+   * @throws AwaitError `store`
+   */
+  readOn(): Promise<Entry | undefined>;
   /** Overwrites the sign of life of this call's owner. */
   beat(sign: string): Promise<void>;
 }
@@ -22,11 +35,11 @@ export interface CallStore {
   /** The owner's last sign of life. */
   heard(callId: string): Promise<unknown>;
   /**
-   * Takes in the answer to an ask; false when there was one.
-   * @param expires of the call, in milliseconds since the epoch
+   * Inserts an entry if its position is free. The caller has read the one before it.
+   * @returns false when the position is taken
+   * @throws AwaitError `store` once the call has expired
    */
-  deliver(callId: string, key: string, response: Delivered, expires: number): Promise<boolean>;
-  delivered(callId: string, key: string): Promise<Delivered | undefined>;
+  insertEntry(call: CallRecord, position: number, entry: Entry): Promise<boolean>;
   /** Reads that failed so far, whether or not a later attempt succeeded. */
   readonly failedReads: number;
   /** Whether other processes may see it. */

@@ -1,12 +1,13 @@
 /**
- * A journal as its writer has it: its position, the entry that is in doubt, and until when its turn surely belongs to
- * this process. Entries are inserted if absent; a writer that loses a position is fenced (invariant 10).
+ * A journal as a process writes it that runs the call: its position, the entry that is in doubt, and until when the turn
+ * surely belongs to this process. Entries are inserted if absent. A writer that finds a claim or an end in its position
+ * is fenced (invariant 10); what other processes received for the call it passes on, and writes behind it.
  */
 
 import type { Clock } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { canonical } from '../../base/json.ts';
-import { type CallRecord, type Entry, FORMAT } from './entries.ts';
+import { type CallRecord, type Entry, FORMAT, isReceived, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
 /** The store of one call's journal. */
@@ -34,10 +35,13 @@ const SURE = 0.8;
 /** Claims of this process so far: each is an entry of its own. */
 let claims = 0;
 
-function numbered(entry: Entry): Entry {
-  if (entry.type !== 'claimed') return entry;
+function numbered(make: () => Entry | undefined): () => Entry | undefined {
   claims += 1;
-  return { ...entry, nth: claims };
+  const nth = claims;
+  return () => {
+    const entry = make();
+    return entry?.type === 'claimed' ? { ...entry, nth } : entry;
+  };
 }
 
 /** @param lease how long an owner may be silent before others take its turn up, in milliseconds */
@@ -48,76 +52,180 @@ export function openJournal(
   clock: Clock,
   lease: number,
 ): OpenJournal {
-  let position = after;
-  /** The last append, while it is being written. */
-  let last: Promise<void> | undefined;
-  /** The entry whose insert was given up: the store may have written it all the same. */
-  let doubtful: Entry | undefined;
-  /** Whether this process has a part in the call: until then it may give up, and loses nothing but a request. */
-  let hasPart = false;
-  /** When the last entry that other processes could see was sent off. */
-  let heard: Moment | undefined;
-  const moment = (): Moment => ({ elapsed: clock.elapsed(), now: clock.now() });
-  // A machine that was suspended may have a monotonic clock that stood still.
-  const isSure = ({ elapsed, now }: Moment): boolean =>
-    Math.max(clock.elapsed() - elapsed, clock.now() - now) < lease * SURE;
+  return new JournalWriter(entries, call, after, clock, lease);
+}
 
-  const put = async (entry: Entry, onWritten: () => void, until?: number): Promise<void> => {
-    const begun = moment();
-    const sent = numbered(entry);
-    let isOurs: boolean;
+class JournalWriter implements OpenJournal {
+  onReceived: (entry: Received) => void = () => {};
+  readonly #entries: Entries;
+  readonly #call: CallRecord;
+  readonly #clock: Clock;
+  readonly #lease: number;
+  #position: number;
+  /** The operation that runs last: one after the other. */
+  #last: Promise<unknown> | undefined;
+  /** The entry whose insert was given up: the store may have written it all the same. */
+  #doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
+  /** Whether this process has a part in the call: until then it may give up, and loses nothing but a request. */
+  #hasPart = false;
+  /** When the last entry that other processes could see was sent off. */
+  #heard: Moment | undefined;
+  /** Read, and not passed on: this process may have lost the call since. */
+  readonly #received: Received[] = [];
+
+  constructor(entries: Entries, call: CallRecord, after: number, clock: Clock, lease: number) {
+    this.#entries = entries;
+    this.#call = call;
+    this.#position = after;
+    this.#clock = clock;
+    this.#lease = lease;
+  }
+
+  get position(): number {
+    return this.#position;
+  }
+
+  get lapsed(): boolean {
+    // A call without entries is unknown to other processes, so none takes it over.
+    return this.#position >= 0 && (this.#heard === undefined || !this.#isSure(this.#heard));
+  }
+
+  append(entry: Entry, onWritten?: () => void): Promise<void> {
+    return this.decide(() => entry, onWritten).then(() => {});
+  }
+
+  decide(make: () => Entry | undefined, onWritten: () => void = () => {}): Promise<boolean> {
+    return this.#inOrder(async () => {
+      const next = numbered(make);
+      const first = next();
+      if (first === undefined) return false;
+      // A checkpoint holds the call; any other first entry has it before it.
+      const isFirst = first.type === 'suspended' || first.type === 'called';
+      if (this.#position < 0 && !isFirst) {
+        const called: Entry = { type: 'called', format: FORMAT, call: this.#call };
+        await this.#put(
+          called,
+          () => called,
+          () => {},
+        );
+      }
+      return this.#put(first, next, onWritten);
+    });
+  }
+
+  readOn(): Promise<Entry | undefined> {
+    return this.#inOrder(async () => {
+      // Other processes cannot know it yet.
+      if (this.#position < 0) return undefined;
+      for (;;) {
+        const entry = await this.#entries.read(this.#position + 1);
+        if (entry !== undefined && !isReceived(entry)) return entry;
+        if (entry === undefined) break;
+        this.#take(entry);
+      }
+      if (this.#received.length > 0) await this.#passOn();
+      return undefined;
+    });
+  }
+
+  async beat(sign: string): Promise<void> {
+    const sent = this.#moment();
+    await this.#entries.beat(sign);
+    // A sign of life after the lease ran out is too late: the turn may have been taken over.
+    if (this.#heard !== undefined && this.#isSure(this.#heard)) this.#heard = sent;
+  }
+
+  #inOrder<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#last === undefined ? work() : this.#last.then(work);
+    const over = (): void => {
+      if (this.#last === settled) this.#last = undefined;
+    };
+    const settled = done.then(over, over);
+    this.#last = settled;
+    return done;
+  }
+
+  /** @param make what to write instead, once others have appended */
+  async #put(first: Entry, make: () => Entry | undefined, onWritten: () => void): Promise<boolean> {
+    const until = this.#hasPart || first.type === 'completed' ? this.#call.expires : undefined;
+    for (let entry: Entry | undefined = first; entry !== undefined; entry = make()) {
+      const begun = this.#moment();
+      if (await this.#isInserted(entry, until, onWritten)) {
+        this.#position += 1;
+        this.#hasPart = true;
+        this.#doubtful = undefined;
+        this.#heard = begun;
+        this.#passOnNow();
+        onWritten();
+        return true;
+      }
+      const there = await this.#entries.read(this.#position + 1);
+      if (this.#isAnswerInDoubt(there)) continue;
+      if (there === undefined || !isReceived(there)) {
+        throw new AwaitError(
+          'fenced',
+          `entry ${this.#position + 1} of call ${this.#call.id} exists already: another process continues it`,
+        );
+      }
+      this.#take(there);
+      if (entry.type !== 'held') await this.#passOn();
+    }
+    return false;
+  }
+
+  async #isInserted(entry: Entry, until: number | undefined, onWritten: () => void): Promise<boolean> {
+    const { position } = this;
     try {
-      isOurs = await entries.insert(position + 1, sent, until);
-      if (!isOurs && doubtful !== undefined && canonical(doubtful) === canonical(sent))
-        isOurs = canonical(await entries.read(position + 1)) === canonical(sent);
+      if (await this.#entries.insert(position + 1, entry, until)) return true;
+      const isInDoubt = canonical(this.#doubtful?.entry) === canonical(entry);
+      return isInDoubt && canonical(await this.#entries.read(position + 1)) === canonical(entry);
     } catch (error) {
-      doubtful = sent;
+      this.#doubtful = { entry, onWritten };
       throw error;
     }
-    if (!isOurs) {
-      throw new AwaitError(
-        'fenced',
-        `entry ${position + 1} of call ${call.id} exists already: another process continues it`,
-      );
-    }
-    position += 1;
-    hasPart = true;
-    doubtful = undefined;
-    heard = begun;
-    onWritten();
-  };
+  }
 
-  return {
-    get position() {
-      return position;
-    },
-    get lapsed() {
-      // A call without entries is unknown to other processes, so none takes it over.
-      return position >= 0 && (heard === undefined || !isSure(heard));
-    },
-    append(entry, onWritten = () => {}) {
-      const write = async (): Promise<void> => {
-        // A checkpoint holds the call; any other first entry has it before it.
-        const isFirst = entry.type === 'suspended' || entry.type === 'called';
-        const until = hasPart || entry.type === 'completed' ? call.expires : undefined;
-        if (position < 0 && !isFirst) await put({ type: 'called', format: FORMAT, call }, () => {}, until);
-        await put(entry, onWritten, until);
-      };
-      const done = last === undefined ? write() : last.then(write);
-      const over = (): void => {
-        if (last === settled) last = undefined;
-      };
-      const settled = done.then(over, over);
-      last = settled;
-      return done;
-    },
-    async beat(sign) {
-      const sent = moment();
-      await entries.beat(sign);
-      // A sign of life after the lease ran out is too late: the turn may have been taken over.
-      if (heard !== undefined && isSure(heard)) heard = sent;
-    },
-  };
+  /** An answer whose write seemed to fail is there after all: it counts. */
+  #isAnswerInDoubt(there: Entry | undefined): boolean {
+    const { entry, onWritten } = this.#doubtful ?? {};
+    if (entry?.type !== 'completed' || entry.completion.kind !== 'answer') return false;
+    if (canonical(there) !== canonical(entry)) return false;
+    this.#position += 1;
+    this.#doubtful = undefined;
+    onWritten?.();
+    return true;
+  }
+
+  #take(entry: Received): void {
+    this.#position += 1;
+    this.#received.push(entry);
+  }
+
+  /** An owner that was silent acts on nothing before an entry of its own shows that the call is still its. */
+  async #passOn(): Promise<void> {
+    const held: Entry = { type: 'held' };
+    while (this.#hasPart && this.lapsed)
+      await this.#put(
+        held,
+        () => held,
+        () => {},
+      );
+    this.#passOnNow();
+  }
+
+  #passOnNow(): void {
+    for (const entry of this.#received.splice(0)) this.onReceived(entry);
+  }
+
+  #moment(): Moment {
+    return { elapsed: this.#clock.elapsed(), now: this.#clock.now() };
+  }
+
+  /** A machine that was suspended may have a monotonic clock that stood still. */
+  #isSure({ elapsed, now }: Moment): boolean {
+    const silent = Math.max(this.#clock.elapsed() - elapsed, this.#clock.now() - now);
+    return silent < this.#lease * SURE;
+  }
 }
 
 /** False when another process has the position. */
@@ -142,16 +250,21 @@ export function isFenced(error: unknown): boolean {
 /** Where no store is: positions count, nothing is written. */
 export function volatileJournal(after: number): OpenJournal {
   let position = after;
+  const decide: OpenJournal['decide'] = async (make, onWritten) => {
+    if (make() === undefined) return false;
+    position += 1;
+    onWritten?.();
+    return true;
+  };
   return {
     get position() {
       return position;
     },
     lapsed: false,
-    append(_entry, onWritten) {
-      position += 1;
-      onWritten?.();
-      return Promise.resolve();
-    },
-    beat: () => Promise.resolve(),
+    onReceived: () => {},
+    append: async (entry, onWritten) => void (await decide(() => entry, onWritten)),
+    decide,
+    readOn: async () => undefined,
+    beat: async () => {},
   };
 }

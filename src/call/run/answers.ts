@@ -1,28 +1,28 @@
-/** Answers to asks that are out: into the journal of their call, and then to its frame (invariant 11). */
-import { answerTo, type Delivered } from '../journal/entries.ts';
+/**
+ * What clients send to the asks of a call that is run here: answers, progress, answers that break their schema. Each is
+ * in the log before the tool gets it (invariant 11). What another process received is read from there: the relay wakes
+ * this one, which also looks now and then while an ask is out.
+ */
+import { answerTo, type Received, type Response } from '../journal/entries.ts';
 import { unlessFenced } from '../journal/writer.ts';
-import { Inbox } from './inbox.ts';
+import { Lookout, type Naps } from './lookout.ts';
 import type { Ownership } from './ownership.ts';
 import type { Runs } from './registry.ts';
-import type { EngineParts, Run } from './run.ts';
+import { type EngineParts, isUnattached, type Run } from './run.ts';
 
 export class Answers {
   readonly #parts: EngineParts;
   readonly #runs: Runs;
   readonly #ownership: Ownership;
-  /** Answers that other processes received for the calls of this one; undefined without a shared store. */
-  readonly inbox: Inbox | undefined;
+  readonly lookout: Lookout;
+  readonly #naps: Naps;
 
-  constructor(parts: EngineParts, runs: Runs, ownership: Ownership) {
+  constructor(parts: EngineParts, runs: Runs, ownership: Ownership, naps: Naps) {
     this.#parts = parts;
     this.#runs = runs;
     this.#ownership = ownership;
-    const { store, clock, log } = parts;
-    if (store?.isShared) {
-      this.inbox = new Inbox(store, clock, (call, error) =>
-        log('warn', 'answers that came in elsewhere could not be fetched', { call, error: String(error) }),
-      );
-    }
+    this.#naps = naps;
+    this.lookout = new Lookout(naps);
   }
 
   /**
@@ -30,18 +30,19 @@ export class Answers {
    * @returns false when none of this key waits
    * @throws AwaitError `store`, `fenced`
    */
-  async take(run: Run, key: string, response: Delivered): Promise<boolean> {
-    try {
+  async take(run: Run, key: string, response: Response): Promise<boolean> {
+    const when = this.#parts.clock.now();
+    const made = () => {
       const ask = run.frame.openAsk(key);
-      if (ask === undefined || run.answers.has(key)) return false;
-      if (response.isBad) return await run.frame.reask(key);
-      const when = this.#parts.clock.now();
-      await run.answers.write(
-        key,
-        () => ({ type: 'completed', completion: answerTo(ask, response), when }),
-        (entry) => run.journal.append(entry, () => run.frame.answer(entry.completion)),
+      return ask && ({ type: 'completed', completion: answerTo(ask, response), when } as const);
+    };
+    const entry = made();
+    if (entry === undefined) return false;
+    try {
+      return await run.journal.decide(
+        () => made() && entry,
+        () => run.frame.answer(entry.completion),
       );
-      return true;
     } catch (error) {
       this.#ownership.lost(run, error);
       throw error;
@@ -49,27 +50,45 @@ export class Answers {
   }
 
   /** As `take`; false also when the call is another process's by now. */
-  taken(run: Run, key: string, response: Delivered): Promise<boolean> {
+  taken(run: Run, key: string, response: Response): Promise<boolean> {
     return unlessFenced(this.take(run, key, response));
   }
 
-  /** Looks for an answer that another process takes in. */
-  expect(run: Run, key: string): void {
-    this.inbox?.expect(
-      {
-        callId: run.call.id,
-        waits: (waiting) => run.state.at !== 'over' && run.frame.openAsk(waiting) !== undefined,
-        answer: async (answered, response) => void (await this.take(run, answered, response)),
-        listens: (waiting) => run.frame.openAsk(waiting)?.progress !== undefined,
-        report: (waiting, params) => void run.frame.report(waiting, params),
-      },
-      key,
-    );
+  /** The answer to an ask broke its schema. @returns false if the next owner must ask anew */
+  async refuse(run: Run, key: string): Promise<boolean> {
+    if (run.frame.openAsk(key) === undefined) return false;
+    return unlessFenced(run.frame.reask(key));
+  }
+
+  /**
+   * Acts on what other processes receive for a call from now on. Its journal outlives its turn, and must hold nothing of
+   * that: not the response.
+   */
+  receive(run: Run): void {
+    run.journal.onReceived = (entry) => this.#received(run, entry);
+  }
+
+  #received(run: Run, entry: Received): void {
+    const { frame } = run;
+    if (entry.type === 'completed') frame.answer(entry.completion);
+    else if (entry.type === 'reported') frame.report(entry.key, entry.params);
+    else if (entry.type === 'reading') this.#parts.read?.(run.call.id, entry);
+    else void frame.reask(entry.key).catch(() => {});
+  }
+
+  /** Looks for what other processes receive, while an ask of the run is out. */
+  expect(run: Run): void {
+    if (!isUnattached(run) || this.#parts.store?.isShared !== true) return;
+    this.lookout.expect({
+      callId: run.call.id,
+      waits: () => run.state.at !== 'over' && run.frame.hasAsks,
+      look: () => this.#ownership.look(run),
+    });
   }
 
   /** Something happened to a call at another process: an answer came in, or it was cancelled. */
   wake(callId: string): void {
-    this.inbox?.wake(callId);
+    if (this.#naps.wake(callId)) return;
     const run = this.#runs.unattached(callId);
     if (run !== undefined) void this.#ownership.look(run);
   }

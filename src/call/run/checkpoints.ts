@@ -7,7 +7,7 @@ import type { Binding } from './binding.ts';
 import type { Handoff } from './handoff.ts';
 import type { OpenAskOutcome, Outcome } from './outcome.ts';
 import { type AtCheckpoint, type EngineParts, keyOf, type Run } from './run.ts';
-import type { State } from './state.ts';
+import type { TokenState } from './state.ts';
 
 export class Checkpoints {
   readonly #parts: EngineParts;
@@ -42,8 +42,8 @@ export class Checkpoints {
     }
     const by = isKept ? this.self : undefined;
     await run.journal.append({ type: 'suspended', checkpoint, ...(by !== undefined && { by }) });
-    const state = this.#stateOf(checkpoint, run.journal.position, by);
-    const outcome = await this.#seal(state, checkpoint, run.binding);
+    const state = this.#stateOf(checkpoint, run.journal.position, by, run.isLogged);
+    const outcome = await this.#seal(state, checkpoint, run.binding, run.isLogged);
     return { outcome, key: keyOf(state), waiting: { at: 'checkpoint', checkpoint, bytes } };
   }
 
@@ -56,7 +56,7 @@ export class Checkpoints {
   /** Writes the call's outcome. */
   async endWith(journal: OpenJournal, response: Response): Promise<Outcome> {
     await journal.append({ type: 'ended', response, when: this.#parts.clock.now() });
-    return { kind: 'responded', response };
+    return { kind: 'responded', response, isLogged: true };
   }
 
   /** @param by the process that keeps the frame */
@@ -64,16 +64,23 @@ export class Checkpoints {
     return this.#seal(this.#stateOf(checkpoint, at, by), checkpoint, binding);
   }
 
-  #stateOf(checkpoint: Checkpoint, at: number, by: string | undefined): State {
+  /** @param isLogged whether its client reads the log, so that no token is needed */
+  #stateOf(checkpoint: Checkpoint, at: number, by: string | undefined, isLogged = false): TokenState {
     return {
       callId: checkpoint.call.id,
       at,
-      ...(this.#parts.carry && { checkpoint, mark: randomUUID() }),
+      ...(this.#parts.carry && !isLogged && { checkpoint, mark: randomUUID() }),
       ...(by !== undefined && { owner: by }),
     };
   }
 
-  async #seal(state: State, checkpoint: Checkpoint, binding: Binding): Promise<OpenAskOutcome> {
+  async #seal(
+    state: TokenState,
+    checkpoint: Checkpoint,
+    binding: Binding,
+    isLogged = false,
+  ): Promise<OpenAskOutcome> {
+    if (isLogged) return { kind: 'suspended', asks: checkpoint.open, token: '' };
     const token = await this.#parts.tokens.seal(state, binding, checkpoint.call.expires);
     return { kind: 'suspended', asks: checkpoint.open, token };
   }

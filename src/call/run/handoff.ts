@@ -16,7 +16,7 @@ import type { Binding } from './binding.ts';
 import type { Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
 import type { Relay } from './relay.ts';
-import type { State } from './state.ts';
+import type { TokenState } from './state.ts';
 
 /** Most offers that are remembered, to notice repetitions. */
 const OFFERS_KEPT = 1_000;
@@ -33,7 +33,7 @@ export interface HandoffParts {
 
 /** A client's POST, as one process offers it to another. */
 export interface Offer {
-  readonly state: State;
+  readonly state: TokenState;
   readonly token: string;
   readonly binding: Binding;
   readonly responses: unknown;
@@ -53,7 +53,7 @@ export interface Accepted {
 /** Continues an offered call; undefined if its frame is not here. */
 type Accept = (offer: Offer, leg: Leg, onAccepted: () => void) => Promise<Outcome> | undefined;
 
-interface Waiting {
+interface OpenOffer {
   readonly leg: Leg;
   /** Notifications are numbered from 1; those that came too early wait for the ones before them. */
   heard: number;
@@ -62,7 +62,7 @@ interface Waiting {
   readonly settle: (outcome: Outcome) => void;
 }
 
-interface Options {
+interface HandoffOptions {
   readonly clock: Clock;
   /** How long an offer may wait to be accepted, in milliseconds. */
   readonly wait: number;
@@ -76,8 +76,8 @@ export class Handoff {
   /** The name this process is reached by. */
   readonly name = randomUUID();
   readonly #parts: HandoffParts;
-  readonly #options: Options;
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #options: HandoffOptions;
+  readonly #waiting = new Map<string, OpenOffer>();
   /** Offers accepted here, by id, each with the function that reports its client's disconnect. */
   readonly #taken = new Map<string, () => void>();
   /** Messages are opened one after the other, so that they keep their order. */
@@ -88,7 +88,7 @@ export class Handoff {
   #stop: Promise<(() => Promise<void>) | undefined>;
   #listening = false;
 
-  constructor(parts: HandoffParts, options: Options) {
+  constructor(parts: HandoffParts, options: HandoffOptions) {
     this.#parts = parts;
     this.#options = options;
     this.#stop = this.#listen();
@@ -285,7 +285,7 @@ export class Handoff {
     }
   }
 
-  #notify(waiting: Waiting): void {
+  #notify(waiting: OpenOffer): void {
     for (;;) {
       const next = waiting.early.get(waiting.heard + 1);
       if (next === undefined) return;
@@ -296,11 +296,11 @@ export class Handoff {
   }
 }
 
-function markOf({ mark }: State): { mark?: string } {
+function markOf({ mark }: TokenState): { mark?: string } {
   return mark === undefined ? {} : { mark };
 }
 
-function isState(value: unknown): value is JsonObject & State {
+function isState(value: unknown): value is JsonObject & TokenState {
   return isObject(value) && typeof value.callId === 'string' && typeof value.at === 'number';
 }
 

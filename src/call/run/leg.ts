@@ -52,9 +52,14 @@ export interface Leg extends InstanceLeg {
   readonly home?: () => Promise<Instance>;
   /** Asks the server of a new call whether to refuse it; true if the client has that refusal already. */
   readonly isRefused?: (instance: Instance) => boolean | Promise<boolean>;
+  /** Sends a notification; where the reply is read from the log, one that is not in it. */
   notify(notification: JsonObject): void;
   /** Called once a resumed turn has started in this process. `cancel` ends its call. */
   begun?(cancel: (reason?: string) => void): void;
+  /** Whether its reply is read from the call's log: asks, notifications and the response go there alone. */
+  readonly isLogged?: true;
+  /** Called before the response is in the log: stores what other processes must know by then. */
+  beforeEnd?(response: Response): Promise<unknown> | undefined;
   /** Live revisions: an ask goes out. */
   ask?(ask: OpenAsk): void;
   withdraw?(ask: OpenAsk): void;
@@ -69,6 +74,7 @@ export function factsOf(leg: Leg): InstanceLeg {
     begun: _begun,
     ask: _ask,
     withdraw: _withdraw,
+    beforeEnd: _beforeEnd,
     home: _home,
     ...facts
   } = leg;
@@ -90,6 +96,9 @@ export interface Instance {
   refresh(frame: Frame, leg: InstanceLeg): void;
   /** Aborts the request's signal in the server; nothing of it is heard any more. */
   cancel(frame: Frame, reason?: string): void;
-  /** Ends it: cleanup runs, and the server is closed unless a frame of it is unfinished (invariant 1). */
-  release(unfinished: boolean): void;
+  /**
+   * Ends it: cleanup runs, and the server is closed unless a frame of it is unfinished (invariant 1).
+   * @param cancelled a frame whose request is cancelled in a server that other calls use
+   */
+  release(unfinished: boolean, cancelled?: Frame): void;
 }

@@ -16,6 +16,8 @@ export interface Responded {
   readonly response: Response;
   /** The engine's failure, if the response is the engine's own error; its text never reaches a client. */
   readonly failure?: AwaitErrorCode;
+  /** Whether it is the last entry of the call's log. */
+  readonly isLogged?: true;
   readonly elsewhere?: true;
 }
 

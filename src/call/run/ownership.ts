@@ -4,7 +4,7 @@
  */
 import { every, type Timer } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
-import type { Entry } from '../journal/entries.ts';
+import { type Entry, isEnd } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
 import { isFenced, unlessFenced } from '../journal/writer.ts';
 import type { Runs } from './registry.ts';
@@ -22,8 +22,6 @@ import {
 
 /** The reason in a cancelled tool's signal. */
 const WAS_CANCELLED = 'the request was cancelled';
-/** The same, of a call that another process continued. */
-const WENT_ON = 'the call continues in another process';
 /** How often the journals of parked calls are read, where each keeps its server from other calls; in milliseconds. */
 const LOOK_EVERY = 1_000;
 
@@ -105,7 +103,9 @@ export class Ownership {
     if (run.state.at === 'over') return;
     this.#end(run, reason);
     await becomingTask(run)?.catch(() => {});
-    if (isUnattached(run)) await run.journal.append({ type: 'cancelled', when: this.#parts.clock.now() });
+    if (!isUnattached(run) && !run.isLogged) return;
+    await run.journal.append({ type: 'cancelled', when: this.#parts.clock.now() });
+    this.#runs.retire(run);
   }
 
   /** As `cancel`; false when the call is another process's by now, or was over before. */
@@ -114,14 +114,14 @@ export class Ownership {
   }
 
   /**
-   * Reads the next entry, if another process wrote it. A cancellation fires the tool's signal. After a claim this
-   * process gives no more signs of life: they would keep the call from the others, should the new owner die. Its tool
-   * waits on, so that a response that is on its way here is still accepted, or refused to be sent again.
+   * Reads on what other processes wrote. A cancellation fires the tool's signal. After a claim this process gives no
+   * more signs of life: they would keep the call from the others, should the new owner die. Its tool waits on, so that a
+   * response that is on its way here is still accepted, or refused to be sent again.
    */
   async look(run: Run): Promise<void> {
     try {
       if (run.state.at === 'over') return;
-      const next = await this.#next(run);
+      const next = await run.journal.readOn();
       if (next?.type === 'cancelled') this.#stop(run);
       else if (next?.type === 'claimed' && next.by !== this.#id) stopHeartbeat(run);
     } catch (error) {
@@ -161,8 +161,6 @@ export class Ownership {
       if (this.#runs.parked.get(key) !== run || run.state !== state || !this.#isOthers(next)) return;
       this.#runs.parked.take(key);
       this.#runs.drop(run);
-      // An instance that other calls use stays: its server is told that this call is over.
-      run.instance.cancel(run.frame, WENT_ON);
     } catch (error) {
       const detail = { call: call.id, error: String(error) };
       this.#parts.log('debug', 'the journal of a parked call could not be read', detail);
@@ -172,7 +170,7 @@ export class Ownership {
   /** Whether an entry after a parked call's last says that the frame here is of no more use. */
   #isOthers(entry: Entry | undefined): boolean {
     if (entry?.type === 'claimed') return entry.by !== this.#id;
-    return entry?.type === 'ended' || entry?.type === 'cancelled';
+    return entry !== undefined && isEnd(entry);
   }
 
   async #next({ call, journal }: Run): Promise<Entry | undefined> {

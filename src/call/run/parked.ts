@@ -20,7 +20,7 @@ interface Weight {
   readonly bytes: number;
 }
 
-interface Place<T> {
+interface ParkedItem<T> {
   readonly item: T;
   readonly since: number;
   readonly weight: Weight;
@@ -28,7 +28,7 @@ interface Place<T> {
 
 export class Parked<T> {
   /** In the order of insertion, and a frame is parked anew on each turn: the least recently used come first. */
-  readonly #places = new Map<string, Place<T>>();
+  readonly #places = new Map<string, ParkedItem<T>>();
   readonly #accounts = new Map<string | undefined, { readonly keys: Set<string>; bytes: number }>();
   readonly #limits: ParkedLimits;
   readonly #clock: Clock;

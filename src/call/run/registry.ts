@@ -24,7 +24,7 @@ import {
 /** How long a call that came to a leaving process may take before it is given up, in milliseconds. */
 const LATE = 1_000;
 
-type Waiting = Extract<RunState, { at: 'checkpoint' | 'interrupted' }>;
+type ParkedState = Extract<RunState, { at: 'checkpoint' | 'interrupted' }>;
 
 export class Runs {
   readonly #parts: EngineParts;
@@ -40,6 +40,8 @@ export class Runs {
   readonly #unsettled = new Map<string, Promise<void>>();
   /** Turns whose ends are being written. */
   readonly #ending = new Set<Promise<unknown>>();
+  /** Turns whose tokens are being opened. */
+  readonly #opening = new Set<Promise<unknown>>();
   /** Turns that are over and that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
   /** Calls that ended, the oldest first, as far as memory alone keeps them. */
@@ -91,6 +93,16 @@ export class Runs {
     return active.find((turn) => turn.sent === sent) ?? this.#recent.get(key) ?? other;
   }
 
+  /** A turn is about to begin: a process that leaves waits for it. */
+  async opening<T>(opened: Promise<T>): Promise<T> {
+    this.#opening.add(opened);
+    try {
+      return await opened;
+    } finally {
+      this.#opening.delete(opened);
+    }
+  }
+
   begin(key: string, active: Active): void {
     const turns = this.#active.get(key) ?? new Map<string, Active>();
     this.#active.set(key, turns.set(active.sent, active));
@@ -112,7 +124,7 @@ export class Runs {
 
   /** In memory the outcomes of finished calls would pile up for as long as calls live. */
   retire({ call, journal }: Run): void {
-    const { store, limits } = this.#parts;
+    const { limits, store = this.#parts.local } = this.#parts;
     if (store?.forget === undefined) return;
     this.#ended.push({ call: keptOf(call), at: journal.position });
     if (this.#ended.length <= limits.outcomes) return;
@@ -162,7 +174,7 @@ export class Runs {
   }
 
   /** Takes the run that waits for this token; one whose frame cannot be entered is dropped, for a replay. */
-  takeParked(key: string): { readonly run: Run; readonly waiting: Waiting } | undefined {
+  takeParked(key: string): { readonly run: Run; readonly waiting: ParkedState } | undefined {
     const run = this.parked.take(key);
     if (run === undefined) return undefined;
     const { state } = run;
@@ -174,7 +186,7 @@ export class Runs {
   }
 
   /** @param waiting where it waits from now on, unless it does already */
-  park(key: string, run: Run, waiting: Waiting): void {
+  park(key: string, run: Run, waiting: ParkedState): void {
     run.state = waiting;
     const { principal: caller } = run.call;
     const bytes = waiting.bytes + run.bytes;
@@ -187,7 +199,7 @@ export class Runs {
     run.state = turn;
     this.#inTurn.add(run);
     this.heap.hold(run.call, run.call, run.bytes);
-    if (isUnattached(run)) this.goesOn(run);
+    if (isUnattached(run) || run.isLogged) this.goesOn(run);
     countActiveTurns(1);
     if (this.#due !== undefined) this.#handOverAt(this.#due, run, turn);
   }
@@ -248,7 +260,7 @@ export class Runs {
     } else {
       run.frame.drop();
     }
-    run.instance.release(true);
+    this.#release(run, true);
   }
 
   /** @param isUnfinished whether its tool did not finish */
@@ -256,7 +268,13 @@ export class Runs {
     if (run.state.at === 'over') return;
     this.#over(run);
     if (isUnfinished) run.frame.drop();
-    run.instance.release(isUnfinished);
+    this.#release(run, isUnfinished);
+  }
+
+  /** A server that runs one call at a time is told that an unfinished one is over; one of this process waits for ever. */
+  #release(run: Run, isUnfinished: boolean): void {
+    const isTold = isUnfinished && this.#parts.holdsServers === true && !this.#isClosed;
+    run.instance.release(isUnfinished, isTold ? run.frame : undefined);
   }
 
   #over(run: Run): void {
@@ -289,6 +307,7 @@ export class Runs {
   async leave(wait: number): Promise<void> {
     const { clock } = this.#parts;
     this.#due = clock.elapsed() + wait;
+    await within(clock, wait, Promise.allSettled(this.#opening));
     await this.#quiet(wait);
     if (this.#inTurn.size > 0) this.#due = clock.elapsed();
     const stopped = [...this.#inTurn].map((run) => run.state.at === 'turn' && this.#stop(run, run.state));
@@ -304,7 +323,11 @@ export class Runs {
     if (!this.isLeaving) await this.leave(wait);
     const { clock } = this.#parts;
     this.#isClosed = true;
-    await this.#quiet((this.#due ?? 0) + wait - clock.elapsed());
+    // Requests that wait for another process's turn are among them.
+    const requested = [...this.#active.values()].flatMap((turns) => [...turns.values()]);
+    const left = (this.#due ?? 0) + wait - clock.elapsed();
+    const ends = [this.#quiet(left), ...requested.map(({ outcome }) => outcome)];
+    if (left > 0) await within(clock, left, Promise.all(ends));
     for (const { state } of [...this.#inTurn]) if (state.at === 'turn') void state.stop();
     await within(clock, wait / 2, Promise.all([...this.#unsettled.values(), ...this.#ending]));
     // A step that outlasts this is recorded still, if the process lives to; its server is cleaned up now.

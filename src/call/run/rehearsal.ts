@@ -35,6 +35,7 @@ export function rehearse(
       missing: () => undefined,
       unfit: () => undefined,
       given: () => undefined,
+      asksAgain: () => false,
       ask: () => {},
       withdraw: () => {},
       notify: () => {},
@@ -62,6 +63,9 @@ export function rehearse(
 const OVER: OpenJournal = {
   position: 0,
   lapsed: true,
+  onReceived: () => {},
   append: () => Promise.reject(new AwaitError('fenced', 'this call has ended')),
+  decide: () => Promise.reject(new AwaitError('fenced', 'this call has ended')),
+  readOn: async () => undefined,
   beat: () => Promise.resolve(),
 };

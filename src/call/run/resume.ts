@@ -12,8 +12,8 @@ import { Frame } from '../frame/frame.ts';
 import { authorsKeyOf, nextKey } from '../frame/place.ts';
 import { addDrawn, type DrawnValues } from '../journal/drawn.ts';
 import type { CallRecord, Checkpoint, Completion, Entry, OpenAsk } from '../journal/entries.ts';
-import { type Found, readOn } from '../journal/follow.ts';
-import { TaskJournal } from '../journal/measured.ts';
+import { type FoundTurn, readOn } from '../journal/follow.ts';
+import { RunJournal } from '../journal/run-journal.ts';
 import type { CallStore, OpenJournal } from '../journal/store.ts';
 import { isAppended, volatileJournal } from '../journal/writer.ts';
 import type { Checkpoints } from './checkpoints.ts';
@@ -32,12 +32,11 @@ import {
   type Resume,
   type Run,
 } from './run.ts';
-import type { State } from './state.ts';
 import type { TurnParts, Turns } from './turns.ts';
 import { refused, wireError } from './wire-error.ts';
 
 /** A turn that may begin: its claim, and the state from which the tool continues. */
-interface Prepared {
+interface PreparedTurn {
   readonly kind: 'prepared';
   readonly checkpoint: Checkpoint;
   readonly sorted: Answered;
@@ -104,7 +103,7 @@ export class Resumption {
   }
 
   /** The start of a turn, or its outcome if the tool need not run. */
-  #prepare(request: Resume, checkpoint: Checkpoint): Outcome | Prepared {
+  #prepare(request: Resume, checkpoint: Checkpoint): Outcome | PreparedTurn {
     const { state, sent, leg } = request;
     const { limits, clock, check } = this.#parts;
     const unfit = refusedAsNoTask(checkpoint.call, leg);
@@ -154,8 +153,8 @@ export class Resumption {
   /** No frame can be reached: replays the call in a new one. */
   async #goOnFromJournal(request: Resume): Promise<Outcome> {
     const { state } = request;
-    const { store } = this.#parts;
-    const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(state)));
+    const store = this.#storeOf(request);
+    const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(request)));
     if (prepared.kind !== 'prepared') return prepared;
     const { checkpoint, sorted, claim } = prepared;
     const never = this.#parts.replay(checkpoint.call, checkpoint.completions) === 'never';
@@ -174,7 +173,8 @@ export class Resumption {
    * its owner, by the journal.
    */
   async #follow(accepted: Accepted, request: Resume): Promise<Outcome> {
-    const { store, clock, limits } = this.#parts;
+    const { clock, limits } = this.#parts;
+    const store = this.#storeOf(request);
     const { state } = request;
     let over = false;
     this.#parts.count('handedOff');
@@ -200,7 +200,7 @@ export class Resumption {
       }
       if (first.kind === 'told') return first.outcome;
       if (over) return GONE;
-      const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(state)));
+      const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(request)));
       return prepared.kind === 'prepared' ? await this.#goOnFrom(first, request, prepared) : prepared;
     } finally {
       over = true;
@@ -209,7 +209,7 @@ export class Resumption {
   }
 
   /** The frame is here, and the turn is claimed. */
-  #goOnLive(run: Run, request: Resume, { checkpoint, sorted }: Prepared): Promise<Outcome> {
+  #goOnLive(run: Run, request: Resume, { checkpoint, sorted }: PreparedTurn): Promise<Outcome> {
     const again = reask(sorted.bad, checkpoint.asked);
     run.frame.rekey(again.byOldKey, again.asked);
     if (sorted.accepted.length === 0 && checkpoint.open.length > 0) return this.#turns.askAgain(run, request);
@@ -218,8 +218,8 @@ export class Resumption {
   }
 
   /** The next position is taken, or may be: reads the entries since to decide. */
-  async #contend(request: Resume, prepared: Prepared): Promise<Outcome> {
-    const { store } = this.#parts;
+  async #contend(request: Resume, prepared: PreparedTurn): Promise<Outcome> {
+    const store = this.#storeOf(request);
     request.active.owns = false;
     if (store === undefined) throw new AwaitError('internal', 'only a store can have a contested turn');
     const { running = [] } = prepared.checkpoint;
@@ -227,8 +227,9 @@ export class Resumption {
   }
 
   /** Continues from the turn's entries in the journal. */
-  async #goOnFrom(found: Found, request: Resume, prepared: Prepared): Promise<Outcome> {
-    const { store, replay } = this.#parts;
+  async #goOnFrom(found: FoundTurn, request: Resume, prepared: PreparedTurn): Promise<Outcome> {
+    const { replay } = this.#parts;
+    const store = this.#storeOf(request);
     const { checkpoint, sorted, claim } = prepared;
     if (store === undefined) throw new AwaitError('internal', 'a journal was read without a store');
     if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
@@ -256,7 +257,7 @@ export class Resumption {
   /** Replays the call in a new frame. */
   async #replay(
     request: Resume,
-    { checkpoint, sorted }: Prepared,
+    { checkpoint, sorted }: PreparedTurn,
     journal: OpenJournal,
     { since, fresh, drawn }: { since: readonly Completion[]; fresh: number; drawn?: DrawnValues | undefined },
   ): Promise<Outcome> {
@@ -280,11 +281,20 @@ export class Resumption {
     this.#parts.count('replayed');
     const { leg } = request;
     const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
-    const own = new TaskJournal(journal, call.id, this.#parts.limits.journalBytes);
+    const own = new RunJournal(journal, {
+      callId: call.id,
+      clock: this.#parts.clock,
+      most: this.#parts.limits.journalBytes,
+    });
     const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh });
     const { binding } = request;
     const held = { by: leg.goesOn === true ? 'journal' : 'request' } as const;
-    return this.#enter(newRun({ call, binding, frame, instance, journal: own, held }), request, true);
+    const isLogged = leg.isLogged === true;
+    return this.#enter(
+      newRun({ call, binding, frame, instance, journal: own, held, isLogged }),
+      request,
+      true,
+    );
   }
 
   /** Its last turn ended without an outcome; the same client is back. */
@@ -333,7 +343,7 @@ export class Resumption {
     request: Resume,
     running: readonly string[] | undefined,
     stopped: () => boolean,
-  ): Promise<Found> {
+  ): Promise<FoundTurn> {
     const { limits, clock } = this.#parts;
     const { callId, at } = request.state;
     return readOn({
@@ -351,8 +361,15 @@ export class Resumption {
     });
   }
 
-  async #readCheckpoint(state: State): Promise<Checkpoint> {
-    const entry = await this.#parts.store?.read(state.callId, state.at);
+  /** Where its journal is, if it is anywhere. */
+  #storeOf({ leg }: Resume): CallStore | undefined {
+    const { store, local } = this.#parts;
+    return store ?? (leg.isLogged ? local : undefined);
+  }
+
+  async #readCheckpoint(request: Resume): Promise<Checkpoint> {
+    const { state } = request;
+    const entry = await this.#storeOf(request)?.read(state.callId, state.at);
     if (entry?.type !== 'suspended') {
       throw new AwaitError(
         'bad-token',

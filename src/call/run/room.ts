@@ -10,6 +10,6 @@ export function taskRoom({ tasks, callerTasks, anonymousTasks }: Limits): Allowa
 export function noRoom(callId: string): AwaitError {
   return new AwaitError(
     'limit',
-    `call ${callId} would be one task too many: in this process (limits.tasks), of its caller (limits.callerTasks), or of all anonymous callers (limits.anonymousTasks)`,
+    `call ${callId} would be one task too many: in this process (limits.tasks), or of its caller's or the anonymous callers' part of them`,
   );
 }

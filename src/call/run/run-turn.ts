@@ -9,7 +9,7 @@ import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Leg } from './leg.ts';
-import { becomingTask, type EngineParts, isTask, isUnattached, type Run, takerOf } from './run.ts';
+import { becomingTask, type EngineParts, isTask, type Run, takerOf } from './run.ts';
 
 export interface RunTurnParts {
   readonly check: EngineParts['check'];
@@ -79,13 +79,17 @@ export class RunTurn implements Turn {
     }
   }
 
+  asksAgain(key: string): boolean {
+    return this.#leg.isLogged === true && !this.#run.asked.includes(key);
+  }
+
   ask(ask: OpenAsk): void {
     const { asked } = this.#run;
     if (!asked.includes(ask.key)) {
       this.#leg.ask?.(ask);
       asked.push(ask.key);
     }
-    if (isUnattached(this.#run)) this.#parts.answers.expect(this.#run, ask.key);
+    this.#parts.answers.expect(this.#run);
   }
 
   withdraw(ask: OpenAsk): void {
@@ -93,7 +97,9 @@ export class RunTurn implements Turn {
   }
 
   notify(notification: JsonObject): void {
-    this.#leg.notify(notification);
+    const { journal } = this.#run;
+    if (this.#leg.isLogged !== true) this.#leg.notify(notification);
+    else journal.notify({ jsonrpc: '2.0', ...notification }, (message) => this.#leg.notify(message));
   }
 
   isInterim(response: Response): boolean {

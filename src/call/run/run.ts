@@ -7,17 +7,16 @@ import { type JsonObject, memoryOf } from '../../base/json.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
-import type { CallRecord, Checkpoint, Completion, Response, TaskWish } from '../journal/entries.ts';
-import type { TaskJournal } from '../journal/measured.ts';
+import type { CallRecord, Checkpoint, Completion, Entry, Response, TaskWish } from '../journal/entries.ts';
+import type { RunJournal } from '../journal/run-journal.ts';
 import type { CallStore } from '../journal/store.ts';
 import type { Limits } from '../limits.ts';
 import type { Active } from './active.ts';
-import { AnswerWrites } from './answer-writes.ts';
 import type { Binding } from './binding.ts';
 import type { HandoffParts } from './handoff.ts';
 import type { Instance, Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
-import type { State, StateTokens } from './state.ts';
+import type { StateTokens, TokenState } from './state.ts';
 
 export interface EngineParts {
   readonly store?: CallStore;
@@ -40,6 +39,10 @@ export interface EngineParts {
   readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
   /** How processes reach one another, if they do. */
   readonly handoff?: HandoffParts;
+  /** Where the logs of live calls are, if there is no store: this process's memory. */
+  readonly local?: CallStore;
+  /** Another process has the connection that reads a call's reply. */
+  readonly read?: (callId: string, entry: Extract<Entry, { type: 'reading' }>) => void;
   /** Called with a task before its client gets it. */
   readonly began?: (call: CallRecord) => Promise<void>;
   /** A request came that begins a call. */
@@ -113,7 +116,7 @@ export interface Interrupted {
  * What a call's continuation depends on. `request`: without its request it is suspended or ended; `journal`: it
  * continues without it, and other processes may take it over; `task`: as `journal`, and its client polls it by its id.
  */
-type Held =
+type HeldBy =
   | { readonly by: 'request' | 'journal' | 'task' }
   /** Until it is written that it is a task. */
   | { readonly by: 'request' | 'journal'; readonly becomesTask: Promise<void> };
@@ -126,15 +129,15 @@ export interface Run {
   /** Another one once the server that ran its tool was lost. */
   frame: Frame;
   readonly instance: Instance;
-  readonly journal: TaskJournal;
+  readonly journal: RunJournal;
   state: RunState;
-  held: Held;
+  held: HeldBy;
   /** For a run that only asks for URLs that the tool threw: the run that continues once they are answered. */
   readonly next?: (() => Run | undefined) | undefined;
+  /** Whether its client reads its log: what happens to it is written, even where no other process can continue it. */
+  readonly isLogged?: boolean;
   /** Keys of asks that went out live. */
   readonly asked: string[];
-  /** Answers that are being written, and those that the store may have or not, by their asks' keys. */
-  readonly answers: AnswerWrites;
   /** How often its server was lost, since something was recorded last. */
   lost?: { readonly times: number; readonly recorded: number };
   /** Shows others that its turn is being run. */
@@ -145,7 +148,7 @@ export interface Run {
 
 /** A request that continues a call. */
 export interface Resume {
-  readonly state: State;
+  readonly state: TokenState;
   readonly token: string;
   readonly binding: Binding;
   readonly responses: unknown;
@@ -163,10 +166,10 @@ export interface Resume {
 
 /** A run whose first turn has not begun. */
 export function newRun(
-  made: Pick<Run, 'call' | 'binding' | 'frame' | 'instance' | 'journal' | 'held' | 'next'>,
+  made: Pick<Run, 'call' | 'binding' | 'frame' | 'instance' | 'journal' | 'held' | 'next' | 'isLogged'>,
 ): Run {
   const bytes = memoryOf(made.call.params);
-  return { ...made, bytes, state: { at: 'new' }, asked: [], answers: new AnswerWrites() };
+  return { ...made, bytes, state: { at: 'new' }, asked: [] };
 }
 
 export function stopHeartbeat(run: Run): void {
@@ -206,6 +209,6 @@ export function takerOf({ principal }: Pick<CallRecord, 'principal'>, { address 
 }
 
 /** A turn, among those that are here. */
-export function keyOf({ callId, at, mark = '' }: State): string {
+export function keyOf({ callId, at, mark = '' }: TokenState): string {
   return `${callId}@${at}${mark}`;
 }

@@ -3,7 +3,7 @@ import type { Checkpoint } from '../journal/entries.ts';
 import type { Binding } from './binding.ts';
 
 /** The content of a state token, apart from its checks. */
-export interface State {
+export interface TokenState {
   readonly callId: string;
   /** The position of the checkpoint in the call's journal. */
   readonly at: number;
@@ -16,7 +16,7 @@ export interface State {
 }
 
 export interface StateTokens {
-  seal(state: State, binding: Binding, expires: number): Promise<string>;
+  seal(state: TokenState, binding: Binding, expires: number): Promise<string>;
   /** @throws AwaitError `bad-token`; its message is for the logger only */
-  open(token: string, binding: Binding): Promise<State>;
+  open(token: string, binding: Binding): Promise<TokenState>;
 }

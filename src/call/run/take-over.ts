@@ -6,16 +6,18 @@ import { sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
-import { type AnswerCompletion, answerTo, type CallRecord, type OpenAsk } from '../journal/entries.ts';
+import type { CallRecord, Entry } from '../journal/entries.ts';
 import type { Folding } from '../journal/fold.ts';
 import { follow } from '../journal/follow.ts';
-import { TaskJournal } from '../journal/measured.ts';
-import type { CallStore, OpenJournal } from '../journal/store.ts';
+import { RunJournal } from '../journal/run-journal.ts';
+import type { CallStore } from '../journal/store.ts';
 import { isAppended } from '../journal/writer.ts';
 import type { Binding } from './binding.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import type { Instance, Leg } from './leg.ts';
+import type { Naps } from './lookout.ts';
 import type { Outcome } from './outcome.ts';
+import { OUTSIDE } from './outside.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
 import { type EngineParts, newRun, type Run } from './run.ts';
@@ -28,9 +30,13 @@ export interface TakesOver {
   /** Called when the call belongs to this process, before its first message: opens an instance. */
   readonly take: ((call: CallRecord) => Promise<Instance | undefined>) | undefined;
   /** Longest pause between two reads, in milliseconds. */
-  readonly pace: number | undefined;
+  readonly pace?: number | undefined;
   /** The position at which its owner was already silent for a lease; the call is left alone if it has moved since. */
-  readonly silentAt: number | undefined;
+  readonly silentAt?: number | undefined;
+  /** Called with each entry that is read, in order. */
+  readonly seen?: ((at: number, entry: Entry) => void) | undefined;
+  /** Appended once the end of the log is reached: a connection that reads the call's reply from there on. */
+  readonly reading?: Extract<Entry, { type: 'reading' }> | undefined;
   readonly stopped: () => boolean;
 }
 
@@ -47,7 +53,10 @@ export class TakeOver {
   /** Calls from before their claim until their turn is entered, each with when that began. */
   readonly #taking = new Map<string, number>();
 
-  constructor(parts: EngineParts, runs: Runs, checkpoints: Checkpoints, id: string) {
+  readonly #naps: Naps;
+
+  constructor(parts: EngineParts, runs: Runs, checkpoints: Checkpoints, naps: Naps, id: string) {
+    this.#naps = naps;
     this.#parts = parts;
     this.#runs = runs;
     this.#checkpoints = checkpoints;
@@ -56,13 +65,32 @@ export class TakeOver {
 
   /** Resolves with the run that continues the call here, or with its outcome. */
   async prepare(request: TakesOver): Promise<{ run: Run } | { outcome: Outcome }> {
-    const { callId, binding, leg, pace, silentAt, stopped } = request;
+    const { callId, binding, leg, pace, silentAt, stopped, seen } = request;
+    let { reading } = request;
+    const pause = (milliseconds: number): Promise<void> => this.#naps.sleep(callId, milliseconds);
     const { store, clock, limits } = this.#parts;
     if (store === undefined) throw new AwaitError('bad-token', 'without a store no call can be taken over');
     for (;;) {
       const { principal } = binding;
       const lease = silentAt === undefined ? limits.lease : 0;
-      const found = await follow({ store, clock, callId, principal, lease, pace, stopped });
+      const atEnd = async (call: CallRecord, at: number): Promise<boolean> => {
+        if (reading === undefined) return false;
+        const isRead = await store.insertEntry(call, at + 1, reading);
+        if (isRead) reading = undefined;
+        return true;
+      };
+      const found = await follow({
+        store,
+        clock,
+        callId,
+        principal,
+        lease,
+        pace,
+        stopped,
+        seen,
+        atEnd,
+        pause,
+      });
       if (found.kind === 'stopped') return { outcome: GONE };
       if (found.kind === 'cancelled') return { outcome: { kind: 'gone', elsewhere: true } };
       if (found.kind === 'ended') {
@@ -70,8 +98,10 @@ export class TakeOver {
       }
       if (found.kind === 'suspended') return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
       const { call, known } = found;
+      if (call.method === OUTSIDE)
+        throw new AwaitError('bad-token', `call ${callId} is an ask, which ends with its server`);
       // It would have to be given up at once.
-      if (this.#runs.isDue || (silentAt !== undefined && known.at !== silentAt)) return { outcome: GONE };
+      if (this.#runs.isDue || (silentAt !== undefined && known.moved !== silentAt)) return { outcome: GONE };
       const since = this.#taking.get(callId);
       if (since !== undefined && clock.elapsed() - since < PATIENCE * limits.lease) {
         // For another request of this process.
@@ -95,14 +125,19 @@ export class TakeOver {
 
   /** @returns undefined when another process has the turn */
   async #claim(
-    { callId, binding, leg, take }: TakesOver,
+    { callId, binding, leg, take, seen }: TakesOver,
     store: CallStore,
     call: CallRecord,
     known: Folding,
   ): Promise<{ run: Run } | { outcome: Outcome } | undefined> {
-    const { limits, frame: options, replay, count } = this.#parts;
-    const { at, completions, sent } = known;
-    const journal = new TaskJournal(store.open(call, at), callId, limits.journalBytes);
+    const { limits, frame: frameOptions, replay, count } = this.#parts;
+    const { completions, sent } = known;
+    const options = { callId, clock: this.#parts.clock, most: limits.journalBytes };
+    const journal = new RunJournal(store.open(call, known.at), options);
+    journal.onReceived = (entry) => {
+      known.take(entry);
+      seen?.(known.at, entry);
+    };
     const response = completions.some(isDeclinedRerun)
       ? declinedResponse(call)
       : replay(call, completions) === 'never' && {
@@ -113,40 +148,21 @@ export class TakeOver {
     if (response) return { outcome: { kind: 'responded', response } };
     count('takenOver');
     const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
-    const answers = await this.#takeDelivered(store, call, journal, [...known.open.values()]);
-    const isAnswered = new Set(answers.map(({ key }) => key));
     const { asked, turn, drawn } = known;
     const from = {
-      completions: [...completions, ...answers],
-      open: [...known.open.values()].filter(({ key }) => !isAnswered.has(key)),
+      completions: [...completions],
+      open: [...known.open.values()],
       asked,
       turn,
-      fresh: answers.length,
+      fresh: known.fresh,
       ...drawn,
     };
-    const frame = new Frame(call, journal, options, from);
+    const frame = new Frame(call, journal, frameOptions, from);
     const isTask = known.detached !== undefined;
     if (isTask) journal.count({ ...frame.fold(), open: from.open });
     const held = { by: isTask ? 'task' : 'journal' } as const;
-    return { run: newRun({ call, binding, frame, instance, journal, held }) };
-  }
-
-  /** Answers that were accepted for a call whose owner died before it fetched them: their asks do not go out again. */
-  async #takeDelivered(
-    store: CallStore,
-    { id }: CallRecord,
-    journal: OpenJournal,
-    open: readonly OpenAsk[],
-  ): Promise<readonly AnswerCompletion[]> {
-    const found = await Promise.all(
-      open.map(async (ask) => ({ ask, response: await store.delivered(id, ask.key) })),
-    );
-    const answers = found.flatMap(({ ask, response }) =>
-      response === undefined || response.isBad ? [] : [answerTo(ask, response)],
-    );
-    const when = this.#parts.clock.now();
-    for (const completion of answers) await journal.append({ type: 'completed', completion, when });
-    return answers;
+    const isLogged = leg.isLogged === true;
+    return { run: newRun({ call, binding, frame, instance, journal, held, isLogged }) };
   }
 
   /** The outcome of a turn that another process suspended; undefined where asks are live. */

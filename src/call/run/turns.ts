@@ -83,6 +83,7 @@ export class Turns {
   /** Enters a turn. Rejects when its end could not be written. */
   enter(run: Run, leg: Leg, { begin, responses, request }: Begins): Promise<Outcome> {
     const { room } = this.#runs;
+    this.#turn.answers.receive(run);
     return new Promise((resolve, reject) => {
       leg.begun?.((reason) => void this.#ownership.cancel(run, reason).catch(() => {}));
       this.#runs.enter(run, {
@@ -275,12 +276,18 @@ export class Turns {
     const response = leg.live ? given : withoutUrls(given);
     if (request === undefined) {
       this.#runs.end(run, false);
-      // No client has a token for this call yet, so only a follower can ask for its outcome.
-      if (isUnattached(run)) return this.#checkpoints.endWith(run.journal, response);
+      // No client has a token for this call yet, so only a reader of its log can ask for its outcome.
+      if (isUnattached(run) || run.isLogged) {
+        await leg.beforeEnd?.(response);
+        const outcome = await this.#checkpoints.endWith(run.journal, response);
+        this.#runs.retire(run);
+        return outcome;
+      }
       this.#runs.forget(run);
       return { kind: 'responded', response };
     }
     const write = async (): Promise<Outcome> => {
+      await leg.beforeEnd?.(response);
       const outcome = await this.#checkpoints.endWith(run.journal, response);
       this.#runs.end(run, false);
       this.#runs.remember(request);

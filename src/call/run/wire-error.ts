@@ -1,82 +1,111 @@
-/** The errors that a client reads: fixed sentences. The reason is in the logged AwaitError. */
+/** The errors that a client reads: fixed sentences, each with one advice. The reason is in the logged AwaitError. */
+import { advice, type Reason } from '../../base/advice.ts';
 import type { AwaitError, AwaitErrorCode } from '../../base/error.ts';
 import type { JsonObject } from '../../base/json.ts';
 import { refusal } from '../ask/capability.ts';
-import type { Response } from '../journal/entries.ts';
+import type { RpcError } from '../journal/entries.ts';
 import type { Outcome, Responded } from './outcome.ts';
 import type { EngineParts } from './run.ts';
 
-type WireError = Extract<Response, { error: unknown }>['error'];
+/** One sentence, and one advice, for every bad token, whatever is wrong with it. */
+const BAD_TOKEN: RpcError = {
+  code: -32602,
+  message: 'Invalid or expired requestState',
+  data: advice('bad-token'),
+};
 
-/** One sentence for every bad token, whatever is wrong with it. */
-const BAD_TOKEN: WireError = { code: -32602, message: 'Invalid or expired requestState' };
+/** Without advice: nobody knows why it failed. */
+export const INTERNAL: RpcError = { code: -32603, message: 'Internal error' };
 
-export const INTERNAL: WireError = { code: -32603, message: 'Internal error' };
-
-export const CLOSING: WireError = {
+export const CLOSING: RpcError = {
   code: -32000,
   message: 'This server is shutting down; send the same request again',
+  data: advice('closed', true),
 };
 
-const STORE: WireError = {
+const STORE: RpcError = {
   code: -32603,
   message: 'Internal error: this call could not be saved or read back; send the same request again',
+  data: advice('store', true),
 };
 
-const CHANGED: WireError = {
+const CHANGED: RpcError = {
   code: -32603,
   message: 'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
+  data: advice('divergence'),
 };
 
-const LIMIT: WireError = { code: -32603, message: 'Internal error: this call exceeds a limit of the server' };
+const LIMIT: RpcError = {
+  code: -32603,
+  message: 'Internal error: this call exceeds a limit of the server',
+  data: advice('limit'),
+};
 
-const EXPIRED: WireError = {
+export const EXPIRED: RpcError = {
   code: -32000,
   message: 'This call has expired: it was not answered within the time for which this server keeps calls',
+  data: advice('expired'),
 };
 
-const HOST_GONE: WireError = {
+const HOST_GONE: RpcError = {
   code: -32603,
   message: 'Internal error: the server behind this one ended or cannot be started; try again later',
+  data: advice('host-gone'),
 };
 
-const BUSY: WireError = {
+const BUSY: RpcError = {
   code: -32603,
   message: 'Internal error: this call is being continued elsewhere; send the same request again',
+  data: advice('busy', true),
 };
 
-const NO_ROOM: WireError = { code: -32000, message: 'This server is busy; send the same request again' };
+const NO_ROOM: RpcError = {
+  code: -32000,
+  message: 'This server is busy; send the same request again',
+  data: advice('no-room', true),
+};
 
 /** Says which steps are done instead of advising a call that would run them again. */
-function unlessDone({ steps }: AwaitError, advice: WireError, why: string): WireError {
-  if (steps.length === 0) return advice;
-  return { code: advice.code, message: `Internal error: ${why}. Completed steps: ${steps.join(', ')}` };
+function unlessDone({ steps }: AwaitError, usual: RpcError, reason: Reason, why: string): RpcError {
+  if (steps.length === 0) return usual;
+  const message = `Internal error: ${why}. Completed steps: ${steps.join(', ')}`;
+  return { code: usual.code, message, data: advice(reason) };
 }
 
-export function wireError(error: AwaitError): WireError {
+export function wireError(error: AwaitError): RpcError {
   switch (error.code) {
     case 'bad-token':
     case 'format':
       return BAD_TOKEN;
     case 'bad-answer':
-      return { code: -32602, message: `Invalid params: ${error.message}` };
+      return { code: -32602, message: `Invalid params: ${error.message}`, data: advice('bad-answer') };
     case 'store':
-      return unlessDone(error, STORE, 'this call could not be saved or read back, and may have ended');
+      return unlessDone(
+        error,
+        STORE,
+        'store',
+        'this call could not be saved or read back, and may have ended',
+      );
     case 'fenced':
     case 'busy':
-      return unlessDone(error, BUSY, 'this call is being continued elsewhere');
+      return unlessDone(error, BUSY, 'busy', 'this call is being continued elsewhere');
     case 'divergence':
     case 'question-drift':
-      return unlessDone(error, CHANGED, 'this call cannot be continued, because its tool has changed');
+      return unlessDone(
+        error,
+        CHANGED,
+        'divergence',
+        'this call cannot be continued, because its tool has changed',
+      );
     case 'replay-refused':
       // The user must know which steps were done; their names are the tool author's own.
-      return { code: -32603, message: `Internal error: ${error.message}` };
+      return { code: -32603, message: `Internal error: ${error.message}`, data: advice('replay-refused') };
     case 'expired':
-      return unlessDone(error, EXPIRED, 'this call has expired before it was answered');
+      return unlessDone(error, EXPIRED, 'expired', 'this call has expired before it was answered');
     case 'host-gone':
       return HOST_GONE;
     case 'closed':
-      return unlessDone(error, CLOSING, 'this server is shutting down, and this call has ended');
+      return unlessDone(error, CLOSING, 'closed', 'this server is shutting down, and this call has ended');
     case 'limit':
       return LIMIT;
     case 'no-room':
@@ -116,11 +145,6 @@ export function isBadToken(outcome: Outcome): boolean {
 }
 
 const ELSEWHERE: ReadonlySet<AwaitErrorCode> = new Set(['closed', 'busy', 'fenced']);
-
-/** Whether a call's outcome is in its journal, if it has one: a failure of the store is one request's alone. */
-export function isKept(outcome: Outcome): boolean {
-  return outcome.kind !== 'responded' || outcome.failure !== 'store';
-}
 
 /** Whether the call was given up, or another process runs it now: a durable call's response is still to come. */
 export function goesOnElsewhere(outcome: Outcome): boolean {

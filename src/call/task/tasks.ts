@@ -6,11 +6,20 @@
 import { keepNewest } from '../../base/bounded.ts';
 import { type Clock, sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
+import type { JsonObject } from '../../base/json.ts';
 import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
-import type { CallRecord, Delivered, Entry, OpenAsk, Response } from '../journal/entries.ts';
+import {
+  answerTo,
+  type CallRecord,
+  type Entry,
+  isEnd,
+  isReceived,
+  type OpenAsk,
+  type Received,
+  type Response,
+} from '../journal/entries.ts';
 import { Folding } from '../journal/fold.ts';
 import type { CallStore } from '../journal/store.ts';
-import { isAppended } from '../journal/writer.ts';
 import type { Answers } from '../run/answers.ts';
 import type { Gone } from '../run/leg.ts';
 import type { Ownership } from '../run/ownership.ts';
@@ -33,15 +42,6 @@ export interface TaskView {
   readonly response?: Response;
 }
 
-/** An ask of a call that any process may run. */
-interface Asked {
-  readonly call: CallRecord;
-  /** The process that runs it, where others can reach it. */
-  readonly by: string | undefined;
-  /** Undefined once it is answered. */
-  readonly open: OpenAsk | undefined;
-}
-
 export interface TaskParts {
   readonly store: CallStore;
   readonly clock: Clock;
@@ -56,8 +56,21 @@ export interface TaskParts {
   readonly wake: (callId: string, by: string | undefined) => Promise<void>;
 }
 
+/** Who sends something for a call, and in which session. */
+export type CallerOf = {
+  readonly principal: string | undefined;
+  readonly session?: string | undefined;
+};
+
+/** Whether a call is this caller's; one of a session is that session's alone. */
+function isCallers(call: CallRecord, { principal, session }: CallerOf): boolean {
+  return call.principal === principal && (call.session === undefined || call.session === session);
+}
+
 /** Journals that are kept folded, so that a client that polls costs one read. */
 const FOLDED = 500;
+/** Most reports of a client on one ask that pass from process to process: each is an entry. */
+const REPORTS = 1_000;
 const PAUSE = { first: 25, most: 500, growth: 1.6 };
 
 interface Known {
@@ -83,7 +96,7 @@ export class Tasks {
       throw new AwaitError('bad-token', `task ${id} does not belong to this caller`);
     if (call.expires < clock.now()) throw new AwaitError('bad-token', `task ${id} has expired`);
     if (response === undefined && this.#here(id) === undefined) this.#parts.watch(id);
-    const asks = response === undefined ? await this.#unanswered(folding) : [];
+    const asks = response === undefined ? waitingAsks(folding) : [];
     return {
       id,
       call,
@@ -112,21 +125,78 @@ export class Tasks {
     responses: unknown,
     bad: 'again' | 'kept' = 'again',
   ): Promise<void> {
-    const { asks, call } = await this.get(id, principal);
-    const { clock, check, store, wake } = this.#parts;
+    const { asks } = await this.get(id, principal);
+    const { clock, check, answers } = this.#parts;
     const sorted = sortAnswers(asks, responses, clock.now(), check);
-    const delivered: { readonly key: string; readonly response: Delivered }[] = [...sorted.accepted];
+    for (const { key, response } of sorted.accepted) await this.answer(id, { principal }, key, response);
     for (const { key } of bad === 'again' ? sorted.bad : []) {
-      // The content of a bad answer is not needed.
-      delivered.push({ key, response: { result: {}, isBad: true } });
-    }
-    for (const { key, response } of delivered) {
       const run = this.#here(id);
-      // A run that was taken over may not have reached its ask yet: the inbox keeps the answer until it does.
-      if (run !== undefined && (await this.#parts.answers.taken(run, key, response))) continue;
-      await store.deliver(id, key, response, call.expires);
+      if (run !== undefined && (await answers.refuse(run, key))) continue;
+      await this.#receive(id, { principal }, ({ open }) =>
+        open.has(key) ? { type: 'refused', key } : undefined,
+      );
     }
-    if (delivered.length > 0) await wake(id, this.#known.get(id)?.folding.by);
+  }
+
+  /**
+   * Takes in an answer to an ask, whichever process runs its call: it is in the log when this resolves. The first one
+   * counts; later ones change nothing.
+   * @throws AwaitError `bad-token` when this caller's call has no such ask, or is over; `store`
+   */
+  async answer(id: string, caller: CallerOf, key: string, response: Response): Promise<void> {
+    const run = this.#here(id);
+    if (run !== undefined && isCallers(run.call, caller)) {
+      if (await this.#parts.answers.taken(run, key, response)) return;
+    }
+    const when = this.#parts.clock.now();
+    await this.#receive(id, caller, (known) => {
+      if (known.isAnswered(key)) return undefined;
+      const ask = known.open.get(key);
+      // The client of a suspended call answers with its token.
+      if (ask === undefined || known.response !== undefined || known.suspended) throw this.#unknownAsk(id);
+      return { type: 'completed', completion: answerTo(ask, response), when, isReceived: true };
+    });
+  }
+
+  /**
+   * Passes a client's progress on to an ask, whichever process runs its call.
+   * @returns false when this caller has no such ask, or its tool does not listen
+   */
+  async report(id: string, caller: CallerOf, key: string, params: JsonObject): Promise<boolean> {
+    const run = this.#here(id);
+    if (run?.frame.openAsk(key) !== undefined)
+      return isCallers(run.call, caller) && run.frame.report(key, params);
+    let listens = false;
+    await this.#receive(id, caller, (known) => {
+      listens = known.response === undefined && known.open.get(key)?.progress !== undefined;
+      return listens && known.reports(key) < REPORTS ? { type: 'reported', key, params } : undefined;
+    }).catch((error: unknown) => {
+      if (AwaitError.from(error).code !== 'bad-token') throw error;
+    });
+    return listens;
+  }
+
+  /** Appends what a client sent to its call's log, at the first position that is free, and wakes the call's owner. */
+  async #receive(
+    id: string,
+    caller: CallerOf,
+    decide: (known: Folding) => Received | undefined,
+  ): Promise<void> {
+    const { store, wake } = this.#parts;
+    for (;;) {
+      const known = await this.#read(id);
+      const { call, at, by } = known;
+      if (call === undefined || !isCallers(call, caller)) throw this.#unknownAsk(id);
+      const entry = decide(known);
+      if (entry === undefined) return;
+      if (!(await store.insertEntry(call, at + 1, entry))) continue;
+      await wake(id, by);
+      return;
+    }
+  }
+
+  #unknownAsk(id: string): AwaitError {
+    return new AwaitError('bad-token', `call ${id} has no open ask of this key that this caller can answer`);
   }
 
   /**
@@ -159,8 +229,8 @@ export class Tasks {
         if (await this.#parts.ownership.isCancelled(run, reason)) return true;
         continue;
       }
-      const journal = this.#parts.store.open(call, folding.at);
-      if (!(await isAppended(journal, { type: 'cancelled', when: this.#parts.clock.now() }))) continue;
+      const entry = { type: 'cancelled', when: this.#parts.clock.now() } as const;
+      if (!(await this.#parts.store.insertEntry(call, folding.at + 1, entry))) continue;
       await this.#parts.wake(id, folding.by);
       return true;
     }
@@ -186,19 +256,6 @@ export class Tasks {
     return undefined;
   }
 
-  /**
-   * The call of an ask, and the process that runs it; undefined where this caller's call of this id made none of this
-   * key. One that is answered counts: its client may send the answer again.
-   * @throws AwaitError `store`
-   */
-  async asked(id: string, principal: string | undefined, key: string): Promise<Asked | undefined> {
-    const { call, by, open, completions, response, cancelled } = await this.#read(id);
-    if (call === undefined || call.principal !== principal) return undefined;
-    const isOpen = open.has(key) && response === undefined && !cancelled;
-    const isAnswered = completions.some((done) => done.kind === 'answer' && done.key === key);
-    return isOpen || isAnswered ? { call, by, open: open.get(key) } : undefined;
-  }
-
   /** Whether a task of this caller may be taken over here. */
   hasRoom(principal: string | undefined): boolean {
     return this.#parts.runs.room.has({ principal });
@@ -221,17 +278,20 @@ export class Tasks {
     const { store, clock } = this.#parts;
     const first = this.#known.has(id) || from <= 0 ? undefined : await store.read(id, 0);
     if (first?.type !== 'called') {
-      const { call, response, at, left } = await this.#read(id);
+      const { call, response, moved: at, left } = await this.#read(id);
       if (call === undefined || response !== undefined || call.expires < clock.now()) return undefined;
       return { call, at, left };
     }
     const { call } = first;
     if (call.expires < clock.now()) return undefined;
+    let moved = from;
     for (let at = from, last: Entry | undefined; ; at += 1) {
       const entry = await store.read(id, at);
-      if (entry === undefined) return { call, at: at - 1, left: last?.type === 'left' };
-      if (entry.type === 'ended' || entry.type === 'cancelled') return undefined;
+      if (entry === undefined) return { call, at: moved, left: last?.type === 'left' };
+      if (isEnd(entry)) return undefined;
+      if (isReceived(entry)) continue;
       last = entry;
+      moved = at;
     }
   }
 
@@ -264,14 +324,11 @@ export class Tasks {
     if (folding.call === undefined) this.#known.delete(id);
     return folding;
   }
+}
 
-  async #unanswered({ open, call }: Folding): Promise<OpenAsk[]> {
-    const { store } = this.#parts;
-    const asks = [...open.values()].filter(({ withdrawn }) => withdrawn === undefined);
-    if (!store.isShared || call === undefined) return asks;
-    const delivered = await Promise.all(asks.map(({ key }) => store.delivered(call.id, key)));
-    return asks.filter((_, nth) => delivered[nth] === undefined);
-  }
+/** The asks that its client can answer. */
+function waitingAsks({ open }: Folding): OpenAsk[] {
+  return [...open.values()].filter(({ withdrawn, refused }) => !withdrawn && !refused);
 }
 
 function statusOf(cancelled: boolean, response: Response | undefined, asks: readonly OpenAsk[]): TaskStatus {

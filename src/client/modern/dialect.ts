@@ -1,7 +1,7 @@
-import { ASKING, type Dialect, retryInParams } from '../round-trips/dialect.ts';
+import { ASKING, type ClientDialect, retryInParams } from '../round-trips/dialect.ts';
 
 /** https://modelcontextprotocol.io/specification/2026-07-28, with tasks as of SEP-2663. */
-export const RELEASED: Dialect = {
+export const RELEASED: ClientDialect = {
   revision: '2026-07-28',
   asking: new Set(ASKING),
   refusesInBody: true,

@@ -1,5 +1,5 @@
 /** Headers that repeat facts of the body, so that proxies need not parse it (SEP-2243). */
-import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
+import { type ClientRequest, isObject, type JsonObject } from '../message.ts';
 
 /** The methods with a name, and the member that holds it: SEP-2243's table, and the Tasks extension's rows. */
 const NAMED: ReadonlyMap<string, string> = new Map([
@@ -34,7 +34,7 @@ export class RequestHeaders {
   }
 
   /** @returns values by names in lower case */
-  of({ method, params = {} }: RpcRequest): Record<string, string> {
+  of({ method, params = {} }: ClientRequest): Record<string, string> {
     const name: unknown = params[NAMED.get(method) ?? ''];
     const headers: Record<string, string> = { 'mcp-method': method };
     if (typeof name !== 'string') return headers;

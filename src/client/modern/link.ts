@@ -9,9 +9,9 @@ import type { Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { readEvents } from '../event-stream.ts';
 import { asError, failureOf } from '../failure.ts';
-import type { Link, LinkPorts } from '../link.ts';
+import type { ClientLink, LinkPorts } from '../link.ts';
 import {
-  type Answer,
+  type ClientRequest,
   isAnswer,
   isObject,
   isRequest,
@@ -20,10 +20,10 @@ import {
   parseMessages,
   type RequestId,
   type Rpc,
+  type RpcAnswer,
   type RpcNotification,
-  type RpcRequest,
 } from '../message.ts';
-import type { Reconnection } from '../reconnection.ts';
+import type { Reconnection } from '../retry.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
 import { takeSaved } from '../round-trips/saved-call.ts';
 import { RELEASED } from './dialect.ts';
@@ -44,7 +44,7 @@ export interface ModernOptions extends LinkPorts {
   readonly tasks: boolean;
 }
 
-export class ModernLink implements Link {
+export class ModernLink implements ClientLink {
   readonly #options: ModernOptions;
   readonly #ports: RoundTripPorts;
   readonly #listener: Listener;
@@ -85,7 +85,7 @@ export class ModernLink implements Link {
     // Ignored: `Client` was given another version than the one on the wire.
   }
 
-  async request(message: RpcRequest): Promise<void> {
+  async request(message: ClientRequest): Promise<void> {
     switch (message.method) {
       case 'initialize':
         return this.#discover(message);
@@ -120,7 +120,7 @@ export class ModernLink implements Link {
   }
 
   /** The server's declaration, as `Client` expects it, under the version that `Client` knows. */
-  async #discover({ id, params }: RpcRequest): Promise<void> {
+  async #discover({ id, params }: ClientRequest): Promise<void> {
     const { protocolVersion, capabilities, clientInfo }: JsonObject = params ?? {};
     this.#envelope = {
       [`${META}/protocolVersion`]: REVISION,
@@ -162,7 +162,7 @@ export class ModernLink implements Link {
     return Object.keys(all).length > 0 ? { ...declared, extensions: all } : declared;
   }
 
-  async #subscribe({ id, method, params }: RpcRequest): Promise<void> {
+  async #subscribe({ id, method, params }: ClientRequest): Promise<void> {
     const uri = String(params?.uri);
     try {
       if (method === 'resources/subscribe') await this.#listener.subscribe(uri);
@@ -173,7 +173,7 @@ export class ModernLink implements Link {
     }
   }
 
-  async #call(message: RpcRequest): Promise<void> {
+  async #call(message: ClientRequest): Promise<void> {
     const { request, saved } = takeSaved(message);
     const { id } = request;
     const call = new RoundTripCall(this.#portsFor(request), request, this.#options.tasks);
@@ -188,7 +188,7 @@ export class ModernLink implements Link {
     }
   }
 
-  #portsFor({ id, method }: RpcRequest): RoundTripPorts {
+  #portsFor({ id, method }: ClientRequest): RoundTripPorts {
     if (method !== 'tools/list') return this.#ports;
     const deliver = (message: Rpc): void => {
       if ('result' in message && message.id === id) this.#headers.learn(message.result);
@@ -197,12 +197,12 @@ export class ModernLink implements Link {
     return { ...this.#ports, deliver };
   }
 
-  async #respond({ id }: RpcRequest, result: JsonObject): Promise<void> {
+  async #respond({ id }: ClientRequest, result: JsonObject): Promise<void> {
     this.#options.deliver({ jsonrpc: '2.0', id, result });
   }
 
   /** One exchange; `hear` gets the messages before the response. */
-  async #open(request: RpcRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+  async #open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
     const meta: JsonObject = { ...request.params?._meta, ...this.#envelope };
     const body = { ...request, params: { ...request.params, _meta: meta } };
     const response = await this.#options.endpoint.post(
@@ -210,13 +210,17 @@ export class ModernLink implements Link {
       this.#headers.of(request),
       signal,
     );
-    const answer = new Promise<Answer>((resolve, reject) => {
-      const take = (text: string): void => {
+    const answer = new Promise<RpcAnswer>((resolve, reject) => {
+      const take = (text: string): boolean => {
+        let isOver = false;
         for (const message of parseMessages(text)) {
-          if (isAnswer(message)) resolve(message);
-          else if (!isRequest(message)) hear(message);
+          if (isAnswer(message)) {
+            resolve(message);
+            isOver = true;
+          } else if (!isRequest(message)) hear(message);
           else this.#options.report(new Error(`A server of ${REVISION} sent a request: ${message.method}`));
         }
+        return isOver;
       };
       const none = new AwaitError('stream', 'A request ended without its result; call again.');
       readReply(response, take).then(() => reject(none), reject);
@@ -225,14 +229,18 @@ export class ModernLink implements Link {
   }
 }
 
-async function readReply(response: Response, take: (text: string) => void): Promise<void> {
+/** @param take returns whether that was the response: nothing follows, whether the server ends its stream or not */
+async function readReply(response: Response, take: (text: string) => boolean): Promise<void> {
   const type = mediaType(response);
-  if (type === 'application/json') return take(await response.text());
+  if (type === 'application/json') {
+    take(await response.text());
+    return;
+  }
   if (type !== 'text/event-stream' || response.body === null) {
     const text = await response.text();
     throw new EndpointError(-1, `Unexpected content type: ${response.headers.get('content-type')}`, text);
   }
   for await (const { event, data } of readEvents(response.body, () => {})) {
-    if (data !== '' && (event === undefined || event === 'message')) take(data);
+    if (data !== '' && (event === undefined || event === 'message') && take(data)) return;
   }
 }

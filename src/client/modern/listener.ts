@@ -6,12 +6,12 @@
 
 import { AwaitError } from '../../base/error.ts';
 import { asError } from '../failure.ts';
-import { isObject, type JsonObject, type Rpc, type RpcRequest } from '../message.ts';
-import { delayBefore, pause, type Reconnection } from '../reconnection.ts';
+import { type ClientRequest, isObject, type JsonObject, type Rpc } from '../message.ts';
+import { Attempts, type Reconnection } from '../retry.ts';
 import type { Opened } from '../round-trips/round-trips.ts';
 
 export interface ListenerPorts {
-  open(request: RpcRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened>;
+  open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened>;
   readonly deliver: (message: Rpc) => void;
   readonly report: (error: Error) => void;
   readonly reconnection: Reconnection;
@@ -117,13 +117,13 @@ export class Listener {
     signal: AbortSignal,
     onAcknowledged: (honored: JsonObject) => void,
   ): Promise<void> {
-    const { reconnection } = this.#ports;
+    const attempts = new Attempts(this.#ports.reconnection, signal);
     let wasHeard = false;
-    for (let attempt = 0; !signal.aborted; attempt += 1) {
+    do {
       try {
         const isOver = await this.#once(notifications, signal, (honored) => {
           wasHeard = true;
-          attempt = 0;
+          attempts.reset();
           onAcknowledged(honored);
         });
         if (isOver) return;
@@ -132,9 +132,7 @@ export class Listener {
         if (!wasHeard) throw thrown;
         this.#report(thrown);
       }
-      if (attempt >= reconnection.maxRetries) return;
-      await pause(delayBefore(attempt, reconnection), signal);
-    }
+    } while (await attempts.next());
   }
 
   /** Whether there is nothing more to hear. */
@@ -145,7 +143,7 @@ export class Listener {
   ): Promise<boolean> {
     this.#opened += 1;
     let isHonored = false;
-    const request: RpcRequest = {
+    const request: ClientRequest = {
       jsonrpc: '2.0',
       id: `listen~${this.#opened}`,
       method: 'subscriptions/listen',

@@ -2,11 +2,12 @@
  * The spelling of a revision with Multi Round-Trip Requests: a retry, an incomplete response, and the life of a
  * task. Messages that are read are first converted to the released revision's form.
  */
-import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
+import { defined } from '../../base/defined.ts';
+import { type ClientRequest, isObject, type JsonObject } from '../message.ts';
 import type { Responses } from './round.ts';
 
 /** The contents of a retry. */
-export interface Retry {
+export interface RetryContent {
   readonly responses?: Responses | undefined;
   readonly requestState?: string | undefined;
 }
@@ -22,13 +23,13 @@ interface TaskDialect {
   respond(taskId: string, responses: Responses): { readonly method?: string } & JsonObject;
 }
 
-export interface Dialect {
+export interface ClientDialect {
   readonly revision: string;
   /** The requests that may be answered with `input_required`; all, where the revision names none. */
   readonly asking: ReadonlySet<string> | undefined;
   /** Whether a status that refuses a request comes with the JSON-RPC error that says why. */
   readonly refusesInBody: boolean;
-  retry(request: RpcRequest, retry: Retry): RpcRequest;
+  retry(request: ClientRequest, retry: RetryContent): ClientRequest;
   /** A message that came in, as JSON-RPC. */
   read(value: unknown): unknown;
   readonly tasks: TaskDialect;
@@ -37,13 +38,14 @@ export interface Dialect {
 export const ASKING = ['tools/call', 'prompts/get', 'resources/read'];
 
 /** A retry of SEP-2322 and the released revision: in `params` and `result`. */
-export function retryInParams(request: RpcRequest, { responses, requestState }: Retry): RpcRequest {
-  const params = {
-    ...request.params,
-    ...(responses !== undefined && { inputResponses: responses }),
-    ...(requestState !== undefined && { requestState }),
+export function retryInParams(
+  request: ClientRequest,
+  { responses, requestState }: RetryContent,
+): ClientRequest {
+  return {
+    ...request,
+    params: { ...request.params, ...defined({ inputResponses: responses, requestState }) },
   };
-  return { ...request, params };
 }
 
 export const RELATED_TASK = 'io.modelcontextprotocol/related-task';

@@ -1,16 +1,16 @@
+import { defined } from '../../base/defined.ts';
 import { isObject, type JsonObject } from '../message.ts';
-import { type Dialect, draftTasks, RELATED_TASK } from './dialect.ts';
+import { type ClientDialect, draftTasks, RELATED_TASK } from './dialect.ts';
 import type { Responses } from './round.ts';
 
 /** The first draft: beside `params` and instead of `result`. Any request may be incomplete. */
-export const MRTR_DRAFT: Dialect = {
+export const MRTR_DRAFT: ClientDialect = {
   revision: 'DRAFT-MRTR-2026-02',
   asking: undefined,
   refusesInBody: false,
   retry: (request, { responses, requestState }) => ({
     ...request,
-    ...(responses !== undefined && { input_responses: wrapped(responses) }),
-    ...(requestState !== undefined && { request_state: requestState }),
+    ...defined({ input_responses: responses && wrapped(responses), request_state: requestState }),
   }),
   read: liftIncomplete,
   tasks: {
@@ -31,11 +31,5 @@ function liftIncomplete(value: unknown): unknown {
   if (!isObject(value) || value.id === undefined) return value;
   if ('method' in value || 'result' in value || 'error' in value) return value;
   const { input_requests: inputRequests, request_state: requestState, _meta, ...head } = value;
-  const result = {
-    resultType: 'input_required',
-    ...(inputRequests !== undefined && { inputRequests }),
-    ...(requestState !== undefined && { requestState }),
-    ...(_meta !== undefined && { _meta }),
-  };
-  return { ...head, result };
+  return { ...head, result: defined({ resultType: 'input_required', inputRequests, requestState, _meta }) };
 }

@@ -1,17 +1,16 @@
 /** Classifies a server's response: an outcome, a task, or a round of asks. */
 
 import { AwaitError } from '../../base/error.ts';
-import { type Answer, isObject, type JsonObject } from '../message.ts';
-import type { Dialect } from './dialect.ts';
+import { type AnswerError, isObject, type JsonObject, type RpcAnswer } from '../message.ts';
+import type { ClientDialect } from './dialect.ts';
 import { type InputRequests, isInputRequests } from './saved-call.ts';
 
-export type Reading =
-  | { readonly kind: 'complete'; readonly outcome: Outcome }
+export type ReadResult =
+  | { readonly kind: 'complete'; readonly outcome: Finished }
   | { readonly kind: 'task'; readonly task: JsonObject }
   | { readonly kind: 'input_required'; readonly input: Input };
 
-export type Outcome = { readonly result: JsonObject } | { readonly error: RpcError };
-type RpcError = Extract<Answer, { error: unknown }>['error'];
+export type Finished = { readonly result: JsonObject } | { readonly error: AnswerError };
 
 export interface Input {
   readonly inputRequests?: InputRequests;
@@ -22,7 +21,7 @@ export interface Input {
  * @param takesTask whether a task may take the place of the outcome
  * @throws AwaitError (`bad-response`) for a form that the revision does not have
  */
-export function readAnswer(answer: Answer, { tasks }: Dialect, takesTask: boolean): Reading {
+export function readAnswer(answer: RpcAnswer, { tasks }: ClientDialect, takesTask: boolean): ReadResult {
   if ('error' in answer) return { kind: 'complete', outcome: { error: answer.error } };
   const task = takesTask ? tasks.created(answer.result) : undefined;
   if (task !== undefined) return { kind: 'task', task };
@@ -52,7 +51,7 @@ function inputOf({ inputRequests, requestState }: JsonObject): Input {
 }
 
 /** The outcome in a task that includes it. */
-export function outcomeOf({ result, error }: JsonObject): Outcome {
+export function outcomeOf({ result, error }: JsonObject): Finished {
   if (isObject(result)) {
     const { resultType: _type, ...rest } = result;
     return { result: rest };

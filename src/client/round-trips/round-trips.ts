@@ -8,13 +8,13 @@
  * 4. After a cancellation nothing is sent but that cancellation.
  */
 
+import { defined } from '../../base/defined.ts';
 import { AwaitError } from '../../base/error.ts';
-import { asError, failureOf, serverErrorIn } from '../failure.ts';
-import { type Answer, isObject, type JsonObject, type RequestId, type RpcRequest } from '../message.ts';
-import { type Reconnection, untilTaken } from '../reconnection.ts';
-import type { Dialect, Retry } from './dialect.ts';
-import { type Input, malformed, type Reading, readAnswer } from './reading.ts';
-import { served, Unserved, untilServed } from './repeat.ts';
+import { asError, failureOf, isLost, isUntaken, served, serverErrorIn } from '../failure.ts';
+import { type ClientRequest, isObject, type JsonObject, type RequestId, type RpcAnswer } from '../message.ts';
+import { Attempts, forRepeats, type Reconnection, retry } from '../retry.ts';
+import type { ClientDialect } from './dialect.ts';
+import { type Input, malformed, type ReadResult, readAnswer } from './reading.ts';
 import { Refused, type Responses, Round, type RoundPorts } from './round.ts';
 import { type InputRequests, isSavedCall, lasting, type SavedCall } from './saved-call.ts';
 import { TaskFollower } from './task.ts';
@@ -23,7 +23,7 @@ import { TaskFollower } from './task.ts';
 export type OnState = (saved: SavedCall | undefined, call: string) => void | Promise<void>;
 
 export interface RoundTripPorts extends RoundPorts {
-  readonly dialect: Dialect;
+  readonly dialect: ClientDialect;
   /** How often one request may be answered with `input_required`. */
   readonly maxRounds: number;
   readonly reconnection: Reconnection;
@@ -31,7 +31,7 @@ export interface RoundTripPorts extends RoundPorts {
   /** Aborted once nothing can be sent any more. */
   readonly closed: AbortSignal;
   /** Sends a request. Resolves once the server has taken it; throws an EndpointError where it does not. */
-  open(request: RpcRequest, signal: AbortSignal): Promise<Opened>;
+  open(request: ClientRequest, signal: AbortSignal): Promise<Opened>;
   /** Sends a message whose response is a status alone. */
   tell(message: JsonObject): Promise<void>;
   /** The client no longer waits for a request in flight, whose signal is aborted next. */
@@ -40,12 +40,12 @@ export interface RoundTripPorts extends RoundPorts {
 
 export interface Opened {
   /** Rejects where the server ends its reply without one. */
-  readonly answer: Promise<Answer>;
+  readonly answer: Promise<RpcAnswer>;
 }
 
 export class RoundTripCall {
   readonly #ports: RoundTripPorts;
-  readonly #request: RpcRequest;
+  readonly #request: ClientRequest;
   readonly #takesTasks: boolean;
   readonly #stop = new AbortController();
   /** The name that the call is kept under. */
@@ -59,7 +59,7 @@ export class RoundTripCall {
   #noted = false;
 
   /** @param takesTasks whether a task in place of the result is this call's to follow, and not its caller's */
-  constructor(ports: RoundTripPorts, request: RpcRequest, takesTasks: boolean) {
+  constructor(ports: RoundTripPorts, request: ClientRequest, takesTasks: boolean) {
     this.#ports = ports;
     this.#request = request;
     // A task in reply to any other method is invalid (SEP-2663, 2025-11-25): it is not a result of that method.
@@ -98,7 +98,7 @@ export class RoundTripCall {
     this.#leaveRound(new Error('The request was given up'));
   }
 
-  async #follow(outcome: Promise<Answer>): Promise<void> {
+  async #follow(outcome: Promise<RpcAnswer>): Promise<void> {
     try {
       const answer = await outcome;
       if (this.#stop.signal.aborted) return;
@@ -109,7 +109,7 @@ export class RoundTripCall {
     }
   }
 
-  async #goOn(saved: unknown): Promise<Answer> {
+  async #goOn(saved: unknown): Promise<RpcAnswer> {
     const { revision } = this.#ports.dialect;
     const { method } = this.#request;
     if (!isSavedCall(saved) || saved.revision !== revision || saved.method !== method) {
@@ -120,12 +120,12 @@ export class RoundTripCall {
     return this.#run(await this.#nextRound(saved), 2);
   }
 
-  async #run(first: Answer, firstRound = 1): Promise<Answer> {
+  async #run(first: RpcAnswer, firstRound = 1): Promise<RpcAnswer> {
     const { dialect, maxRounds } = this.#ports;
     const { id, method, params } = this.#request;
     let answer = first;
     for (let round = firstRound; ; round += 1) {
-      const reading: Reading = readAnswer(answer, dialect, this.#takesTasks);
+      const reading: ReadResult = readAnswer(answer, dialect, this.#takesTasks);
       if (reading.kind === 'complete') return { jsonrpc: '2.0', id, ...reading.outcome };
       if (reading.kind === 'task') return this.#followTask(reading.task);
       const { input } = reading;
@@ -144,16 +144,19 @@ export class RoundTripCall {
   }
 
   /** Puts the asks to the client, and sends the request again; at once without asks. */
-  async #nextRound({ inputRequests, requestState }: Input): Promise<Answer> {
-    const state = {
-      ...(requestState !== undefined && { requestState }),
-      ...(inputRequests !== undefined && { inputRequests }),
-    };
-    await this.#note({ ...this.#saved(), ...state });
+  async #nextRound({ inputRequests, requestState }: Input): Promise<RpcAnswer> {
+    await this.#note({ ...this.#saved(), ...defined({ requestState, inputRequests }) });
     this.#stop.signal.throwIfAborted();
     const isAsked = inputRequests !== undefined && Object.keys(inputRequests).length > 0;
     const responses = isAsked ? await this.#ask(inputRequests) : undefined;
-    return this.#send(this.#retry({ responses, requestState }));
+    const { dialect } = this.#ports;
+    const once = async (): Promise<RpcAnswer> => {
+      this.#stop.signal.throwIfAborted();
+      const request = dialect.retry({ ...this.#request, id: this.#newId() }, { responses, requestState });
+      const opened = await this.#open(request);
+      return served(await opened.answer, false);
+    };
+    return this.#repeat(once, isUntaken);
   }
 
   #ask(requests: InputRequests): Promise<Responses> {
@@ -169,11 +172,16 @@ export class RoundTripCall {
     });
   }
 
-  #retry(retry: Retry): RpcRequest {
-    return this.#ports.dialect.retry({ ...this.#request, id: this.#newId() }, retry);
+  /** Each time under a new id: the server may still be serving the last one. */
+  #repeat<T>(
+    once: () => Promise<T>,
+    mayPass: (thrown: unknown) => boolean,
+    signal: AbortSignal = this.#stop.signal,
+  ): Promise<T> {
+    return retry(once, new Attempts(forRepeats(this.#ports.reconnection), signal), mayPass);
   }
 
-  async #followTask(created: JsonObject, inputRequests?: InputRequests): Promise<Answer> {
+  async #followTask(created: JsonObject, inputRequests?: InputRequests): Promise<RpcAnswer> {
     const { taskId } = created;
     if (typeof taskId !== 'string') throw malformed('a task without a taskId');
     const task = new TaskFollower({
@@ -193,39 +201,30 @@ export class RoundTripCall {
   async #respond(message: JsonObject & { readonly method?: string }): Promise<void> {
     const { method, params } = message;
     if (method === undefined) {
-      const { reconnection, tell } = this.#ports;
-      const once = () => tell({ jsonrpc: '2.0', id: this.#newId(), ...message });
-      return untilServed(once, reconnection, this.#stop.signal);
+      const once = () => this.#ports.tell({ jsonrpc: '2.0', id: this.#newId(), ...message });
+      return this.#repeat(once, isLost);
     }
     const answer = await this.#askOfTask(method, isObject(params) ? params : undefined);
     if ('error' in answer) throw new Refused(answer.error);
   }
 
-  /** Under a new id each time: the server may still be serving the last one. */
-  #askOfTask(method: string, params: JsonObject | undefined): Promise<Answer> {
-    const once = async (): Promise<Answer> => {
+  /**
+   * Reading a task, answering its asks and cancelling it have the same effect however often they are sent. But an
+   * internal error of `tasks/result` is the outcome of the task's tool.
+   */
+  #askOfTask(method: string, params: JsonObject | undefined, signal = this.#stop.signal): Promise<RpcAnswer> {
+    const once = async (): Promise<RpcAnswer> => {
       const request = { jsonrpc: '2.0' as const, id: this.#newId(), method, ...(params && { params }) };
-      const { answer } = await this.#open(request);
-      return served(method, await answer);
+      const { answer } = await this.#open(request, signal);
+      return served(await answer, method !== 'tasks/result');
     };
-    return untilServed(once, this.#ports.reconnection, this.#stop.signal);
+    return this.#repeat(once, isLost, signal);
   }
 
-  async #send(request: RpcRequest): Promise<Answer> {
-    const { reconnection } = this.#ports;
-    const { signal } = this.#stop;
-    const open = async (): Promise<Opened> => {
-      signal.throwIfAborted();
-      return this.#open(request);
-    };
-    const { answer } = await untilTaken(open, reconnection, signal);
-    return answer;
-  }
-
-  async #open(request: RpcRequest): Promise<Opened> {
+  async #open(request: ClientRequest, signal = this.#stop.signal): Promise<Opened> {
     this.#inFlight = request.id;
     try {
-      const { answer } = await this.#ports.open(request, this.#stop.signal);
+      const { answer } = await this.#ports.open(request, signal);
       return { answer: answer.finally(() => this.#landed(request.id)) };
     } catch (thrown) {
       this.#landed(request.id);
@@ -260,15 +259,12 @@ export class RoundTripCall {
     if (error instanceof Refused) {
       const { code, message, data } = error;
       this.#cancelTask();
-      const told = { code, message, ...(data !== undefined && { data }) };
+      const told = { code, message, ...defined({ data }) };
       this.#ports.deliver({ jsonrpc: '2.0', id: this.#request.id, error: told });
       return;
     }
     this.#ports.report(error);
-    const { id } = this.#request;
-    const unserved =
-      error instanceof Unserved ? { jsonrpc: '2.0' as const, id, error: error.error } : undefined;
-    this.#ports.deliver(unserved ?? failureOf(id, error));
+    this.#ports.deliver(failureOf(this.#request.id, error));
   }
 
   #giveUp(reason: string): void {
@@ -287,14 +283,10 @@ export class RoundTripCall {
     const { taskId } = this.#task ?? {};
     if (taskId === undefined || !this.#ownsTask) return;
     void this.#note(undefined);
-    const { open, closed, report, reconnection } = this.#ports;
-    const method = 'tasks/cancel';
-    const once = async (): Promise<Answer> => {
-      const request = { jsonrpc: '2.0' as const, id: this.#newId(), method, params: { taskId } };
-      const { answer } = await open(request, closed);
-      return served(method, await answer);
-    };
-    void untilServed(once, reconnection, closed).catch((thrown) => closed.aborted || report(asError(thrown)));
+    const { closed, report } = this.#ports;
+    this.#askOfTask('tasks/cancel', { taskId }, closed).catch(
+      (thrown) => closed.aborted || report(asError(thrown)),
+    );
   }
 
   /** Ids of our own are strings, and those of SDK v1 numbers. */

@@ -3,8 +3,8 @@
  * On these wires an answer is a result. An error of the client's handler counts as a user who does not answer: an
  * elicitation has a result for that (`cancel`), any other ask ends the round.
  */
-import type { Asker, Asks } from '../asks.ts';
-import type { Answer, JsonObject, RequestId, Rpc } from '../message.ts';
+import type { AskSender, Asks } from '../asks.ts';
+import type { JsonObject, RequestId, Rpc, RpcAnswer } from '../message.ts';
 import type { InputRequests } from './saved-call.ts';
 
 export interface RoundPorts {
@@ -29,7 +29,7 @@ export class Refused extends Error {
   }
 }
 
-export class Round implements Asker {
+export class Round implements AskSender {
   readonly #ports: RoundPorts;
   readonly #requests: InputRequests;
   readonly #cancels: boolean;
@@ -71,7 +71,7 @@ export class Round implements Asker {
     return this.#outcome;
   }
 
-  async answer(id: RequestId, answer: Answer): Promise<void> {
+  async answer(id: RequestId, answer: RpcAnswer): Promise<void> {
     const key = String(id);
     if (!this.#open.delete(key)) return;
     if ('result' in answer) this.#responses.set(key, answer.result);

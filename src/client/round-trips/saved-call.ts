@@ -1,5 +1,5 @@
 /** A call that can be resumed later, by another client: as JSON, for a file or a table. */
-import { isObject, type JsonObject, type RpcRequest } from '../message.ts';
+import { type ClientRequest, isObject, type JsonObject } from '../message.ts';
 
 /** The `_meta` entry with a saved call, which the request resumes instead of beginning a new one. */
 const RESUME = 'mcp-await/resume';
@@ -40,7 +40,7 @@ export function resuming<Params extends JsonObject = { name: string }>(saved: Sa
 }
 
 /** A request without the members that are not for the server, and the saved call in it, whose params count. */
-export function takeSaved(request: RpcRequest): { request: RpcRequest; saved?: unknown } {
+export function takeSaved(request: ClientRequest): { request: ClientRequest; saved?: unknown } {
   const meta: JsonObject | undefined = request.params?._meta;
   if (meta === undefined || !Object.hasOwn(meta, RESUME)) return { request };
   const { [RESUME]: saved, ...own } = meta;
@@ -51,7 +51,7 @@ export function takeSaved(request: RpcRequest): { request: RpcRequest; saved?: u
 }
 
 /** The part of `_meta` that applies to more than one request: a progress token belongs to one. */
-export function lasting({ params = {} }: RpcRequest): JsonObject {
+export function lasting({ params = {} }: ClientRequest): JsonObject {
   const { _meta, ...rest } = params as JsonObject;
   if (!isObject(_meta)) return rest;
   const { progressToken: _token, ...meta } = _meta;

@@ -1,7 +1,7 @@
-import { ASKING, type Dialect, draftTasks, RELATED_TASK, retryInParams } from './dialect.ts';
+import { ASKING, type ClientDialect, draftTasks, RELATED_TASK, retryInParams } from './dialect.ts';
 
 /** https://modelcontextprotocol.io/seps/2322 */
-export const SEP_2322: Dialect = {
+export const SEP_2322: ClientDialect = {
   revision: 'DRAFT-SEP-2322',
   asking: new Set([...ASKING, 'tasks/result']),
   refusesInBody: false,

@@ -4,10 +4,10 @@
  * Polled at the server's pace. Each of its asks goes to the client once, by its key; polling continues meanwhile, so
  * that asks which the server withdraws leave the user's screen.
  */
-import type { Answer, JsonObject } from '../message.ts';
-import { pause } from '../reconnection.ts';
-import type { Dialect } from './dialect.ts';
-import { asksIn, malformed, type Outcome, outcomeOf, readAnswer } from './reading.ts';
+import type { JsonObject, RpcAnswer } from '../message.ts';
+import { pause } from '../retry.ts';
+import type { ClientDialect } from './dialect.ts';
+import { asksIn, type Finished, malformed, outcomeOf, readAnswer } from './reading.ts';
 import { Refused, Round, type RoundPorts } from './round.ts';
 import type { InputRequests } from './saved-call.ts';
 
@@ -17,12 +17,12 @@ const INTERVAL = 1_000;
 const LEAST = 10;
 
 export interface TaskPorts extends RoundPorts {
-  readonly dialect: Dialect;
+  readonly dialect: ClientDialect;
   readonly taskId: string;
   /** Aborted once no caller waits. */
   readonly signal: AbortSignal;
   /** `tasks/get` and the like, with the task's id. */
-  request(method: string): Promise<Answer>;
+  request(method: string): Promise<RpcAnswer>;
   /** Answers to the task's asks. */
   respond(message: JsonObject & { readonly method?: string }): Promise<void>;
 }
@@ -47,7 +47,7 @@ export class TaskFollower {
    * @param asked the asks that are known already
    * @throws Refused when the client's user will not answer, or the server refuses the answer
    */
-  async follow(created: JsonObject, asked: InputRequests = {}): Promise<Outcome> {
+  async follow(created: JsonObject, asked: InputRequests = {}): Promise<Finished> {
     this.#ask(asked);
     let task = created;
     for (;;) {
@@ -73,7 +73,7 @@ export class TaskFollower {
   }
 
   /** The outcome in a state of the task; undefined while it runs. */
-  async #look(task: JsonObject): Promise<Outcome | undefined> {
+  async #look(task: JsonObject): Promise<Finished | undefined> {
     const { detailed } = this.#ports.dialect.tasks;
     switch (String(task.status).toLowerCase()) {
       case 'input_required':
@@ -115,7 +115,7 @@ export class TaskFollower {
   }
 
   /** Reads a draft's asks by `tasks/result`; without open asks that request waits for the outcome. */
-  async #fetchAsks(): Promise<Outcome | undefined> {
+  async #fetchAsks(): Promise<Finished | undefined> {
     if (this.#rounds.size > 0) return undefined;
     const reading = await this.#taskResult();
     if (reading.kind === 'complete') return reading.outcome;
@@ -123,7 +123,7 @@ export class TaskFollower {
     return undefined;
   }
 
-  async #result(): Promise<Outcome> {
+  async #result(): Promise<Finished> {
     const reading = await this.#taskResult();
     if (reading.kind === 'complete') return reading.outcome;
     throw malformed('input_required for a task that is over');

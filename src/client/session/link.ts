@@ -10,20 +10,20 @@ import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { drainBody } from '../event-stream.ts';
 import { asError } from '../failure.ts';
-import type { Link, LinkPorts } from '../link.ts';
+import type { ClientLink, LinkPorts } from '../link.ts';
 import {
-  type Answer,
+  type ClientRequest,
   isAnswer,
   isObject,
   isRequestId,
   parseMessages,
   type RequestId,
   type Rpc,
+  type RpcAnswer,
   type RpcNotification,
-  type RpcRequest,
 } from '../message.ts';
-import type { Reconnection } from '../reconnection.ts';
-import type { Dialect } from '../round-trips/dialect.ts';
+import type { Reconnection } from '../retry.ts';
+import type { ClientDialect } from '../round-trips/dialect.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
 import { takeSaved } from '../round-trips/saved-call.ts';
 import { Call, type CallOptions, type CallPorts } from './multi-turn.ts';
@@ -31,7 +31,7 @@ import { Call, type CallOptions, type CallPorts } from './multi-turn.ts';
 export interface SessionOptions extends LinkPorts {
   readonly revision: string;
   /** How calls that ask are spelled, where its asks end a turn. */
-  readonly dialect?: Dialect;
+  readonly dialect?: ClientDialect;
   readonly endpoint: Endpoint;
   readonly asks: Asks;
   readonly reconnection: Reconnection;
@@ -41,10 +41,10 @@ export interface SessionOptions extends LinkPorts {
   readonly task: { readonly ttl?: number | undefined } | undefined;
 }
 
-export class SessionLink implements Link {
+export class SessionLink implements ClientLink {
   readonly #options: SessionOptions;
   /** How a call that asks is spoken of, once the server has agreed to it. */
-  readonly #dialect: Dialect | undefined;
+  readonly #dialect: ClientDialect | undefined;
   /** Those that are not over, by the ids of their requests. */
   readonly #calls = new Map<RequestId, Call | RoundTripCall>();
   readonly #ports: CallPorts;
@@ -74,7 +74,7 @@ export class SessionLink implements Link {
     if (!told) this.#options.endpoint.protocolVersion = version;
   }
 
-  async request(message: RpcRequest, options: TransportSendOptions): Promise<void> {
+  async request(message: ClientRequest, options: TransportSendOptions): Promise<void> {
     const { id } = message;
     const { resumptionToken, onresumptiontoken } = options;
     if (resumptionToken !== undefined && resumptionToken !== '') {
@@ -103,7 +103,7 @@ export class SessionLink implements Link {
     new Call(this.#ports, {}).listen().catch((error) => signal.aborted || this.#ports.report(error));
   }
 
-  async answer(message: Answer): Promise<void> {
+  async answer(message: RpcAnswer): Promise<void> {
     await this.#post(message);
   }
 
@@ -137,8 +137,8 @@ export class SessionLink implements Link {
   }
 
   async #roundTrips(
-    dialect: Dialect,
-    message: RpcRequest,
+    dialect: ClientDialect,
+    message: ClientRequest,
     onToken: CallOptions['onresumptiontoken'],
   ): Promise<void> {
     const { task } = this.#options;
@@ -156,7 +156,7 @@ export class SessionLink implements Link {
     await this.#keep(request.id, call, begun);
   }
 
-  #roundTripPorts(dialect: Dialect, onToken: CallOptions['onresumptiontoken']): RoundTripPorts {
+  #roundTripPorts(dialect: ClientDialect, onToken: CallOptions['onresumptiontoken']): RoundTripPorts {
     const { endpoint, maxRounds, onState, report } = this.#options;
     return {
       ...this.#ports,
@@ -179,15 +179,15 @@ export class SessionLink implements Link {
 
   /** One request and its response, on a stream that is opened again where it breaks. */
   async #open(
-    dialect: Dialect,
-    request: RpcRequest,
+    dialect: ClientDialect,
+    request: ClientRequest,
     signal: AbortSignal,
     onresumptiontoken: CallOptions['onresumptiontoken'],
   ): Promise<Opened> {
     const { id } = request;
-    let settle = (_answer: Answer): void => {};
+    let settle = (_answer: RpcAnswer): void => {};
     let fail = (_error: Error): void => {};
-    const answer = new Promise<Answer>((resolve, reject) => {
+    const answer = new Promise<RpcAnswer>((resolve, reject) => {
       settle = resolve;
       fail = reject;
     });
@@ -214,7 +214,7 @@ export class SessionLink implements Link {
     return status;
   }
 
-  #outgoing(message: RpcRequest): RpcRequest {
+  #outgoing(message: ClientRequest): ClientRequest {
     if (message.method !== 'initialize') return message;
     this.#initialize = { id: message.id, version: message.params?.protocolVersion };
     return { ...message, params: { ...message.params, protocolVersion: this.#options.revision } };

@@ -8,26 +8,44 @@
  * 3. A stream that broke before that is opened again by GET, if one of its own events had an id. Where none had, and
  *    where no reply came, the answers of a turn are sent again: the same POST twice is one turn.
  * 4. While the draft is not negotiated its events mean nothing, and this is what the SDK's transport does.
+ *
+ * Each request is a `Call` (`session/multi-turn.ts`), which owns its stream's position and follows it from turn to
+ * turn. The POST that begins a turn carries that position, so the same one twice is one turn: while its reply is
+ * lost it is sent again, and once an event of the reply had an id the rest comes by GET. The other drafts use it for
+ * one exchange at a time, because streams break.
+ *
+ * The draft's two events have no `data:` line, and standard parsers drop such events. So the lines are completed
+ * before `eventsource-parser` reads them (`src/client/event-stream.ts`), and a block without data that has an id
+ * moves the stream's last event id, as the standard says. After `input_required` the rest of the body is discarded,
+ * for a quarter of a second at most: cancelling a body would close its connection.
+ *
+ * `Client` identifies asks by their ids alone, and servers may count them anew on each stream: an id that is open on
+ * another stream is renamed on its way in (`src/client/asks.ts`). When a call ends, its open asks are cancelled at
+ * the client. When it cannot continue (the POST of its answers is refused, its stream is lost for good), `Client`
+ * gets an error response; the SDK's transport would leave it waiting until its time-out.
+ *
+ * Differences from `StreamableHTTPClientTransport` on ordinary revisions: a stream that delivered an error is not
+ * opened again, nor one that breaks after its request was cancelled; after a close nothing is sent.
  */
 
 import { AwaitError } from '../../base/error.ts';
-import type { Asker, Asks } from '../asks.ts';
+import type { AskSender, Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { drainBody, readEvents } from '../event-stream.ts';
-import { asError, failureOf } from '../failure.ts';
+import { asError, failureOf, isLost } from '../failure.ts';
 import {
-  type Answer,
+  type ClientRequest,
   isAnswer,
   isRequest,
   isRequestId,
   parseMessages,
   type RequestId,
   type Rpc,
+  type RpcAnswer,
   type RpcNotification,
-  type RpcRequest,
 } from '../message.ts';
-import { delayBefore, isLost, pause, type Reconnection, repeatsOf } from '../reconnection.ts';
-import { Turn } from './turn.ts';
+import { Attempts, forRepeats, type Reconnection, retry } from '../retry.ts';
+import { AskTurn } from './turn.ts';
 
 export interface CallPorts {
   readonly endpoint: Endpoint;
@@ -52,20 +70,20 @@ interface SentTurn {
   readonly body: string;
   /** The id of the `input_required` that they answer. */
   readonly lastEventId: string;
-  attempts: number;
+  readonly attempts: Attempts;
 }
 
-export class Call implements Asker {
+export class Call implements AskSender {
   readonly #ports: CallPorts;
   readonly #id: RequestId | undefined;
   readonly #onToken: ((token: string) => void) | undefined;
   #lastEventId: string | undefined;
   #retry: number | undefined;
-  #turn: Turn | undefined;
+  #turn: AskTurn | undefined;
   /** Until its reply is there. */
   #sent: SentTurn | undefined;
-  /** How many turns in a row asked nothing. */
-  #idle = 0;
+  /** Turns in a row that ask nothing: only the first comes at once. */
+  readonly #idle: Attempts;
   /** A stream of the server's own opens again without an id; SEP-1858's events have no meaning there. */
   #standing = false;
   /** The response on this stream names another request: the one that was resumed. */
@@ -77,6 +95,7 @@ export class Call implements Asker {
     this.#ports = ports;
     this.#id = id;
     this.#onToken = onresumptiontoken;
+    this.#idle = new Attempts({ ...ports.reconnection, maxRetries: Infinity }, ports.endpoint.signal, 1);
   }
 
   /** Sends the request. Returns once the server has taken it; `over` resolves when nothing more can come of it. */
@@ -107,7 +126,7 @@ export class Call implements Asker {
   }
 
   /** The client's answer to an ask of this stream, under the id on the wire. */
-  async answer(ask: RequestId, answer: Answer): Promise<void> {
+  async answer(ask: RequestId, answer: RpcAnswer): Promise<void> {
     const named = { ...answer, id: ask };
     if (this.#turn?.has(ask)) return this.#turn.answer(ask, named);
     const { body } = await this.#ports.endpoint.post(JSON.stringify(named));
@@ -130,7 +149,7 @@ export class Call implements Asker {
       let response = first;
       while (response !== undefined) {
         const suspended = await this.#read(response);
-        if (this.#answered || this.#cancelled || this.#closed) break;
+        if (this.#answered || this.#isOver) break;
         response = suspended ? await this.#nextTurn() : await this.#again();
       }
       if (!this.#answered) this.#fail(undefined);
@@ -154,7 +173,7 @@ export class Call implements Asker {
           this.#lastEventId = id;
           this.#onToken?.(id);
         }
-        if (this.#heeds && event === 'buffer_input') this.#turn ??= new Turn();
+        if (this.#heeds && event === 'buffer_input') this.#turn ??= new AskTurn();
         else if (this.#heeds && event === 'input_required') return true;
         else if (data !== '' && (event === undefined || event === 'message')) this.#hear(data);
       }
@@ -220,7 +239,7 @@ export class Call implements Asker {
     return { jsonrpc, method, params: { ...params, requestId: name } };
   }
 
-  #ask(message: RpcRequest): void {
+  #ask(message: ClientRequest): void {
     // A reopened stream may repeat an ask.
     if (this.#turn?.has(message.id)) return;
     // The client cancelled the call, and without a turn an answer cannot be held.
@@ -240,67 +259,44 @@ export class Call implements Asker {
         'The server sent `input_required` without an id, so no answer can name it.',
       );
     }
-    const answers = await (this.#turn ?? new Turn()).answers();
+    const answers = await (this.#turn ?? new AskTurn()).answers();
     if (answers === undefined) return undefined;
     // The next turn has another stream; missed events of this one cannot be requested there.
     this.#turn = undefined;
     this.#lastEventId = undefined;
-    await this.#pauseWhileIdle(answers.length);
-    this.#sent = { body: JSON.stringify(answers), lastEventId, attempts: 0 };
+    if (answers.length > 0) this.#idle.reset();
+    else await this.#idle.next(this.#retry);
+    const { reconnection, endpoint } = this.#ports;
+    const attempts = new Attempts(forRepeats(reconnection), endpoint.signal);
+    this.#sent = { body: JSON.stringify(answers), lastEventId, attempts };
     return this.#send(this.#sent);
   }
 
-  /** Again and again, while its reply is lost on the way. */
-  async #send(turn: SentTurn): Promise<Response | undefined> {
-    const { endpoint, reconnection } = this.#ports;
-    for (;;) {
-      if (turn.attempts > 0) {
-        await pause(this.#retry ?? delayBefore(turn.attempts - 1, reconnection), endpoint.signal);
-      }
-      if (this.#cancelled || this.#closed) return undefined;
-      turn.attempts += 1;
-      try {
-        const response = await endpoint.post(turn.body, { 'last-event-id': turn.lastEventId });
-        if (response.status !== 202) return response;
-      } catch (thrown) {
-        if (this.#closed || !isLost(thrown) || !this.#mayRepeat(turn)) throw thrown;
-        continue;
-      }
-      throw new AwaitError(
-        'stream',
-        'The server answered 202 to the answers of a turn, so there is no result.',
-      );
-    }
-  }
-
-  #mayRepeat({ attempts }: SentTurn): boolean {
-    return attempts <= repeatsOf(this.#ports.reconnection);
-  }
-
-  /** A server that only wants the client to come back is not asked without a pause. */
-  async #pauseWhileIdle(answers: number): Promise<void> {
-    if (answers > 0) this.#idle = 0;
-    else if (this.#idle++ > 0 || this.#retry !== undefined) {
-      await pause(
-        this.#retry ?? delayBefore(this.#idle - 2, this.#ports.reconnection),
-        this.#ports.endpoint.signal,
-      );
-    }
+  /** Repeated while its reply is lost on the way. */
+  async #send({ body, lastEventId, attempts }: SentTurn): Promise<Response | undefined> {
+    const once = async (): Promise<Response | undefined> =>
+      this.#isOver ? undefined : this.#ports.endpoint.post(body, { 'last-event-id': lastEventId });
+    const response = await retry(once, attempts, isLost, this.#retry);
+    if (response?.status !== 202) return response;
+    throw new AwaitError(
+      'stream',
+      'The server answered 202 to the answers of a turn, so there is no result.',
+    );
   }
 
   /** Reopens a stream that ended too early: by GET if it had an event id, else by the request that began it. */
   async #again(): Promise<Response | undefined> {
     const sent = this.#sent;
     if (this.#lastEventId !== undefined || sent === undefined) return this.#reopen();
-    return this.#mayRepeat(sent) ? this.#send(sent) : undefined;
+    return (await sent.attempts.next(this.#retry)) ? this.#send(sent) : undefined;
   }
 
   async #reopen(): Promise<Response | undefined> {
     if (this.#lastEventId === undefined && !this.#standing) return undefined;
     const { endpoint, reconnection, report } = this.#ports;
-    for (let attempt = 0; attempt < reconnection.maxRetries; attempt += 1) {
-      await pause(this.#retry ?? delayBefore(attempt, reconnection), endpoint.signal);
-      if (this.#closed || this.#cancelled) return undefined;
+    const attempts = new Attempts(reconnection, endpoint.signal);
+    while (await attempts.next(this.#retry)) {
+      if (this.#cancelled) return undefined;
       try {
         return await endpoint.get(this.#lastEventId);
       } catch (thrown) {
@@ -311,6 +307,7 @@ export class Call implements Asker {
         report(new Error(`Failed to reconnect SSE stream: ${error.message}`, { cause: error }));
       }
     }
+    if (this.#closed) return undefined;
     report(new Error(`Maximum reconnection attempts (${reconnection.maxRetries}) exceeded.`));
     return undefined;
   }
@@ -345,6 +342,10 @@ export class Call implements Asker {
 
   get #heeds(): boolean {
     return this.#ports.negotiated() && !this.#standing && !this.#answered;
+  }
+
+  get #isOver(): boolean {
+    return this.#cancelled || this.#closed;
   }
 
   get #closed(): boolean {

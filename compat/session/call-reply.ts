@@ -1,0 +1,301 @@
+/**
+ * The reply to a live call as a cursor over the call's log: connections that read it, those that come back, and taking
+ * the call over for them once its owner is silent.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AwaitError } from '../../src/base/error.ts';
+import type { JsonObject } from '../../src/base/json.ts';
+import type { Started, TakingUp } from '../../src/call/engine.ts';
+import { type CallRecord, type Entry, isEnd, type Response } from '../../src/call/journal/entries.ts';
+import type { Leg, Outcome } from '../../src/call/ports.ts';
+import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import type { Reply } from '../../src/doors/http/exchange.ts';
+import type { CallConnection, Projection } from '../../src/stream/call-connections.ts';
+import { type EventPlace, expiryOf, streamIdOf } from '../../src/stream/event-id.ts';
+import type { StreamEvent } from '../../src/stream/log.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import { closing, eventsReply, primed } from './connection.ts';
+import type { Exchange } from './exchange.ts';
+import { liveProjection, messageEvent } from './projection.ts';
+import type { Session } from './session.ts';
+import {
+  boundTo,
+  type Caller,
+  legOf,
+  loggedWay,
+  messageOf,
+  type RpcRequest,
+  type Say,
+  type Source,
+  sourceOf,
+  type Way,
+} from './start.ts';
+
+/** Whose calls they are. */
+interface CallsOwner {
+  /** In the calls' logs. */
+  readonly name: string;
+  readonly principal: string | undefined;
+  /** Whether a call runs here; then the code that started it ends its reply. */
+  runs(callId: string): boolean;
+  /** A call is this process's from now on. */
+  keepCall(requestId: string | number, started: Started): void;
+  /** Called before the response to a call is in its log. */
+  beforeEnd(request: Pick<RpcRequest, 'method' | 'params'>, response: Response): Promise<unknown> | undefined;
+}
+
+/** A request, for the replies of its owner's calls. */
+export type ReplyExchange = Pick<Exchange, 'services' | 'inbound' | 'home'> & {
+  readonly session: CallsOwner;
+};
+
+/** How a revision writes the reply to a call. */
+export interface ReplyDialect {
+  /** @param events which entries of the log are for its client */
+  project(exchange: ReplyExchange, call: ReplyCall): Projection;
+  /** A message that is in no log. */
+  event(message: JsonObject, isResponse?: boolean): StreamEvent;
+  /** Whether nothing follows an event until its client answers. */
+  isEnd(entry: Entry, place: EventPlace): boolean;
+  /** What its connection gets of the events. */
+  wrap(sink: Sink): Sink;
+  /** The client of a call that is taken over, */
+  caller(session: CallsOwner): Caller | Promise<Caller>;
+  /** its request, */
+  source(exchange: ReplyExchange, callId: string): Source;
+  /** and how it goes on. */
+  way(exchange: ReplyExchange, direct: Say, beforeEnd: NonNullable<Leg['beforeEnd']>): Way;
+}
+
+type ReplyCall = Pick<CallRecord, 'id' | 'method' | 'params' | 'requestId'>;
+
+/** Asks go out while the call runs (2025). */
+export const LIVE_REPLY: ReplyDialect = {
+  isEnd: () => false,
+  project: ({ session }: Exchange, call) => liveProjection(call, session.can('primes')),
+  event: (message) => messageEvent(message),
+  wrap: (sink) => sink,
+  caller: (session: Session) => session.caller,
+  source: sourceIn,
+  way: (_exchange, direct, beforeEnd) => loggedWay(direct, beforeEnd),
+};
+
+/** A reply that is read from a call's log. */
+export interface ReplyOf {
+  readonly callId: string;
+  /** Of the call, in milliseconds since the epoch. */
+  readonly expires: number;
+  readonly call: ReplyCall;
+  readonly dialect: ReplyDialect;
+}
+
+export function logOf(call: ReplyCall, dialect: ReplyDialect = LIVE_REPLY): ReplyOf {
+  return { callId: call.id, expires: expiryOf(streamIdOf(call.id)), call, dialect };
+}
+
+/** The reply to a request that runs as that call. */
+export function replyTo(
+  { id: requestId, method, params }: RpcRequest,
+  callId: string,
+  dialect?: ReplyDialect,
+): ReplyOf {
+  return logOf({ id: callId, method, params, requestId }, dialect);
+}
+
+/** @param after the event that its client had last; absent for a new reply */
+export function connect(
+  exchange: ReplyExchange,
+  { callId, expires, call, dialect }: ReplyOf,
+  after?: Pick<EventPlace, 'sequence' | 'nth'>,
+): CallConnection {
+  return exchange.services.replies.open({
+    callId,
+    expires,
+    project: dialect.project(exchange, call),
+    connection: randomUUID(),
+    ...(after !== undefined && { after }),
+  });
+}
+
+/** A call, and the entry up to which its client has it. */
+export interface FoundCall {
+  readonly call: CallRecord;
+  readonly last: Entry;
+}
+
+/** Whether a client that is at this place has all of it. */
+export function hasAll(
+  { last }: FoundCall,
+  { sequence, nth }: Pick<EventPlace, 'sequence' | 'nth'>,
+): boolean {
+  return sequence > 0 && nth === undefined && isEnd(last);
+}
+
+/**
+ * The call whose reply an event id is of, and the entry that the event is; undefined if it is of no call of this session.
+ * @throws AwaitError `store`
+ */
+export async function callAt(
+  { services, session }: Pick<ReplyExchange, 'services' | 'session'>,
+  callId: string,
+  sequence: number,
+): Promise<FoundCall | undefined> {
+  const { logs, now } = services;
+  const first = await logs.read(callId, 0);
+  if (first?.type !== 'called') return undefined;
+  const { call } = first;
+  const isOwn = call.session === session.name && call.principal === session.principal && call.expires > now();
+  if (!isOwn) return undefined;
+  const last = sequence <= 1 ? first : await logs.read(callId, sequence - 1);
+  return last && { call, last };
+}
+
+/** A client that came back for a call's reply. @param last the id that it had last, if it had one */
+export function resumed(
+  exchange: Exchange,
+  reply: ReplyOf,
+  after: Pick<EventPlace, 'sequence' | 'nth'>,
+  last: string | undefined,
+): Reply {
+  const { services, session } = exchange;
+  return eventsReply(services, session, 'resumedStreams', (sink) => {
+    const connection = connect(exchange, reply, after);
+    const own = reply.dialect.wrap(sink);
+    connection.attach(last === undefined ? own : primed(session, last, own));
+    void follow(exchange, reply, connection);
+  });
+}
+
+/** Reads a call's log for a connection, and takes the call over once its owner is silent for a lease. */
+export async function follow(
+  exchange: ReplyExchange,
+  reply: ReplyOf,
+  connection: CallConnection,
+): Promise<void> {
+  const { logger, limits } = exchange.services.settings;
+  for (let isOver = false; !isOver; ) {
+    try {
+      await readLog(exchange, reply, connection);
+      isOver = true;
+    } catch (error) {
+      const { code, message } = AwaitError.from(error);
+      logger.warn('the log of a call cannot be followed', { error: message });
+      // As long as the store is away and the client is there.
+      isOver = code !== 'store' || connection.gone.aborted;
+      if (isOver) connection.end('failed');
+      else await pause(limits.lease / 2, connection.gone);
+    }
+  }
+}
+
+async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: CallConnection): Promise<void> {
+  const { services, session, home } = exchange;
+  const { gone } = connection;
+  const { engine, store, settings } = services;
+  const { callId, dialect } = reply;
+  const { lease, streamPoll } = settings.limits;
+  const reading = connection.entry(engine.name);
+  if (store?.isShared !== true) {
+    connection.catchUp();
+    return;
+  }
+  for (let isNamed = false; !gone.aborted; isNamed = true) {
+    if (session.runs(callId)) {
+      // The code that runs it ends the reply.
+      if (isNamed || (await engine.read(callId, reading))) {
+        connection.catchUp();
+        return;
+      }
+    }
+    const first = await store.read(callId, 0);
+    if (first?.type !== 'called') {
+      connection.end('expired');
+      return;
+    }
+    const { call } = first;
+    const caller = await dialect.caller(session);
+    const source = dialect.source(exchange, callId);
+    const direct = (message: JsonObject): void => services.replies.get(callId)?.pass(dialect.event(message));
+    let isTaken = false;
+    const started = engine.takeUp(
+      callId,
+      boundTo(caller, call),
+      legOf(
+        caller,
+        source,
+        call.params,
+        dialect.way(exchange, direct, (response) =>
+          session.beforeEnd({ method: call.method, params: call.params }, response),
+        ),
+      ),
+      async (taken) => {
+        isTaken = true;
+        session.keepCall(taken.requestId, started);
+        return home?.();
+      },
+      {
+        pace: engine.name === undefined ? streamPoll : undefined,
+        seen: (at, entry) => connection.offer(at, entry),
+        ...(!isNamed && { reading }),
+      },
+    );
+    const outcome = await outcomeUnlessGone(started, gone);
+    if (isTaken) {
+      finish(exchange, reply, outcome);
+      return;
+    }
+    if (isBadToken(outcome)) connection.end('expired');
+    // The client answers, with the next POST.
+    if (connection.hasEnd || outcome.kind === 'suspended') return;
+    // The store failed, or another process has the call: it is followed again.
+    await pause(lease / 2, gone);
+  }
+}
+
+/** The turn here has its outcome, which most often is in the log. */
+export function finish(exchange: ReplyExchange, reply: ReplyOf, outcome: Outcome): void {
+  const { services } = exchange;
+  const { callId, call } = reply;
+  const connection = services.replies.get(callId);
+  if (connection === undefined || connection.hasEnd) return;
+  const isInLog = 'isLogged' in outcome || ('elsewhere' in outcome && outcome.elsewhere === true);
+  if (outcome.kind === 'suspended' || isInLog) {
+    if (!connection.hasTurn) connection.catchUp();
+    return;
+  }
+  const message = messageOf({ id: call.requestId }, outcome);
+  if (goesOnElsewhere(outcome) && services.store?.isShared === true) {
+    if (services.engine.isLeaving) connection.end('leaving');
+    else void follow(exchange, reply, connection);
+    return;
+  }
+  if (message !== undefined) connection.pass(reply.dialect.event(message, true));
+  connection.end('finished');
+}
+
+/** Of a call whose tool may end the connection that reads it. */
+export function sourceIn({ services, session, inbound }: Exchange, callId: string): Source {
+  return sourceOf(
+    inbound,
+    closing(session, inbound, () => services.replies.get(callId)?.disconnect()),
+  );
+}
+
+/** Stops taking a call up once the connection closes. */
+async function outcomeUnlessGone(started: TakingUp, gone: AbortSignal): Promise<Outcome> {
+  gone.addEventListener('abort', started.stop, { once: true });
+  if (gone.aborted) started.stop();
+  try {
+    return await started.outcome;
+  } finally {
+    gone.removeEventListener('abort', started.stop);
+  }
+}
+
+/** Does not keep the process alive; ends at once when the connection closes. */
+export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return sleep(milliseconds, undefined, { ref: false, ...(signal !== undefined && { signal }) }).catch(
+    () => {},
+  );
+}

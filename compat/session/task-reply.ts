@@ -1,0 +1,209 @@
+/**
+ * The reply to a client that waits for a task (`tasks/result`): what the task asks meanwhile, and its outcome. It is no
+ * call, so its events are kept in a stream of the session, from the first message on or after `limits.heldReply`.
+ * Whichever process has its connection goes on with it: it reads which asks the stream has, and appends those that are
+ * missing. Two that do so at once lose positions to one another, and read again.
+ */
+import { AwaitError } from '../../src/base/error.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
+import type { Outcome } from '../../src/call/ports.ts';
+import type { Reply } from '../../src/doors/http/exchange.ts';
+import { isRequestId, messageText } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
+import { expiryOf } from '../../src/stream/event-id.ts';
+import type { Sink } from '../../src/stream/tail.ts';
+import { serveSessionTask } from '../tasks/session.ts';
+import { pause } from './call-reply.ts';
+import { atOnce, sse } from './connection.ts';
+import type { Exchange } from './exchange.ts';
+import { Held } from './held.ts';
+import type { Session } from './session.ts';
+import { messageOf, type RpcRequest } from './start.ts';
+import { type CallStream, SessionStream } from './stream.ts';
+
+export class TaskReply implements CallStream {
+  readonly reply: Promise<Reply>;
+  readonly #exchange: Exchange;
+  /** The id of its stream, if its request may come again: then it is one from the first. */
+  readonly #own: string | undefined;
+  readonly #release: () => void;
+  readonly #request: RpcRequest;
+  #said: JsonObject[] = [];
+  #stream: SessionStream | undefined;
+  readonly #held: Held;
+  /** Its client came back, and its reply is gone on with from there. */
+  #isStopped = false;
+  #resolve: (reply: Reply) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
+
+  /** @throws AwaitError `limit` where the session has too many streams already */
+  constructor(exchange: Exchange, request: RpcRequest, own: string | undefined) {
+    const { services, session } = exchange;
+    this.#exchange = exchange;
+    this.#held = new Held(services, () => this.#open());
+    this.#own = own;
+    this.#request = request;
+    this.#release = services.streams.reserve(session.id);
+    this.reply = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  started(): void {
+    const { heldReply } = this.#exchange.services.settings.limits;
+    if (!this.#held.isHeld) return;
+    // Then a failure of the store is the request's error.
+    if (this.#own !== undefined || heldReply === 0) this.#held.keep().catch(this.#reject);
+    else this.#held.arm();
+  }
+
+  /** Its request could not be started. */
+  abandon(): void {
+    this.#leave();
+  }
+
+  send(message: JsonObject): void {
+    if (this.#isStopped) return;
+    if (this.#stream !== undefined) void this.#stream.send(message);
+    else {
+      this.#said.push(message);
+      this.#held.keep().catch(() => {});
+    }
+  }
+
+  respond(request: RpcRequest, outcome: Outcome): void {
+    if (this.#isStopped) return;
+    if (this.#stream !== undefined) this.#exchange.session.taskReplies.delete(this.#stream.id);
+    const message = messageOf(request, outcome);
+    if (this.#stream !== undefined) {
+      if (message === undefined) this.#stream.finish();
+      else this.#stream.end(message);
+      return;
+    }
+    if (message !== undefined) this.#said.push(message);
+    if (!this.#held.isHeld) return;
+    const { services, session, inbound } = this.#exchange;
+    this.#leave();
+    this.#resolve(atOnce(services, session, inbound, this.#said));
+  }
+
+  /** Its connection ends; its client comes back for the rest. */
+  disconnect(): void {
+    const { services, session } = this.#exchange;
+    this.#held.keep().then(
+      () => this.#stream && services.streams.disconnect(this.#stream.id, session.id),
+      () => {},
+    );
+  }
+
+  async #open(): Promise<void> {
+    const { services, session, inbound } = this.#exchange;
+    const id = this.#own ?? session.newStreamId();
+    const { store } = services;
+    if (store?.isShared === true) {
+      await services.listStream(session.principal, id, session.id);
+      const { id: requestId, method, params } = this.#request;
+      await store.insert(recordOf(id), { id: requestId, method, params }, expiryOf(id));
+    }
+    // It was answered meanwhile.
+    if (!this.#held.isHeld) return;
+    this.#leave();
+    const stream = session.newStream(id);
+    const found = await services.streams.find(stream.id, 0, session.id).catch((error: unknown) => {
+      this.#reject(error);
+      throw error;
+    });
+    await new Promise<void>((connected) => {
+      const connect = (sink: Sink): Sink => {
+        connected();
+        return sink;
+      };
+      this.#resolve(sse(services, session, found, 'postStreams', connect));
+      if (inbound.signal.aborted) connected();
+      else inbound.signal.addEventListener('abort', () => connected(), { once: true });
+    });
+    this.#stream = stream;
+    session.taskReplies.set(id, () => {
+      this.#isStopped = true;
+    });
+    if (session.can('primes')) void stream.prime();
+    for (const message of this.#said.splice(0)) {
+      if (message.method === undefined) stream.end(message);
+      else void stream.send(message);
+    }
+  }
+
+  /** It is held back no more. */
+  #leave(): void {
+    this.#held.release();
+    this.#release();
+  }
+}
+
+/** The request that a stream is the reply to. */
+function recordOf(stream: string): string {
+  return `${stream}:request`;
+}
+
+/** A client came back for such a reply: this process goes on with it, whichever began it. */
+export function resumeTaskReply(exchange: Exchange, stream: string, sink: Sink): void {
+  const gone = new AbortController();
+  sink.onClose(() => gone.abort());
+  goOn(exchange, stream, gone.signal).catch((error: unknown) =>
+    exchange.services.settings.logger.warn('the reply to a client that waits for a task cannot go on', {
+      error: AwaitError.from(error).message,
+    }),
+  );
+}
+
+async function goOn({ services, session }: Exchange, stream: string, gone: AbortSignal): Promise<void> {
+  const { store, settings } = services;
+  const found = store?.isShared === true ? await store.get(recordOf(stream)) : undefined;
+  if (!isObject(found) || !isRequestId(found.id) || !isObject(found.params)) return;
+  const request = { id: found.id, method: String(found.method), params: found.params };
+  session.taskReplies.get(stream)?.();
+  const stopping = new AbortController();
+  const stop = (): void => stopping.abort();
+  session.taskReplies.set(stream, stop);
+  gone.addEventListener('abort', stop, { once: true });
+  if (gone.aborted) stop();
+  const { signal } = stopping;
+  try {
+    while (!signal.aborted && !(await produce(services, session, request, stream, signal)))
+      await pause(settings.limits.lease / 2, signal);
+  } finally {
+    if (session.taskReplies.get(stream) === stop) session.taskReplies.delete(stream);
+  }
+}
+
+/** @returns whether nothing more is to be appended */
+async function produce(
+  services: Services,
+  session: Session,
+  request: RpcRequest,
+  stream: string,
+  stopped: AbortSignal,
+): Promise<boolean> {
+  const found = await services.streams.events(stream, session.id);
+  if (found === undefined) return true;
+  const { events, end } = found;
+  const sent = new Set(events.map(({ data = '' }) => (data === '' ? undefined : JSON.parse(data).id)));
+  const own = new SessionStream(
+    services.streams.shared(stream, session.id, { owner: session.principal, end }),
+    services,
+  );
+  // Another process appended, which ends this appender.
+  const isBehind = new AbortController();
+  const signal = AbortSignal.any([stopped, isBehind.signal]);
+  const send = (message: JsonObject): void => {
+    if (sent.has(message.id) || signal.aborted) return;
+    void own.send(message).then((isThere) => isThere || isBehind.abort());
+  };
+  const response = await serveSessionTask(services, session, request, send, signal);
+  if (signal.aborted) return false;
+  return own.event(
+    { event: 'message', data: messageText({ jsonrpc: '2.0', id: request.id, ...response }) },
+    true,
+  );
+}

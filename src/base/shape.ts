@@ -1,0 +1,79 @@
+/** How deep a value is, and how many values it holds: what takes far more time or memory than its bytes. */
+
+/** Deeper than any tool's arguments, and far from where recursion ends a process. */
+export const MAX_DEPTH = 500;
+
+export interface Shape {
+  /** How many objects and arrays are inside of one another. */
+  readonly depth: number;
+  /** Members of objects and elements of arrays. */
+  readonly values: number;
+}
+
+/** The shape of a value, level by level, since recursion would overflow at the depths to refuse. It may stop above. */
+export function shapeOf(value: unknown, most: number): Shape {
+  let level: readonly unknown[] = [value];
+  let values = 0;
+  let depth = 0;
+  for (; level.length > 0 && depth <= MAX_DEPTH && values <= most; depth += 1) {
+    const next: unknown[] = [];
+    for (const one of level) {
+      if (typeof one !== 'object' || one === null) continue;
+      for (const inner of Object.values(one)) {
+        values += 1;
+        if (typeof inner === 'object' && inner !== null) next.push(inner);
+      }
+    }
+    level = next;
+  }
+  return { depth, values };
+}
+
+/** The shape of JSON before it is parsed; brackets and commas in strings do not count. */
+export function shapeOfText(text: string, most: number): Shape {
+  const isSmall = !hasMore(text, '{', MAX_DEPTH / 2) && !hasMore(text, '[', MAX_DEPTH / 2);
+  if (isSmall && !hasMore(text, ',', most - MAX_DEPTH)) return { depth: 0, values: 0 };
+  let depth = 0;
+  let deepest = 0;
+  // A value follows each comma, and each opening bracket; an empty object or array counts as one that holds a value.
+  let values = 0;
+  let inString = false;
+  for (let index = 0; index < text.length; index += 1) {
+    switch (text.charCodeAt(index)) {
+      case 0x5c: // a backslash, and what it escapes
+        if (inString) index += 1;
+        break;
+      case 0x22: // a quotation mark
+        inString = !inString;
+        break;
+      case 0x2c: // a comma
+        if (!inString) values += 1;
+        break;
+      case 0x7b: // { and [
+      case 0x5b:
+        if (inString) break;
+        depth += 1;
+        values += 1;
+        deepest = Math.max(deepest, depth);
+        break;
+      case 0x7d: // } and ]
+      case 0x5d:
+        if (!inString) depth -= 1;
+        break;
+      default:
+        break;
+    }
+    if (depth > MAX_DEPTH || values > 2 * most) break;
+  }
+  return { depth: deepest, values };
+}
+
+/** Whether a character occurs more than `count` times. */
+function hasMore(text: string, character: string, count: number): boolean {
+  let at = -1;
+  for (let found = 0; found <= count; found += 1) {
+    at = text.indexOf(character, at + 1);
+    if (at < 0) return false;
+  }
+  return true;
+}

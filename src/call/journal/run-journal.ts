@@ -1,0 +1,132 @@
+/**
+ * The journal of a run. It keeps the notifications of a call whose reply is read from its log: those that wait are one
+ * entry, before whatever is written next. And it counts the size of a task, which has no suspension at which it would be
+ * measured.
+ */
+import type { Clock, Timer } from '../../base/clock.ts';
+import { AwaitError } from '../../base/error.ts';
+import type { JsonObject } from '../../base/json.ts';
+import { type Entry, isEndOrLeft, type Received } from './entries.ts';
+import type { OpenJournal } from './store.ts';
+
+/** Entries that make the folded journal longer. Others, which end a call, are always written. */
+const GROWING: ReadonlySet<Entry['type']> = new Set(['asked', 'completed', 'drawn']);
+
+/** Between two entries of notifications, in milliseconds. */
+const GAP = 25;
+/** Notifications of a call that are written; the rest go to its connection alone. */
+const MOST_NOTIFIED = 500;
+
+export interface RunJournalOptions {
+  readonly callId: string;
+  readonly clock: Clock;
+  /** Most bytes of the folded journal of a task, as JSON. */
+  readonly most: number;
+}
+
+export class RunJournal implements OpenJournal {
+  readonly #journal: OpenJournal;
+  readonly #options: RunJournalOptions;
+  #bytes: number | undefined;
+  /** Notifications that wait for their entry, with their way to the connection. */
+  #waiting: { readonly message: JsonObject; readonly direct: (message: JsonObject) => void }[] = [];
+  #notified = 0;
+  #wroteAt = Number.NEGATIVE_INFINITY;
+  #timer: Timer | undefined;
+
+  constructor(journal: OpenJournal, options: RunJournalOptions) {
+    this.#journal = journal;
+    this.#options = options;
+  }
+
+  get position(): number {
+    return this.#journal.position;
+  }
+
+  get lapsed(): boolean {
+    return this.#journal.lapsed;
+  }
+
+  begin(): Promise<void> | undefined {
+    return this.#journal.begin?.();
+  }
+
+  /** @param folded the folded journal so far */
+  count(folded: unknown): void {
+    this.#bytes = JSON.stringify(folded).length;
+  }
+
+  append(entry: Entry, onWritten?: () => void): Promise<void> {
+    return this.decide(() => entry, onWritten).then(() => {});
+  }
+
+  decide(make: () => Entry | undefined, onWritten?: () => void): Promise<boolean> {
+    if (this.#waiting.length > 0) this.#flush(make);
+    let counted = 0;
+    const measured = (): Entry | undefined => {
+      const entry = make();
+      if (this.#bytes === undefined) return entry;
+      const bytes = entry !== undefined && GROWING.has(entry.type) ? JSON.stringify(entry).length : 0;
+      this.#bytes += bytes - counted;
+      counted = bytes;
+      if (bytes > 0 && this.#bytes > this.#options.most) {
+        const message = `the journal of task ${this.#options.callId} takes more than ${this.#options.most} bytes; return less from its steps, or raise limits.journalBytes`;
+        throw new AwaitError('limit', message);
+      }
+      return entry;
+    };
+    return this.#journal.decide(measured, onWritten);
+  }
+
+  /**
+   * A message for the call's client.
+   * @param direct sends it to the connection that is there, unwritten
+   */
+  notify(message: JsonObject, direct: (message: JsonObject) => void): void {
+    if (this.#notified >= MOST_NOTIFIED) {
+      direct(message);
+      return;
+    }
+    this.#notified += 1;
+    this.#waiting.push({ message, direct });
+    if (this.#timer !== undefined) return;
+    const { clock } = this.#options;
+    const wait = Math.max(this.#wroteAt + GAP - clock.elapsed(), 0);
+    // Those that a tool sends in one go are one entry.
+    this.#timer = clock.after(wait, () => this.#flush(() => undefined)).unref();
+  }
+
+  /** @param next what is written behind the notifications that wait */
+  #flush(next: () => Entry | undefined): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    const waiting = this.#waiting.splice(0);
+    if (waiting.length === 0) return;
+    const last = this.#journal.isUnwritten ? next() : undefined;
+    // The response takes them along, and nothing is written of the call.
+    if (last !== undefined && isEndOrLeft(last)) for (const { message, direct } of waiting) direct(message);
+    else {
+      this.#wroteAt = this.#options.clock.elapsed();
+      this.#journal
+        .append({ type: 'notified', messages: waiting.map(({ message }) => message) })
+        // What ended the call reports it.
+        .catch(() => {});
+    }
+  }
+
+  readOn(): Promise<Entry | undefined> {
+    return this.#journal.readOn();
+  }
+
+  get onReceived(): (entry: Received) => void {
+    return this.#journal.onReceived;
+  }
+
+  set onReceived(onReceived: (entry: Received) => void) {
+    this.#journal.onReceived = onReceived;
+  }
+
+  beat(sign: string): Promise<void> {
+    return this.#journal.beat(sign);
+  }
+}

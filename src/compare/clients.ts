@@ -1,0 +1,229 @@
+/** Which client speaks which revision: the official ones where they do, ours elsewhere. */
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { createParser } from 'eventsource-parser';
+import type { Revision } from '../../compat/revisions.ts';
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
+import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
+import { openWorkspace } from './workspace-client.ts';
+
+/** @param origin of the server, without a path */
+type OpenClient = (origin: string, who: PlayedCaller, onAsk: OnAsk) => Promise<Player>;
+
+interface Speaker {
+  /** As the report names it. */
+  readonly client: string;
+  readonly open: OpenClient;
+}
+
+const OURS: Speaker['client'] = 'mcp-await/client';
+
+const SPEAKERS: Readonly<Record<Revision, Speaker>> = {
+  '2024-11-05': { client: '@modelcontextprotocol/sdk, SSEClientTransport', open: overSse },
+  '2025-03-26': { client: '@modelcontextprotocol/sdk', open: overHttp },
+  '2025-06-18': { client: '@modelcontextprotocol/sdk', open: overHttp },
+  '2025-11-25': { client: '@modelcontextprotocol/sdk', open: overHttp },
+  'DRAFT-SEP-1858': { client: OURS, open: drafted('DRAFT-SEP-1858') },
+  'DRAFT-MRTR-2026-02': { client: OURS, open: drafted('DRAFT-MRTR-2026-02') },
+  'DRAFT-SEP-2322': { client: OURS, open: drafted('DRAFT-SEP-2322') },
+  '2026-07-28': { client: '@modelcontextprotocol/client', open: modern },
+  'workspace-sse': { client: 'a client by hand', open: openWorkspace },
+};
+
+export function speakerOf(revision: Revision): Speaker {
+  return SPEAKERS[revision];
+}
+
+/** Processes end and start during a call: a broken stream is reopened at once, for half a minute. */
+const RECONNECTION = {
+  initialReconnectionDelay: 50,
+  maxReconnectionDelay: 500,
+  reconnectionDelayGrowFactor: 1.5,
+  maxRetries: 80,
+};
+
+async function overSse(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
+  const { SSEClientTransport } = await load(
+    '@modelcontextprotocol/sdk',
+    () => import('@modelcontextprotocol/sdk/client/sse.js'),
+  );
+  const headers = headersOf(who);
+  const options = { fetch: resuming(headers), requestInit: { headers } };
+  return legacy(new SSEClientTransport(new URL('/sse', origin), options), who, onAsk);
+}
+
+/**
+ * SDK v1 (1.32) replaces the headers of its EventSource, and `Last-Event-ID` with them, so that its client loses its
+ * session with its stream: this puts it back.
+ */
+function resuming(more: Readonly<Record<string, string>>): typeof fetch {
+  let lastEventId: string | undefined;
+  return async (input, init) => {
+    const headers = new Headers({ ...Object.fromEntries(new Headers(init?.headers)), ...more });
+    const isStream = init?.method !== 'POST';
+    if (isStream && lastEventId !== undefined) headers.set('last-event-id', lastEventId);
+    const response = await fetch(input, { ...init, headers });
+    if (!isStream || response.body === null) return response;
+    const parser = createParser({
+      onEvent: ({ id }) => {
+        lastEventId = id ?? lastEventId;
+      },
+    });
+    const decoder = new TextDecoder();
+    const watched = new TransformStream<Uint8Array, Uint8Array>({
+      transform(chunk, controller) {
+        parser.feed(decoder.decode(chunk, { stream: true }));
+        controller.enqueue(chunk);
+      },
+    });
+    return new Response(response.body.pipeThrough(watched), response);
+  };
+}
+
+async function overHttp(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
+  const { StreamableHTTPClientTransport } = await load(
+    '@modelcontextprotocol/sdk',
+    () => import('@modelcontextprotocol/sdk/client/streamableHttp.js'),
+  );
+  let isClosed = false;
+  const options = {
+    reconnectionOptions: RECONNECTION,
+    requestInit: { headers: headersOf(who) },
+    // SDK v1 (1.32) keeps reopening a broken stream after its client is closed: 405 ends that.
+    fetch: async (url: string | URL, init?: RequestInit): Promise<Response> =>
+      isClosed ? new Response(null, { status: 405 }) : fetch(url, init),
+  };
+  const transport = new StreamableHTTPClientTransport(new URL('/mcp', origin), options);
+  const player = await legacy(transport as Transport, who, onAsk);
+  const close = (): Promise<void> => {
+    isClosed = true;
+    return player.close();
+  };
+  return { ...player, close };
+}
+
+function drafted(revision: ClientRevision): OpenClient {
+  return (origin, who, onAsk) => {
+    const options = { revision, reconnectionOptions: RECONNECTION, headers: headersOf(who), maxRounds: 50 };
+    return legacy(new AwaitClientTransport(new URL('/mcp', origin), options) as Transport, who, onAsk);
+  };
+}
+
+async function legacy(
+  transport: Transport,
+  { name, capabilities }: PlayedCaller,
+  onAsk: OnAsk,
+): Promise<Player> {
+  const [{ Client }, types] = await load('@modelcontextprotocol/sdk', () =>
+    Promise.all([
+      import('@modelcontextprotocol/sdk/client/index.js'),
+      import('@modelcontextprotocol/sdk/types.js'),
+    ]),
+  );
+  const client = new Client({ name, version: '1.0.0' }, { capabilities });
+  const { elicitation, sampling, roots } = capabilities;
+  const asked = ({ method, params }: { method: string; params?: unknown }): Promise<JsonObject> =>
+    onAsk(method, isObject(params) ? params : {});
+  if (elicitation !== undefined) {
+    client.setRequestHandler(types.ElicitRequestSchema, async (ask) =>
+      types.ElicitResultSchema.parse(await asked(ask)),
+    );
+  }
+  if (sampling !== undefined) {
+    client.setRequestHandler(types.CreateMessageRequestSchema, async (ask) =>
+      types.CreateMessageResultSchema.parse(await asked(ask)),
+    );
+  }
+  if (roots !== undefined) {
+    client.setRequestHandler(types.ListRootsRequestSchema, async (ask) =>
+      types.ListRootsResultSchema.parse(await asked(ask)),
+    );
+  }
+  await client.connect(transport);
+  return {
+    request: (method, params, timeout) => client.request({ method, params }, types.ResultSchema, { timeout }),
+    close: () => client.close(),
+  };
+}
+
+async function modern(
+  origin: string,
+  { name, capabilities, ...who }: PlayedCaller,
+  onAsk: OnAsk,
+): Promise<Player> {
+  const sdk = await load('@modelcontextprotocol/client', () => import('@modelcontextprotocol/client'));
+  const client = new sdk.Client(
+    { name, version: '1.0.0' },
+    {
+      capabilities,
+      versionNegotiation: { mode: { pin: '2026-07-28' } },
+      inputRequired: { maxRounds: 50 },
+      listMaxPages: 100,
+    },
+  );
+  const { elicitation, sampling, roots } = capabilities;
+  const asked = ({ method, params }: { method: string; params?: unknown }): Promise<JsonObject> =>
+    onAsk(method, isObject(params) ? params : {});
+  const { specTypeSchemas: schemas } = sdk;
+  if (elicitation !== undefined) {
+    client.setRequestHandler('elicitation/create', async (ask) =>
+      checked(schemas.ElicitResult, await asked(ask)),
+    );
+  }
+  if (sampling !== undefined) {
+    client.setRequestHandler('sampling/createMessage', async (ask) =>
+      checked(schemas.CreateMessageResult, await asked(ask)),
+    );
+  }
+  if (roots !== undefined) {
+    client.setRequestHandler('roots/list', async (ask) => checked(schemas.ListRootsResult, await asked(ask)));
+  }
+  const options = { requestInit: { headers: headersOf({ name, capabilities, ...who }) } };
+  await client.connect(new sdk.StreamableHTTPClientTransport(new URL('/mcp', origin), options));
+  const send = (method: string, params: JsonObject, timeout: number): Promise<JsonObject> => {
+    const patience = { timeout };
+    const target = String(params.name);
+    switch (method) {
+      case 'tools/call':
+        return client.callTool({ name: target, arguments: params.arguments as JsonObject }, patience);
+      case 'prompts/get':
+        return client.getPrompt(
+          { name: target, arguments: params.arguments as Record<string, string> },
+          patience,
+        );
+      case 'resources/read':
+        return client.readResource({ uri: String(params.uri) }, patience);
+      case 'tools/list':
+        return client.listTools({}, patience);
+      case 'prompts/list':
+        return client.listPrompts({}, patience);
+      default:
+        return client.listResources({}, patience);
+    }
+  };
+  return { request: send, close: () => client.close() };
+}
+
+/** Checks a handler's result with the SDK's own schema. */
+async function checked<T>(
+  schema: { '~standard': { validate(value: unknown): unknown } },
+  value: JsonObject,
+): Promise<T> {
+  const verdict = await schema['~standard'].validate(value);
+  if (isObject(verdict) && 'value' in verdict) return verdict.value as T;
+  throw new AwaitError('bad-option', `the scenario's answer is not a result: ${JSON.stringify(value)}`);
+}
+
+/** The client SDKs are peers that a server does not need. */
+async function load<T>(name: string, importing: () => Promise<T>): Promise<T> {
+  try {
+    return await importing();
+  } catch (error) {
+    throw new AwaitError(
+      'bad-option',
+      `a side-by-side comparison plays with the official clients: npm install --save-dev ${name}`,
+      error,
+    );
+  }
+}

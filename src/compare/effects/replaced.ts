@@ -1,0 +1,131 @@
+/** The functions of Node whose calls are effects, replaced by ones that report them first. */
+import { AsyncLocalStorage } from 'node:async_hooks';
+import childProcess, { ChildProcess } from 'node:child_process';
+import dgram from 'node:dgram';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import fs from 'node:fs';
+import { ClientRequest } from 'node:http';
+import { syncBuiltinESMExports } from 'node:module';
+import net from 'node:net';
+import { devNull } from 'node:os';
+import { isObject } from '../../base/json.ts';
+import { authorPlace } from '../../base/stack.ts';
+
+/** @param place where it was, if the stack no longer says so */
+type Sight = (what: string, below: (...args: never[]) => unknown, place?: string) => void;
+
+const WROTE = 'wrote a file';
+/** Names in `node:fs`, `node:fs/promises` and of file handles; with `Sync` too. */
+const FILES: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    'appendFile chmod chown copyFile cp createWriteStream fchmod fchown ftruncate futimes lchown link lutimes symlink truncate utimes write writeFile writev'
+      .split(' ')
+      .map((name) => [name, WROTE]),
+  ),
+  mkdir: 'made a folder',
+  mkdtemp: 'made a folder',
+  rename: 'moved a file',
+  rm: 'removed a file',
+  rmdir: 'removed a folder',
+  unlink: 'removed a file',
+};
+/** Requests of Node's `fetch` and of undici. */
+const REQUESTS = 'undici:request:create';
+const STARTED = 'started a process';
+/** The standard streams: what is printed is no effect. */
+const isStandard = (file: unknown): boolean => file === 0 || file === 1 || file === 2;
+
+/** @returns what puts Node's own functions back */
+export function replaceEffects(sight: Sight): () => void {
+  const undo: (() => void)[] = [];
+  let isInside = false;
+  const replace = (
+    owner: object | undefined,
+    name: string,
+    what: (self: unknown, first: unknown) => string | undefined,
+  ): void => {
+    const own = owner && Object.getOwnPropertyDescriptor(owner, name);
+    const original: unknown = owner && Reflect.get(owner, name);
+    if (owner === undefined || typeof original !== 'function') return;
+    const replaced = function (this: unknown, ...args: unknown[]): unknown {
+      const text = isInside ? undefined : what(this, args[0]);
+      if (text === undefined) return Reflect.apply(original, this, args);
+      sight(text, replaced);
+      // Node's functions use each other: one effect is reported once.
+      isInside = true;
+      try {
+        return Reflect.apply(original, this, args);
+      } finally {
+        isInside = false;
+      }
+    };
+    // Their name, and how they are made into promises.
+    Object.defineProperties(replaced, Object.getOwnPropertyDescriptors(original));
+    Object.defineProperty(owner, name, { value: replaced, configurable: true, writable: true });
+    undo.push(() => {
+      if (own === undefined) Reflect.deleteProperty(owner, name);
+      else Object.defineProperty(owner, name, own);
+    });
+  };
+
+  for (const [name, what] of Object.entries(FILES)) {
+    const ofFile = (_self: unknown, file: unknown) => (isStandard(file) ? undefined : what);
+    for (const [owner, named] of [
+      [fs, name] as const,
+      [fs, `${name}Sync`] as const,
+      [fs.promises, name] as const,
+    ])
+      replace(owner, named, ofFile);
+  }
+  // The class of file handles has no other name.
+  void fs.promises.open(devNull).then(async (handle) => {
+    if (undo.length > 0)
+      for (const [name, what] of Object.entries(FILES))
+        replace(Object.getPrototypeOf(handle) as object, name, () => what);
+    await handle.close();
+  });
+  replace(ChildProcess.prototype, 'spawn', () => STARTED);
+  for (const name of ['spawnSync', 'execSync', 'execFileSync']) replace(childProcess, name, () => STARTED);
+  replace(dgram.Socket.prototype, 'send', () => 'sent a datagram');
+  replace(net.Socket.prototype, 'write', (socket) =>
+    isQuery(socket) ? 'sent data over a socket' : undefined,
+  );
+  replace(globalThis.WebSocket?.prototype, 'send', () => 'sent data over a WebSocket');
+
+  replace(ClientRequest.prototype, 'end', (request) => {
+    const { method, protocol, host } = isObject(request) ? request : {};
+    return sent(method, `${String(protocol)}//${String(host)}`);
+  });
+  const requested = (message: unknown): void => {
+    const { method, origin } = isObject(message) && isObject(message.request) ? message.request : {};
+    sight(sent(method, origin), requested, fetched.getStore());
+  };
+  subscribe(REQUESTS, requested);
+  const { fetch } = globalThis;
+  // Its request is made later, below no frame of the author's.
+  const fetching: typeof fetch = (...args) =>
+    fetched.run(fetched.getStore() ?? authorPlace(fetching) ?? '', () => fetch(...args));
+  globalThis.fetch = fetching;
+  syncBuiltinESMExports();
+  return () => {
+    for (const one of undo.splice(0).reverse()) one();
+    unsubscribe(REQUESTS, requested);
+    if (globalThis.fetch === fetching) globalThis.fetch = fetch;
+    syncBuiltinESMExports();
+  };
+}
+
+/** Without the path, which may hold secrets. */
+function sent(method: unknown, origin: unknown): string {
+  return `sent a request (${String(method)} ${String(origin)})`;
+}
+
+/** Where the `fetch` that is running was called. */
+const fetched = new AsyncLocalStorage<string>();
+
+/** Neither a reply to a client of this process, nor an HTTP request (seen as that), nor what is printed. */
+function isQuery(socket: unknown): boolean {
+  if (!isObject(socket)) return false;
+  const { server, _httpMessage, _isStdio, fd } = socket;
+  return !server && !_httpMessage && !_isStdio && !isStandard(fd) && fetched.getStore() === undefined;
+}

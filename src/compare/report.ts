@@ -1,0 +1,71 @@
+/** A comparison for machines: JSON, and JUnit's XML. */
+import type { Comparison } from './compare.ts';
+import type { Difference } from './differences.ts';
+import { UNSEEN } from './notes.ts';
+
+/** 0 where all agree, 1 where outcomes differ, 2 where the scenario or the server is wrong. */
+export function exitCodeOf({ differences, problems }: Comparison): 0 | 1 | 2 {
+  if (problems.length > 0) return 2;
+  return differences.length > 0 ? 1 : 0;
+}
+
+export function jsonReport(comparison: Comparison): string {
+  const { versions, scenario, columns, differences, problems, uncalled } = comparison;
+  const steps = columns.map(({ messages: _messages, ...column }) => column);
+  const report = {
+    exitCode: exitCodeOf(comparison),
+    versions,
+    scenario,
+    differences,
+    problems,
+    uncalled,
+    unseen: UNSEEN,
+    columns: steps,
+  };
+  return `${JSON.stringify(report, null, 2)}\n`;
+}
+
+/** A suite for each column, a case for each step; and one suite for findings outside of columns, such as a leak. */
+export function junitReport({ columns, differences, problems }: Comparison): string {
+  const names = new Set(columns.map(({ name }) => name));
+  const suites = columns.map(({ name, steps }) => {
+    const cases = steps.map(({ title, time }, index) => {
+      const failures = differences
+        .filter((one) => one.step === index && one.columns.includes(name))
+        .map(failure);
+      const errors = problems
+        .filter(({ step }) => step === index)
+        .map(({ text }) => `<error message="${escaped(text)}"/>`);
+      return `    <testcase classname="${escaped(name)}" name="${escaped(`${index + 1}. ${title}`)}" time="${time / 1_000}">${[...failures, ...errors].join('')}</testcase>`;
+    });
+    return suite(name, cases);
+  });
+  const elsewhere = differences.filter((one) => one.columns.some((column) => !names.has(column)));
+  const others = elsewhere.map(
+    (one) =>
+      `    <testcase classname="between" name="${escaped(`${one.step + 1}. ${one.columns.join(', ')}`)}">${failure(one)}</testcase>`,
+  );
+  const all = [...suites, ...(others.length === 0 ? [] : [suite('between', others)])];
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="mcp-await compare">\n${all.join('\n')}\n</testsuites>\n`;
+}
+
+function suite(name: string, cases: readonly string[]): string {
+  const count = (tag: string): number => cases.filter((one) => one.includes(tag)).length;
+  return `  <testsuite name="${escaped(name)}" tests="${cases.length}" failures="${count('<failure')}" errors="${count('<error')}">\n${cases.join('\n')}\n  </testsuite>`;
+}
+
+function failure({ kind, text }: Difference): string {
+  return `<failure type="${kind}" message="${escaped(text)}"/>`;
+}
+
+function escaped(text: string): string {
+  return (
+    text
+      .replaceAll('&', '&amp;')
+      .replaceAll('<', '&lt;')
+      .replaceAll('>', '&gt;')
+      .replaceAll('"', '&quot;')
+      // XML 1.0 has no other control characters.
+      .replaceAll(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd')
+  );
+}

@@ -1,0 +1,130 @@
+/** A site: one handler of one version of a server, for one revision, on a port of its own on loopback. */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type Revision, TABLE } from '../../compat/revisions.ts';
+import type { JsonObject } from '../base/json.ts';
+import type { LimitOptions } from '../call/limits.ts';
+import type { Relay } from '../call/ports.ts';
+import { createAwaitHandler } from '../handler/handler.ts';
+import type { RevisionEntry } from '../handler/revision-options.ts';
+import type { HostFactory } from '../host/host.ts';
+import { type NodeRequest, toNodeHandler } from '../node.ts';
+import type { Logger } from '../observe/logger.ts';
+import { keyvOver, type StoreAccess } from './shared-store.ts';
+
+/** A site's settings: JSON, since it may be in another process. */
+export interface SiteConfig {
+  readonly revision: Revision;
+  /** `dropped`: every call that waits is run again from its journal; `kept`: its frame stays. */
+  readonly frames: 'kept' | 'dropped';
+  readonly capabilities: JsonObject;
+  readonly secret: string;
+  readonly limits?: LimitOptions;
+}
+
+export interface LogLine {
+  readonly level: 'warn' | 'error';
+  readonly message: string;
+  readonly detail: JsonObject;
+}
+
+export interface Site {
+  readonly url: string;
+  /** Ends as at a shutdown: running calls are given up to other processes. */
+  close(): Promise<void>;
+  /** As by SIGKILL: connections break, and nothing is written any more. */
+  crash(): Promise<void>;
+}
+
+export interface Surroundings {
+  readonly store: StoreAccess;
+  readonly relay: Relay;
+  readonly log: (line: LogLine) => void;
+}
+
+/** How long turns may take to end when a site is closed, in milliseconds; asking ones continue elsewhere. */
+const DRAIN = 100;
+
+function entryOf({ revision: name, capabilities }: SiteConfig): RevisionEntry<Revision> {
+  return TABLE.get(name)?.options?.includes('capabilities') ? { name, capabilities } : name;
+}
+
+export async function openSite(
+  factory: HostFactory,
+  config: SiteConfig,
+  { store, relay, log }: Surroundings,
+): Promise<Site> {
+  let isDead = false;
+  const handler = createAwaitHandler(factory, {
+    revisions: [entryOf(config)],
+    store: keyvOver(mortal(store, () => isDead)),
+    relay: deafened(relay, () => isDead),
+    secrets: [config.secret],
+    rateLimit: false,
+    limits: { drain: DRAIN, ...(config.frames === 'dropped' && { frames: 0 }), ...config.limits },
+    logger: loggerTo((line) => {
+      if (!isDead) log(line);
+    }),
+  });
+  const listener = toNodeHandler(handler);
+  const server = createServer((req: NodeRequest, res) => {
+    const token = /^Bearer (\S+)$/.exec(req.headers.authorization ?? '')?.[1];
+    if (token !== undefined) req.auth = { token, clientId: token, scopes: [] };
+    void listener(req, res);
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close: async () => {
+      await handler.close();
+      await shut(server);
+    },
+    crash: async () => {
+      isDead = true;
+      await shut(server);
+    },
+  };
+}
+
+export function shut(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve());
+    server.closeAllConnections();
+  });
+}
+
+function loggerTo(log: (line: LogLine) => void): Logger {
+  const at =
+    (level: LogLine['level']) =>
+    (message: string, detail: JsonObject = {}): void =>
+      log({ level, message, detail });
+  return { debug: () => {}, info: () => {}, warn: at('warn'), error: at('error') };
+}
+
+/** After a simulated death nothing more is written. */
+function mortal(store: StoreAccess, isDead: () => boolean): StoreAccess {
+  const alive = <T>(operation: () => Promise<T>): Promise<T> =>
+    isDead() ? Promise.reject(new Error('this process is dead')) : operation();
+  return {
+    get: (key) => alive(() => store.get(key)),
+    set: (key, value) => alive(() => store.set(key, value)),
+    delete: (key) => alive(() => store.delete(key)),
+    insertIfAbsent: (key, value) => alive(() => store.insertIfAbsent(key, value)),
+  };
+}
+
+/** `close` is not passed on: the relay is the comparison's. */
+function deafened(relay: Relay, isDead: () => boolean): Relay {
+  return {
+    listen: (name, hear) =>
+      relay.listen(name, (message) => {
+        if (!isDead()) hear(message);
+      }),
+    send: async (name, message) => !isDead() && relay.send(name, message),
+    close: async () => {},
+  };
+}

@@ -1,0 +1,56 @@
+/** Replies in JSON-RPC, as all revisions over HTTP write them. */
+import type { JsonObject } from '../../base/json.ts';
+import { INTERNAL } from '../../call/run/wire-error.ts';
+import type { Reply } from './exchange.ts';
+
+const JSON_HEADERS = { 'content-type': 'application/json' };
+
+export const SSE_HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-cache, no-transform',
+  connection: 'keep-alive',
+  'x-accel-buffering': 'no',
+};
+
+/** A message as text. Where a tool's result cannot be written as JSON, its client gets an internal error instead. */
+export function messageText(message: JsonObject): string {
+  try {
+    return JSON.stringify(message);
+  } catch (error) {
+    if (message.id === undefined || message.method !== undefined) throw error;
+    return JSON.stringify({ jsonrpc: '2.0', id: message.id, error: INTERNAL });
+  }
+}
+
+export function json(body: JsonObject, status = 200, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers: { ...JSON_HEADERS, ...headers }, body: messageText(body) };
+}
+
+export function rpcError(
+  status: number,
+  code: number,
+  message: string,
+  id: unknown = null,
+  data?: unknown,
+): Reply {
+  return json({ jsonrpc: '2.0', id, error: { code, message, ...(data !== undefined && { data }) } }, status);
+}
+
+export function empty(status: number, headers: Readonly<Record<string, string>> = {}): Reply {
+  return { status, headers };
+}
+
+/** The id to answer with, of a body that may be anything. */
+export function idOf(body: unknown): string | number | null {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return null;
+  const { id, method } = body as JsonObject;
+  return typeof method === 'string' && (typeof id === 'string' || typeof id === 'number') ? id : null;
+}
+
+/**
+ * Whether the SDKs' schemas accept a value as a request id or progress token. They drop other messages without an
+ * answer.
+ */
+export function isRequestId(value: unknown): value is string | number {
+  return typeof value === 'string' || Number.isSafeInteger(value);
+}

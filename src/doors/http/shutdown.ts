@@ -1,0 +1,199 @@
+/**
+ * The end of a `node:http` server that loses no request: what arrives on open connections is served, and the response
+ * closes its connection.
+ * 1. The listener alone is closed: `http.Server.close()` also closes idle connections, on which requests are under way.
+ * 2. An idle connection stays for as long as its client was told (`Keep-Alive: timeout`), and a second more: clients let
+ *    go a second before it.
+ * 3. Nothing is written after the store is disconnected.
+ */
+import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import { Server as NetServer, type Socket } from 'node:net';
+import { constants } from 'node:os';
+import process from 'node:process';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import { Server as TlsServer } from 'node:tls';
+import { AwaitError } from '../../base/error.ts';
+
+/** How much longer than announced an idle connection stays, in milliseconds. */
+const MARGIN = 1_000;
+/** How long responses may take once their connections are to close, in milliseconds, beyond the idle ones' time. */
+const REST = 2_000;
+/**
+ * How long the turn of the event loop may take after which the listener closes, in milliseconds, by how many turns were
+ * too long before: connections of that time are lost.
+ */
+const QUIET_TURNS: readonly { readonly turns: number; readonly longest: number }[] = [
+  { turns: 2_000, longest: 0.03 },
+  { turns: 2_000, longest: 0.1 },
+  { turns: 2_000, longest: 1 },
+];
+const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+
+/** The part of `createAwaitHandler`'s product that is used here. */
+export interface Closes {
+  readonly leave: (linger?: number) => Promise<void>;
+  readonly close: () => Promise<void>;
+  readonly release: () => Promise<void>;
+}
+
+/** The options of `closeOnSignals`. */
+export interface CloseOptions {
+  /**
+   * How long the process goes on listening after the signal, in milliseconds, while `handler.health()` says no: longer
+   * than the interval at which a balancer asks. Default 0, for balancers that try another process when a connection is
+   * refused.
+   */
+  readonly linger?: number;
+  /** What `mountWebSocket` returned: its sockets are closed once their calls were handed over. */
+  readonly sockets?: { close(): Promise<void> };
+}
+
+/**
+ * Ends the process on SIGTERM, SIGINT or SIGHUP so that no call is lost: the listener closes, open connections are
+ * served, running calls get `limits.drain` and are handed over to other processes; then the relay and the store that
+ * the handler was given are closed, and the process exits by itself. A second signal changes nothing, a third ends the
+ * process at once.
+ * @returns a function that does the same without a signal; each call of it returns the same promise
+ * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createServer } from 'node:http';
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { closeOnSignals, toNodeHandler } from 'mcp-await/node';
+ * import buildServer from './server.js';
+ *
+ * const handler = createAwaitHandler(buildServer);
+ * const server = createServer(toNodeHandler(handler)).listen(3000, '127.0.0.1');
+ * closeOnSignals(server, handler);
+ */
+export function closeOnSignals(
+  server: Server,
+  handler: Closes,
+  { linger = 0, sockets }: CloseOptions = {},
+): () => Promise<void> {
+  if (!(Number.isFinite(linger) && linger >= 0))
+    throw new AwaitError('bad-option', `option linger must be milliseconds, not ${String(linger)}`);
+  const connections = new ServerConnections(server);
+  const end = async (): Promise<void> => {
+    const left = handler.leave(linger);
+    if (linger > 0) await sleep(linger);
+    const gone = connections.leave();
+    await left;
+    await sockets?.close();
+    await within(server.keepAliveTimeout + MARGIN + REST, gone);
+    // From here on requests are refused: no idle connection is left to bring one.
+    connections.end();
+    await handler.close();
+    await within(REST, gone);
+    server.closeAllConnections();
+    await handler.release();
+  };
+  let ending: Promise<void> | undefined;
+  const close = (): Promise<void> => {
+    ending ??= end();
+    return ending;
+  };
+  onSignals(close);
+  return close;
+}
+
+/** The first signal closes; a supervisor and npm together send two; the third is a person who does not wait. */
+export function onSignals(close: () => Promise<void>): void {
+  let count = 0;
+  const onSignal = (name: (typeof SIGNALS)[number]): void => {
+    count += 1;
+    if (count > 2) process.exit(128 + constants.signals[name]);
+    close().catch((error: unknown) => {
+      // What could not be closed would keep the process for ever.
+      process.stderr.write(`mcp-await: could not close: ${String(error)}\n`, () => process.exit(1));
+    });
+  };
+  for (const name of SIGNALS) process.on(name, onSignal);
+}
+
+/** The connections of a server, each with the responses that are not complete. */
+class ServerConnections {
+  readonly #server: Server;
+  readonly #open = new Map<Socket, Set<ServerResponse>>();
+  #accepted = 0;
+  /** Whether each response closes its connection: from the next one on, or the one under way too. */
+  #closes: 'none' | 'next' | 'all' = 'none';
+
+  constructor(server: Server) {
+    this.#server = server;
+    // A response of HTTPS names the connection inside of the encryption.
+    server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
+      this.#accepted += 1;
+      this.#responsesOf(socket);
+    });
+    // Before the listener that may send the response.
+    server.prependListener('request', ({ socket }: IncomingMessage, res: ServerResponse) => {
+      const responses = this.#responsesOf(socket).add(res);
+      if (this.#closes !== 'none') res.shouldKeepAlive = false;
+      res.once('close', () => responses.delete(res));
+      res.once('finish', () => {
+        responses.delete(res);
+        if (responses.size > 0) return;
+        if (this.#closes === 'all') socket.destroySoon();
+        else this.#keep(socket);
+      });
+    });
+  }
+
+  /** Closes the listener, and each connection with its next response. Resolves once there is none. */
+  async leave(): Promise<void> {
+    this.#closes = 'next';
+    for (const responses of this.#open.values()) for (const res of responses) res.shouldKeepAlive = false;
+    // Compiled before it counts: the first call takes longer than the turn that is waited for.
+    await closeListener(new NetServer());
+    await this.#acceptAll();
+    await closeListener(this.#server);
+  }
+
+  /** The kernel resets connections that it took and this process did not: the listener closes after a quiet turn. */
+  async #acceptAll(): Promise<void> {
+    for (const { turns, longest } of QUIET_TURNS)
+      for (let turn = 0; turn < turns; turn += 1) {
+        const before = this.#accepted;
+        const began = performance.now();
+        await nextTurn();
+        if (this.#accepted === before && performance.now() - began < longest) return;
+      }
+  }
+
+  /** Closes every connection, one that waits for a response once that is sent. */
+  end(): void {
+    this.#closes = 'all';
+    for (const [socket, responses] of this.#open) if (responses.size === 0) socket.destroySoon();
+  }
+
+  #responsesOf(socket: Socket): Set<ServerResponse> {
+    const known = this.#open.get(socket);
+    if (known !== undefined) return known;
+    const responses = new Set<ServerResponse>();
+    this.#open.set(socket, responses);
+    socket.once('close', () => this.#open.delete(socket));
+    return responses;
+  }
+
+  /** Earlier releases of Node close an idle connection at the very moment that its client was told. */
+  #keep(socket: Socket): void {
+    const { keepAliveTimeout } = this.#server;
+    if (keepAliveTimeout > 0 && !('keepAliveTimeoutBuffer' in this.#server))
+      socket.setTimeout(keepAliveTimeout + MARGIN);
+  }
+}
+
+/** Resolves once the listener is closed and there is no connection. */
+function closeListener(server: NetServer): Promise<void> {
+  return new Promise((resolve) => {
+    NetServer.prototype.close.call(server, () => resolve());
+  });
+}
+
+/** Resolves when the promise does, or after so many milliseconds. */
+async function within(wait: number, promise: Promise<void>): Promise<void> {
+  const late = new AbortController();
+  await Promise.race([promise, sleep(wait, undefined, { signal: late.signal })]);
+  late.abort();
+}

@@ -1,0 +1,39 @@
+/** All that is in transit between a handler and its clients, whatever the wire: connections, and bytes either way. */
+
+import { Allowance } from '../../base/allowance.ts';
+import { Budget } from '../../base/budget.ts';
+import { systemClock } from '../../base/clock.ts';
+import type { Limits } from '../../call/limits.ts';
+import type { Counters } from '../../observe/counters.ts';
+import { Backlog } from './backlog.ts';
+import { Connections } from './connections.ts';
+
+export class Traffic {
+  readonly connections = new Connections();
+  /** Bytes of bodies and messages that are not whole yet. */
+  readonly received: Budget;
+  /** Bytes that wait for clients to read. */
+  readonly unread: Backlog;
+  /**
+   * Memory that requests take until their replies begin: half of what the arguments of running calls may take, which
+   * count apart. It is refused, not taken back: a request that waits for the store keeps its body.
+   */
+  readonly memory: Allowance;
+  /** Values that a message may hold. */
+  readonly mostValues: number;
+
+  constructor({ receivedBytes, unreadBytes, stalled, ...limits }: Limits, counters: Counters) {
+    this.mostValues = limits.bodyValues;
+    const caller = limits.callerArgumentBytes / 2;
+    this.memory = new Allowance({ all: limits.argumentBytes / 2, caller, anonymous: caller });
+    this.received = new Budget(receivedBytes);
+    this.unread = new Backlog({
+      clock: systemClock,
+      stalled,
+      budget: new Budget(unreadBytes),
+      broken: () => {
+        counters.brokenStreams += 1;
+      },
+    });
+  }
+}

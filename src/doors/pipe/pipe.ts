@@ -1,0 +1,334 @@
+/**
+ * One client on one pipe: stdin and stdout, or a WebSocket. Each of its messages becomes, in this process, the exchange
+ * that it would be over Streamable HTTP, and the reply goes back on the pipe. So every revision behaves on a pipe as
+ * over HTTP, with one implementation of each.
+ * It owns the pipe's session id and the open exchanges.
+ * 1. Each message has its own era: one with the envelope of 2026-07-28 is of that revision, all others belong to the
+ *    session that `initialize` began.
+ * 2. A disconnect ends the open exchanges, as closed connections do; the owner chooses whether it ends the session too
+ *    (`end`): a WebSocket that broke may come back, a closed stdin may not.
+ * 3. A resumable client (`resume.ts`) gets its stream's position with each message.
+ *
+ * A pipe is a client of the handler in the same process: each message becomes the exchange that it would be over
+ * Streamable HTTP, and the events of the reply become messages of the pipe. Its headers are read from the message
+ * (2026-07-28) or kept by the pipe (session and version). So sessions, tasks, cancellation and subscriptions are one
+ * implementation for every wire; the price is that an event's text is written and parsed once. What waits for a
+ * client on stdout is in one place (`outlet.ts`), written piece by piece, so that a client that reads slowly is told
+ * from one that does not.
+ *
+ * A broken socket is a broken connection. A client that asked for it in `initialize` gets the id of each event, and
+ * resumes each stream by it (`docs/websocket.md`). A request that it sends again runs once: before it runs, its id
+ * is inserted beside the session with the name of its stream (`compat/session/sent.ts`), and a process that finds it
+ * there follows that stream from its start.
+ */
+import { createParser } from 'eventsource-parser';
+import { isObject, type JsonObject } from '../../base/json.ts';
+import { RESUME } from '../../base/resume-meta.ts';
+import { refuseText } from '../http/body.ts';
+import { Departure } from '../http/departure.ts';
+import type { Inbound, SentReply, Writer } from '../http/exchange.ts';
+import { isRequestId } from '../http/reply.ts';
+import type { PipeSource } from './exchange.ts';
+import { headersOf, inboundOf, REVISION_META } from './exchange.ts';
+import { lastEventOf, sessionOf, wantsResume, withEvent, withoutResume, withSession } from './resume.ts';
+
+/** Where messages go. */
+interface PipeEnd {
+  /** @returns false when the client is behind: later messages wait in memory */
+  send(text: string): boolean;
+  readonly unsent: number;
+  /** Calls each time that nothing waits any more; given once. */
+  onDrain(fn: () => void): void;
+  /** Breaks the pipe off: its client reads nothing. */
+  destroy(): void;
+}
+
+export interface PipeParts {
+  readonly serve: (inbound: Inbound) => Promise<SentReply>;
+  readonly source: PipeSource;
+  readonly end: PipeEnd;
+  /** Whether a client may come back to its session on another pipe. */
+  readonly resumable: boolean;
+  /** Values that a message may hold; default: any number. */
+  readonly mostValues?: number;
+  /** Called when the session that a client resumes does not exist. */
+  readonly lost?: () => void;
+  /** Called when a stream cannot be resumed for now: its client is to try again, on another pipe. */
+  readonly failed?: () => void;
+}
+
+/** The id of a request; none of a message without one. */
+type Key = string | number | symbol | undefined;
+
+/** An exchange: a message until its reply is whole. */
+class OpenExchange {
+  readonly key: Key;
+  readonly gone = new Departure();
+  close = (): void => {};
+
+  constructor(key: Key) {
+    this.key = key;
+  }
+
+  end(): void {
+    this.gone.fire();
+    this.close();
+  }
+}
+
+/** In place of a request's id: a session's own stream. */
+const STANDING = Symbol('standing');
+
+export class Pipe {
+  readonly #parts: PipeParts;
+  readonly #open = new Set<OpenExchange>();
+  /** Of the open streams: what each does once nothing waits for the client any more. */
+  readonly #draining = new Set<() => void>();
+  #session: string | undefined;
+  #version: string | undefined;
+  #resumes = false;
+  #isOver = false;
+
+  constructor(parts: PipeParts) {
+    this.#parts = parts;
+    parts.end.onDrain(() => {
+      for (const fn of this.#draining) fn();
+    });
+  }
+
+  /** One message, as text. */
+  receive(text: string): void {
+    const refusal = refuseText(text, this.#parts.mostValues ?? Number.POSITIVE_INFINITY);
+    if (refusal !== undefined) {
+      this.#send(parsed(String(refusal.body)));
+      return;
+    }
+    let body: unknown;
+    try {
+      body = JSON.parse(text);
+    } catch {
+      this.#send({
+        jsonrpc: '2.0',
+        id: null,
+        error: { code: -32700, message: 'Parse error: the message is not valid JSON' },
+      });
+      return;
+    }
+    const id = isObject(body) && isRequestId(body.id) ? body.id : null;
+    void this.#received(body, text).catch(() => {
+      this.#send({ jsonrpc: '2.0', id, error: { code: -32603, message: 'Internal error' } });
+    });
+  }
+
+  /** Closes the pipe after the client disconnected, or to disconnect it. @param endSession it will not come back */
+  async end(endSession: boolean): Promise<void> {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    for (const open of this.#open) open.end();
+    this.#open.clear();
+    if (endSession && this.#session !== undefined)
+      await this.#exchange('DELETE', undefined, new OpenExchange(undefined));
+  }
+
+  /** Not async, as `#post`: a message that waits for its reply would be kept, beside the copy that is served. */
+  #received(body: unknown, text: string): Promise<void> {
+    if (!isObject(body)) return this.#post(undefined, body, text);
+    const { id, method } = body;
+    if (method === RESUME) this.#comeBack(body);
+    else if (method === 'notifications/cancelled' && !this.#isOfSession(body)) this.#cancel(body.params);
+    else if (method === 'initialize') return this.#initialize(body);
+    else {
+      const from = this.#resumes ? lastEventOf(body) : undefined;
+      const own = this.#resumes ? withoutResume(body) : body;
+      const sent = own === body ? text : JSON.stringify(own);
+      const key = typeof method === 'string' && isRequestId(id) ? id : undefined;
+      const done =
+        from !== undefined && key !== undefined ? this.#follow(key, from) : this.#post(key, own, sent);
+      if (method !== 'notifications/initialized') return done;
+      return done.then(() => void (this.#session !== undefined && this.#follow(STANDING)));
+    }
+    return Promise.resolve();
+  }
+
+  #initialize(body: JsonObject): Promise<void> {
+    this.#resumes = this.#parts.resumable && wantsResume(body);
+    return this.#post(isRequestId(body.id) ? body.id : undefined, body, JSON.stringify(withoutResume(body)));
+  }
+
+  /** A new pipe resumes the session of one that broke. */
+  #comeBack(body: JsonObject): void {
+    const back = sessionOf(body);
+    if (!this.#parts.resumable || back === undefined) {
+      this.#parts.lost?.();
+      return;
+    }
+    this.#resumes = true;
+    this.#session = back.session;
+    this.#version = back.version;
+    void this.#follow(STANDING, back.standing);
+  }
+
+  #isOfSession(body: JsonObject): boolean {
+    return this.#session !== undefined && !isModern(body);
+  }
+
+  /** Without a session, a cancellation ends the request's exchange. */
+  #cancel(params: unknown): void {
+    const id = isObject(params) ? params.requestId : undefined;
+    if (!isRequestId(id)) return;
+    for (const open of this.#open) {
+      if (open.key !== id) continue;
+      open.end();
+      this.#open.delete(open);
+    }
+  }
+
+  #post(key: Key, body: unknown, text: string): Promise<void> {
+    const open = new OpenExchange(key);
+    const headers = headersOf(body, this.#session, this.#version);
+    const begins = isObject(body) && body.method === 'initialize';
+    return this.#exchange('POST', text, open, headers).then((reply) => {
+      if (begins) this.#began(reply);
+      this.#pass(reply, open);
+    });
+  }
+
+  /** The events of a stream, after the one that the client had last. */
+  async #follow(key: string | number | symbol, after?: string): Promise<void> {
+    const open = new OpenExchange(key);
+    const headers = {
+      ...headersOf(undefined, this.#session, this.#version),
+      ...(after !== undefined && { 'last-event-id': after }),
+    };
+    const reply = await this.#exchange('GET', undefined, open, headers);
+    const { status } = reply;
+    if (status < 400) {
+      this.#pass(reply, open);
+      return;
+    }
+    this.#open.delete(open);
+    if (this.#resumes && status >= 500) this.#parts.failed?.();
+    else if (key === STANDING && status === 404) this.#parts.lost?.();
+    // Its request has no other response.
+    else if (typeof key !== 'symbol') this.#send({ ...Object(parsed(String(reply.body))), id: key });
+  }
+
+  #exchange(
+    method: string,
+    text: string | undefined,
+    open: OpenExchange,
+    headers: Readonly<Record<string, string>> = headersOf(undefined, this.#session, this.#version),
+  ): Promise<SentReply> {
+    this.#open.add(open);
+    const { gone } = open;
+    return this.#parts.serve(
+      inboundOf(this.#parts.source, { method, headers, text, gone, repeats: this.#resumes }),
+    );
+  }
+
+  #began({ headers, body }: SentReply): void {
+    this.#session = headers['mcp-session-id'] ?? this.#session;
+    if (typeof body !== 'string') return;
+    const message: unknown = JSON.parse(body);
+    const result = isObject(message) && isObject(message.result) ? message.result : {};
+    if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
+  }
+
+  #pass({ status, body }: SentReply, open: OpenExchange): void {
+    if (typeof body === 'function') {
+      body(this.#writer(open));
+      return;
+    }
+    this.#open.delete(open);
+    const { key } = open;
+    if (open.gone.aborted || this.#isOver) return;
+    const message = parsed(body);
+    // Notifications and responses get no reply; each request of a batch is replied to on its own.
+    if (key === undefined && status < 400) return;
+    if (message === undefined || isForHttp(message)) {
+      if (typeof key === 'symbol' || key === undefined || status < 400) return;
+      const [code, what] = status < 500 ? [-32600, 'Invalid Request'] : [-32603, 'Internal error'];
+      this.#send({ jsonrpc: '2.0', id: key, error: { code, message: `${what} (${status})` } });
+      return;
+    }
+    if (key === undefined && !Array.isArray(message) && isObject(message) && message.error === undefined)
+      return;
+    this.#send(this.#resumes && isObject(message) ? withSession(message, this.#session) : message);
+  }
+
+  /** The events of a stream as messages of the pipe. */
+  #writer(open: OpenExchange): Writer {
+    const { end } = this.#parts;
+    const closing: (() => void)[] = [];
+    let isClosed = false;
+    let keepsUp = true;
+    const close = (): void => {
+      if (isClosed) return;
+      isClosed = true;
+      this.#open.delete(open);
+      for (const fn of closing) fn();
+    };
+    open.close = close;
+    const parser = createParser({
+      onEvent: ({ data, id }) => {
+        if (data === '' || isClosed) return;
+        keepsUp = this.#sendEvent(data, id, open.key) && keepsUp;
+      },
+    });
+    if (this.#isOver) queueMicrotask(close);
+    return {
+      write: (text) => {
+        if (isClosed) return false;
+        keepsUp = true;
+        parser.feed(text);
+        return keepsUp;
+      },
+      get unsent() {
+        return end.unsent;
+      },
+      onDrain: (fn) => {
+        if (isClosed) return;
+        this.#draining.add(fn);
+        closing.push(() => this.#draining.delete(fn));
+      },
+      limitsItself: true,
+      end: close,
+      destroy: () => {
+        close();
+        end.destroy();
+      },
+      onClose: (fn) => {
+        if (isClosed) fn();
+        else closing.push(fn);
+      },
+    };
+  }
+
+  #sendEvent(data: string, event: string | undefined, key: Key): boolean {
+    if (!this.#resumes || event === undefined) return this.#parts.end.send(data);
+    const request = typeof key === 'symbol' ? undefined : key;
+    return this.#parts.end.send(JSON.stringify(withEvent(JSON.parse(data) as JsonObject, event, request)));
+  }
+
+  #send(message: unknown): void {
+    if (!this.#isOver) this.#parts.end.send(JSON.stringify(message));
+  }
+}
+
+/** A refusal that only HTTP has: a header carries the reason. */
+function isForHttp(message: unknown): boolean {
+  return isObject(message) && message.jsonrpc === undefined;
+}
+
+function parsed(body: string | undefined): unknown {
+  if (body === undefined || body === '') return undefined;
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined;
+  }
+}
+
+function isModern({ params }: JsonObject): boolean {
+  return isObject(params) && isObject(params._meta) && params._meta[REVISION_META] !== undefined;
+}

@@ -1,0 +1,191 @@
+/**
+ * One open WebSocket: its pipe, its liveness, its bytes, and its standing. It is closed with 4401 when its credentials
+ * are refused, expire or change their owner, or when its caller is disconnected; nothing is served on it from then on.
+ */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { WebSocket } from 'ws';
+import type { Taker } from '../../base/allowance.ts';
+import type { JsonObject } from '../../base/json.ts';
+import type { AwaitHandler } from '../../handler/await-handler.ts';
+import { countedAddress } from '../http/address.ts';
+import { MAX_UNSENT } from '../http/exchange.ts';
+import { onExpiry } from '../http/expiry.ts';
+import type { PipeSource } from '../pipe/exchange.ts';
+import { Pipe } from '../pipe/pipe.ts';
+import { Receiving } from './receiving.ts';
+
+/** The parts of a handler that sockets need. */
+export type Serves = Pick<AwaitHandler, 'serve' | 'traffic' | 'nameOf'>;
+
+/** Names the client from its upgrade request. */
+export type Authenticate = (
+  request: IncomingMessage,
+) => JsonObject | undefined | Promise<JsonObject | undefined>;
+
+export interface SocketParts {
+  readonly handler: Serves;
+  readonly request: IncomingMessage;
+  readonly socket: Duplex;
+  readonly source: PipeSource;
+  readonly taker: Taker;
+  readonly authenticate: Authenticate | undefined;
+  /** Time between two pings, in milliseconds. */
+  readonly ping: number;
+}
+
+/** How long a socket may take for its closing handshake, in milliseconds. */
+const CLOSING = 2_000;
+/** Bytes that wait before a client counts as behind. */
+const HIGH_WATER = 1_048_576;
+const NOT_TEXT = 1003;
+const TRY_AGAIN = 1013;
+/** Application codes are from 4000 on (RFC 6455, section 7.4.2). */
+const UNAUTHORIZED = 4401;
+const NO_SESSION = 4404;
+
+export function takerOfSource({ nameOf }: Serves, { authInfo, ...source }: PipeSource): Taker {
+  return { principal: nameOf(authInfo), address: countedAddress(source) };
+}
+
+export function serveSocket(parts: SocketParts, ws: WebSocket): void {
+  const { handler, request, socket, source, taker, authenticate, ping } = parts;
+  const { received, unread, connections } = handler.traffic;
+  let drained = (): void => {};
+  // Nothing more is sent; the client learns why if it reads on within the time that a close may take.
+  const behind = (): void => void closed(ws, TRY_AGAIN, 'this client does not read');
+  /** Its bytes are freed at once; the client is told why where the network takes it. */
+  const breakOff = (reason: string): void => {
+    ws.close(TRY_AGAIN, reason);
+    ws.terminate();
+  };
+  const waiting = unread.watch(
+    {
+      get unsent() {
+        return ws.bufferedAmount;
+      },
+      destroy: () => breakOff('this client does not read'),
+    },
+    taker,
+  );
+  const account = received.open(taker, () => breakOff('a message took too long'));
+  const receiving = new Receiving();
+  socket.on('data', (chunk: Buffer) => account.set(receiving.add(chunk)));
+  const end = {
+    send: (text: string): boolean => {
+      if (ws.readyState !== ws.OPEN) return false;
+      if (ws.bufferedAmount > MAX_UNSENT) {
+        behind();
+        return false;
+      }
+      ws.send(text, () => {
+        waiting.note();
+        if (ws.bufferedAmount < HIGH_WATER) drained();
+      });
+      waiting.note();
+      return ws.bufferedAmount < HIGH_WATER;
+    },
+    get unsent() {
+      return ws.bufferedAmount;
+    },
+    onDrain: (fn: () => void): void => {
+      drained = fn;
+    },
+    destroy: behind,
+  };
+  const own = { ...source };
+  const pipe = new Pipe({
+    serve: handler.serve,
+    source: own,
+    end,
+    resumable: true,
+    mostValues: handler.traffic.mostValues,
+    lost: () => void closed(ws, NO_SESSION, 'session not found: initialize again'),
+    failed: () => void closed(ws, TRY_AGAIN, 'try again'),
+  });
+  const revoke = (reason: string): void => {
+    void pipe.end(false);
+    void closed(ws, UNAUTHORIZED, reason);
+  };
+  const expire = (): void => revoke('the credentials have expired');
+  let expiry = onExpiry(own.authInfo, expire);
+  const disconnected = connections.add(taker.principal, () => revoke('this caller was disconnected'));
+  /** Whether its credentials are still its caller's. */
+  const isAccepted = async (): Promise<boolean> => {
+    try {
+      const authInfo = await authenticate?.(request);
+      if (handler.nameOf(authInfo) !== taker.principal) return false;
+      expiry.cancel();
+      if (ws.readyState === ws.OPEN) expiry = onExpiry(authInfo, expire);
+      if (authInfo !== undefined) own.authInfo = authInfo;
+      return true;
+    } catch {
+      return false;
+    }
+  };
+  let answered = true;
+  const timer = setInterval(() => {
+    if (!answered) {
+      ws.terminate();
+      return;
+    }
+    answered = false;
+    ws.ping();
+    if (authenticate === undefined) return;
+    void isAccepted().then(
+      (is) => is || ws.readyState !== ws.OPEN || revoke('the credentials are not accepted'),
+    );
+  }, ping);
+  ws.on('pong', () => {
+    answered = true;
+  });
+  // One message in a turn of the event loop: others get theirs between two of a burst. What it has read already comes
+  // nevertheless, a chunk of the socket at most.
+  const arrived: string[] = [];
+  const next = (): void => {
+    const [text] = arrived;
+    if (text === undefined || ws.readyState !== ws.OPEN) {
+      arrived.length = 0;
+      ws.resume();
+      return;
+    }
+    ws.pause();
+    pipe.receive(text);
+    setImmediate(() => {
+      arrived.shift();
+      next();
+    });
+  };
+  ws.on('message', (data, isBinary) => {
+    answered = true;
+    // A socket that is being closed still gives what its client sends.
+    if (ws.readyState !== ws.OPEN) return;
+    if (isBinary) void closed(ws, NOT_TEXT, 'messages are text');
+    else {
+      arrived.push(String(data));
+      if (arrived.length === 1) next();
+    }
+  });
+  // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
+  ws.on('error', () => {});
+  ws.on('close', () => {
+    clearInterval(timer);
+    expiry.cancel();
+    disconnected();
+    waiting.end();
+    account.close();
+    void pipe.end(false);
+  });
+}
+
+/** Resolves once it is closed, by force after a while. */
+export function closed(ws: WebSocket, code: number, reason: string): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => ws.terminate(), CLOSING);
+    ws.once('close', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    ws.close(code, reason);
+  });
+}

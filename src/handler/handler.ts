@@ -1,0 +1,364 @@
+/** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
+
+import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets } from '../../compat/failure.ts';
+import type { Edge, RevisionRow } from '../../compat/revision.ts';
+import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
+import { takerOf } from '../../compat/taker.ts';
+import type { Taker } from '../base/allowance.ts';
+import { sleep, systemClock } from '../base/clock.ts';
+import { AwaitError } from '../base/error.ts';
+import { isObject, memoryOf } from '../base/json.ts';
+import { isPerRequest } from '../base/runtime.ts';
+import { wireError } from '../call/run/wire-error.ts';
+import { messagesOf, refuseLong } from '../doors/http/batch.ts';
+import { type BeginBody, bodiesOf } from '../doors/http/bodies.ts';
+import { readBody } from '../doors/http/body.ts';
+import type { Inbound, Reply, SentReply } from '../doors/http/exchange.ts';
+import { onExpiry } from '../doors/http/expiry.ts';
+import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } from '../doors/http/origin.ts';
+import type { Place } from '../doors/http/paths.ts';
+import { empty, idOf, json, rpcError } from '../doors/http/reply.ts';
+import { Traffic } from '../doors/http/traffic.ts';
+import { checkFactory } from '../host/check.ts';
+import type { FactoryContext, HostFactory } from '../host/host.ts';
+import { type Counters, newCounters } from '../observe/counters.ts';
+import { type AwaitHandler, fetchOver } from './await-handler.ts';
+import type { AwaitOptions as Options } from './options.ts';
+import { handlerPerRequest } from './per-request.ts';
+import { createServices } from './services.ts';
+import { type Settings, settle } from './settings.ts';
+
+/** Of all wires together. */
+const METHODS = 'GET, POST, DELETE';
+
+/** How long an answer waits for a store that failed for three leases, before it is tried again; in milliseconds. */
+const STORE_PAUSE = 500;
+/** Bytes that a request takes besides its head and its body. */
+const REQUEST = 8_192;
+
+/** The options of `createAwaitHandler`. Every one may be left out. */
+export type AwaitOptions = Options<Revision>;
+
+/**
+ * Serves an await-style MCP server to clients of every revision.
+ * @param factory makes a server: an SDK v1 or v2 `McpServer` or `Server`, or `{ server, cleanup }`. It is called for
+ * each session, or each call on revisions without sessions, and must return a new one.
+ * @throws AwaitError `bad-option` for an invalid option; the message says what to write instead
+ *
+ * @example
+ * import { createAwaitHandler } from 'mcp-await';
+ * import { openStore } from 'mcp-await/store';
+ * import buildServer from './server.js';
+ *
+ * export async function makeHandler() {
+ *   const store = await openStore('redis://127.0.0.1:6379');
+ *   return createAwaitHandler(buildServer, { store, secrets: [process.env.MCP_AWAIT_SECRET] });
+ * }
+ */
+export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
+  if (typeof factory !== 'function') {
+    throw new AwaitError(
+      'bad-option',
+      'createAwaitHandler needs a factory that makes a server: createAwaitHandler(() => buildServer(), options)',
+    );
+  }
+  const settings = settle(options, KNOWN);
+  return isPerRequest()
+    ? handlerPerRequest(settings, (own, ...shared) => createHandler(factory, own, ...shared))
+    : createHandler(factory, settings);
+}
+
+function createHandler(
+  factory: HostFactory,
+  given: Settings,
+  counters: Counters = newCounters(),
+  traffic = new Traffic(given.limits, counters),
+): AwaitHandler {
+  const services = createServices(factory, given, TABLE, counters, traffic);
+  const { settings } = services;
+  const served = [...TABLE.values()].filter(({ name }) => settings.revisions.has(name));
+  const edges = [...new Set(served.map(({ edge }) => edge))].reverse().map((edge) => edge(services));
+  const at = new Map<Place['wire'], readonly Edge[]>();
+  for (const wire of new Set(edges.flatMap((edge) => Object.keys(edge) as Place['wire'][])))
+    at.set(
+      wire,
+      edges.flatMap((edge) => edge[wire] ?? []),
+    );
+  const rules: OriginRules = {
+    origins: settings.allowedOrigins,
+    hosts: settings.allowedHosts,
+  };
+  const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
+  let isLeaving = false;
+  let isClosed = false;
+
+  const route = async (inbound: Inbound, onBody: (body: unknown) => void): Promise<Reply> => {
+    const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
+    if (asked !== undefined) return asked;
+    const isReady = services.ready();
+    if (isReady !== true && !(await isReady)) return withoutSecrets();
+    if (isClosed) return shuttingDown();
+    const place = settings.paths.find(inbound.path, inbound.base);
+    if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
+    const here = edgesOf(place);
+    switch (inbound.method) {
+      case 'POST': {
+        const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
+        if ('reply' in read) return read.reply;
+        onBody(read.body);
+        const refused =
+          refuseLong(read.body, settings.limits.batch) ?? services.rates?.refuse(inbound, read.body);
+        const tooMuch = refused instanceof Promise ? await refused : refused;
+        if (tooMuch !== undefined) return tooMuch;
+        const messages = messagesOf(read.body);
+        const requests = messages.filter(isRequest).length;
+        if (requests > 0 && !services.engine.takes(takerOf(services, inbound), requests)) {
+          throw new AwaitError(
+            'no-room',
+            'a request was refused: limits.calls, limits.callerCalls or the anonymous part of them are running',
+          );
+        }
+        const post = (): Promise<Reply> | Reply =>
+          postTo(here, inbound, read.body, place) ??
+          here.find(({ refuse }) => refuse)?.refuse?.(inbound, read.body) ??
+          nobodyAt(here, idOf(read.body));
+        return messages.some(isCalled) ? post() : untilStored(post, settings.ttl);
+      }
+      case 'GET':
+        return first(here, inbound, 'get')?.get?.(inbound, place) ?? methodNotAllowed(here, inbound);
+      case 'DELETE':
+        return first(here, inbound, 'end')?.end?.(inbound) ?? methodNotAllowed(here, inbound);
+      default:
+        return methodNotAllowed(here, inbound);
+    }
+  };
+
+  /** A path that no edge is on is one of Streamable HTTP, which is wherever the handler is mounted. */
+  const edgesOf = ({ wire }: Place): readonly Edge[] => at.get(wire) ?? at.get('mcp') ?? [];
+
+  const bodiesFor = (inbound: Inbound): BeginBody =>
+    bodiesOf(traffic.received, takerOf(services, inbound), settings.limits.bodyBytes);
+
+  const serve = async (inbound: Inbound): Promise<SentReply> => {
+    const refusal = refuseForeign(inbound, rules);
+    if (refusal !== undefined) {
+      logForeign(refusal);
+      return whole(refusal.reply);
+    }
+    const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
+    if (asked !== undefined) return whole(withCors(inbound, asked));
+    // Its caller's name needs the secrets, which may have to be asked for.
+    const isReady = services.ready();
+    if (isReady !== true && !(await isReady)) return whole(withCors(inbound, withoutSecrets()));
+    let taker: Taker;
+    try {
+      taker = takerOf(services, inbound);
+    } catch (error) {
+      return whole(withCors(inbound, failed(error, null)));
+    }
+    const { disconnect } = inbound;
+    const isKnown = disconnect !== undefined && taker.principal !== undefined;
+    const ended = isKnown ? traffic.connections.add(taker.principal, disconnect) : undefined;
+    const reply = await settled(inbound, taker).finally(ended);
+    const sent = traffic.unread.bounded(withCors(inbound, reply), taker);
+    return disconnect === undefined ? sent : closable(inbound, sent, taker);
+  };
+
+  const whole = (reply: Reply): SentReply => traffic.unread.bounded(reply, {});
+
+  /** Its stream is closed with the other connections of its caller, and a GET's once its credentials expire. */
+  const closable = (inbound: Inbound, reply: SentReply, { principal }: Taker): SentReply => {
+    const { body } = reply;
+    if (typeof body !== 'function' || principal === undefined) return reply;
+    return {
+      ...reply,
+      body: (writer) => {
+        const close = (): void => writer.destroy();
+        const ended = traffic.connections.add(principal, close);
+        // A POST's stream ends with its calls; some revisions would take its end for a cancellation.
+        const expiry = inbound.method === 'GET' ? onExpiry(inbound.authInfo, close) : undefined;
+        writer.onClose(() => {
+          ended();
+          expiry?.cancel();
+        });
+        body(writer);
+      },
+    };
+  };
+
+  /** Counts its memory until its reply begins: a request may wait for a store that is down. */
+  const settled = async (inbound: Inbound, taker: Taker): Promise<Reply> => {
+    let id: string | number | null = null;
+    let held = 0;
+    const hold = (more: number): void => {
+      if (!traffic.memory.has(taker, more)) {
+        throw new AwaitError(
+          'no-room',
+          'a request was refused: those without a reply reached half of limits.argumentBytes or callerArgumentBytes',
+        );
+      }
+      held += more;
+      traffic.memory.change(inbound, taker, held);
+    };
+    try {
+      hold(REQUEST + (inbound.headBytes ?? 0));
+      return await route(inbound, (body) => {
+        id = idOf(body);
+        hold(memoryOf(body));
+      });
+    } catch (error) {
+      return failed(error, id);
+    } finally {
+      traffic.memory.leave(inbound);
+    }
+  };
+
+  const failed = (error: unknown, id: string | number | null): Reply => {
+    const failure = AwaitError.from(error);
+    if (failure.code === 'closed') return closedMeanwhile(id);
+    const level = failure.code === 'no-room' ? 'warn' : 'error';
+    settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
+    if (failure.code === 'no-room') return noRoom(id);
+    if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
+    return json({ jsonrpc: '2.0', id, error: wireError(failure) }, 429);
+  };
+
+  const leave = once(async (linger: number = 0) => {
+    isLeaving = true;
+    if (linger > 0) await sleep(systemClock, linger);
+    await services.leave();
+    for (const edge of edges.flatMap((of) => Object.values(of))) await edge.leave?.();
+  });
+
+  return {
+    serve,
+    check: () => checkFactory(factory, erasOf(served)),
+    fetch: fetchOver(serve),
+    leave,
+    close: once(async () => {
+      await leave();
+      isClosed = true;
+      await services.close();
+      for (const edge of edges.flatMap((of) => Object.values(of))) await edge.close?.();
+      await services.store?.close();
+    }),
+    release: once(async () => {
+      const { relay, store } = settings;
+      try {
+        await relay?.close();
+      } finally {
+        if (store !== undefined && store !== 'memory') await store.disconnect();
+      }
+    }),
+    health: async () => {
+      const reason = isLeaving ? 'this process is about to end' : await services.health();
+      return reason === undefined ? { ready: true } : { ready: false, reason };
+    },
+    counters: services.counters,
+    traffic,
+    nameOf: services.principal,
+    disconnect: (caller) => traffic.connections.close(caller),
+    suspended: services.suspended,
+    forget: services.forget,
+    get parked() {
+      return services.engine.parked;
+    },
+  };
+}
+
+/** The first call counts; every one gets its promise. */
+function once<Args extends unknown[]>(
+  run: (...args: Args) => Promise<void>,
+): (...args: Args) => Promise<void> {
+  let running: Promise<void> | undefined;
+  return (...args) => {
+    running ??= run(...args);
+    return running;
+  };
+}
+
+/** A revision of each era, since servers are alike within an era; with one era, its revision twice. */
+function erasOf(served: readonly RevisionRow[]): Pick<FactoryContext, 'era' | 'revision'>[] {
+  const eras = (['modern', 'legacy'] as const).flatMap((era) => {
+    const row = served.find((one) => one.era === era);
+    return row === undefined ? [] : [{ era, revision: row.name }];
+  });
+  const [only, other] = eras;
+  return only !== undefined && other === undefined ? [only, only] : eras;
+}
+
+/**
+ * Clients do not send an answer again, and its call would wait for it for ever; taking it in twice changes nothing.
+ * @param most milliseconds
+ */
+async function untilStored(post: () => Promise<Reply> | Reply, most: number): Promise<Reply> {
+  for (const until = systemClock.elapsed() + most; ; await sleep(systemClock, STORE_PAUSE)) {
+    try {
+      return await post();
+    } catch (error) {
+      if (AwaitError.from(error).code !== 'store' || systemClock.elapsed() > until) throw error;
+    }
+  }
+}
+
+/** The first edge that serves a body. */
+function postTo(
+  edges: readonly Edge[],
+  inbound: Inbound,
+  body: unknown,
+  place: Place,
+): Promise<Reply> | undefined {
+  for (const edge of edges) {
+    const reply = edge.post?.(inbound, body, place);
+    if (reply !== undefined) return reply;
+  }
+  return undefined;
+}
+
+/** The edge that a GET or a DELETE is for, if any takes one. */
+function first(edges: readonly Edge[], inbound: Inbound, method: 'get' | 'end'): Edge | undefined {
+  return ownersOf(edges, inbound).find((edge) => edge[method] !== undefined);
+}
+
+function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {
+  const owner = edges.find(({ owns }) => owns?.(inbound));
+  return owner === undefined ? edges : [owner];
+}
+
+/** Most refusals that are logged, each once: a client could fill a log with them. */
+const TOLD = 100;
+
+function onceEach(tell: (refusal: Refusal) => void): (refusal: Refusal) => void {
+  const told = new Set<string>();
+  return (refusal) => {
+    const name = JSON.stringify(refusal.detail);
+    if (told.has(name) || told.size >= TOLD) return;
+    told.add(name);
+    tell(refusal);
+  };
+}
+
+/** Answers alone name no method. */
+function isCalled(message: unknown): boolean {
+  return isObject(message) && message.method !== undefined;
+}
+
+function isRequest(message: unknown): boolean {
+  return isObject(message) && typeof message.method === 'string' && message.id !== undefined;
+}
+
+function nobodyAt(edges: readonly Edge[], id: string | number | null): Reply {
+  if (edges.length > 0) return notAllowed('GET');
+  return rpcError(404, -32000, 'Not found: no revision of Streamable HTTP is served here', id);
+}
+
+function methodNotAllowed(edges: readonly Edge[], inbound: Inbound): Reply {
+  const owners = ownersOf(edges, inbound);
+  const has = (method: 'get' | 'post' | 'end'): boolean => owners.some((edge) => edge[method] !== undefined);
+  const allowed = [has('get') && 'GET', has('post') && 'POST', has('end') && 'DELETE'];
+  return notAllowed(allowed.filter(Boolean).join(', ') || 'POST');
+}
+
+function notAllowed(allow: string): Reply {
+  return { ...empty(405, { allow }), body: '' };
+}

@@ -1,0 +1,426 @@
+/** The services that every revision uses: the engine, the tokens, the store and the user's server. */
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import type { RevisionFacts } from '../../compat/revision-facts.ts';
+import { ToolMarks } from '../../compat/tasks/marks.ts';
+import { systemClock, within } from '../base/clock.ts';
+import type { JsonObject } from '../base/json.ts';
+import { Engine } from '../call/engine.ts';
+import type { CallRecord, Entry } from '../call/journal/entries.ts';
+import { OUTSIDE } from '../call/run/outside.ts';
+import { type IndexRecords, TaskIndex } from '../call/task/index.ts';
+import { type Sweeper, sweepTasks } from '../call/task/sweeper.ts';
+import { CallBook, streamItem } from '../checkpoint/call-book.ts';
+import { KeyvCallStore } from '../checkpoint/call-store.ts';
+import { KeyRing } from '../checkpoint/key-ring.ts';
+import { Names } from '../checkpoint/names.ts';
+import { encryptedRecords, plainRecords } from '../checkpoint/records.ts';
+import { Sealer, stateTokens } from '../checkpoint/sealed.ts';
+import { SecretSource } from '../checkpoint/secret-source.ts';
+import { startSweeping } from '../checkpoint/sweep.ts';
+import { defaultPrincipal, type Principal } from '../doors/http/principal.ts';
+import { RateLimits } from '../doors/http/rate-limit.ts';
+import { Traffic } from '../doors/http/traffic.ts';
+import { answerCheck } from '../host/answer-check.ts';
+import type { HostFactory } from '../host/host.ts';
+import { type Outside, refuseOutside } from '../host/router.ts';
+import { CachingValidator, compilingValidator, evaluatingValidator } from '../host/validator.ts';
+import { Retry } from '../log/retry.ts';
+import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../observe/audit.ts';
+import { type Counters, newCounters } from '../observe/counters.ts';
+import { watchLoad } from '../observe/load.ts';
+import { withoutIds } from '../observe/redact.ts';
+import { watchUnjournaled } from '../observe/unjournaled.ts';
+import { isPeerHost } from '../proxy/host.ts';
+import { sealedMessages } from '../relay/messages.ts';
+import { CallConnections } from '../stream/call-connections.ts';
+import { EventStreams } from '../stream/event-streams.ts';
+import { admit, KnownGuards } from './guards.ts';
+import { createInstances, type Instances } from './instances.ts';
+import type { Settings } from './settings.ts';
+
+/** Characters of an event whose content is kept apart; in a shared store that costs a write more. */
+const LARGE = 1_000;
+const LARGE_SHARED = 16_384;
+/** How long an ask waits for a running step before it goes out beside it, in milliseconds. */
+const ASK_DELAY = 5_000;
+/** How long a replay waits for the tool to reach a recorded answer or step before it is skipped, in milliseconds. */
+const REPLAY_GRACE = 300;
+/** How long the events of turns that ended may take before their streams are handed over, in milliseconds. */
+const LAST_EVENTS = 1_000;
+
+export interface Services {
+  readonly settings: Settings;
+  /** All revisions, by name. */
+  readonly table: ReadonlyMap<string, RevisionFacts>;
+  /** The caller's stable name; undefined for an anonymous one. */
+  readonly principal: Principal;
+  /** Instances of the user's server. */
+  readonly instances: Instances;
+  readonly engine: Engine;
+  readonly sealer: Sealer;
+  readonly store: KeyvCallStore | undefined;
+  readonly names: Names;
+  readonly now: () => number;
+  readonly streams: EventStreams;
+  /** Where the logs of live calls are: the store or, without one, this process's memory. */
+  readonly logs: KeyvCallStore;
+  /** The connections that read the replies of calls from their logs. */
+  readonly replies: CallConnections;
+  /** Events that are being written: a handler that closes waits for them. */
+  readonly writing: Set<Promise<unknown>>;
+  readonly counters: Counters;
+  /** Connections, and bytes in transit. */
+  readonly traffic: Traffic;
+  readonly rates: RateLimits | undefined;
+  readonly marks: ToolMarks;
+  /** Which requests the server's SDK would check. */
+  readonly guards: KnownGuards;
+  /** Which tasks there are; undefined without a store. */
+  readonly taskIndex: TaskIndex | undefined;
+  /** Whether servers run elsewhere, so that they outlive their instances here. */
+  readonly isElsewhere: boolean;
+  /** Called with a server's notifications outside of calls, on revisions without sessions. */
+  readonly outside: Set<(notification: JsonObject) => void>;
+  /** The server's name and version, once an instance reported it. */
+  serverInfo?: unknown;
+  /** Whether there are secrets to seal with; they may have to be asked for. */
+  ready(): boolean | Promise<boolean>;
+  /** Lists a stream under its known caller before its first event: a stream that cannot be found cannot be erased. */
+  listStream(caller: string | undefined, id: string, scope: string): Promise<void>;
+  /** Calls that wait for their caller, of one who is known or of all. */
+  suspended(caller?: string): Promise<number>;
+  /** Ends and erases the calls of a known caller. @returns how many there were */
+  forget(caller: string): Promise<number>;
+  /** Whether its calls were handed over to other processes. */
+  readonly hasLeft: boolean;
+  /** Why no request should come here; undefined where one may. */
+  health(): Promise<string | undefined>;
+  /** Serves on, and hands running calls over to other processes once they had `limits.drain`. */
+  leave(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export function createServices(
+  factory: HostFactory,
+  given: Settings,
+  table: ReadonlyMap<string, RevisionFacts>,
+  counters = newCounters(),
+  traffic = new Traffic(given.limits, counters),
+): Services {
+  const { limits, audience, secrets } = given;
+  const now = Date.now;
+  const ring = new KeyRing(typeof secrets === 'function' ? undefined : secrets);
+  const source =
+    typeof secrets === 'function'
+      ? new SecretSource(secrets, ring, (message, detail) => given.logger.warn(message, detail))
+      : undefined;
+  const unknown = source && (() => source.unknown());
+  void source?.ready();
+  const names = new Names(audience, ring);
+  const logger = withoutIds(given.logger, (id) => names.label(id));
+  const settings: Settings = { ...given, logger };
+  const sealer = new Sealer({
+    ring,
+    audience,
+    maxLength: limits.tokenBytes,
+    now,
+    ...(unknown !== undefined && { unknown }),
+  });
+  const audit = (what: AuditEvent['what'], call: CallRecord): void =>
+    settings.audit?.(auditEvent(what, names.label(call.id), call, now()));
+  let callIndex: TaskIndex | undefined;
+  const bytes = { all: limits.storedBytes, caller: limits.callerStoredBytes };
+  const retry = new Retry({
+    clock: systemClock,
+    lease: limits.lease,
+    report: (error) =>
+      error === undefined
+        ? logger.warn('the store answers again')
+        : logger.warn('the store fails; calls wait until it answers again', {
+            code: error.code,
+            error: error.message,
+            cause: String(error.cause ?? ''),
+          }),
+  });
+  const local = {
+    names,
+    cipher: plainRecords(audience, ring, unknown),
+    bytes,
+    written: (call: CallRecord, entry: Entry, at: number) => {
+      replies.written(call, at, entry);
+      const what = call.method === OUTSIDE ? undefined : auditedAs(entry);
+      if (what !== undefined) audit(what, call);
+    },
+  };
+  const store: KeyvCallStore | undefined =
+    settings.store === undefined
+      ? undefined
+      : new KeyvCallStore(
+          settings.store === 'memory' ? undefined : settings.store,
+          systemClock,
+          limits.lease,
+          {
+            ...local,
+            ...(settings.encrypt && { cipher: encryptedRecords(sealer) }),
+            retry,
+            list: async (callId: string, caller: string) => callIndex?.addOwn(callId, caller),
+          },
+        );
+  if (store?.primitive === 'none') {
+    logger.warn(
+      'this store has no insert-if-absent, so two processes may run the same turn. Use Redis, PostgreSQL or SQLite, or add insertIfAbsent(key, value) to the adapter',
+    );
+  }
+  const principal =
+    settings.principal ??
+    defaultPrincipal(
+      () => ring.callerKey,
+      (message) => logger.warn(message),
+    );
+  const { rateLimit } = settings;
+  const rates =
+    rateLimit === false
+      ? undefined
+      : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
+  const streams = new EventStreams({
+    ...(store !== undefined && { records: store }),
+    // What all callers together take of a shared store is its operator's to bound.
+    bytes:
+      store?.isShared === true
+        ? { ...bytes, all: Number.POSITIVE_INFINITY, large: LARGE_SHARED }
+        : { all: bytes.all / 4, caller: bytes.caller / 4, large: LARGE },
+    ...(settings.relay !== undefined && { relay: settings.relay }),
+    clock: systemClock,
+    limits,
+    warn: (message, detail) => logger.warn(message, detail),
+  });
+  const marks = new ToolMarks();
+  const guards = new KnownGuards();
+  const taskRows = (owner: string | null) => names.guessable('tasks', owner);
+  const callRows = (owner: string | null) => names.guessable('calls', owner);
+  callIndex = store && new TaskIndex(sealedRecords(store, sealer), callRows, settings.ttl, now);
+  const calls =
+    store && new CallBook(store, names, systemClock, callIndex, (id, scope) => streams.remove(id, scope));
+  const taskIndex = store && new TaskIndex(sealedRecords(store, sealer), taskRows, settings.ttl, now);
+  const outside = new Set<(notification: JsonObject) => void>();
+  outside.add(({ method }) => {
+    if (method !== 'notifications/tools/list_changed') return;
+    marks.forget();
+    guards.forget();
+  });
+  const handoff = settings.relay && { relay: settings.relay, ...sealedMessages(sealer, now) };
+  if (isPeerHost(factory)) {
+    const heard = (notification: JsonObject): void => {
+      for (const listener of outside) listener(notification);
+    };
+    factory.attach(logger, heard, handoff);
+  }
+  // Without an async context of its own, nothing is known to be a call's.
+  const isWatched = settings.warnUnjournaled && settings.steps;
+  const watch = isWatched ? watchUnjournaled((message, detail) => logger.warn(message, detail)) : undefined;
+  const load = Number.isFinite(limits.shedAbove) ? watchLoad(limits.shedAbove) : undefined;
+  let sweeper: Sweeper | undefined;
+  const logs = store ?? new KeyvCallStore(undefined, systemClock, limits.lease, local);
+  const engine = new Engine({
+    ...(store !== undefined && { store }),
+    local: logs,
+    read: (callId, entry) => replies.moved(callId, entry),
+    tokens: stateTokens(sealer),
+    carry: settings.state === 'sealed',
+    check: answerCheck(
+      new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
+      new CachingValidator(evaluatingValidator),
+      { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
+    ),
+    frame: {
+      drift: settings.drift,
+      // With nowhere to record a step that ends after the asks went out, they wait for it.
+      askDelay: store === undefined ? Number.POSITIVE_INFINITY : ASK_DELAY,
+      replayGrace: REPLAY_GRACE,
+      maxAsks: limits.asks,
+      maxHeldNotifications: limits.heldNotifications,
+      maxDrawnBytes: limits.journalBytes,
+      clock: systemClock,
+      warn: (message, detail) => logger.warn(message, detail),
+      ...(load !== undefined && { overloaded: () => load.overloaded() }),
+      leaving: () => engine.isDue,
+      doneTwice: (path) => {
+        counters.stepsAtLeastOnce += 1;
+        logger.warn(
+          'a step was done here after another process took over its turn, and is done there again, under the same idempotencyKey',
+          { step: path },
+        );
+      },
+      ...(watch !== undefined && { asked: watch.asked }),
+    },
+    limits,
+    ttl: settings.ttl,
+    replay: settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow'),
+    onDrop: settings.onDrop,
+    holdsServers: isPeerHost(factory),
+    clock: systemClock,
+    count: (what) => {
+      counters[what] += 1;
+    },
+    log: (level, message, detail) => logger[level](message, detail),
+    ...(handoff !== undefined && { handoff }),
+    ...(taskIndex !== undefined && { began: (call) => taskIndex.add(call.id, call.task?.owner) }),
+    watch: (id) => sweeper?.watch(id),
+    called: (call) => audit('called', call),
+    ended: (call, outcome) => {
+      const what = auditedEnd(outcome);
+      if (what !== undefined) audit(what, call);
+    },
+    admit,
+    openInstance: async (call, leg) => {
+      const { id, revision, client, principal: caller } = call;
+      const instance = await instances.open({
+        id,
+        era: table.get(revision)?.era ?? 'legacy',
+        revision,
+        client,
+        principal: caller,
+        authInfo: leg.authInfo,
+        request: leg.request,
+        workspace: leg.workspace,
+        isLocal: leg.isLocal,
+        serves: 'call',
+        outside: noSession(settings, outside),
+      });
+      services.serverInfo ??= instance.initialized.serverInfo;
+      return instance;
+    },
+  });
+  const replies = new CallConnections({
+    clock: systemClock,
+    read: (callId, position) => logs.read(callId, position),
+    wake: (callId, by) => void engine.wake(callId, by),
+  });
+  const instances = createInstances(factory, settings, (instance) => guards.saw(instance));
+  const sweeping = startSweeping(logs, logger);
+  const { tasks } = engine;
+  // Tasks continue after their process died, even if no client asks about them.
+  if (tasks !== undefined && taskIndex !== undefined && store?.isShared === true) {
+    sweeper = sweepTasks({
+      clock: systemClock,
+      lease: limits.lease,
+      added: newTasks(taskIndex),
+      heard: (id) => store.heard(id),
+      failedReads: () => store.failedReads,
+      progress: (id, from) => tasks.progress(id, from),
+      runsHere: (id) => tasks.runs(id),
+      hasRoom: ({ principal }) => tasks.hasRoom(principal),
+      takeUp: (call, at) => engine.takeUpTask(call, at),
+      failed: (error) => logger.warn('tasks could not be read; trying again', { error: String(error) }),
+    });
+  }
+  let hasLeft = false;
+  const services: Services = {
+    settings,
+    table,
+    principal,
+    instances,
+    isElsewhere: isPeerHost(factory),
+    engine,
+    sealer,
+    store,
+    names,
+    now,
+    logs,
+    replies,
+    streams,
+    writing: new Set(),
+    counters,
+    traffic,
+    rates,
+    marks,
+    guards,
+    taskIndex,
+    outside,
+    get hasLeft() {
+      return hasLeft;
+    },
+    ready: () => source?.ready() ?? true,
+    async health() {
+      if ((await source?.ready()) === false) return 'the secrets cannot be had';
+      const answers = await store?.answers();
+      return answers === false ? 'the store does not answer' : undefined;
+    },
+    listStream: async (caller, id, scope) => {
+      if (caller !== undefined && store?.isShared) await callIndex?.addOwn(streamItem(id, scope), caller);
+    },
+    suspended: async (caller) => calls?.suspended(caller) ?? 0,
+    async forget(caller) {
+      const unwritten = engine.forget(caller);
+      const count = await calls?.forget(caller, (call) => {
+        engine.tasks?.forget(call.id);
+        audit('forgotten', call);
+      });
+      // Last, so that clients hear that their calls were ended.
+      traffic.connections.close(caller);
+      return unwritten + (count ?? 0);
+    },
+    async leave() {
+      sweeping.stop();
+      // A task that is given up here would be taken up here again.
+      sweeper?.stop();
+      await engine.leave();
+      await within(systemClock, LAST_EVENTS, written(services.writing));
+      hasLeft = true;
+      streams.handOverAll();
+      // A call that runs here ends its reply, or hands it over, itself.
+      replies.handOverAll((callId) => engine.runs(callId));
+    },
+    async close() {
+      watch?.stop();
+      load?.stop();
+      await engine.close();
+      instances.close();
+      await within(systemClock, limits.drain, written(services.writing));
+      replies.close();
+      await streams.close();
+      if (isPeerHost(factory)) await factory.close();
+    },
+  };
+  return services;
+}
+
+/** Outcomes of the last turns are still on their way to their streams, and what is noted of them comes after that. */
+async function written(writing: ReadonlySet<Promise<unknown>>): Promise<void> {
+  do {
+    await Promise.allSettled(writing);
+    await new Promise((resolve) => setImmediate(resolve));
+  } while (writing.size > 0);
+}
+
+/** An index holds ids, and some of them are all it takes to have a task: they are sealed, `encrypt` or not. */
+function sealedRecords(store: KeyvCallStore, sealer: Sealer): IndexRecords {
+  return {
+    insert: (name, id, expires) => store.insert(name, sealer.seal('task', { id }, expires), expires),
+    get: async (name) => {
+      const found = await store.get(name);
+      if (found === undefined || found === null) return undefined;
+      const { id } = await sealer.open('task', found).catch((): JsonObject => ({}));
+      return id ?? null;
+    },
+  };
+}
+
+function newTasks(index: TaskIndex): () => Promise<string[]> {
+  const seen = new Map<string, number>();
+  return () => index.added(seen);
+}
+
+/** The parts for asks outside of calls on revisions without sessions: they have no client, and stay pending. */
+export function noSession(
+  settings: Settings,
+  outside: ReadonlySet<(notification: JsonObject) => void>,
+): Outside {
+  return {
+    notification: (message) => {
+      for (const listener of outside) listener(message);
+    },
+    request: (asked) => refuseOutside(asked, settings.logger),
+    error: (error) => settings.logger.warn('a server instance reported an error', { error: String(error) }),
+  };
+}

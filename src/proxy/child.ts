@@ -1,0 +1,244 @@
+/**
+ * A server as a child process that speaks over its stdin and stdout, one JSON-RPC message a line.
+ * 1. The child leads a process group, so the processes that it starts (npx starts a shell, which starts node) end with
+ *    it.
+ * 2. Its output is bounded: a line by `lineBytes` and by its values, messages by `RATE` a second, beyond which it is
+ *    read no faster. Lines that are not JSON-RPC are logged and dropped.
+ * 3. No child outlives this process: its groups are killed on exit, and by the watchdog where no exit handler runs.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import process from 'node:process';
+import { MOST_VALUES } from '../base/bounded-response.ts';
+import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
+import { Inflow } from './inflow.ts';
+import { Lines } from './lines.ts';
+import type { LinkEvents, PeerLink, PeerLogger } from './link.ts';
+import { isRpcMessage } from './link.ts';
+import { unwatch, watch } from './watchdog.ts';
+
+export interface ChildOptions {
+  /** The program, looked up in PATH. */
+  readonly command: string;
+  readonly args?: readonly string[];
+  /** Added to this process's environment (without `MCP_AWAIT_SECRET`); `undefined` takes a variable out. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly cwd?: string;
+  /** Bytes of one line of its stdout. Default 16 MiB. */
+  readonly lineBytes?: number;
+}
+
+const LINE_BYTES = 16_777_216;
+/** Messages of a child that are read in a second. */
+const RATE = 2_000;
+/** How long a child has after its input was closed, and again after SIGTERM, in milliseconds. */
+const GRACE = 2_000;
+/** How long its pipes are read on after it ended, in milliseconds. */
+const LAST_WORDS = 500;
+/** Lines of a stack trace, which say less than the line before them. */
+const FRAME = /^\s*(?:at |\^|[{}]|\S+: .*,$|Node\.js v|File ")/;
+/** Rubbish of one child that is logged, in lines. */
+const RUBBISH = 20;
+/** Characters of a line that the log quotes. */
+const QUOTED = 200;
+
+const living = new Set<ChildProcess>();
+let listens = false;
+
+export function openChild(
+  options: ChildOptions,
+  name: string,
+  logger: PeerLogger,
+  events: LinkEvents,
+): PeerLink {
+  return new ChildLink(options, name, logger, events);
+}
+
+class ChildLink implements PeerLink {
+  readonly #name: string;
+  readonly #logger: PeerLogger;
+  readonly #events: LinkEvents;
+  readonly #child: ChildProcess;
+  readonly #lineBytes: number;
+  readonly #gone: Promise<void>;
+  #ended = false;
+  #why: string | undefined;
+  #rubbish = 0;
+  #firstRubbish: string | undefined;
+  #lastError = '';
+  readonly #inflow: Inflow;
+
+  constructor(options: ChildOptions, name: string, logger: PeerLogger, events: LinkEvents) {
+    this.#name = name;
+    this.#logger = logger;
+    this.#events = events;
+    this.#lineBytes = options.lineBytes ?? LINE_BYTES;
+    const { command, args = [], env, cwd } = options;
+    endWithProcess();
+    // The secret that seals every caller's tokens is not the child's business, unless `env` names it.
+    const { MCP_AWAIT_SECRET: _, ...inherited } = process.env;
+    const child = spawn(command, [...args], {
+      env: { ...inherited, ...env },
+      ...(cwd !== undefined && { cwd }),
+      stdio: ['pipe', 'pipe', 'pipe'],
+      detached: process.platform !== 'win32',
+      windowsHide: true,
+    });
+    this.#child = child;
+    living.add(child);
+    if (child.pid !== undefined) watch(child.pid);
+    this.#inflow = new Inflow({
+      rate: RATE,
+      pass: (message) => this.#events.message(message),
+      drained: () => child.stdout.resume(),
+      failed: (reason) => this.kill(reason),
+    });
+    const lines = new Lines(this.#lineBytes, (line) => this.#line(line));
+    child.stdout.on('data', (chunk: Buffer) => {
+      if (this.#ended) return;
+      if (!lines.push(chunk)) this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`);
+      // The rest waits in the child's own pipe.
+      if (this.#inflow.isBehind) child.stdout.pause();
+    });
+    const errors = new Lines(65_536, (line) => {
+      if (!FRAME.test(line)) this.#lastError = line.trim().slice(0, QUOTED);
+      this.#logger.info(line.slice(0, 8_192), { from: this.#name });
+    });
+    // A longer line of its log is dropped in pieces; it does not end the child.
+    child.stderr.on('data', (chunk: Buffer) => {
+      if (!errors.push(chunk)) errors.flush();
+    });
+    child.stdin.on('error', () => {});
+    this.#gone = new Promise((resolve) => {
+      child.once('error', (error: NodeJS.ErrnoException) => {
+        this.#why ??=
+          error.code === 'ENOENT'
+            ? `there is no command '${command}'`
+            : `it could not be started: ${error.message}`;
+        resolve();
+      });
+      child.once('exit', (code, signal) => {
+        this.#why ??= signal === null ? `it ended with exit code ${code}` : `it was ended by ${signal}`;
+        // Its last output may still be in the pipe, which a process that it started may keep open.
+        child.once('close', () => resolve());
+        setTimeout(resolve, LAST_WORDS);
+      });
+    });
+    void this.#gone.then(() => this.#isGone());
+  }
+
+  send(message: object): void {
+    const { stdin } = this.#child;
+    if (this.#ended || stdin === null || stdin.destroyed) return;
+    stdin.write(`${JSON.stringify(message)}\n`);
+    if (stdin.writableLength > this.#lineBytes) this.kill('it does not read its input');
+  }
+
+  async close(): Promise<void> {
+    const { stdin } = this.#child;
+    this.#why ??= 'it was closed';
+    stdin?.end();
+    if (await this.#isOver(GRACE)) return;
+    this.#signal('SIGTERM');
+    if (await this.#isOver(GRACE)) return;
+    this.kill();
+    await this.#gone;
+  }
+
+  kill(reason = 'it was ended'): void {
+    this.#why ??= reason;
+    this.#signal('SIGKILL');
+  }
+
+  #isOver(wait: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(false), wait);
+      timer.unref();
+      void this.#gone.then(() => {
+        clearTimeout(timer);
+        resolve(true);
+      });
+    });
+  }
+
+  #signal(signal: 'SIGTERM' | 'SIGKILL'): void {
+    signalGroup(this.#child, signal);
+  }
+
+  #line(line: string): void {
+    if (this.#ended) return;
+    const tooMuch = refusal(line);
+    if (tooMuch !== undefined) {
+      this.kill(tooMuch);
+      return;
+    }
+    let message: unknown;
+    try {
+      message = JSON.parse(line);
+    } catch {
+      message = undefined;
+    }
+    for (const one of Array.isArray(message) ? message : [message]) {
+      if (isRpcMessage(one)) this.#inflow.push(one);
+      else this.#dropped(line);
+    }
+  }
+
+  #dropped(line: string): void {
+    this.#rubbish += 1;
+    this.#firstRubbish ??= line.slice(0, QUOTED);
+    if (this.#rubbish > RUBBISH) return;
+    const more = this.#rubbish === RUBBISH ? { more: 'further lines are not logged' } : {};
+    this.#logger.warn('a line on the stdout of a server is not a JSON-RPC message; it was dropped', {
+      from: this.#name,
+      line: line.slice(0, QUOTED),
+      ...more,
+    });
+  }
+
+  #isGone(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#inflow.close();
+    // Ends the processes that it started too.
+    this.#signal('SIGKILL');
+    living.delete(this.#child);
+    if (this.#child.pid !== undefined) unwatch(this.#child.pid);
+    this.#child.stdout?.destroy();
+    this.#child.stderr?.destroy();
+    const hints = [
+      ...(this.#firstRubbish === undefined
+        ? []
+        : [`its stdout began with ${JSON.stringify(this.#firstRubbish)}, which is no JSON-RPC message`]),
+      ...(this.#lastError === ''
+        ? []
+        : [`the last line of its stderr was ${JSON.stringify(this.#lastError)}`]),
+    ];
+    this.#events.ended([this.#why ?? 'it ended', ...hints].join('; '));
+  }
+}
+
+/** Why a line is not parsed. */
+function refusal(line: string): string | undefined {
+  const { depth, values } = shapeOfText(line, MOST_VALUES);
+  if (depth > MAX_DEPTH) return `it sent a message that is nested more than ${MAX_DEPTH} levels deep`;
+  return values > MOST_VALUES ? `it sent a message of more than ${MOST_VALUES} values` : undefined;
+}
+
+/** To the whole group, where there are groups. */
+function signalGroup(child: ChildProcess, signal: 'SIGTERM' | 'SIGKILL'): void {
+  if (child.pid === undefined) return;
+  try {
+    if (process.platform === 'win32') child.kill(signal);
+    else process.kill(-child.pid, signal);
+  } catch {
+    // The group has ended already.
+  }
+}
+
+function endWithProcess(): void {
+  if (listens) return;
+  listens = true;
+  process.on('exit', () => {
+    for (const child of living) signalGroup(child, 'SIGKILL');
+  });
+}

@@ -1,0 +1,232 @@
+/**
+ * The servers of one client: of a session, of a known caller, or of one call. Usually one; up to `children`, each
+ * started when all the others are busy with a call that may ask.
+ * It owns which call has the turn in which server, the queue for a turn (bounded in number and time), the session state
+ * that every new server is given, and the delay before a server that ended is started again.
+ */
+import { keepNewest } from '../base/bounded.ts';
+import { AwaitError } from '../base/error.ts';
+import type { JsonObject } from '../base/json.ts';
+import { runOutsideContext } from '../call/frame/context.ts';
+import type { Client } from '../call/journal/entries.ts';
+import type { OpenLink } from './link.ts';
+import { type Holder, type OutsideHandler, Peer, PeerGone, type PeerOptions } from './peer.ts';
+
+export interface GroupOptions extends PeerOptions {
+  readonly openLink: OpenLink;
+  readonly children: number;
+  /** Calls that may wait for a server of this client. */
+  readonly queue: number;
+  /** How long one may wait, in milliseconds. */
+  readonly queueWait: number;
+  readonly onClose?: () => void;
+}
+
+export interface PeerTurn {
+  readonly peer: Peer;
+  /** Passes the turn to the next in the queue. */
+  done(): void;
+}
+
+interface Waiter {
+  readonly holder: Holder;
+  readonly grant: (turn: PeerTurn) => void;
+  readonly refuse: (error: unknown) => void;
+}
+
+/** Pauses before a server that ended is started again, in milliseconds; the last for all that follow. */
+const BACKOFF = [0, 250, 1_000, 4_000, 10_000];
+/** A server that has lived so long is not one that ends at once, in milliseconds. */
+const LIVED = 10_000;
+/** How often the client's server may turn out to be in a process that is gone, as it is opened. */
+const ELSEWHERE = 3;
+/** Most resource subscriptions that a new server is given. */
+const SUBSCRIPTIONS = 1_000;
+
+export class Group {
+  readonly client: Client;
+  readonly #options: GroupOptions;
+  readonly #peers = new Set<Peer>();
+  #starting: Promise<Peer> | undefined;
+  #waiters: Waiter[] = [];
+  /** Requests that set session state, keyed by the state they set. */
+  readonly #set = new Map<string, { readonly method: string; readonly params: JsonObject }>();
+  #outside: OutsideHandler;
+  #failures = 0;
+  #closed = false;
+  /** When it was last used, by the monotonic clock in milliseconds. */
+  used = performance.now();
+
+  /** @param outside receives messages that belong to no call */
+  constructor(client: Client, options: GroupOptions, outside: OutsideHandler) {
+    this.client = client;
+    this.#options = options;
+    this.#outside = outside;
+  }
+
+  get size(): number {
+    return this.#peers.size + (this.#starting === undefined ? 0 : 1);
+  }
+
+  get busy(): boolean {
+    return (
+      this.#starting !== undefined || this.#waiters.length > 0 || [...this.#peers].some(({ busy }) => busy)
+    );
+  }
+
+  /** From here on, messages outside of calls go to `outside`. */
+  sayOutside(outside: OutsideHandler): void {
+    this.#outside = outside;
+    const { ask } = outside;
+    for (const peer of this.#peers) {
+      peer.outside = outside;
+      if (ask !== undefined) void peer.askStrays(ask);
+    }
+  }
+
+  /**
+   * A server for a request that cannot ask.
+   * @throws AwaitError `host-gone` when none can be started
+   */
+  async peer(): Promise<Peer> {
+    this.used = performance.now();
+    for (const peer of this.#peers) if (!peer.gone) return peer;
+    return this.#start();
+  }
+
+  /**
+   * Waits for the turn in a server, for a call that may ask.
+   * @throws AwaitError `host-gone` when no server can be started, `limit` when the queue is full or the wait too long
+   */
+  turn(holder: Holder): Promise<PeerTurn> {
+    this.used = performance.now();
+    const { queue, queueWait, name } = this.#options;
+    if (this.#waiters.length >= queue) {
+      const message = `${queue} calls wait for ${name} already, which runs one call that may ask at a time; try again later`;
+      return Promise.reject(new AwaitError('limit', message));
+    }
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.giveUp(holder);
+        const message = `${name} runs one call that may ask at a time, and another one did not end within ${queueWait} ms; try again later`;
+        reject(new AwaitError('limit', message));
+      }, queueWait);
+      const settled = <T>(settle: (value: T) => void) => {
+        return (value: T): void => {
+          clearTimeout(timer);
+          settle(value);
+        };
+      };
+      this.#waiters.push({ holder, grant: settled(resolve), refuse: settled(reject) });
+      this.#serve();
+    });
+  }
+
+  /** A call waits for its turn no longer. */
+  giveUp(holder: Holder): void {
+    this.#waiters = this.#waiters.filter((waiter) => waiter.holder !== holder);
+  }
+
+  /** Remembers an answered request that set session state; servers started later are sent it. */
+  remember(method: string, params: JsonObject): void {
+    if (method === 'logging/setLevel') this.#set.set(method, { method, params });
+    else if (method === 'resources/subscribe') this.#set.set(String(params.uri), { method, params });
+    else if (method === 'resources/unsubscribe') this.#set.delete(String(params.uri));
+    keepNewest(this.#set, SUBSCRIPTIONS);
+  }
+
+  /** A notification of the client's, for every server. */
+  notify(message: JsonObject): void {
+    for (const peer of this.#peers) peer.notify(message);
+  }
+
+  /** Ends its servers. @param atOnce without letting them end by themselves */
+  async close(atOnce = false): Promise<void> {
+    this.#closed = true;
+    this.#options.onClose?.();
+    const error = new AwaitError('closed', `${this.#options.name} was closed`);
+    for (const { refuse } of this.#waiters.splice(0)) refuse(error);
+    if (atOnce) for (const peer of this.#peers) peer.kill();
+    else await Promise.all([...this.#peers].map((peer) => peer.close()));
+  }
+
+  // --- servers ---------------------------------------------------------------------------------------
+
+  #serve(): void {
+    const free = [...this.#peers].filter((peer) => !peer.gone && peer.holder === undefined);
+    for (const peer of free) {
+      const waiter = this.#waiters.shift();
+      if (waiter === undefined) return;
+      this.#grant(peer, waiter);
+    }
+    if (this.#waiters.length === 0 || this.#starting !== undefined) return;
+    if (this.#peers.size >= this.#options.children) return;
+    this.#start().catch((error: unknown) => {
+      // With another server running, calls wait for that.
+      if (this.#peers.size > 0) return;
+      for (const { refuse } of this.#waiters.splice(0)) refuse(error);
+    });
+  }
+
+  #grant(peer: Peer, { holder, grant }: Waiter): void {
+    peer.hold(holder);
+    grant({
+      peer,
+      done: () => {
+        if (peer.holder === holder) peer.hold(undefined);
+        this.used = performance.now();
+        this.#serve();
+      },
+    });
+  }
+
+  #start(): Promise<Peer> {
+    this.#starting ??= runOutsideContext(() => this.#startNow()).finally(() => {
+      this.#starting = undefined;
+      this.#serve();
+    });
+    return this.#starting;
+  }
+
+  async #startNow(): Promise<Peer> {
+    const pause = BACKOFF[Math.min(this.#failures, BACKOFF.length - 1)] ?? 0;
+    if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
+    if (this.#closed) throw new AwaitError('closed', `${this.#options.name} was closed`);
+    const { openLink, logger, name } = this.#options;
+    const began = performance.now();
+    let peer: Peer;
+    try {
+      peer = await openPeer(openLink, this.client, this.#options);
+    } catch (error) {
+      this.#failures += 1;
+      throw error;
+    }
+    this.#peers.add(peer);
+    peer.outside = this.#outside;
+    peer.onGone(({ message, how: { planned } }) => {
+      this.#peers.delete(peer);
+      if (!planned) this.#failures = performance.now() - began > LIVED ? 1 : this.#failures + 1;
+      if (!planned && !this.#closed) logger.warn('a server ended', { from: name, reason: message });
+      this.#serve();
+    });
+    if (this.#closed) {
+      peer.kill();
+      throw new AwaitError('closed', `${name} was closed`);
+    }
+    for (const { method, params } of this.#set.values())
+      await peer.request(method, params).catch(() => undefined);
+    return peer;
+  }
+}
+
+/** The process that has the client's server may have ended unnoticed. */
+async function openPeer(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await Peer.open(openLink, client, options);
+    } catch (error) {
+      const { cause } = AwaitError.from(error);
+      if (!(cause instanceof PeerGone && cause.how.elsewhere) || attempt === ELSEWHERE) throw error;
+    }
+  }
+}

@@ -1,0 +1,330 @@
+/**
+ * A server that runs elsewhere, as a host of `createAwaitHandler`: decides which client uses which servers.
+ * 1. A session has servers of its own, which end with its instance.
+ * 2. Without sessions a known caller has servers, separate by the client's capabilities, name and version,
+ *    kept while they are used. Unknown callers share theirs if the connection comes from this machine, unforwarded, or
+ *    `shared` says so; otherwise each call has a server of its own.
+ *
+ * A child process and a remote server are hosts like any other: `stdioHost` is a factory, and its product, a
+ * `Lease`, has `connect(transport)`. The instance, the engine and the revisions see no difference. Behind the lease:
+ *
+ * 1. A `Link` carries JSON-RPC messages to one far side: a child's pipes (`child.ts`), or HTTP (`remote.ts`).
+ * 2. A `Peer` is one far side that answered `initialize`. It gives each request an id of its own, which is its
+ *    progress token too, and has one turn: the server's asks go to the call that has the turn, because on a pipe an
+ *    ask names no request. The lease names that call by `relatedRequestId`, as an SDK would.
+ * 3. A `Group` is the peers of one client, usually one. It grants turns, limits the queue, starts a missing peer
+ *    (with a pause that grows), and gives a new one the session's settings.
+ * 4. The pool in `host.ts` decides which client gets which group: a session its own; else the caller with its
+ *    capabilities; else, on this machine, one for all.
+ * 5. A lost call. Before a call is sent, the lease records in the call's journal, as a step whose name no tool can
+ *    give, that it is sent and whether it may run again (`replay-rule.ts`). So the journal decides `replay`, in any
+ *    process, and a call that was never sent always runs. When a peer ends, the frame of its call ends with `lost`,
+ *    and the engine replays the call in a new frame in the same turn; a parked frame is dropped and replayed with
+ *    the next request.
+ * 6. A peer whose call may run again is ended shortly before its SDK gives up on an ask: otherwise the tool's
+ *    `catch` would run.
+ * 7. A call that another process continued or ended. While a call is parked, the engine reads the next position of
+ *    its journal once a second (`lookAtParked` in `src/call/run/ownership.ts`; only for servers behind a link, whose
+ *    parked calls keep the turn). An entry of another process there means that the frame is of no more use: it is
+ *    dropped, and the peer of its call is ended, so that no `catch` runs; in an instance that other calls use, the
+ *    call is cancelled instead.
+ * 8. `watchdog.ts` is a shell that outlives this process by two seconds and kills the remaining process groups.
+ */
+
+import { AwaitError } from '../base/error.ts';
+import { digest, type JsonObject } from '../base/json.ts';
+import type { CallRecord, Client, Completion } from '../call/journal/entries.ts';
+import type { HandoffParts } from '../call/run/handoff.ts';
+import type { FactoryContext, HostProduct } from '../host/host.ts';
+import { LATEST, NOBODY, SPOKEN } from '../host/spoken.ts';
+import { Group } from './group.ts';
+import { type LeaseOptions, PeerLease } from './lease.ts';
+import type { OpenLink, PeerLogger } from './link.ts';
+import { type Replay, replayRule } from './replay-rule.ts';
+import { Sharing } from './sharing.ts';
+
+/** Options that `stdioHost` and `remoteHost` share. */
+export interface PeerHostOptions {
+  /** Servers of one client that run at once. Default 1: the server's memory is in one place. */
+  readonly children?: number;
+  /** Servers of all clients. Default 100; the ones that were idle longest make room. */
+  readonly maxChildren?: number;
+  /** Whether callers that are not known share servers wherever they come from. Default false. */
+  readonly shared?: boolean;
+  /**
+   * Which calls are run again from their start after their server ended. Default `safe`: those not yet sent to it,
+   * `prompts/get`, `resources/read`, and tools with `readOnlyHint` or `idempotentHint`. `allow`: all.
+   */
+  readonly replay?: Replay;
+  /** Calls of one client that may wait for a server. Default 100. */
+  readonly queue?: number;
+  /** How long one may wait, in milliseconds. Default one minute. */
+  readonly queueWait?: number;
+  /** How long a server may take to answer `initialize`, in milliseconds. Default 30 s. */
+  readonly startTimeout?: number;
+  /** When the server's SDK gives up on an ask, in milliseconds; 0: never. Default 60 s. */
+  readonly askTimeout?: number;
+  /** How long a server without work is kept for its caller, in milliseconds. Default five minutes. */
+  readonly idle?: number;
+  /** How long a cancelled call may take to end before the next one is sent, in milliseconds. Default 2 s. */
+  readonly cancelGrace?: number;
+}
+
+/** A server in another process, as a factory: the product of `stdioHost` and `remoteHost`. */
+export interface PeerHost {
+  (context: FactoryContext): Promise<HostProduct>;
+  /** Whether a call may be run again, by its journal. */
+  readonly mayReplay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
+  /**
+   * Called by the handler: sets the receivers of its servers' log and of messages outside of calls, and the relay over
+   * which processes use one another's servers.
+   */
+  attach(logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts): void;
+  /**
+   * Starts a server and ends it, so that a wrong command fails before the first call. @throws AwaitError `host-gone`
+   */
+  check(): Promise<JsonObject>;
+  /** Ends every server. */
+  close(): Promise<void>;
+}
+
+export function isPeerHost(factory: object): factory is PeerHost {
+  return 'mayReplay' in factory && 'attach' in factory;
+}
+
+const SILENT: PeerLogger = { debug: () => {}, info: () => {}, warn: () => {} };
+/** How often servers without work are looked for, in milliseconds. */
+const LOOK_EVERY = 10_000;
+
+/**
+ * @param name the name of its servers in the log
+ * @param identity the command or the URL, in a form that is equal in all processes that may share servers over the relay
+ * @param openLink starts one, or connects to one
+ */
+export function peerHost(
+  name: string,
+  options: PeerHostOptions,
+  identity: unknown,
+  openLink: (logger: PeerLogger) => OpenLink,
+): PeerHost {
+  const pool = new Pool(name, checked(options), identity, openLink);
+  return Object.assign((context: FactoryContext) => pool.lease(context), {
+    mayReplay: replayRule(options.replay ?? DEFAULTS.replay),
+    attach: (logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts) =>
+      pool.attach(logger, outside, relay),
+    check: () => pool.check(),
+    close: () => pool.close(),
+  });
+}
+
+class Pool {
+  readonly #name: string;
+  readonly #options: Required<PeerHostOptions>;
+  readonly #identity: unknown;
+  readonly #openLink: (logger: PeerLogger) => OpenLink;
+  readonly #groups = new Map<string, Group>();
+  #logger: PeerLogger = SILENT;
+  #sharing: Sharing | undefined;
+  #outside: (notification: JsonObject) => void = () => {};
+  #timer: NodeJS.Timeout | undefined;
+  #alone = 0;
+  #closed = false;
+
+  constructor(
+    name: string,
+    options: Required<PeerHostOptions>,
+    identity: unknown,
+    openLink: (logger: PeerLogger) => OpenLink,
+  ) {
+    this.#name = name;
+    this.#options = options;
+    this.#identity = identity;
+    this.#openLink = openLink;
+  }
+
+  attach(logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts): void {
+    this.#logger = logger;
+    this.#outside = outside;
+    if (relay === undefined) return;
+    this.#sharing = new Sharing({
+      parts: relay,
+      logger,
+      identity: this.#identity,
+      lease: (group) => this.#newLease(group, { isGuest: true }),
+    });
+  }
+
+  async check(): Promise<JsonObject> {
+    const group = this.#newGroup(NOBODY);
+    try {
+      return (await group.peer()).initialized;
+    } finally {
+      void group.close();
+    }
+  }
+
+  async lease(context: FactoryContext): Promise<HostProduct> {
+    if (this.#closed) throw new AwaitError('closed', `${this.#name} was closed`);
+    const client: Client = {
+      capabilities: context.clientCapabilities,
+      info: context.clientInfo,
+      protocolVersion: SPOKEN.has(context.revision) ? context.revision : LATEST,
+    };
+    const { key, isKept } = this.#keyOf(context, client);
+    const isOfOneCall = !isKept && context.sessionId === undefined;
+    const group = this.#groups.get(key) ?? this.#newGroup(client, isOfOneCall ? undefined : key);
+    this.#groups.set(key, group);
+    const end = (): void => {
+      if (isKept) return;
+      this.#groups.delete(key);
+      void group.close();
+    };
+    await this.#makeRoom(group).catch((error: unknown) => {
+      end();
+      throw error;
+    });
+    const isShared =
+      this.#options.shared && context.principal === undefined && context.sessionId === undefined;
+    const lease = this.#newLease(group, { isShared, onEnd: end });
+    if (context.sessionId !== undefined) {
+      group.sayOutside({
+        notification: (message) => lease.notification(message),
+        ask: (ask) => lease.ask(ask),
+      });
+    }
+    try {
+      await group.peer();
+    } catch (error) {
+      end();
+      throw error;
+    }
+    return { server: lease, cleanup: () => lease.close() };
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#timer);
+    const groups = [...this.#groups.values()];
+    this.#groups.clear();
+    await Promise.all(groups.map((group) => group.close()));
+    await this.#sharing?.close();
+  }
+
+  #keyOf(context: FactoryContext, client: Client): { key: string; isKept: boolean } {
+    const { principal, sessionId, isLocal } = context;
+    if (sessionId !== undefined) return { key: `session ${sessionId}`, isKept: false };
+    if (principal !== undefined) return { key: `caller ${digest([principal, client])}`, isKept: true };
+    if (isLocal || this.#options.shared) return { key: `anyone ${digest(client)}`, isKept: true };
+    this.#alone += 1;
+    return { key: `call ${this.#alone}`, isKept: false };
+  }
+
+  #newLease(group: Group, own: Partial<LeaseOptions>): PeerLease {
+    const { replay, cancelGrace } = this.#options;
+    return new PeerLease(group, {
+      logger: this.#logger,
+      repeatsAll: replay === 'allow',
+      cancelGrace,
+      isShared: false,
+      isGuest: false,
+      onEnd: () => {},
+      ...own,
+    });
+  }
+
+  /** @param key the client's, where other processes may use its servers */
+  #newGroup(client: Client, key?: string): Group {
+    this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
+    const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
+    const local = this.#openLink(this.#logger);
+    const sharing = key === undefined ? undefined : this.#sharing;
+    const group: Group = new Group(
+      client,
+      {
+        name: this.#name,
+        logger: this.#logger,
+        openLink: sharing?.openLink(key ?? '', () => group, local) ?? local,
+        children,
+        queue,
+        queueWait,
+        startTimeout,
+        askTimeout,
+        ...(key !== undefined && { onClose: () => sharing?.release(key) }),
+      },
+      { notification: (message) => this.#outside(message) },
+    );
+    return group;
+  }
+
+  /** @throws AwaitError `limit` when all servers have work */
+  async #makeRoom(wanting: Group): Promise<void> {
+    if (wanting.size > 0) return;
+    const count = (): number => [...this.#groups.values()].reduce((sum, { size }) => sum + size, 0);
+    while (count() >= this.#options.maxChildren) {
+      const idle = [...this.#groups].filter(([key, group]) => isIdle(key, group) && group !== wanting);
+      const oldest = idle.sort(([, a], [, b]) => a.used - b.used).at(0);
+      if (oldest === undefined) {
+        const message = `${this.#options.maxChildren} servers are at work already; try again later, or raise maxChildren`;
+        throw new AwaitError('limit', message);
+      }
+      this.#groups.delete(oldest[0]);
+      await oldest[1].close();
+    }
+  }
+
+  #endIdle(): void {
+    const before = performance.now() - this.#options.idle;
+    for (const [key, group] of this.#groups) {
+      if (!isIdle(key, group) || group.used > before) continue;
+      this.#groups.delete(key);
+      void group.close();
+    }
+  }
+}
+
+/** Those of a session end with it. */
+function isIdle(key: string, group: Group): boolean {
+  return !key.startsWith('session ') && !group.busy;
+}
+
+const DEFAULTS: Required<PeerHostOptions> = {
+  children: 1,
+  maxChildren: 100,
+  shared: false,
+  replay: 'safe',
+  queue: 100,
+  queueWait: 60_000,
+  startTimeout: 30_000,
+  askTimeout: 60_000,
+  idle: 300_000,
+  cancelGrace: 2_000,
+};
+
+function checked(options: PeerHostOptions): Required<PeerHostOptions> {
+  const settings: Required<PeerHostOptions> = { ...DEFAULTS, ...options };
+  for (const name of [
+    'children',
+    'maxChildren',
+    'queue',
+    'queueWait',
+    'startTimeout',
+    'askTimeout',
+    'idle',
+    'cancelGrace',
+  ] as const) {
+    const value = settings[name];
+    const least = name === 'children' || name === 'maxChildren' || name === 'startTimeout' ? 1 : 0;
+    if (typeof value === 'number' && Number.isFinite(value) && value >= least) continue;
+    throw new AwaitError(
+      'bad-option',
+      `option ${name} must be a number of at least ${least}, not ${String(value)}`,
+    );
+  }
+  if (!['safe', 'allow', 'never'].includes(settings.replay)) {
+    throw new AwaitError(
+      'bad-option',
+      `option replay must be 'safe', 'allow' or 'never', not ${String(settings.replay)}`,
+    );
+  }
+  return settings;
+}

@@ -1,0 +1,242 @@
+/**
+ * A server behind a link, as an instance of the engine sees it: a host with `connect(transport)`, which answers
+ * `initialize` from the running server, and passes other messages to its client's servers.
+ * 1. A call that may ask has the turn from when it is sent until it is answered, also while it is suspended.
+ * 2. Its journal says that it is sent, and whether it may be run again, just before it is sent: an unsent call is
+ *    always run, whichever process takes it over. A call of another process has its journal there, so that is asked.
+ * 3. When a server ends, its open requests that cannot ask are sent to the next one; an open call is lost, and the
+ *    engine decides whether to run it again.
+ */
+import { advice } from '../base/advice.ts';
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { type CallContext, currentContext } from '../call/frame/context.ts';
+import type { Response } from '../call/journal/entries.ts';
+import { wireError } from '../call/run/wire-error.ts';
+import type { HostTransport, Message } from '../host/transport.ts';
+import type { Group, PeerTurn } from './group.ts';
+import type { PeerLogger } from './link.ts';
+import { type Holder, type Peer, type PeerAsk, PeerGone, type RequestOwner, SENDING } from './peer.ts';
+import { SENT, type SentCall } from './replay-rule.ts';
+
+/** Requests that may ask: one at a time. */
+const MAY_ASK: ReadonlySet<string> = new Set(['tools/call', 'prompts/get', 'resources/read', 'tasks/result']);
+/** How often a request that cannot ask is sent to another server. */
+const ATTEMPTS = 3;
+/** How long the journal may take to say that a call is sent, in milliseconds. */
+const NOTED = 30_000;
+
+/** Where an instance of the engine, or another process, is reached. */
+export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'send' | 'ask' | 'lose'>;
+
+interface PeerWork {
+  readonly holder: Holder;
+  turn?: PeerTurn;
+  /** Its id on the link, once it is sent. */
+  sent?: number;
+  cancelled?: true;
+}
+
+export interface LeaseOptions {
+  readonly logger: PeerLogger;
+  /** Whether every call may be run again. */
+  readonly repeatsAll: boolean;
+  /** How long a cancelled call may take to end, in milliseconds. */
+  readonly cancelGrace: number;
+  /** Whether other callers use the same servers. */
+  readonly isShared: boolean;
+  /** Whether the calls are another process's. */
+  readonly isGuest: boolean;
+  /** The instance is over. */
+  readonly onEnd: () => void;
+}
+
+export class PeerLease implements RequestOwner {
+  readonly #group: Group;
+  readonly #options: LeaseOptions;
+  readonly #work = new Map<string | number, PeerWork>();
+  #transport: LeaseTransport | undefined;
+  #over = false;
+
+  constructor(group: Group, options: LeaseOptions) {
+    this.#group = group;
+    this.#options = options;
+  }
+
+  async connect(transport: LeaseTransport): Promise<void> {
+    this.#transport = transport;
+    transport.onmessage = (message) => this.#received(message);
+    await transport.start();
+  }
+
+  /** The instance is over: a call that is still in a server holds that up, so the server goes. */
+  close(): void {
+    if (this.#over) return;
+    this.#over = true;
+    for (const work of this.#work.values()) {
+      this.#group.giveUp(work.holder);
+      if (work.sent !== undefined && work.cancelled === undefined) work.turn?.peer.kill(true);
+      else if (work.sent === undefined) work.turn?.done();
+    }
+    this.#options.onEnd();
+  }
+
+  notification(message: JsonObject, requestId?: string | number): void {
+    const related = requestId === undefined ? {} : { relatedRequestId: requestId };
+    void this.#transport?.send(message as Message, related);
+  }
+
+  ask({ method, params, signal, progress }: PeerAsk, requestId?: string | number): Promise<Response> {
+    if (this.#transport === undefined) return new Promise(() => {});
+    const related = requestId === undefined ? {} : { relatedRequestId: requestId };
+    return this.#transport.ask(
+      { jsonrpc: '2.0', method, ...(isObject(params) && { params }) },
+      { signal, ...related, ...(progress && { progress }) },
+    );
+  }
+
+  // --- messages of the instance -----------------------------------------------------------------------
+
+  #received(message: Message): void {
+    const { id, method, params = {} } = message;
+    if (method === undefined) return;
+    if (id === undefined) this.#notified(method, message);
+    else if (method === 'initialize') this.#answer(id, this.#initialized());
+    else if (MAY_ASK.has(method)) void this.#call(id, method, params);
+    else this.#answer(id, this.#beside(id, method, params));
+  }
+
+  #notified(method: string, message: Message): void {
+    if (method === 'notifications/initialized') return;
+    if (method === 'notifications/cancelled') {
+      const { requestId, reason } = message.params ?? {};
+      const work = this.#work.get(requestId as string | number);
+      if (work !== undefined) this.#cancel(work, reason);
+      return;
+    }
+    this.#group.notify(message);
+  }
+
+  #answer(id: string | number, coming: Promise<Response>): void {
+    coming
+      .catch((error: unknown): Response => this.#failed(error))
+      .then((response) => this.#transport?.send({ jsonrpc: '2.0', id, ...response }));
+  }
+
+  async #initialized(): Promise<Response> {
+    return { result: (await this.#group.peer()).initialized };
+  }
+
+  /** Sends a request that cannot ask. */
+  async #beside(id: string | number, method: string, params: JsonObject): Promise<Response> {
+    for (let attempt = 1; ; attempt += 1) {
+      const peer = await this.#group.peer();
+      try {
+        const response = await peer.request(method, params, { owner: this, requestId: id });
+        if ('result' in response) this.#group.remember(method, params);
+        return response;
+      } catch (error) {
+        if (!(error instanceof PeerGone) || attempt === ATTEMPTS) throw error;
+      }
+    }
+  }
+
+  async #call(id: string | number, method: string, params: JsonObject): Promise<void> {
+    const context = currentContext();
+    const holder: Holder = { owner: this, requestId: id, repeatable: false };
+    const work: PeerWork = { holder };
+    this.#work.set(id, work);
+    try {
+      const turn = await this.#group.turn(holder);
+      work.turn = turn;
+      if (this.#over || work.cancelled) return;
+      const { peer } = turn;
+      await peer.askStrays((ask) => this.ask(ask, id));
+      const sending = async (repeatable: boolean): Promise<boolean> => {
+        const sent = await noted(this.#note(id, { repeatable }, context?.once));
+        // Else the call continues elsewhere.
+        if (sent === undefined || this.#over || work.cancelled) return false;
+        holder.repeatable = sent.repeatable;
+        return true;
+      };
+      if (!peer.elsewhere && !(await sending(await this.#mayRepeat(peer, method, params)))) return;
+      const from = { owner: this, requestId: id, sending };
+      const response = await peer.request(method, params, from, (onLink) => {
+        work.sent = onLink;
+      });
+      this.#respond(id, response);
+    } catch (error) {
+      if (error instanceof PeerGone && !this.#over)
+        this.#transport?.lose(id, this.#lost(error), error.how.planned === true);
+      else if (!work.cancelled) this.#respond(id, this.#failed(error));
+    } finally {
+      if (this.#work.get(id) === work) this.#work.delete(id);
+      work.turn?.done();
+    }
+  }
+
+  /** Has the call's journal say that it is sent. @returns what the journal says, undefined if it may not be sent */
+  async #note(id: string | number, sent: SentCall, once: CallContext['once']): Promise<SentCall | undefined> {
+    if (once !== undefined) return once(SENT, async () => sent);
+    if (!this.#options.isGuest) return sent;
+    const params = { requestId: id, ...sent };
+    const answer = await this.ask({ method: SENDING, params, signal: new AbortController().signal });
+    return 'result' in answer && answer.result.may === true ? sent : undefined;
+  }
+
+  async #mayRepeat(peer: Peer, method: string, params: JsonObject): Promise<boolean> {
+    if (this.#options.repeatsAll || method === 'prompts/get' || method === 'resources/read') return true;
+    return method === 'tools/call' && (await peer.mayRepeat(String(params.name)));
+  }
+
+  /**
+   * Cancels a request. The SDKs do not respond to a cancelled request, so its end cannot be seen: it keeps the turn for
+   * a while, so that its asks reach no other caller's client.
+   */
+  #cancel(work: PeerWork, reason: unknown): void {
+    if (work.cancelled) return;
+    work.cancelled = true;
+    const { turn, sent, holder } = work;
+    if (turn === undefined) this.#group.giveUp(holder);
+    else if (sent === undefined) turn.done();
+    if (turn === undefined || sent === undefined) return;
+    const { peer } = turn;
+    peer.cancel(sent, typeof reason === 'string' ? reason : undefined);
+    setTimeout(() => {
+      if (peer.holder !== holder) return;
+      if (this.#options.isShared) peer.kill(true);
+      peer.forget(sent);
+      this.#work.delete(holder.requestId);
+      turn.done();
+    }, this.#options.cancelGrace).unref();
+  }
+
+  #respond(id: string | number, response: Response): void {
+    void this.#transport?.send({ jsonrpc: '2.0', id, ...response });
+  }
+
+  #lost({ message }: PeerGone): AwaitError {
+    return new AwaitError('host-gone', `the server that ran this call has ended: ${message}`);
+  }
+
+  #failed(error: unknown): Response {
+    const failure = AwaitError.from(error, error instanceof PeerGone ? 'host-gone' : 'internal');
+    this.#options.logger.warn('a request could not be passed to its server', { error: failure.message });
+    // How long the queue is may be known, how a server ended may not.
+    if (failure.code === 'limit')
+      return { error: { code: -32000, message: failure.message, data: advice('limit') } };
+    return { error: wireError(failure) };
+  }
+}
+
+/** A frame that is dropped meanwhile never settles its step, and must not keep the turn. */
+function noted(step: Promise<unknown>): Promise<SentCall | undefined> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve(undefined), NOTED);
+    const done = (sent: unknown): void => {
+      clearTimeout(timer);
+      resolve(isObject(sent) ? { repeatable: sent.repeatable === true } : undefined);
+    };
+    step.then(done, reject);
+  });
+}

@@ -1,0 +1,410 @@
+/**
+ * One running server behind a link, initialized for one client.
+ * It owns the ids on the link, the server's open asks, and the turn: an ask on a pipe names no request, so one call
+ * that may ask runs at a time, and asks go to the client of that call. Requests that cannot ask run beside it.
+ * 1. Each request gets an id of its own on the link, and that id as its progress token.
+ * 2. An ask that comes while no call has the turn (`roots/list` at start-up) belongs to the session, if there is one,
+ *    else to the next call, which is sent once it is answered.
+ * 3. When the server ends, each of its open requests is rejected with `PeerGone`.
+ * Where another process has the server, that process does 2 and grants the turns among all processes.
+ */
+
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject, memoryOf } from '../base/json.ts';
+import type { AskProgress } from '../call/frame/turn.ts';
+import type { Client, Response } from '../call/journal/entries.ts';
+import { progressOn, progressTokenOf, responseOf } from '../host/transport.ts';
+import type { Ended, OpenLink, PeerLink, PeerLogger } from './link.ts';
+import { repeatableTools } from './replay-rule.ts';
+
+/** The server ended before it answered. */
+export class PeerGone extends Error {
+  readonly how: Ended;
+
+  constructor(reason: string, how: Ended) {
+    super(reason);
+    this.name = 'PeerGone';
+    this.how = how;
+  }
+}
+
+/**
+ * Another process that has the server asks with this method, before it sends it a call of this one. The result says
+ * whether it may: then the call's journal says that it is sent.
+ */
+export const SENDING = 'mcp-await/sending';
+
+/** The sender of a request, which receives the server's messages about it. */
+export interface RequestOwner {
+  notification(message: JsonObject, requestId?: string | number): void;
+  ask(ask: PeerAsk, requestId?: string | number): Promise<Response>;
+}
+
+/** Receives messages that belong to no call; without `ask`, the next call's client is asked. */
+export interface OutsideHandler {
+  notification(message: JsonObject): void;
+  ask?(ask: PeerAsk): Promise<Response>;
+}
+
+export interface PeerAsk {
+  readonly method: string;
+  readonly params: unknown;
+  /** Fires when the server gives up on it. */
+  readonly signal: AbortSignal;
+  /** Present if the server listens to its progress. */
+  readonly progress?: AskProgress;
+}
+
+export interface PeerOptions {
+  /** In log lines and errors. */
+  readonly name: string;
+  /** How long `initialize` may take, in milliseconds. */
+  readonly startTimeout: number;
+  /** When the server gives up on an ask, in milliseconds; 0: never. */
+  readonly askTimeout: number;
+  readonly logger: PeerLogger;
+}
+
+/** The one call that may ask. */
+export interface Holder {
+  readonly owner: RequestOwner;
+  readonly requestId: string | number;
+  /** Whether it may be run again from its start: then the server is ended before it gives up on an ask. */
+  repeatable: boolean;
+}
+
+/** Whose request it is. */
+interface From {
+  readonly owner: RequestOwner;
+  readonly requestId: string | number;
+  /** Called before another process sends it to the server. @returns whether it may */
+  readonly sending?: (repeatable: boolean) => Promise<boolean>;
+}
+
+interface PeerRequest {
+  readonly settle: (response: Response) => void;
+  readonly reject: (gone: PeerGone) => void;
+  readonly owner?: RequestOwner;
+  readonly requestId?: string | number;
+  readonly sending?: From['sending'];
+  /** The client's own token in progress notifications. */
+  readonly progressToken?: unknown;
+}
+
+interface Stray {
+  readonly ask: PeerAsk;
+  readonly settle: (response: Response) => void;
+}
+
+/** Most asks outside of calls that wait for a client. */
+const STRAYS = 100;
+/** Memory of messages that a server sends before it has answered `initialize`, in bytes. */
+const MOST_EARLY = 16_777_216;
+/** How long a new server may take to answer a ping, in milliseconds. */
+const PING = 2_000;
+/** How long before its time-out a server is ended, at most, in milliseconds. */
+const MARGIN = 10_000;
+
+export class Peer {
+  /** The result of `initialize`. */
+  readonly initialized: JsonObject;
+  readonly #options: PeerOptions;
+  readonly #link: PeerLink;
+  readonly #state: Shared;
+  #next = 0;
+  #holder: Holder | undefined;
+  /** Receives messages that belong to no call. */
+  outside: OutsideHandler | undefined;
+  readonly #asks = new Map<string | number, AbortController>();
+  #strays: Stray[] = [];
+  #tools: Promise<ReadonlySet<string>> | undefined;
+  #planned = false;
+
+  private constructor(initialized: JsonObject, options: PeerOptions, link: PeerLink, state: Shared) {
+    this.initialized = initialized;
+    this.#options = options;
+    this.#link = link;
+    this.#state = state;
+  }
+
+  /**
+   * Starts a server and initializes it.
+   * @throws AwaitError `host-gone`, in one line, if that fails; its cause is a `PeerGone` where the server ended
+   */
+  static async open(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
+    const state: Shared = { pending: new Map(), early: [], onGone: [] };
+    let early = 0;
+    const link: PeerLink = openLink({
+      message: (message) => {
+        if (state.peer === undefined && message.method !== undefined) {
+          early += memoryOf(message);
+          state.early.push(message);
+          if (early > MOST_EARLY) link.kill(`it sent ${MOST_EARLY} bytes before its response to initialize`);
+        } else if (state.peer !== undefined) state.peer.#received(message);
+        else settle(state, message);
+      },
+      ended: (reason, how) => isGone(state, reason, how),
+    });
+    const failed = (reason: string, cause?: unknown): AwaitError =>
+      new AwaitError('host-gone', `${options.name} cannot be served: ${reason}`, cause);
+    const timer = setTimeout(() => {
+      link.kill(`it did not answer initialize within ${options.startTimeout} ms`);
+    }, options.startTimeout);
+    let response: Response;
+    try {
+      response = await new Promise<Response>((settled, reject) => {
+        state.pending.set('init', { settle: settled, reject });
+        const { protocolVersion, capabilities, info } = client;
+        link.send({
+          jsonrpc: '2.0',
+          id: 'init',
+          method: 'initialize',
+          params: { protocolVersion, capabilities, clientInfo: info },
+        });
+      });
+    } catch (error) {
+      throw failed(error instanceof Error ? error.message : String(error), error);
+    } finally {
+      clearTimeout(timer);
+    }
+    if ('error' in response) {
+      link.kill();
+      throw failed(`it refused initialize: ${response.error.message}`);
+    }
+    const peer = new Peer(response.result, options, link, state);
+    state.peer = peer;
+    link.send({ jsonrpc: '2.0', method: 'notifications/initialized' });
+    for (const message of state.early.splice(0)) peer.#received(message);
+    // Asks that it makes on `initialized` arrive before its response to a ping.
+    if (client.capabilities.roots !== undefined) await peer.#answersPing();
+    return peer;
+  }
+
+  /** Whether another process has the server. */
+  get elsewhere(): boolean {
+    return this.#link.elsewhere === true;
+  }
+
+  get gone(): boolean {
+    return this.#state.gone !== undefined;
+  }
+
+  /** Calls `listener` when the server ends; at once if it has ended. */
+  onGone(listener: (gone: PeerGone) => void): void {
+    if (this.#state.gone !== undefined) listener(this.#state.gone);
+    else this.#state.onGone.push(listener);
+  }
+
+  /** Whether it has open requests. */
+  get busy(): boolean {
+    return this.#state.pending.size > 0 || this.#holder !== undefined;
+  }
+
+  get holder(): Holder | undefined {
+    return this.#holder;
+  }
+
+  /** The turn is this call's until `undefined` is set. */
+  hold(holder: Holder | undefined): void {
+    this.#holder = holder;
+  }
+
+  /**
+   * Sends a request.
+   * @throws PeerGone when the server ends before it answers
+   */
+  request(method: string, params: JsonObject, from?: From, onSent?: (id: number) => void): Promise<Response> {
+    return new Promise((settled, reject) => {
+      if (this.#state.gone !== undefined) {
+        reject(this.#state.gone);
+        return;
+      }
+      this.#next += 1;
+      const id = this.#next;
+      const meta = isObject(params._meta) ? params._meta : undefined;
+      const progressToken = meta?.progressToken;
+      const sent =
+        progressToken === undefined ? params : { ...params, _meta: { ...meta, progressToken: id } };
+      this.#state.pending.set(id, { settle: settled, reject, ...from, progressToken });
+      this.#link.send({ jsonrpc: '2.0', id, method, params: sent });
+      onSent?.(id);
+    });
+  }
+
+  /** Tells the server that a request's client cancelled it; the server may never respond. */
+  cancel(id: number, reason?: string): void {
+    if (!this.#state.pending.has(id)) return;
+    const params = { requestId: id, ...(reason !== undefined && { reason }) };
+    this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+  }
+
+  /** Waits no longer for a response. */
+  forget(id: number): void {
+    this.#state.pending.delete(id);
+  }
+
+  notify(message: JsonObject): void {
+    this.#link.send(message);
+  }
+
+  /**
+   * Asks a client what the server asked before it had one; resolves once all is answered. If the call is dropped before
+   * its client answers, the next call is asked.
+   */
+  async askStrays(ask: (ask: PeerAsk) => Promise<Response>): Promise<void> {
+    await Promise.all(
+      this.#strays.map(async (stray) => {
+        stray.settle(await ask(stray.ask));
+        this.#strays = this.#strays.filter((other) => other !== stray);
+      }),
+    );
+  }
+
+  /** Whether a tool declares that it may be called twice: it only reads, or a second call changes nothing. */
+  async mayRepeat(tool: string): Promise<boolean> {
+    this.#tools ??= repeatableTools((params) => this.request('tools/list', params));
+    return (await this.#tools).has(tool);
+  }
+
+  /** Ends it politely. */
+  close(): Promise<void> {
+    return this.#link.close();
+  }
+
+  /** Ends it at once. */
+  kill(planned = false): void {
+    this.#planned = planned;
+    this.#link.kill();
+  }
+
+  get planned(): boolean {
+    return this.#planned;
+  }
+
+  // --- messages of the server --------------------------------------------------------------------------
+
+  #received(message: JsonObject): void {
+    const { id, method } = message;
+    if (typeof method !== 'string') settle(this.#state, message);
+    else if (typeof id === 'string' || typeof id === 'number') this.#asked(id, method, message.params);
+    else this.#notified(method, message);
+  }
+
+  #notified(method: string, message: JsonObject): void {
+    const params = isObject(message.params) ? message.params : {};
+    if (method === 'notifications/cancelled') {
+      const asked = params.requestId;
+      if (typeof asked === 'string' || typeof asked === 'number') this.#asks.get(asked)?.abort();
+      return;
+    }
+    if (method === 'notifications/progress') {
+      const request = this.#state.pending.get(params.progressToken as number);
+      if (request?.progressToken === undefined) return;
+      const own = { ...message, params: { ...params, progressToken: request.progressToken } };
+      request.owner?.notification(own, request.requestId);
+      return;
+    }
+    if (method === 'notifications/tools/list_changed') this.#tools = undefined;
+    const holder = this.#holder;
+    if (holder === undefined) this.outside?.notification(message);
+    else holder.owner.notification(message, holder.requestId);
+  }
+
+  #asked(id: string | number, method: string, params: unknown): void {
+    const respond = (response: Response): void => {
+      if (this.#asks.delete(id)) this.#link.send({ jsonrpc: '2.0', id, ...response });
+    };
+    const abort = new AbortController();
+    this.#asks.set(id, abort);
+    abort.signal.addEventListener('abort', () => void this.#asks.delete(id), { once: true });
+    if (method === 'ping') {
+      respond({ result: {} });
+      return;
+    }
+    if (method === SENDING && this.elsewhere) {
+      void this.#maySend(params).then((may) => respond({ result: { may } }));
+      return;
+    }
+    const token = progressTokenOf(params);
+    const progress: AskProgress = {
+      report: (reported) => void (this.#asks.has(id) && this.#link.send(progressOn(token, reported))),
+      resets: false,
+    };
+    const ask: PeerAsk = { method, params, signal: abort.signal, ...(token !== undefined && { progress }) };
+    const holder = this.#holder;
+    const late = holder === undefined ? undefined : this.#beforeTimeout(holder);
+    void this.#answerTo(ask, holder)
+      .catch((): Response => ({ error: { code: -32603, message: 'Internal error' } }))
+      .then((response) => {
+        clearTimeout(late);
+        respond(response);
+      });
+  }
+
+  async #maySend(params: unknown): Promise<boolean> {
+    const { requestId, repeatable } = isObject(params) ? params : {};
+    const request = this.#state.pending.get(requestId as number);
+    return (await request?.sending?.(repeatable === true).catch(() => false)) ?? false;
+  }
+
+  #answerTo(ask: PeerAsk, holder: Holder | undefined): Promise<Response> {
+    if (holder !== undefined) return holder.owner.ask(ask, holder.requestId);
+    if (this.outside?.ask !== undefined) return this.outside.ask(ask);
+    if (this.#strays.length >= STRAYS) {
+      return Promise.resolve({ error: { code: -32000, message: 'Too many requests wait for a client' } });
+    }
+    return new Promise((settled) => this.#strays.push({ ask, settle: settled }));
+  }
+
+  /** A server that gives up on an ask runs its tool's `catch`; where the call may be run again it is ended before. */
+  #beforeTimeout(holder: Holder): NodeJS.Timeout | undefined {
+    const { askTimeout, logger, name } = this.#options;
+    if (askTimeout === 0 || this.elsewhere) return undefined;
+    const timer = setTimeout(
+      () => {
+        if (this.#holder !== holder || !holder.repeatable) return;
+        logger.debug('a server is ended before its ask times out; its call continues in another', {
+          from: name,
+        });
+        this.kill(true);
+      },
+      askTimeout - Math.min(MARGIN, askTimeout / 4),
+    );
+    timer.unref();
+    return timer;
+  }
+
+  /** Resolves when the server answers a ping, in any way, or ends, or after a time limit. */
+  async #answersPing(): Promise<void> {
+    const timer = new Promise<void>((resolve) => setTimeout(resolve, PING).unref());
+    await Promise.race([this.request('ping', {}).catch(() => undefined), timer]);
+  }
+}
+
+/** State that exists before the peer does. */
+interface Shared {
+  readonly pending: Map<string | number, PeerRequest>;
+  /** Requests and notifications that came before the response to `initialize`. */
+  readonly early: JsonObject[];
+  readonly onGone: ((gone: PeerGone) => void)[];
+  peer?: Peer;
+  gone?: PeerGone;
+}
+
+function settle({ pending }: Shared, message: JsonObject): void {
+  const { id } = message;
+  if (typeof id !== 'string' && typeof id !== 'number') return;
+  const request = pending.get(id);
+  pending.delete(id);
+  request?.settle(responseOf(message));
+}
+
+function isGone(state: Shared, reason: string, how: Ended = {}): void {
+  if (state.gone !== undefined) return;
+  const gone = new PeerGone(reason, { ...how, planned: how.planned ?? state.peer?.planned ?? false });
+  state.gone = gone;
+  const waiting = [...state.pending.values()];
+  state.pending.clear();
+  for (const { reject } of waiting) reject(gone);
+  for (const listener of state.onGone.splice(0)) listener(gone);
+}

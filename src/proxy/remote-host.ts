@@ -1,0 +1,28 @@
+/** `remoteHost`: a legacy server elsewhere, by its URL. */
+
+import { AwaitError } from '../base/error.ts';
+import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+import { openRemote, type RemoteOptions } from './remote.ts';
+
+/** The options of `remoteHost`. */
+export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
+
+/**
+ * A remote server of 2025-11-25 or before, for `createAwaitHandler`. It gets a session of its own for each session
+ * here, or for each known caller without sessions. It needs the package `@modelcontextprotocol/sdk`.
+ *
+ * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createAwaitHandler, remoteHost } from 'mcp-await';
+ *
+ * const handler = createAwaitHandler(remoteHost({ url: 'https://example.com/mcp' }));
+ */
+export function remoteHost(options: RemoteHostOptions): PeerHost {
+  const { url, headers, ...host } = options;
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
+  }
+  const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
+  return peerHost(new URL(url).host, host, remote, () => (events) => openRemote(remote, events));
+}

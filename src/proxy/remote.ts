@@ -1,0 +1,196 @@
+/**
+ * A remote server of 2025-11-25 or before, over Streamable HTTP or, where its endpoint refuses that, HTTP+SSE. The
+ * transports are those of SDK v1, an optional peer: sessions, streams and their resumption are theirs.
+ *
+ * A link is one session. A request that the server refuses gets an error; a session that it no longer knows, or a
+ * server that cannot be reached, is the end of the link.
+ */
+import { boundedResponse } from '../base/bounded-response.ts';
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { Inflow } from './inflow.ts';
+import { isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
+
+export interface RemoteOptions {
+  readonly url: string;
+  /** Sent with every request. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** The part of the SDK's transports that is used here. */
+interface Transport {
+  onmessage?: (message: never) => void;
+  onerror?: (error: Error) => void;
+  onclose?: () => void;
+  start(): Promise<void>;
+  send(message: never): Promise<void>;
+  close(): Promise<void>;
+  terminateSession?(): Promise<void>;
+  setProtocolVersion?(version: string): void;
+}
+
+/** Messages of a server that are read in a second. */
+const RATE = 1_000;
+/** Each is a request of its own. */
+const MOST_RESPONDING = 200;
+
+type RemoteWire = 'http' | 'sse';
+
+export function openRemote(options: RemoteOptions, events: LinkEvents): PeerLink {
+  return new RemoteLink(options, events);
+}
+
+class RemoteLink implements PeerLink {
+  readonly #options: RemoteOptions;
+  readonly #events: LinkEvents;
+  #transport: Promise<Transport>;
+  #wire: RemoteWire = 'http';
+  #isOver = false;
+  readonly #inflow: Inflow;
+  /** Responses to the server's own requests that are under way. */
+  #responding = 0;
+
+  constructor(options: RemoteOptions, events: LinkEvents) {
+    this.#options = options;
+    this.#events = events;
+    this.#inflow = new Inflow({
+      rate: RATE,
+      pass: (message) => this.#events.message(message),
+      failed: (reason) => this.kill(reason),
+    });
+    this.#transport = this.#open('http');
+    this.#transport.catch((error: unknown) => this.#ended(reasonOf(error)));
+  }
+
+  send(message: JsonObject): void {
+    const isResponse = message.method === undefined;
+    if (isResponse && this.#responding >= MOST_RESPONDING) {
+      this.kill(`it asks more than it takes answers: ${MOST_RESPONDING} wait`);
+      return;
+    }
+    if (isResponse) this.#responding += 1;
+    void this.#send(message)
+      .catch((error: unknown) => this.#failed(message, error))
+      .finally(() => {
+        if (isResponse) this.#responding -= 1;
+      });
+  }
+
+  async close(): Promise<void> {
+    const transport = await this.#transport.catch(() => undefined);
+    await transport?.terminateSession?.().catch(() => undefined);
+    this.kill('it was closed');
+  }
+
+  kill(reason = 'it was ended'): void {
+    this.#ended(reason);
+    void this.#transport.then((transport) => transport.close()).catch(() => undefined);
+  }
+
+  async #send(message: JsonObject): Promise<void> {
+    const transport = await this.#transport;
+    try {
+      await transport.send(message as never);
+    } catch (error) {
+      const code = isObject(error) ? error.code : undefined;
+      const isRefused = typeof code === 'number' && code >= 400 && code < 500 && code !== 401 && code !== 403;
+      if (message.method !== 'initialize' || this.#wire === 'sse' || !isRefused) throw error;
+      // As the revisions of 2025 have it for clients that also know the one before.
+      this.#transport = this.#open('sse');
+      await (await this.#transport).send(message as never);
+    }
+  }
+
+  async #open(wire: RemoteWire): Promise<Transport> {
+    this.#wire = wire;
+    const transport = await make(wire, this.#options, (error) => this.kill(error.message));
+    transport.onmessage = (message: JsonObject) => {
+      if (this.#isOver || !isRpcMessage(message)) return;
+      const { result } = message;
+      if (isObject(result) && typeof result.protocolVersion === 'string') {
+        transport.setProtocolVersion?.(result.protocolVersion);
+      }
+      this.#inflow.push(message);
+    };
+    transport.onclose = () => {
+      if (this.#wire === wire) this.#ended('its connection closed');
+    };
+    transport.onerror = () => {};
+    await transport.start();
+    return transport;
+  }
+
+  #failed(message: JsonObject, error: unknown): void {
+    const { id, method } = message;
+    const code = isObject(error) ? error.code : undefined;
+    const isGone = code === 404 || typeof code !== 'number' || method === 'initialize';
+    if (isGone) this.#ended(reasonOf(error));
+    else if (id !== undefined && method !== undefined) {
+      const refused = { code: -32603, message: `Internal error: the server refused the request (${code})` };
+      this.#events.message({ jsonrpc: '2.0', id, error: refused });
+    }
+  }
+
+  #ended(reason: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#inflow.close();
+    this.#events.ended(reason);
+  }
+}
+
+async function make(
+  wire: RemoteWire,
+  { url, headers = {} }: RemoteOptions,
+  onExceeded: (error: AwaitError) => void,
+): Promise<Transport> {
+  const requestInit = { headers: { ...headers } };
+  const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> =>
+    boundedResponse(await fetchHere(input, init), MESSAGE_BYTES, onExceeded);
+  try {
+    if (wire === 'sse') {
+      const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
+      return new SSEClientTransport(new URL(url), { requestInit, fetch }) as Transport;
+    }
+    const { StreamableHTTPClientTransport } = await import(
+      '@modelcontextprotocol/sdk/client/streamableHttp.js'
+    );
+    return new StreamableHTTPClientTransport(new URL(url), { requestInit, fetch }) as Transport;
+  } catch (error) {
+    const message =
+      'a remote server needs the package @modelcontextprotocol/sdk: npm install @modelcontextprotocol/sdk';
+    throw new AwaitError('bad-option', message, error);
+  }
+}
+
+/** Bytes of one message of a remote server, as of one line of a child. */
+const MESSAGE_BYTES = 16_777_216;
+const REDIRECTS = 5;
+
+/**
+ * `fetch` that follows no redirect to another origin: the headers, which may be credentials, and the callers' messages
+ * are for the server that was named.
+ */
+async function fetchHere(input: string | URL, init?: RequestInit): Promise<Response> {
+  let url = new URL(input);
+  for (let count = 0; count <= REDIRECTS; count += 1) {
+    const response = await fetch(url, { ...init, redirect: 'manual' });
+    const location = response.headers.get('location');
+    if (response.status < 300 || response.status > 399 || location === null) return response;
+    await response.body?.cancel();
+    const next = new URL(location, url);
+    if (next.origin !== url.origin)
+      throw new Error(`the server redirects to ${next.origin}; name the URL that is meant`);
+    const keepsMethod = response.status === 307 || response.status === 308 || init?.method !== 'POST';
+    if (!keepsMethod)
+      throw new Error(`the server redirects a POST with ${response.status}; name ${next.href}`);
+    url = next;
+  }
+  throw new Error(`the server redirects more than ${REDIRECTS} times`);
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause } = error;
+  return cause instanceof Error ? `${error.message}: ${cause.message}` : error.message;
+}

@@ -1,0 +1,40 @@
+/** `stdioHost`: a server of any language, as a child process. */
+
+import { basename } from 'node:path';
+import { AwaitError } from '../base/error.ts';
+import { type ChildOptions, openChild } from './child.ts';
+import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+
+/** The options of `stdioHost`. */
+export interface StdioHostOptions extends ChildOptions, PeerHostOptions {}
+
+/**
+ * A server that speaks MCP over its stdin and stdout, for `createAwaitHandler`. It needs no change, and is started once
+ * for each session, or for each known caller without sessions.
+ *
+ * @throws AwaitError `bad-option`
+ *
+ * @example
+ * import { createAwaitHandler, stdioHost } from 'mcp-await';
+ *
+ * const memory = stdioHost({ command: 'npx', args: ['-y', '@modelcontextprotocol/server-memory'] });
+ * const handler = createAwaitHandler(memory);
+ */
+export function stdioHost(options: StdioHostOptions): PeerHost {
+  const { command, args = [], env, cwd, lineBytes, ...host } = options;
+  if (typeof command !== 'string' || command === '') {
+    throw new AwaitError(
+      'bad-option',
+      "stdioHost needs a command: stdioHost({ command: 'npx', args: [...] })",
+    );
+  }
+  const child: ChildOptions = {
+    command,
+    args,
+    ...(env !== undefined && { env }),
+    ...(cwd !== undefined && { cwd }),
+    ...(lineBytes !== undefined && { lineBytes }),
+  };
+  const name = basename(command);
+  return peerHost(name, host, child, (logger) => (events) => openChild(child, name, logger, events));
+}

@@ -1,0 +1,228 @@
+/**
+ * The connections of this process that read the replies of calls: cursors over the calls' logs.
+ * 1. An event is an entry of its call's log, in the store before a connection gets it. Nothing is stored for the reply.
+ * 2. A call has one connection. One that comes back appends `reading`: an older one ends where it meets that entry, and
+ *    its process sends nothing behind it, since it must win the next position first.
+ * 3. Entries that are written or read here are passed on at once; others are read when the connection gets there.
+ */
+import type { Clock } from '../base/clock.ts';
+import { type CallRecord, type Entry, isEnd } from '../call/journal/entries.ts';
+import { streamIdOf } from './event-id.ts';
+import type { StreamEvent } from './log.ts';
+import { type Feed, type Projected, type Sink, Tail, type TailEnd, type TailEntry } from './tail.ts';
+
+/** Entries that wait for their connection; beyond that they are read again. */
+const EARLY = 16;
+
+export interface CallConnectionParts {
+  readonly clock: Clock;
+  /** @throws AwaitError `store` */
+  readonly read: (callId: string, position: number) => Promise<Entry | undefined>;
+  /** Tells a process that there is more in the log of a call. */
+  readonly wake: (callId: string, by: string) => void;
+}
+
+/** The events that an entry is for a call's client. */
+export type Projection = (entry: Entry) => Projected;
+
+export interface Begin {
+  readonly callId: string;
+  /** Of the call, in milliseconds since the epoch. */
+  readonly expires: number;
+  readonly project: Projection;
+  /** The name of this connection in the log. */
+  readonly connection: string;
+  /** The event that its client had last; absent for a new reply. */
+  readonly after?: { readonly sequence: number; readonly nth?: number };
+}
+
+export class CallConnection {
+  readonly #begin: Begin;
+  readonly #parts: CallConnectionParts;
+  readonly #stopped: (connection: CallConnection) => void;
+  #early: [at: number, entry: Entry][] = [];
+  #tail: Tail | undefined;
+  readonly #gone = new AbortController();
+  #hasEnd = false;
+  #hasTurn = false;
+  #onSaid: () => void = () => {};
+
+  constructor(begin: Begin, parts: CallConnectionParts, stopped: (connection: CallConnection) => void) {
+    this.#begin = begin;
+    this.#parts = parts;
+    this.#stopped = stopped;
+  }
+
+  get callId(): string {
+    return this.#begin.callId;
+  }
+
+  /** Whether the end of a turn came to it. */
+  get hasTurn(): boolean {
+    return this.#hasTurn;
+  }
+
+  /** Calls once, with the first event that comes to it. */
+  onSaid(fn: () => void): void {
+    this.#onSaid = fn;
+  }
+
+  /** Whether the log's last entry came to it. */
+  get hasEnd(): boolean {
+    return this.#hasEnd;
+  }
+
+  get isOpen(): boolean {
+    return !this.#gone.signal.aborted;
+  }
+
+  /** Whether its client is still to be there. */
+  get isWaiting(): boolean {
+    return this.isOpen && this.#tail === undefined;
+  }
+
+  /** Fires when it is over. */
+  get gone(): AbortSignal {
+    return this.#gone.signal;
+  }
+
+  /** The entry by which it ends older ones. @param by this process, where others can reach it */
+  entry(by: string | undefined): Extract<Entry, { type: 'reading' }> {
+    const { connection } = this.#begin;
+    return { type: 'reading', connection, ...(by !== undefined && { by }) };
+  }
+
+  /** Its client went away before it was there. */
+  unattached(): void {
+    if (this.isWaiting) this.#stop();
+  }
+
+  /** Its client is there. */
+  attach(sink: Sink): void {
+    if (!this.isOpen) {
+      sink.end('closed');
+      return;
+    }
+    const { callId, expires, project, connection, after } = this.#begin;
+    const feed: Feed = {
+      id: streamIdOf(callId),
+      expires,
+      read: async (at) => {
+        const entry = await this.#parts.read(callId, at - 1);
+        return entry && projected(entry, project);
+      },
+    };
+    // An event that is not its entry's last: the entry comes again, without what its client has.
+    const from = after === undefined ? 0 : after.sequence - (after.nth === undefined ? 0 : 1);
+    const tail = new Tail({
+      log: feed,
+      sink,
+      self: connection,
+      clock: this.#parts.clock,
+      from,
+      had: after?.nth ?? 0,
+      isResumed: after !== undefined,
+      isAgain: after?.nth === 0,
+      claimed: 0,
+      pace: () => undefined,
+      oldest: () => undefined,
+      stopped: () => this.#stop(),
+    });
+    if (!tail.isOpen) return;
+    this.#tail = tail;
+    const early = this.#early.splice(0);
+    for (const [at, entry] of early) tail.offer(at, projected(entry, project));
+    tail.start(early.length >= EARLY);
+  }
+
+  /** An entry was written or read here. @param position in the call's log */
+  offer(position: number, entry: Entry): void {
+    if (isEnd(entry)) this.#hasEnd = true;
+    if (isEnd(entry) || entry.type === 'suspended') this.#hasTurn = true;
+    else if (entry.type === 'notified') this.#onSaid();
+    if (this.#tail !== undefined) this.#tail.offer(position + 1, projected(entry, this.#begin.project));
+    else if (this.#early.length < EARLY) this.#early.push([position + 1, entry]);
+  }
+
+  /** Sends an event that is in no log. */
+  pass(event: StreamEvent): void {
+    this.#onSaid();
+    this.#tail?.pass(event);
+  }
+
+  /** Reads what is there already. */
+  catchUp(): void {
+    this.#tail?.look();
+  }
+
+  /** Its client is to come back for the rest. */
+  disconnect(): void {
+    this.#tail?.disconnect();
+  }
+
+  end(why: TailEnd): void {
+    this.unattached();
+    this.#tail?.end(why);
+  }
+
+  #stop(): void {
+    if (!this.isOpen) return;
+    this.#gone.abort();
+    this.#stopped(this);
+  }
+}
+
+export class CallConnections {
+  readonly #parts: CallConnectionParts;
+  readonly #byCall = new Map<string, CallConnection>();
+  /** The processes that have the connections of calls that run here. */
+  readonly #elsewhere = new Map<string, string>();
+
+  constructor(parts: CallConnectionParts) {
+    this.#parts = parts;
+  }
+
+  /** A connection for the reply of a call; an older one here ends. */
+  open(begin: Begin): CallConnection {
+    this.#byCall.get(begin.callId)?.end('replaced');
+    const connection = new CallConnection(begin, this.#parts, (stopped) => {
+      if (this.#byCall.get(stopped.callId) === stopped) this.#byCall.delete(stopped.callId);
+    });
+    this.#byCall.set(begin.callId, connection);
+    return connection;
+  }
+
+  get(callId: string): CallConnection | undefined {
+    return this.#byCall.get(callId);
+  }
+
+  /** This process has written an entry. */
+  written(call: CallRecord, position: number, entry: Entry): void {
+    this.#byCall.get(call.id)?.offer(position, entry);
+    if (entry.type === 'reading') this.#elsewhere.delete(call.id);
+    const by = this.#elsewhere.get(call.id);
+    if (by !== undefined) this.#parts.wake(call.id, by);
+    if (isEnd(entry)) this.#elsewhere.delete(call.id);
+  }
+
+  /** Another process has the connection of a call that runs here. */
+  moved(callId: string, { by }: Extract<Entry, { type: 'reading' }>): void {
+    this.#byCall.get(callId)?.end('replaced');
+    if (by !== undefined) this.#elsewhere.set(callId, by);
+  }
+
+  /** This process leaves: ends each connection whose call can continue elsewhere. */
+  handOverAll(mayStay: (callId: string) => boolean): void {
+    for (const connection of [...this.#byCall.values()])
+      if (!mayStay(connection.callId)) connection.end('leaving');
+  }
+
+  close(): void {
+    for (const connection of [...this.#byCall.values()]) connection.end('leaving');
+    this.#elsewhere.clear();
+  }
+}
+
+function projected(entry: Entry, project: Projection): TailEntry {
+  return entry.type === 'reading' ? { kind: 'reading', connection: entry.connection } : project(entry);
+}

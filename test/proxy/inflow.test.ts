@@ -1,0 +1,75 @@
+/** What a server sends is passed on in order, no faster than a rate, and not without bound. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { Inflow } from '../../src/proxy/inflow.ts';
+
+function inflow(rate: number, pass = (_nth: number): void => {}) {
+  const passed: number[] = [];
+  const reasons: string[] = [];
+  let drained = 0;
+  const own: Inflow = new Inflow({
+    rate,
+    pass: ({ nth }) => {
+      passed.push(Number(nth));
+      pass(Number(nth));
+    },
+    drained: () => {
+      drained += 1;
+    },
+    failed: (reason) => void reasons.push(reason),
+  });
+  const push = (count: number): void => {
+    for (let nth = 0; nth < count; nth += 1) own.push({ nth });
+  };
+  return { own, push, passed, reasons, drained: () => drained };
+}
+
+describe('messages of a server', () => {
+  it('are passed on at once, as long as they are few', () => {
+    const { own, push, passed } = inflow(1_000);
+    push(50);
+    expect([passed.length, own.isBehind]).toEqual([50, false]);
+  });
+
+  it('wait beyond the rate, and come in their order', async () => {
+    const { own, push, passed, drained } = inflow(1_000);
+    push(250);
+    expect([passed.length, own.isBehind]).toEqual([100, true]);
+    const before = drained();
+    while (own.isBehind) await sleep(5);
+    expect(passed).toEqual(Array.from({ length: 250 }, (_, nth) => nth));
+    expect(drained()).toBe(before + 1);
+  });
+
+  it('that are requests are one in a turn of the event loop', async () => {
+    const passed: unknown[] = [];
+    const own = new Inflow({ rate: 1_000, pass: ({ id }) => void passed.push(id), failed: () => {} });
+    for (const id of ['a', undefined, 'b', 'c']) own.push({ method: 'm', ...(id !== undefined && { id }) });
+    expect(passed).toEqual(['a']);
+    while (own.isBehind) await sleep(1);
+    expect(passed).toEqual(['a', undefined, 'b', 'c']);
+  });
+
+  it('end their link where too many wait', () => {
+    const { push, reasons } = inflow(10);
+    push(100_500);
+    expect(reasons).toHaveLength(1);
+  });
+
+  it('end their link where one cannot be handled', () => {
+    const { push, passed, reasons } = inflow(1_000, (nth) => {
+      if (nth === 2) throw new RangeError('too deep');
+    });
+    push(10);
+    expect([passed, reasons.length]).toEqual([[0, 1, 2], 1]);
+    expect(reasons[0]).toContain('too deep');
+  });
+
+  it('are dropped once it is closed', async () => {
+    const { own, push, passed } = inflow(100);
+    push(50);
+    own.close();
+    await sleep(250);
+    expect(passed).toHaveLength(10);
+  });
+});
