@@ -53,7 +53,10 @@ export function toNodeHandler(
     onEnd(req, res, () => {
       if (!res.writableFinished) gone.fire();
     });
-    const { status, headers, body, waits } = await handler.serve(inboundOf(req, gone));
+    const reply = await handler.serve(inboundOf(req, gone));
+    const { status, body, waits } = reply;
+    // What becomes of the connection, and how long it stays, is Node's to say: where a reply says it, Node does not.
+    const { connection: _, ...headers } = reply.headers;
     if (res.destroyed || req.socket.destroyed) return;
     // Of a body that was refused the rest may never come, or never end.
     if (!req.complete && req.method === 'POST') res.shouldKeepAlive = false;

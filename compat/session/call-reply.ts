@@ -278,7 +278,7 @@ export function finish(exchange: ReplyExchange, reply: ReplyOf, outcome: Outcome
 export function sourceIn({ services, session, inbound }: Exchange, callId: string): Source {
   return sourceOf(
     inbound,
-    closing(session, inbound, () => services.replies.get(callId)?.disconnect()),
+    closing(session, inbound, () => services.replies.get(callId)?.disconnect('closed')),
   );
 }
 

@@ -199,7 +199,7 @@ export class CallsReply {
     const { replies } = this.#exchange.services;
     this.#held.keep().then(
       () => {
-        for (const { callId } of this.#members) replies.get(callId)?.disconnect();
+        for (const { callId } of this.#members) replies.get(callId)?.disconnect('closed');
       },
       () => {},
     );

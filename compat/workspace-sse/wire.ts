@@ -10,7 +10,6 @@ export const STREAM = 'mcp-stream-id';
 export const HEADERS = {
   'content-type': 'text/event-stream',
   'cache-control': 'no-cache',
-  connection: 'keep-alive',
 };
 
 /** @param isResponse else a message of the server before it, asks included */

@@ -45,6 +45,7 @@ export class CallConnection {
   readonly #gone = new AbortController();
   #hasEnd = false;
   #hasTurn = false;
+  #ending: 'closed' | 'leaving' | undefined;
   #onSaid: () => void = () => {};
 
   constructor(begin: Begin, parts: CallConnectionParts, stopped: (connection: CallConnection) => void) {
@@ -133,6 +134,7 @@ export class CallConnection {
     const early = this.#early.splice(0);
     for (const [at, entry] of early) tail.offer(at, projected(entry, project));
     tail.start(early.length >= EARLY);
+    if (this.#ending !== undefined) tail.disconnect(this.#ending);
   }
 
   /** An entry was written or read here. @param position in the call's log */
@@ -155,9 +157,10 @@ export class CallConnection {
     this.#tail?.look();
   }
 
-  /** Its client is to come back for the rest. */
-  disconnect(): void {
-    this.#tail?.disconnect();
+  /** Its client is to come back for the rest, once it is there and has an id to come back with. */
+  disconnect(why: 'closed' | 'leaving'): void {
+    if (this.isWaiting) this.#ending = why;
+    this.#tail?.disconnect(why);
   }
 
   end(why: TailEnd): void {
@@ -177,6 +180,7 @@ export class CallConnections {
   readonly #byCall = new Map<string, CallConnection>();
   /** The processes that have the connections of calls that run here. */
   readonly #elsewhere = new Map<string, string>();
+  #isLeaving = false;
 
   constructor(parts: CallConnectionParts) {
     this.#parts = parts;
@@ -203,6 +207,7 @@ export class CallConnections {
     const by = this.#elsewhere.get(call.id);
     if (by !== undefined) this.#parts.wake(call.id, by);
     if (isEnd(entry)) this.#elsewhere.delete(call.id);
+    if (this.#isLeaving && entry.type === 'suspended') this.#byCall.get(call.id)?.disconnect('leaving');
   }
 
   /** Another process has the connection of a call that runs here. */
@@ -211,10 +216,11 @@ export class CallConnections {
     if (by !== undefined) this.#elsewhere.set(callId, by);
   }
 
-  /** This process leaves: ends each connection whose call can continue elsewhere. */
+  /** This process leaves: ends each connection whose call can continue elsewhere, one that stays once its turn ends. */
   handOverAll(mayStay: (callId: string) => boolean): void {
+    this.#isLeaving = true;
     for (const connection of [...this.#byCall.values()])
-      if (!mayStay(connection.callId)) connection.end('leaving');
+      if (!mayStay(connection.callId)) connection.disconnect('leaving');
   }
 
   close(): void {

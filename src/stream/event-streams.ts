@@ -219,7 +219,7 @@ export class EventStreams {
 
   /** Ends the connection that follows a stream here; its client may come back. */
   disconnect(id: string, scope: string): void {
-    this.#locals.get(this.#log(id, scope).name)?.tail?.disconnect();
+    this.#locals.get(this.#log(id, scope).name)?.tail?.disconnect('closed');
   }
 
   /** This process leaves: ends every connection here whose stream can continue elsewhere. */

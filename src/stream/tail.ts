@@ -100,8 +100,8 @@ export class Tail {
   #again = false;
   /** The next look asks whether the next entry was deleted. */
   #doubts = false;
-  /** It ends with the first event that it gives. */
-  #leaving = false;
+  /** Why it ends with the first event that it gives. */
+  #ending: TailEnd | undefined;
   #looks = 0;
   #failures = 0;
   #pause = FIRST_PAUSE;
@@ -155,9 +155,9 @@ export class Tail {
   }
 
   /** Its client is to come back for the rest; without an event it would know no id to come back with. */
-  disconnect(): void {
-    if (this.#hasSent) this.end('closed');
-    else this.#leaving = true;
+  disconnect(why: 'closed' | 'leaving'): void {
+    if (this.#hasSent) this.end(why);
+    else this.#ending = why;
   }
 
   end(why: TailEnd): void {
@@ -223,7 +223,7 @@ export class Tail {
         this.#hasSent = true;
         const keepsUp = sink.send(entry.event, eventId(log.id, at));
         if (entry.last) this.end('finished');
-        else if (this.#leaving) this.end('closed');
+        else if (this.#ending !== undefined) this.end(this.#ending);
         // The sink may have ended it by now.
         else if (!keepsUp) this.#fallBehind();
         break;
@@ -263,7 +263,7 @@ export class Tail {
       this.#had = 0;
       this.#cursor = at;
       if (last) this.end('finished');
-      else if (this.#leaving && events.length > 0) this.end('closed');
+      else if (this.#ending !== undefined && events.length > 0) this.end(this.#ending);
     }
     if (!keepsUp) this.#fallBehind();
   }

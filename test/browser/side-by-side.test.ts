@@ -100,10 +100,7 @@ describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, {
         const card = document.activeElement?.closest<HTMLElement>('details.card');
         return `${card?.dataset.lane} ${card?.querySelector('.kind')?.textContent?.slice(2)}`;
       });
-    await page
-      .locator('section[aria-labelledby="step-1"] ' + CARDS)
-      .first()
-      .focus();
+    await page.locator(`section[aria-labelledby="step-1"] ${CARDS}`).first().focus();
     expect(await current()).toBe('0 request');
     await page.keyboard.press('ArrowRight');
     expect(await current()).toBe('1 request');

@@ -76,6 +76,7 @@ async function refusing(url: string): Promise<void> {
 
 interface Exchanged {
   readonly status: number | undefined;
+  readonly type: string | undefined;
   readonly connection: string | undefined;
   readonly keepAlive: string | undefined;
   readonly reused: boolean;
@@ -83,7 +84,7 @@ interface Exchanged {
 }
 
 /** A call of 2026-07-28 on a connection of an agent. */
-async function callOn(agent: Agent, url: string, name: string): Promise<Exchanged> {
+function callOn(agent: Agent, url: string, name: string): Promise<Exchanged> {
   const params = {
     name,
     _meta: {
@@ -92,22 +93,32 @@ async function callOn(agent: Agent, url: string, name: string): Promise<Exchange
       'io.modelcontextprotocol/clientCapabilities': CAPABILITIES,
     },
   };
+  return postOn(agent, url, params, modernHeaders('tools/call', name));
+}
+
+async function postOn(
+  agent: Agent,
+  url: string,
+  params: object,
+  headers: Readonly<Record<string, string>>,
+): Promise<Exchanged> {
   const sent = request(url, {
     agent,
     method: 'POST',
     headers: {
       'content-type': 'application/json',
       accept: 'application/json, text/event-stream',
-      ...modernHeaders('tools/call', name),
+      ...headers,
     },
   });
   sent.end(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }));
   const [reply] = (await once(sent, 'response')) as [IncomingMessage];
   let text = '';
   for await (const chunk of reply) text += chunk;
-  const { connection, 'keep-alive': keepAlive } = reply.headers;
+  const { connection, 'keep-alive': keepAlive, 'content-type': type } = reply.headers;
   return {
     status: reply.statusCode,
+    type,
     connection,
     keepAlive: String(keepAlive),
     reused: sent.reusedSocket,
@@ -139,7 +150,7 @@ class Wire {
 }
 
 class Session {
-  #headers: Record<string, string> = {};
+  headers: Record<string, string> = {};
 
   static async begin(url: string): Promise<Session> {
     const session = new Session();
@@ -147,7 +158,7 @@ class Session {
     const params = { protocolVersion: '2025-11-25', capabilities: { elicitation: {} }, clientInfo };
     const reply = await session.post(url, { id: 0, method: 'initialize', params });
     await reply.text();
-    session.#headers = {
+    session.headers = {
       'mcp-session-id': reply.headers.get('mcp-session-id') ?? '',
       'mcp-protocol-version': '2025-11-25',
     };
@@ -162,7 +173,7 @@ class Session {
         'content-type': 'application/json',
         accept: 'application/json, text/event-stream',
         connection: 'close',
-        ...this.#headers,
+        ...this.headers,
       },
     });
   }
@@ -170,7 +181,7 @@ class Session {
   get(url: string, last?: string): Promise<Response> {
     const from = last === undefined ? {} : { 'last-event-id': last };
     return fetch(url, {
-      headers: { accept: 'text/event-stream', connection: 'close', ...this.#headers, ...from },
+      headers: { accept: 'text/event-stream', connection: 'close', ...this.headers, ...from },
     });
   }
 }
@@ -190,6 +201,22 @@ describe.each(STORES)('a process on $name that gets SIGTERM', ({ url: placeOf, d
     expect(last.text).toContain('hello');
     expect(await leaving.exit).toBe(0);
     expect(leaving.stderr()).toBe('');
+    agent.destroy();
+  });
+
+  it.skipIf(down)('says of a connection that has an event stream what becomes of it', async () => {
+    const gate = join(scratch(), 'gate');
+    writeFileSync(gate, '');
+    const leaving = await own({ store: placeOf(), gate });
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const { headers } = await Session.begin(leaving.url);
+    const work = () => postOn(agent, leaving.url, { name: 'work', arguments: {} }, headers);
+    const stream = { status: 200, type: 'text/event-stream' };
+    expect(await work()).toMatchObject({ ...stream, connection: 'keep-alive', keepAlive: 'timeout=2' });
+    leaving.child.kill('SIGTERM');
+    await refusing(leaving.url);
+    expect(await work()).toMatchObject({ ...stream, connection: 'close', reused: true });
+    expect(await leaving.exit).toBe(0);
     agent.destroy();
   });
 

@@ -1,5 +1,7 @@
 /** A process that shuts down while calls run: its clients' replies, and the takeover. */
+import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
@@ -80,6 +82,16 @@ it('lets a turn end that does, serves new requests meanwhile, and refuses them a
   const refused = await post(old.url, { tool: 'work' });
   expect(refused.status).toBe(503);
   expect(refused.headers.get('retry-after')).toBe('1');
+});
+
+it('hands over a call that asks once the others were handed over', async () => {
+  const old = await serve(SQLITE.url(), { open: Promise.resolve() }, [], 20_000);
+  const session = await legacySession(old.url, { elicitation: {} });
+  await old.handler.leave();
+  const params = { name: 'work', arguments: {} };
+  const stream = await session.send({ id: 1, method: 'tools/call', params });
+  await stream.next(({ method }) => method === 'elicitation/create');
+  await expect(stream.next(({ id }) => id === 1)).rejects.toThrow('retry: 5000');
 });
 
 it('waits with a request whose turn another process runs', async () => {
@@ -333,8 +345,40 @@ describe('handler.health', () => {
   });
 });
 
+const handler = { leave: async () => {}, close: async () => {}, release: async () => {} };
+
+it('keeps a connection as long as its client was told, also behind a response that took longer', async () => {
+  let finish = (): void => {};
+  const server = createServer((req, res) => {
+    res.flushHeaders();
+    if (req.url === '/long') finish = () => res.end();
+    else res.end('served');
+  });
+  server.keepAliveTimeout = 1;
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const close = closeOnSignals(server, handler);
+  const { port } = server.address() as AddressInfo;
+  const socket = connect(port, '127.0.0.1');
+  let text = '';
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk;
+  });
+  const over = once(socket, 'close');
+  socket.write('GET /long HTTP/1.1\r\nHost: x\r\n\r\n');
+  await expect.poll(() => text).toContain('keep-alive');
+  const closed = close();
+  // Longer than a response may take.
+  await pause(3_200);
+  finish();
+  await expect.poll(() => text).toContain('0\r\n\r\n');
+  socket.write('GET /next HTTP/1.1\r\nHost: x\r\n\r\n');
+  await over;
+  expect(text).toContain('Connection: close');
+  expect(text).toContain('served');
+  await closed;
+});
+
 it('refuses a linger that is no time', () => {
-  const handler = { leave: async () => {}, close: async () => {}, release: async () => {} };
   expect(() => closeOnSignals(createServer(), handler, { linger: -1 })).toThrow(
     expect.objectContaining({ code: 'bad-option' }),
   );

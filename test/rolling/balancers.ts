@@ -134,11 +134,13 @@ async function overHttp(ports: readonly number[], repeats503: boolean): Promise<
       const isLast = performance.now() > until;
       const outcome = await forward(agent, picks.next(), req, res, body, repeats503 && !isLast);
       if (outcome === 'done') return;
-      if (isLast || outcome === 'broken') break;
+      if (isLast || outcome !== 'again') {
+        if (res.headersSent) res.destroy();
+        else res.writeHead(502).end(`no process served it: ${outcome}`);
+        return;
+      }
       await sleep(5);
     }
-    if (res.headersSent) res.destroy();
-    else res.writeHead(502).end('the process behind broke the connection');
   });
   await up(server);
   return {
@@ -151,7 +153,7 @@ async function overHttp(ports: readonly number[], repeats503: boolean): Promise<
   };
 }
 
-/** `again`: it certainly was not served. */
+/** `again`: it certainly was not served. Else what broke, and how old the connection was. */
 function forward(
   agent: Agent,
   port: number,
@@ -159,8 +161,9 @@ function forward(
   res: ServerResponse,
   body: Buffer,
   repeats503: boolean,
-): Promise<'done' | 'again' | 'broken'> {
+): Promise<string> {
   const { connection: _, ...headers } = received;
+  const began = performance.now();
   return new Promise((resolve) => {
     const onward = httpRequest(
       { port, host: '127.0.0.1', method, path: url, headers: { ...headers, host: 'localhost' }, agent },
@@ -179,7 +182,11 @@ function forward(
       },
     );
     onward.on('error', (error: NodeJS.ErrnoException) =>
-      resolve(error.code === 'ECONNREFUSED' ? 'again' : 'broken'),
+      resolve(
+        error.code === 'ECONNREFUSED'
+          ? 'again'
+          : `${error.code} after ${Math.round(performance.now() - began)} ms on ${onward.reusedSocket ? 'a kept' : 'a new'} connection to ${port}`,
+      ),
     );
     res.once('close', () => onward.destroy());
     onward.end(body);

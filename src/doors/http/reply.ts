@@ -8,7 +8,6 @@ const JSON_HEADERS = { 'content-type': 'application/json' };
 export const SSE_HEADERS = {
   'content-type': 'text/event-stream',
   'cache-control': 'no-cache, no-transform',
-  connection: 'keep-alive',
   'x-accel-buffering': 'no',
 };
 

@@ -80,11 +80,11 @@ export function closeOnSignals(
     const gone = connections.leave();
     await left;
     await sockets?.close();
-    await within(server.keepAliveTimeout + MARGIN + REST, gone);
-    // From here on requests are refused: no idle connection is left to bring one.
-    connections.end();
+    const idle = server.keepAliveTimeout + MARGIN;
+    await within(idle + REST, gone);
+    // From here on requests are refused: a response that took longer may have left a connection to bring one.
     await handler.close();
-    await within(REST, gone);
+    await within(idle, gone);
     server.closeAllConnections();
     await handler.release();
   };
@@ -116,8 +116,7 @@ class ServerConnections {
   readonly #server: Server;
   readonly #open = new Map<Socket, Set<ServerResponse>>();
   #accepted = 0;
-  /** Whether each response closes its connection: from the next one on, or the one under way too. */
-  #closes: 'none' | 'next' | 'all' = 'none';
+  #isLeaving = false;
 
   constructor(server: Server) {
     this.#server = server;
@@ -125,25 +124,32 @@ class ServerConnections {
     server.on(server instanceof TlsServer ? 'secureConnection' : 'connection', (socket: Socket) => {
       this.#accepted += 1;
       this.#responsesOf(socket);
+      if (this.#isLeaving) this.#keep(socket);
     });
     // Before the listener that may send the response.
     server.prependListener('request', ({ socket }: IncomingMessage, res: ServerResponse) => {
       const responses = this.#responsesOf(socket).add(res);
-      if (this.#closes !== 'none') res.shouldKeepAlive = false;
+      if (this.#isLeaving) {
+        res.shouldKeepAlive = false;
+        socket.setTimeout(server.timeout);
+      }
       res.once('close', () => responses.delete(res));
       res.once('finish', () => {
         responses.delete(res);
-        if (responses.size > 0) return;
-        if (this.#closes === 'all') socket.destroySoon();
-        else this.#keep(socket);
+        // Earlier releases of Node close an idle connection at the very moment that its client was told.
+        if (responses.size === 0 && !('keepAliveTimeoutBuffer' in server)) this.#keep(socket);
       });
     });
   }
 
   /** Closes the listener, and each connection with its next response. Resolves once there is none. */
   async leave(): Promise<void> {
-    this.#closes = 'next';
-    for (const responses of this.#open.values()) for (const res of responses) res.shouldKeepAlive = false;
+    this.#isLeaving = true;
+    for (const [socket, responses] of this.#open) {
+      for (const res of responses) res.shouldKeepAlive = false;
+      // One that has brought nothing yet stays as long as one whose client was told.
+      if (socket.bytesRead === 0) this.#keep(socket);
+    }
     // Compiled before it counts: the first call takes longer than the turn that is waited for.
     await closeListener(new NetServer());
     await this.#acceptAll();
@@ -161,12 +167,6 @@ class ServerConnections {
       }
   }
 
-  /** Closes every connection, one that waits for a response once that is sent. */
-  end(): void {
-    this.#closes = 'all';
-    for (const [socket, responses] of this.#open) if (responses.size === 0) socket.destroySoon();
-  }
-
   #responsesOf(socket: Socket): Set<ServerResponse> {
     const known = this.#open.get(socket);
     if (known !== undefined) return known;
@@ -176,11 +176,9 @@ class ServerConnections {
     return responses;
   }
 
-  /** Earlier releases of Node close an idle connection at the very moment that its client was told. */
   #keep(socket: Socket): void {
     const { keepAliveTimeout } = this.#server;
-    if (keepAliveTimeout > 0 && !('keepAliveTimeoutBuffer' in this.#server))
-      socket.setTimeout(keepAliveTimeout + MARGIN);
+    if (keepAliveTimeout > 0) socket.setTimeout(keepAliveTimeout + MARGIN);
   }
 }
 
