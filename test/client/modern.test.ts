@@ -83,6 +83,34 @@ describe('a connection', () => {
     await expect(connect(later.url)).rejects.toThrow(/does not support 2026-07-28. It supports: 2027-01-01/);
   });
 
+  it('names the versions of a server that refuses this one, and repeats once where it is among them', async () => {
+    const refusal = (supported: readonly string[]) => ({
+      code: -32022,
+      message: 'Unsupported protocol version',
+      data: { supported, requested: REVISION },
+    });
+    const refusing = (supported: readonly string[], times: number): Route => {
+      let left = times;
+      return ({ body }, reply) => {
+        if (left === 0) return false;
+        left -= 1;
+        reply.json({ jsonrpc: '2.0', id: body.id, error: refusal(supported) }, 400);
+        return true;
+      };
+    };
+    const other = await serve(refusing(['2027-01-01', '2025-11-25'], 9));
+    await expect(connect(other.url)).rejects.toThrow(
+      /does not support 2026-07-28. It supports: 2027-01-01, 2025-11-25/,
+    );
+    expect(methods(other)).toEqual(['server/discover']);
+    const once = await serve(refusing([REVISION], 1));
+    await connect(once.url);
+    expect(methods(once)).toEqual(['server/discover', 'server/discover']);
+    const always = await serve(refusing([REVISION], 9));
+    await expect(connect(always.url)).rejects.toMatchObject({ name: 'EndpointError', code: 400 });
+    expect(methods(always)).toHaveLength(2);
+  });
+
   it('refuses options that make no sense', () => {
     const make = (options: Partial<AwaitClientOptions>) => () =>
       new AwaitClientTransport('http://127.0.0.1/mcp', { revision: REVISION, ...options });
@@ -145,6 +173,33 @@ describe('each request', () => {
     ['line\nfeed', '=?base64?bGluZQpmZWVk?='],
   ])('has %j in a header as %j', (value, header) => {
     expect(headerValue(value)).toBe(header);
+  });
+
+  it('leaves tools out of the list whose x-mcp-header is invalid, and says why', async () => {
+    const marked = { type: 'string', 'x-mcp-header': 'Region' };
+    const schemas: Record<string, object> = {
+      valid: { type: 'object', properties: { at: { type: 'object', properties: { region: marked } } } },
+      'as data': { type: 'object', properties: { 'x-mcp-header': { const: { 'x-mcp-header': 1 } } } },
+      empty: { type: 'object', properties: { a: { type: 'string', 'x-mcp-header': '' } } },
+      'no token': { type: 'object', properties: { a: { type: 'string', 'x-mcp-header': 'My Region' } } },
+      'a line': { type: 'object', properties: { a: { type: 'string', 'x-mcp-header': 'a\r\nb: c' } } },
+      twice: { type: 'object', properties: { a: marked, b: { type: 'string', 'x-mcp-header': 'REGION' } } },
+      'an object': { type: 'object', properties: { a: { type: 'object', 'x-mcp-header': 'A' } } },
+      'a number': { type: 'object', properties: { a: { type: 'number', 'x-mcp-header': 'A' } } },
+      'no type': { type: 'object', properties: { a: { 'x-mcp-header': 'A' } } },
+      'in items': { type: 'object', properties: { a: { type: 'array', items: marked } } },
+      'in a choice': { type: 'object', anyOf: [{ properties: { a: marked } }] },
+      'at the root': { type: 'object', 'x-mcp-header': 'A' },
+    };
+    const tools = Object.entries(schemas).map(([name, inputSchema]) => ({ name, inputSchema }));
+    const server = await serve(on('tools/list', () => ({ tools, ttlMs: 0, cacheScope: 'private' })));
+    const { client } = await connect(server.url);
+    const errors: string[] = [];
+    client.onerror = ({ message: text }) => errors.push(text);
+    const listed = await client.listTools();
+    expect(listed.tools.map(({ name }) => name)).toEqual(['valid', 'as data']);
+    expect(errors).toHaveLength(tools.length - 2);
+    expect(errors[0]).toBe('The tool empty is left out of the list: "" is no name of a header.');
   });
 
   it('mirrors the arguments that a tool wants in headers, once the tool is known', async () => {

@@ -8,7 +8,7 @@ import { AwaitError } from '../../base/error.ts';
 import type { Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { readEvents } from '../event-stream.ts';
-import { asError, failureOf } from '../failure.ts';
+import { asError, failureOf, serverErrorIn } from '../failure.ts';
 import type { ClientLink, LinkPorts } from '../link.ts';
 import {
   type ClientRequest,
@@ -33,6 +33,8 @@ import { Listener } from './listener.ts';
 const { revision: REVISION } = RELEASED;
 const META = 'io.modelcontextprotocol';
 const TASKS = `${META}/tasks`;
+/** UnsupportedProtocolVersion. */
+const UNSUPPORTED = -32022;
 
 export interface ModernOptions extends LinkPorts {
   readonly endpoint: Endpoint;
@@ -136,12 +138,7 @@ export class ModernLink implements ClientLink {
     const answer = await opened.answer;
     if ('error' in answer) return deliver(answer);
     const { supportedVersions, capabilities: has = {}, instructions, _meta } = answer.result;
-    if (!Array.isArray(supportedVersions) || !supportedVersions.includes(REVISION)) {
-      throw new AwaitError(
-        'bad-response',
-        `The server does not support ${REVISION}. It supports: ${supportedVersions}.`,
-      );
-    }
+    if (!isAmong(supportedVersions)) throw unsupported(supportedVersions);
     this.#listener.declared = isObject(has) ? has : {};
     deliver({
       jsonrpc: '2.0',
@@ -190,9 +187,13 @@ export class ModernLink implements ClientLink {
 
   #portsFor({ id, method }: ClientRequest): RoundTripPorts {
     if (method !== 'tools/list') return this.#ports;
+    const drop = (tool: string, why: string): void =>
+      this.#options.report(new Error(`The tool ${tool} is left out of the list: ${why}.`));
     const deliver = (message: Rpc): void => {
-      if ('result' in message && message.id === id) this.#headers.learn(message.result);
-      this.#ports.deliver(message);
+      const isList = 'result' in message && message.id === id;
+      this.#ports.deliver(
+        isList ? { ...message, result: this.#headers.learn(message.result, drop) } : message,
+      );
     };
     return { ...this.#ports, deliver };
   }
@@ -201,8 +202,24 @@ export class ModernLink implements ClientLink {
     this.#options.deliver({ jsonrpc: '2.0', id, result });
   }
 
-  /** One exchange; `hear` gets the messages before the response. */
+  /** As `#exchange`; a request that was refused for its version is sent once more where the server has that version. */
   async #open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+    try {
+      return await this.#exchange(request, signal, hear);
+    } catch (thrown) {
+      const error = serverErrorIn(thrown);
+      if (error?.code !== UNSUPPORTED || !isObject(error.data)) throw thrown;
+      if (!isAmong(error.data.supported)) throw unsupported(error.data.supported);
+      return this.#exchange(request, signal, hear);
+    }
+  }
+
+  /** One exchange; `hear` gets the messages before the response. */
+  async #exchange(
+    request: ClientRequest,
+    signal: AbortSignal,
+    hear: (message: Rpc) => void,
+  ): Promise<Opened> {
     const meta: JsonObject = { ...request.params?._meta, ...this.#envelope };
     const body = { ...request, params: { ...request.params, _meta: meta } };
     const response = await this.#options.endpoint.post(
@@ -227,6 +244,18 @@ export class ModernLink implements ClientLink {
     });
     return { answer };
   }
+}
+
+function isAmong(versions: unknown): boolean {
+  return Array.isArray(versions) && versions.includes(REVISION);
+}
+
+function unsupported(versions: unknown): AwaitError {
+  const names = Array.isArray(versions) ? versions.join(', ') : String(versions);
+  return new AwaitError(
+    'bad-response',
+    `The server does not support ${REVISION}. It supports: ${names}. SDK v1's own transport speaks the revisions of 2025.`,
+  );
 }
 
 /** @param take returns whether that was the response: nothing follows, whether the server ends its stream or not */
