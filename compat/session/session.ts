@@ -450,8 +450,12 @@ export class Session {
     const { logger } = this.#services.settings;
     return {
       notification: (message, frame) => {
-        if (message.method === 'notifications/tools/list_changed') this.#services.marks.forget();
+        this.#changed(message);
         if (!this.state.holds(message, frame)) this.#tell(message);
+      },
+      inReply: (message) => {
+        this.#changed(message);
+        return true;
       },
       request: (asked) => {
         if (!this.can('asks-in-responses')) return this.#ask(asked, this.#standing);
@@ -461,6 +465,10 @@ export class Session {
         this.can('asks-in-responses') ? undefined : this.#ask(asked, this.#streams.get(call.id)),
       error: (error) => logger.warn('a server instance reported an error', { error: String(error) }),
     };
+  }
+
+  #changed({ method }: Message): void {
+    if (method === 'notifications/tools/list_changed') this.#services.marks.forget();
   }
 
   #ask(asked: AskMessage, stream: CallStream = this.#standing): Promise<Response> {

@@ -285,7 +285,7 @@ export function createServices(
         workspace: leg.workspace,
         isLocal: leg.isLocal,
         serves: 'call',
-        outside: noSession(settings, outside),
+        outside: noSession(settings, outside, (table.get(revision)?.era ?? 'legacy') === 'legacy'),
       });
       services.serverInfo ??= instance.initialized.serverInfo;
       return instance;
@@ -411,15 +411,26 @@ function newTasks(index: TaskIndex): () => Promise<string[]> {
   return () => index.added(seen);
 }
 
-/** The parts for asks outside of calls on revisions without sessions: they have no client, and stay pending. */
+/**
+ * The parts for what a server says outside of calls on revisions without sessions: its asks have no client.
+ * @param inReplies whether what a tool says of its server is part of its call's reply: 2026-07-28 has listeners for it
+ */
 export function noSession(
   settings: Settings,
   outside: ReadonlySet<(notification: JsonObject) => void>,
+  inReplies = false,
 ): Outside {
+  const notification = (message: JsonObject): void => {
+    for (const listener of outside) listener(message);
+  };
   return {
-    notification: (message) => {
-      for (const listener of outside) listener(message);
-    },
+    notification,
+    ...(inReplies && {
+      inReply: (message) => {
+        notification(message);
+        return true;
+      },
+    }),
     request: (asked) => refuseOutside(asked, settings.logger),
     error: (error) => settings.logger.warn('a server instance reported an error', { error: String(error) }),
   };

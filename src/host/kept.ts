@@ -98,6 +98,8 @@ function outsideOf(leases: ReadonlySet<InstanceLease>): Outside {
         lease.outside.notification(message, frame !== undefined && lease.has(frame) ? frame : undefined);
       }
     },
+    inReply: (message, frame) =>
+      [...leases].find((lease) => lease.has(frame))?.outside.inReply?.(message, frame) === true,
     request: (message) => [...leases].at(-1)?.outside.request(message) ?? new Promise(() => {}),
     requestIn: (message, frame) =>
       [...leases].find((lease) => lease.has(frame))?.outside.requestIn?.(message, frame),

@@ -27,6 +27,8 @@ export interface Outside {
   requestIn?(message: AskMessage, frame: Frame): Promise<Response> | undefined;
   /** @param frame the call in whose async context it was sent */
   notification(message: Message, frame?: Frame): void;
+  /** A notification about the server that names a call. @returns whether it is part of the call's reply */
+  inReply?(message: Message, frame: Frame): boolean;
   /** An ask made on start-up or on a timer. The promise may never settle. */
   request(message: AskMessage): Promise<Response>;
   error(error: unknown): void;
@@ -98,11 +100,15 @@ export class Router {
     }
     // Tools that a server registers as it starts are not a change for any client.
     if (isAboutServer(message.method) && this.isStarting) return;
-    const owner = this.#ownerOf(options.relatedRequestId);
-    if (owner?.frame === undefined || isAboutServer(message.method)) {
-      this.#options.outside.notification(message, owner?.frame);
+    const { outside } = this.#options;
+    const { relatedRequestId } = options;
+    const { frame } = this.#ownerOf(relatedRequestId) ?? {};
+    const isInReply = (): boolean =>
+      relatedRequestId !== undefined && frame !== undefined && outside.inReply?.(message, frame) === true;
+    if (frame === undefined || (isAboutServer(message.method) && !isInReply())) {
+      outside.notification(message, frame);
     } else
-      owner.frame.notify({
+      frame.notify({
         method: message.method,
         ...(message.params !== undefined && { params: message.params }),
       });

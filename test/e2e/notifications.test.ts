@@ -1,8 +1,13 @@
 /** Progress and log notifications reach the client in the turn they were made in, once (invariant 9). */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { openStore } from '../../src/checkpoint/open-store.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { begin, call } from './anywhere.ts';
 import { accept, legacy, modern, post, type RawReply, textOf } from './clients.ts';
-import { CELLS, optionsOf, type Served, serveHere } from './harness.ts';
+import { CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
+import type { Reader } from './reader.ts';
+import { SQLITE } from './services.ts';
 
 let served: Served;
 afterEach(() => served.close());
@@ -58,5 +63,50 @@ describe('notifications to a 2025-11-25 client', () => {
     expect(client.logged).toEqual(['note 1', 'note 2', 'note 3']);
     expect(client.progressed).toEqual([1, 2, 3]);
     await client.close();
+  });
+});
+
+/** What a tool says of its server names its request, as the SDK's `extra.sendNotification` does. */
+function changing(): McpServer {
+  const lists = { listChanged: true };
+  const capabilities = { resources: { ...lists, subscribe: true }, tools: lists, prompts: lists };
+  const server = new McpServer({ name: 'changing', version: '1' }, { capabilities });
+  server.registerTool('change', {}, async ({ sendNotification }) => {
+    for (const list of ['tools', 'resources', 'prompts'] as const)
+      await sendNotification({ method: `notifications/${list}/list_changed` });
+    await sendNotification({ method: 'notifications/resources/updated', params: { uri: 'diary://today' } });
+    return { content: [{ type: 'text', text: 'changed' }] };
+  });
+  server.registerTool('unnamed', {}, async () => {
+    await server.server.sendResourceUpdated({ uri: 'diary://today' });
+    return { content: [{ type: 'text', text: 'changed' }] };
+  });
+  return server;
+}
+
+const SAID = ['tools/list_changed', 'resources/list_changed', 'prompts/list_changed', 'resources/updated'];
+const SESSIONS = ['2025-11-25', '2025-06-18', 'DRAFT-SEP-1858'];
+const INSTANCES = [undefined, 'call', 'process'] as const;
+
+describe.each(SESSIONS)('what a tool of %s says of its server', (version) => {
+  it.each(INSTANCES)('is part of the reply to its call, with instance %s', async (instance) => {
+    served = await serveHere(changing, {
+      store: await openStore(SQLITE.url()),
+      secrets: [SECRET],
+      ...(instance !== undefined && { instance }),
+    });
+    const session = await begin([served], {}, undefined, version);
+    const standing = await session.get(0);
+    const reply = await session.post(0, call('change'));
+    await reply.next(({ id }) => id === 7);
+    const methods = ({ messages }: Reader) =>
+      messages.map(({ method }) => method?.replace('notifications/', ''));
+    expect(methods(reply)).toEqual([...SAID, undefined]);
+    if (instance === undefined) {
+      // Later than the others, on the standing stream.
+      await session.post(0, call('unnamed'));
+      await standing.next(({ method }) => method === 'notifications/resources/updated');
+      expect(methods(standing)).toEqual(['resources/updated']);
+    }
   });
 });
