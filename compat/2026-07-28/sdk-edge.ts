@@ -167,6 +167,7 @@ async function lightServer(
     instance.close();
   }
   server.onclose = () => instance.close();
+  if (isObject(body) && body.id === undefined) passNotifications(own, instance);
   const source = (notify: CallSource['notify'], signal: AbortSignal): CallSource => ({
     inbound,
     signal,
@@ -206,6 +207,15 @@ async function lightServer(
     return outcome.response.result;
   };
   return own;
+}
+
+/** The client's notifications reach the user's server where the SDK would have one of its own handle them. */
+function passNotifications({ server }: McpServer, instance: HostInstance): void {
+  const pass = async ({ method, params }: { method: string; params?: unknown }): Promise<void> =>
+    instance.notify({ jsonrpc: '2.0', method, ...(isObject(params) && { params }) });
+  // The SDK's own handler is for its requests, of which a server of this revision makes none.
+  server.setNotificationHandler('notifications/progress', pass);
+  server.fallbackNotificationHandler = pass;
 }
 
 /** Subscribes a server to the resources that a listening client names. */

@@ -1,6 +1,8 @@
 /** Progress and log notifications reach the client in the turn they were made in, once (invariant 9). */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { createMcpHandler, McpServer as McpServerV2 } from '@modelcontextprotocol/server';
 import { afterEach, describe, expect, it } from 'vitest';
+import { z } from 'zod';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { begin, call } from './anywhere.ts';
@@ -108,5 +110,49 @@ describe.each(SESSIONS)('what a tool of %s says of its server', (version) => {
       await standing.next(({ method }) => method === 'notifications/resources/updated');
       expect(methods(standing)).toEqual(['resources/updated']);
     }
+  });
+});
+
+describe('a client’s notifications on 2026-07-28', () => {
+  const METHODS = ['notifications/progress', 'notifications/custom', 'notifications/other'];
+  const seen: string[] = [];
+  const listening = (): McpServerV2 => {
+    const server = new McpServerV2({ name: 'listening', version: '1' }, { capabilities: { tools: {} } });
+    server.server.setNotificationHandler('notifications/progress', ({ params }) => {
+      seen.push(`progress ${params.progress}`);
+    });
+    const schemas = { params: z.object({ progress: z.number() }) };
+    server.server.setNotificationHandler('notifications/custom', schemas, ({ progress }) => {
+      seen.push(`custom ${progress}`);
+    });
+    server.server.fallbackNotificationHandler = async ({ method }) => void seen.push(method);
+    return server;
+  };
+
+  it.each(['natively', 'behind mcp-await'])('reach their handlers, %s', async (where) => {
+    seen.length = 0;
+    served = await serveHere(listening);
+    const native = createMcpHandler(async () => listening());
+    for (const method of METHODS) {
+      const _meta = {
+        'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+        'io.modelcontextprotocol/clientInfo': { name: 'c', version: '1' },
+        'io.modelcontextprotocol/clientCapabilities': {},
+      };
+      const params = { progressToken: 1, progress: 1, _meta };
+      const request = new Request(served.url, {
+        method: 'POST',
+        body: JSON.stringify({ jsonrpc: '2.0', method, params }),
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json, text/event-stream',
+          'mcp-protocol-version': '2026-07-28',
+          'mcp-method': method,
+        },
+      });
+      const reply = await (where === 'natively' ? native.fetch(request) : fetch(request));
+      expect(reply.status).toBe(202);
+    }
+    await expect.poll(() => seen).toEqual(['progress 1', 'custom 1', 'notifications/other']);
   });
 });
