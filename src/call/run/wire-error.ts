@@ -11,7 +11,8 @@ import type { EngineParts } from './run.ts';
 const BAD_TOKEN: RpcError = {
   code: -32602,
   message: 'Invalid or expired requestState',
-  data: advice('bad-token'),
+  // The reason is SDK v2's.
+  data: { reason: 'invalid_request_state', ...advice('bad-token') },
 };
 
 /** Without advice: nobody knows why it failed. */
