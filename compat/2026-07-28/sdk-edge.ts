@@ -2,6 +2,7 @@
  * The official SDK's own handler over a light server, whose requests go into an instance of the user's: requests that
  * cannot ask, invalid requests, and `subscriptions/listen`.
  */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   type AuthInfo,
   createMcpHandler,
@@ -9,6 +10,8 @@ import {
   ProtocolError,
   type ScopeChallengeHandler,
   type ServerCapabilities,
+  type ServerEvent,
+  type ServerEventBus,
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { AwaitError } from '../../src/base/error.ts';
@@ -18,6 +21,7 @@ import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { replyOf } from '../../src/doors/http/fetch.ts';
 import { isLocal } from '../../src/doors/http/local.ts';
+import type { Announcements } from '../../src/handler/announcements.ts';
 import { challengeOf } from '../../src/handler/guards.ts';
 import { noSession, type Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -64,6 +68,7 @@ export function createSdkEdge(
 ): SdkEdge {
   const exchanges = new WeakMap<Request, SdkExchange>();
   const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
+  const bus = new CallersBus(services.announcements);
   const newHandler = () =>
     createMcpHandler(
       async ({ requestInfo }) => {
@@ -79,6 +84,7 @@ export function createSdkEdge(
         }
       },
       {
+        bus,
         legacy: 'reject',
         maxRequestBodySize: services.settings.limits.bodyBytes,
         onerror: (error) =>
@@ -88,7 +94,6 @@ export function createSdkEdge(
   const handler = newHandler();
   // Apart, so that these streams can end while other requests are still served.
   let listening = newHandler();
-  services.outside.add((notification) => publish(listening.notify, notification));
   const fetched = async (exchange: SdkExchange): Promise<Reply> => {
     const { inbound, body } = exchange;
     const request = requestOf(inbound);
@@ -96,7 +101,9 @@ export function createSdkEdge(
     const authInfo = inbound.authInfo as AuthInfo | undefined;
     const isListening = isObject(body) && body.method === 'subscriptions/listen';
     const { fetch } = isListening ? listening : handler;
-    return replyOf(await fetch(request, { parsedBody: body, ...(authInfo !== undefined && { authInfo }) }));
+    const fetched = (): Promise<Response> =>
+      fetch(request, { parsedBody: body, ...(authInfo !== undefined && { authInfo }) });
+    return replyOf(await (isListening ? bus.as(services.principal(inbound.authInfo), fetched) : fetched()));
   };
   return {
     serve: async (inbound, body) => kept(services, await fetched({ inbound, body })),
@@ -229,18 +236,19 @@ async function subscribe(instance: HostInstance, { id, params }: ModernRequest):
 
 /** Opens an instance for a request that is not a call. */
 function openInstance(services: Services, client: Client, inbound: Inbound): Promise<HostInstance> {
-  const { settings, outside, instances } = services;
+  const { settings, announcements, instances } = services;
+  const principal = services.principal(inbound.authInfo);
   return instances.open({
     id: `request.${crypto.randomUUID()}`,
     era: 'modern',
     revision: REVISION,
     client,
-    principal: services.principal(inbound.authInfo),
+    principal,
     authInfo: inbound.authInfo,
     request: () => inbound.request(),
     isLocal: isLocal(inbound),
     serves: 'request',
-    outside: noSession(settings, outside),
+    outside: noSession(settings, announcements, principal),
   });
 }
 
@@ -266,23 +274,64 @@ function protocolError(
   return new ProtocolError(code, message, data);
 }
 
-interface Notifier {
-  toolsChanged(): void;
-  promptsChanged(): void;
-  resourcesChanged(): void;
-  resourceUpdated(uri: string): void;
+/** The SDK's event bus: an announcement reaches the streams that the callers it is for listen on, in this process. */
+class CallersBus implements ServerEventBus {
+  readonly #announcements: Announcements;
+  readonly #listeners = new Map<(event: ServerEvent) => void, { readonly caller: string | undefined }>();
+  /** The caller whose stream is being opened: the SDK names none. */
+  readonly #opening = new AsyncLocalStorage<{ readonly caller: string | undefined; end?: () => void }>();
+
+  constructor(announcements: Announcements) {
+    this.#announcements = announcements;
+    announcements.onHeard((message, audience) => {
+      const event = eventOf(message);
+      if (event === undefined) return;
+      for (const [listener, { caller }] of this.#listeners)
+        if (audience === null || audience === caller) listener(event);
+    });
+  }
+
+  /** Opens a caller's stream. */
+  async as<T>(caller: string | undefined, open: () => Promise<T>): Promise<T> {
+    const end = await this.#announcements.listen();
+    const opening: { readonly caller: string | undefined; end?: () => void } = { caller, end };
+    try {
+      return await this.#opening.run(opening, open);
+    } finally {
+      // It was refused.
+      opening.end?.();
+    }
+  }
+
+  publish(event: ServerEvent): void {
+    for (const listener of this.#listeners.keys()) listener(event);
+  }
+
+  subscribe(listener: (event: ServerEvent) => void): () => void {
+    const opening = this.#opening.getStore();
+    const end = opening?.end;
+    if (opening !== undefined) delete opening.end;
+    this.#listeners.set(listener, { caller: opening?.caller });
+    return () => {
+      this.#listeners.delete(listener);
+      end?.();
+    };
+  }
 }
 
-/** Sends a server's notifications outside of calls to the streams that listen. */
-function publish(notify: Notifier, { method, params }: JsonObject): void {
-  if (method === 'notifications/tools/list_changed') notify.toolsChanged();
-  else if (method === 'notifications/prompts/list_changed') notify.promptsChanged();
-  else if (method === 'notifications/resources/list_changed') notify.resourcesChanged();
-  else if (
-    method === 'notifications/resources/updated' &&
-    isObject(params) &&
-    typeof params.uri === 'string'
-  ) {
-    notify.resourceUpdated(params.uri);
+/** Undefined for what clients cannot listen to. */
+function eventOf({ method, params }: JsonObject): ServerEvent | undefined {
+  switch (method) {
+    case 'notifications/tools/list_changed':
+      return { kind: 'tools_list_changed' };
+    case 'notifications/prompts/list_changed':
+      return { kind: 'prompts_list_changed' };
+    case 'notifications/resources/list_changed':
+      return { kind: 'resources_list_changed' };
+    case 'notifications/resources/updated':
+      if (!isObject(params) || typeof params.uri !== 'string') return undefined;
+      return { kind: 'resource_updated', uri: params.uri };
+    default:
+      return undefined;
   }
 }

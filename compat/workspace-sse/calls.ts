@@ -96,19 +96,20 @@ export class Calls {
     { id }: WorkspaceRequest,
     { owner: { workspace }, inbound, client }: WorkspaceCaller,
   ): Promise<JsonObject> {
-    const { instances, settings, outside } = this.services;
+    const { instances, settings, announcements } = this.services;
+    const principal = this.services.principal(inbound.authInfo);
     try {
       const instance = await instances.open({
         id: randomUUID(),
         era: 'legacy',
         revision: REVISION,
         client,
-        principal: this.services.principal(inbound.authInfo),
+        principal,
         authInfo: inbound.authInfo,
         request: () => inbound.request(),
         workspace,
         serves: 'request',
-        outside: noSession(settings, outside),
+        outside: noSession(settings, announcements, principal),
       });
       instance.close();
       this.services.serverInfo ??= instance.initialized.serverInfo;

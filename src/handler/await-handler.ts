@@ -66,6 +66,16 @@ export interface AwaitHandler {
    * @throws AwaitError `store`: call it again to erase the rest
    */
   readonly forget: (caller: string) => Promise<number>;
+  /**
+   * Tells the clients that listen on 2026-07-28, in every process, what has changed outside of any call. Each resolves
+   * once the others can read it. What a tool's own server says reaches its caller's listeners by itself.
+   */
+  readonly notify: {
+    readonly toolsChanged: () => Promise<void>;
+    readonly promptsChanged: () => Promise<void>;
+    readonly resourcesChanged: () => Promise<void>;
+    readonly resourceUpdated: (uri: string) => Promise<void>;
+  };
   /** Event counts since the handler was made. */
   readonly counters: Readonly<Counters>;
   /** Used by `mcp-await/node`, which saves making a `Request` and a `Response`. */
@@ -74,6 +84,17 @@ export interface AwaitHandler {
   readonly traffic: Traffic;
   /** Used by `mcp-await/websocket`: the stable name of a caller; undefined for an anonymous one. */
   readonly nameOf: (authInfo: JsonObject | undefined) => string | undefined;
+}
+
+/** @param announce to all listeners */
+export function notifyBy(announce: (message: JsonObject) => Promise<void>): AwaitHandler['notify'] {
+  const changed = (list: string) => () => announce({ method: `notifications/${list}/list_changed` });
+  return {
+    toolsChanged: changed('tools'),
+    promptsChanged: changed('prompts'),
+    resourcesChanged: changed('resources'),
+    resourceUpdated: (uri) => announce({ method: 'notifications/resources/updated', params: { uri } }),
+  };
 }
 
 /** The web's door to a handler. */

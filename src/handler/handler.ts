@@ -22,7 +22,7 @@ import { Traffic } from '../doors/http/traffic.ts';
 import { checkFactory } from '../host/check.ts';
 import type { FactoryContext, HostFactory } from '../host/host.ts';
 import { type Counters, newCounters } from '../observe/counters.ts';
-import { type AwaitHandler, fetchOver } from './await-handler.ts';
+import { type AwaitHandler, fetchOver, notifyBy } from './await-handler.ts';
 import type { AwaitOptions as Options } from './options.ts';
 import { handlerPerRequest } from './per-request.ts';
 import { createServices } from './services.ts';
@@ -254,6 +254,7 @@ function createHandler(
       const reason = isLeaving ? 'this process is about to end' : await services.health();
       return reason === undefined ? { ready: true } : { ready: false, reason };
     },
+    notify: notifyBy((message) => services.announcements.announce(message, null)),
     counters: services.counters,
     traffic,
     nameOf: services.principal,

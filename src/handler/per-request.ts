@@ -51,6 +51,12 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
     fetch: fetchOver(serve),
     check: () => once((handler) => handler.check()),
     suspended: (caller) => once((handler) => handler.suspended(caller)),
+    notify: {
+      toolsChanged: () => once((handler) => handler.notify.toolsChanged()),
+      promptsChanged: () => once((handler) => handler.notify.promptsChanged()),
+      resourcesChanged: () => once((handler) => handler.notify.resourcesChanged()),
+      resourceUpdated: (uri) => once((handler) => handler.notify.resourceUpdated(uri)),
+    },
     forget: (caller) => once((handler) => handler.forget(caller)),
     leave: async () => {
       isLeaving = true;

@@ -34,6 +34,7 @@ import { isPeerHost } from '../proxy/host.ts';
 import { sealedMessages } from '../relay/messages.ts';
 import { CallConnections } from '../stream/call-connections.ts';
 import { EventStreams } from '../stream/event-streams.ts';
+import { Announcements } from './announcements.ts';
 import { admit, KnownGuards } from './guards.ts';
 import { createInstances, type Instances } from './instances.ts';
 import type { Settings } from './settings.ts';
@@ -79,8 +80,8 @@ export interface Services {
   readonly taskIndex: TaskIndex | undefined;
   /** Whether servers run elsewhere, so that they outlive their instances here. */
   readonly isElsewhere: boolean;
-  /** Called with a server's notifications outside of calls, on revisions without sessions. */
-  readonly outside: Set<(notification: JsonObject) => void>;
+  /** What a server says outside of replies, on revisions without sessions. */
+  readonly announcements: Announcements;
   /** The server's name and version, once an instance reported it. */
   serverInfo?: unknown;
   /** Whether there are secrets to seal with; they may have to be asked for. */
@@ -202,18 +203,24 @@ export function createServices(
   const calls =
     store && new CallBook(store, names, systemClock, callIndex, (id, scope) => streams.remove(id, scope));
   const taskIndex = store && new TaskIndex(sealedRecords(store, sealer), taskRows, settings.ttl, now);
-  const outside = new Set<(notification: JsonObject) => void>();
-  outside.add(({ method }) => {
+  const heardNames = (): readonly [string, ...string[]] => names.guessable('announcements', null);
+  const announcements = new Announcements({
+    log: store?.isShared ? new TaskIndex(sealedRecords(store, sealer), heardNames, 1, now) : undefined,
+    relay: settings.relay,
+    name: () => heardNames()[0],
+    poll: limits.streamPoll,
+    clock: systemClock,
+    failed: (error) =>
+      logger.warn('listeners of other processes may have missed a notification', { error: String(error) }),
+  });
+  announcements.onHeard(({ method }) => {
     if (method !== 'notifications/tools/list_changed') return;
     marks.forget();
     guards.forget();
   });
   const handoff = settings.relay && { relay: settings.relay, ...sealedMessages(sealer, now) };
   if (isPeerHost(factory)) {
-    const heard = (notification: JsonObject): void => {
-      for (const listener of outside) listener(notification);
-    };
-    factory.attach(logger, heard, handoff);
+    factory.attach(logger, (notification) => void announcements.announce(notification, null), handoff);
   }
   // Without an async context of its own, nothing is known to be a call's.
   const isWatched = settings.warnUnjournaled && settings.steps;
@@ -285,7 +292,12 @@ export function createServices(
         workspace: leg.workspace,
         isLocal: leg.isLocal,
         serves: 'call',
-        outside: noSession(settings, outside, (table.get(revision)?.era ?? 'legacy') === 'legacy'),
+        outside: noSession(
+          settings,
+          announcements,
+          caller,
+          (table.get(revision)?.era ?? 'legacy') === 'legacy',
+        ),
       });
       services.serverInfo ??= instance.initialized.serverInfo;
       return instance;
@@ -336,7 +348,7 @@ export function createServices(
     marks,
     guards,
     taskIndex,
-    outside,
+    announcements,
     get hasLeft() {
       return hasLeft;
     },
@@ -378,6 +390,7 @@ export function createServices(
       instances.close();
       await within(systemClock, limits.drain, written(services.writing));
       replies.close();
+      announcements.close();
       await streams.close();
       if (isPeerHost(factory)) await factory.close();
     },
@@ -413,21 +426,24 @@ function newTasks(index: TaskIndex): () => Promise<string[]> {
 
 /**
  * The parts for what a server says outside of calls on revisions without sessions: its asks have no client.
+ * @param caller for whom the instance is opened
  * @param inReplies whether what a tool says of its server is part of its call's reply: 2026-07-28 has listeners for it
  */
 export function noSession(
   settings: Settings,
-  outside: ReadonlySet<(notification: JsonObject) => void>,
+  announcements: Announcements,
+  caller: string | undefined,
   inReplies = false,
 ): Outside {
-  const notification = (message: JsonObject): void => {
-    for (const listener of outside) listener(message);
-  };
+  const own = settings.instance === 'process' ? null : caller;
+  const notification: Outside['notification'] = (message, frame) =>
+    void announcements.announce({ ...message }, frame === undefined ? own : frame.call.principal);
   return {
+    isForAll: true,
     notification,
     ...(inReplies && {
-      inReply: (message) => {
-        notification(message);
+      inReply: (message, frame) => {
+        notification(message, frame);
         return true;
       },
     }),

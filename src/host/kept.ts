@@ -94,9 +94,11 @@ export class KeptInstances {
 function outsideOf(leases: ReadonlySet<InstanceLease>): Outside {
   return {
     notification: (message, frame) => {
-      for (const lease of leases) {
-        lease.outside.notification(message, frame !== undefined && lease.has(frame) ? frame : undefined);
-      }
+      const owner = frame && [...leases].find((lease) => lease.has(frame));
+      const teller = owner ?? [...leases].find(({ outside }) => outside.isForAll);
+      for (const lease of leases)
+        if (!lease.outside.isForAll || lease === teller)
+          lease.outside.notification(message, lease === owner ? frame : undefined);
     },
     inReply: (message, frame) =>
       [...leases].find((lease) => lease.has(frame))?.outside.inReply?.(message, frame) === true,

@@ -25,6 +25,8 @@ export interface Outside {
    * @returns undefined where asks are the calls' alone
    */
   requestIn?(message: AskMessage, frame: Frame): Promise<Response> | undefined;
+  /** Whether what it is told reaches all users of the server: of an instance's users, one is told. */
+  readonly isForAll?: true;
   /** @param frame the call in whose async context it was sent */
   notification(message: Message, frame?: Frame): void;
   /** A notification about the server that names a call. @returns whether it is part of the call's reply */

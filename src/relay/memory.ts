@@ -12,18 +12,20 @@ import type { Relay } from '../call/ports.ts';
  * const handlers = [1, 2].map(() => createAwaitHandler(buildServer, { relay }));
  */
 export function memoryRelay(): Relay {
-  const listeners = new Map<string, (message: string) => void>();
+  const listeners = new Map<string, Set<(message: string) => void>>();
   return {
     async listen(name, hear) {
-      listeners.set(name, hear);
+      const all = listeners.get(name) ?? new Set();
+      listeners.set(name, all.add(hear));
       return async () => {
-        if (listeners.get(name) === hear) listeners.delete(name);
+        all.delete(hear);
+        if (all.size === 0 && listeners.get(name) === all) listeners.delete(name);
       };
     },
     async send(name, message) {
-      const hear = listeners.get(name);
-      if (hear === undefined) return false;
-      setImmediate(hear, message);
+      const all = listeners.get(name);
+      if (all === undefined) return false;
+      for (const hear of all) setImmediate(hear, message);
       return true;
     },
     async close() {

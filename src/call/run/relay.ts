@@ -1,7 +1,7 @@
-/** How processes reach one another: messages by name, to at most one process each. */
+/** How processes reach one another: messages by name. Most names are one process's; one is all processes'. */
 export interface Relay {
   /**
-   * Receives messages to `name` from the moment this resolves.
+   * Receives messages to `name` from the moment this resolves; where several listen to a name, each receives them.
    * @returns a function that stops it
    */
   listen(name: string, hear: (message: string) => void): Promise<() => Promise<void>>;

@@ -87,12 +87,23 @@ export class TaskIndex {
     return { ids };
   }
 
+  /** Where the rows end now: `added` with it returns what comes later. */
+  async ends(): Promise<Map<string, number>> {
+    const rows = this.#rows();
+    const ends = await Promise.all(rows.map(({ name, row }) => this.#endOf(name, row)));
+    return new Map(rows.map(({ known }, nth) => [known, ends[nth] ?? 0]));
+  }
+
+  #rows(): { name: string; row: number; known: string }[] {
+    return Array.from({ length: this.#newest - this.#oldest + 1 }, (_, nth) => this.#oldest + nth).flatMap(
+      (row) => this.#rowNames(null).map((name) => ({ name, row, known: `${name} ${row}` })),
+    );
+  }
+
   /** All callers' tasks that were added since the last call with the same `seen`. */
   async added(seen: Map<string, number>): Promise<string[]> {
     for (const known of seen.keys()) if (Number(known.split(' ')[1]) < this.#oldest) seen.delete(known);
-    const rows = Array.from({ length: this.#newest - this.#oldest + 1 }, (_, nth) => this.#oldest + nth)
-      .flatMap((row) => this.#rowNames(null).map((name) => ({ name, row, known: `${name} ${row}` })))
-      .filter(({ row, known }) => row >= this.#newest - GROWING || !seen.has(known));
+    const rows = this.#rows().filter(({ row, known }) => row >= this.#newest - GROWING || !seen.has(known));
     // Where a read fails, nothing counts as seen: all of it is reported the next time.
     const found = await Promise.all(
       rows.map(({ name, row, known }) => this.#readOn(name, row, seen.get(known) ?? 0)),

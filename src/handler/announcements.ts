@@ -1,0 +1,163 @@
+/**
+ * What a server says of itself outside of replies (lists that changed, a resource that was updated), for the clients
+ * that listen on 2026-07-28, in whichever process:
+ * 1. What is said in the code of a caller's calls is for that caller's listeners; what belongs to no call, for all.
+ * 2. Listeners of this process hear it at once. Others read it from one log of the service, in which each is one entry:
+ *    they look each `limits.streamPoll`, and at once where a relay wakes them. A lost wake-up costs that time.
+ * 3. A process in which nobody listens reads nothing. Equal messages that wait to be written are one.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Clock, Timer } from '../base/clock.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { Relay } from '../call/ports.ts';
+import type { TaskIndex } from '../call/task/index.ts';
+
+/** Whose listeners hear it: a known caller's, those of the anonymous ones (undefined), or all (null). */
+export type Audience = string | undefined | null;
+
+type Hear = (message: JsonObject, audience: Audience) => void;
+
+/** The log is read this many times less often where a relay wakes its readers. */
+const WOKEN = 5;
+
+export interface AnnouncementParts {
+  /** The log that processes share; undefined where there is one process. */
+  readonly log: TaskIndex | undefined;
+  readonly relay: Relay | undefined;
+  /** The name under which all processes of this service are woken. */
+  readonly name: () => string;
+  /** `limits.streamPoll`: milliseconds between two looks. */
+  readonly poll: number;
+  readonly clock: Clock;
+  readonly failed: (error: unknown) => void;
+}
+
+export class Announcements {
+  readonly #parts: AnnouncementParts;
+  /** This process, in what it writes. */
+  readonly #self = randomUUID();
+  readonly #heard = new Set<Hear>();
+  readonly #waiting = new Set<string>();
+  #writing: Promise<void> | undefined;
+  #listeners = 0;
+  /** How far the log was read, while somebody listens. */
+  #seen: Promise<Map<string, number>> | undefined;
+  #isReading = false;
+  #isToReadAgain = false;
+  #timer: Timer | undefined;
+  #stopListening: Promise<(() => Promise<void>) | undefined> | undefined;
+  #isClosed = false;
+
+  constructor(parts: AnnouncementParts) {
+    this.#parts = parts;
+  }
+
+  /** Calls `hear` with whatever is announced, here or elsewhere. */
+  onHeard(hear: Hear): void {
+    this.#heard.add(hear);
+  }
+
+  /** Resolves once the listeners of other processes can read it; never rejects. */
+  async announce({ method, params }: JsonObject, audience: Audience): Promise<void> {
+    const message = { method, ...(params !== undefined && { params }) };
+    this.#tell(message, audience);
+    if (this.#parts.log === undefined || this.#isClosed) return;
+    const whose = audience === null ? { all: true } : { caller: audience };
+    this.#waiting.add(JSON.stringify({ by: this.#self, ...whose, message }));
+    this.#writing ??= this.#write();
+    await this.#writing;
+  }
+
+  /** Somebody listens here. Resolves once nothing is missed from then on. @returns ends it */
+  async listen(): Promise<() => void> {
+    const { log, relay, name } = this.#parts;
+    if (log === undefined || this.#isClosed) return () => {};
+    this.#listeners += 1;
+    if (this.#listeners === 1) {
+      this.#stopListening = relay?.listen(name(), () => void this.#read()).catch(() => undefined);
+      this.#seen = log.ends();
+      this.#seen.catch(() => {
+        this.#seen = undefined;
+      });
+      this.#arm();
+    }
+    await Promise.allSettled([this.#stopListening, this.#seen]);
+    let isOver = false;
+    return () => {
+      if (isOver) return;
+      isOver = true;
+      this.#listeners -= 1;
+      if (this.#listeners === 0) this.#stop();
+    };
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#stop();
+  }
+
+  #stop(): void {
+    this.#timer?.cancel();
+    this.#seen = undefined;
+    void this.#stopListening?.then((stop) => stop?.()).catch(() => {});
+    this.#stopListening = undefined;
+  }
+
+  #tell(message: JsonObject, audience: Audience): void {
+    for (const hear of this.#heard) hear(message, audience);
+  }
+
+  async #write(): Promise<void> {
+    const { log, relay, name, failed } = this.#parts;
+    try {
+      while (this.#waiting.size > 0) {
+        for (const text of this.#waiting) {
+          this.#waiting.delete(text);
+          await log?.add(text, undefined);
+        }
+        await relay?.send(name(), 'read');
+      }
+    } catch (error) {
+      failed(error);
+    } finally {
+      this.#writing = undefined;
+    }
+  }
+
+  #arm(): void {
+    const { clock, poll, relay } = this.#parts;
+    this.#timer?.cancel();
+    this.#timer = clock
+      .after(relay === undefined ? poll : WOKEN * poll, () => void this.#read().then(() => this.#arm()))
+      .unref();
+    if (this.#listeners === 0 || this.#isClosed) this.#timer.cancel();
+  }
+
+  /** One after the other; what comes while it reads is read after it. */
+  async #read(): Promise<void> {
+    this.#isToReadAgain = true;
+    if (this.#isReading) return;
+    this.#isReading = true;
+    try {
+      while (this.#isToReadAgain && this.#listeners > 0) {
+        this.#isToReadAgain = false;
+        const { log } = this.#parts;
+        this.#seen ??= log?.ends();
+        const seen = await this.#seen;
+        for (const text of (seen && (await log?.added(seen))) ?? []) this.#take(text);
+      }
+    } catch (error) {
+      this.#seen = undefined;
+      this.#parts.failed(error);
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  #take(text: string): void {
+    const said: unknown = JSON.parse(text);
+    if (!isObject(said) || said.by === this.#self || !isObject(said.message)) return;
+    const { all, caller, message } = said;
+    this.#tell(message, all === true ? null : typeof caller === 'string' ? caller : undefined);
+  }
+}
