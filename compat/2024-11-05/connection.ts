@@ -35,7 +35,7 @@ export function dialectOf(services: Services): ReplyDialect {
 export function connected(
   exchange: Exchange,
   found: StreamPlace,
-  from: Pick<LastingStart, 'had' | 'calls'>,
+  from: Omit<LastingStart, 'dialect'>,
 ): Reply {
   const { services, session, inbound } = exchange;
   const { paths } = services.settings;

@@ -34,7 +34,6 @@ import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Outside } from '../../src/host/router.ts';
 import { type LastingPlace, parseLastingId } from '../../src/stream/event-id.ts';
-import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { refusedEventId, unknownEventId } from '../failure.ts';
 import type { Edges } from '../revision.ts';
 import { type Exchange, exchangeOf } from '../session/exchange.ts';
@@ -90,16 +89,14 @@ async function get(parts: EdgeParts, inbound: Inbound): Promise<Reply> {
     if (session === undefined) return notFound(parts, inbound, null);
     had = place;
   }
-  let found: StreamPlace;
+  const exchange = exchangeOf(services, session, inbound);
+  const stream = { id: session.standing.id, scope: session.id };
   try {
-    found = await streams.find(session.standing.id, had.sequence, session.id);
+    const found = await streams.find(stream.id, had.sequence, stream.scope);
+    return connected(exchange, found, { had, ...(await namedCalls(exchange, had, stream)) });
   } catch (error) {
     return refusedEventId(services, inbound, error);
   }
-  const exchange = exchangeOf(services, session, inbound);
-  const calls = await namedCalls(exchange, had);
-  if (calls === undefined) return unknownEventId(services, inbound);
-  return connected(exchange, found, { had, calls });
 }
 
 async function post(parts: EdgeParts, inbound: Inbound, body: unknown): Promise<Reply> {

@@ -350,6 +350,10 @@ export async function resumedBatch(
   stream: string,
   places: BatchPlaces,
 ): Promise<Reply | undefined> {
+  // One read, where the batch is none of this session.
+  const first = places.findIndex(({ sequence }) => sequence > 0);
+  if ((await callAt(exchange, callOfBatch(stream, first), places[first]?.sequence ?? 0)) === undefined)
+    return undefined;
   const found = await Promise.all(
     places.map(async (place, nth) => {
       const log = await callAt(exchange, callOfBatch(stream, nth), place.sequence);

@@ -130,7 +130,8 @@ async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
     }
     const event = parseEventId(last, services.settings.limits.eventIdBytes);
     const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
-    const batch = parseBatchId(last, services.settings.limits.eventIdBytes);
+    const { eventIdBytes, batch: most } = services.settings.limits;
+    const batch = parseBatchId(last, eventIdBytes, most);
     if (batch !== undefined) {
       const rest = await resumedBatch(exchange, batch.stream, batch.places);
       return rest ?? refusedEventId(services, inbound, unknownEvent('it is of no batch of this session'));

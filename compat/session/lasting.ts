@@ -15,6 +15,7 @@ import {
   type EventPlace,
   type LastingPlace,
   lastingEventId,
+  MOST_NAMED,
   parseEventId,
 } from '../../src/stream/event-id.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
@@ -38,9 +39,6 @@ import type { CallStream, SessionStream } from './stream.ts';
 
 /** The stream to which replies go. */
 type LastingStream = Pick<SessionStream, 'event' | 'refer'>;
-
-/** Calls that an event's id can name. With more it has none, and its client comes back with an earlier one. */
-const MOST_NAMED = 100;
 
 /** A call whose reply goes to a lasting stream. */
 export class LastingCall {
@@ -136,19 +134,32 @@ export interface LastingStart {
   readonly had: LastingPlace;
   /** Those that `had` names. */
   readonly calls: readonly FoundCall[];
+  /** Others that it names: they have expired, or are none of its client's. Their requests, where the stream names them. */
+  readonly lost: readonly { readonly callId: string; readonly requestId?: string | number }[];
 }
 
 /**
- * The calls that a client names.
- * @returns undefined if one of them cannot be read
- * @throws AwaitError `store`
+ * The calls that a client names. Those that cannot be read keep it from no other.
+ * @throws AwaitError `bad-token` for a stream that has expired; `store`
  */
 export async function namedCalls(
   exchange: ReplyExchange,
   { calls }: LastingPlace,
-): Promise<FoundCall[] | undefined> {
-  const found = await Promise.all([...calls].map(([callId, at]) => callAt(exchange, callId, at.sequence)));
-  return found.every((one) => one !== undefined) ? found : undefined;
+  stream: { readonly id: string; readonly scope: string },
+): Promise<Pick<LastingStart, 'calls' | 'lost'>> {
+  const read = await Promise.all(
+    [...calls].map(async ([callId, { sequence }]) => ({
+      callId,
+      found: await callAt(exchange, callId, sequence),
+    })),
+  );
+  const lost = read.filter(({ found }) => found === undefined);
+  const named =
+    lost.length === 0 ? [] : ((await exchange.services.streams.events(stream.id, stream.scope))?.calls ?? []);
+  return {
+    calls: read.flatMap(({ found }) => found ?? []),
+    lost: lost.map(({ callId }) => named.find((call) => call.callId === callId) ?? { callId }),
+  };
 }
 
 /** A connection of a stream, which gets the events of the stream's calls too. */
@@ -173,7 +184,7 @@ class LastingConnection {
   readonly #onClose = new Map<string, () => void>();
   #isOver = false;
 
-  constructor(exchange: ReplyExchange, { dialect, had, calls }: LastingStart, sink: Sink) {
+  constructor(exchange: ReplyExchange, { dialect, had, calls, lost }: LastingStart, sink: Sink) {
     this.#exchange = exchange;
     this.#dialect = dialect;
     this.#prefix = had.prefix;
@@ -200,6 +211,10 @@ class LastingConnection {
       this.#isOver = true;
       for (const close of [...this.#onClose.values()]) close();
     });
+    for (const { callId, requestId } of lost) {
+      this.#open.delete(callId);
+      if (requestId !== undefined) this.#expired(callId, requestId);
+    }
     for (const found of calls) {
       const place = had.calls.get(found.call.id) ?? NOTHING;
       if (hasAll(found, place)) this.#open.delete(found.call.id);

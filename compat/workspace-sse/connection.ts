@@ -57,7 +57,7 @@ export async function listen(parts: WorkspaceParts, inbound: Inbound, owner: Str
   if (last === undefined || last === '') {
     const channel = parts.channels.make(owner);
     await channel.opened();
-    const from = { had: { prefix: channel.id, sequence: 0, calls: new Map() }, calls: [] };
+    const from = { had: { prefix: channel.id, sequence: 0, calls: new Map() }, calls: [], lost: [] };
     const found = await parts.services.streams.find(channel.id, 0, channel.scope);
     return connected(parts, inbound, owner, {
       channel,
@@ -97,10 +97,9 @@ async function resumed(
       throw unknownEvent('it was never opened');
   }
   const found = await streams.find(id, had.sequence, scope);
-  const calls = await namedCalls(parts.calls.exchange({ owner, inbound }), had);
-  if (calls === undefined) throw unknownEvent('a call in it has expired, or is none of this caller');
+  const named = await namedCalls(parts.calls.exchange({ owner, inbound }), had, { id, scope });
   const channel = parts.channels.of(owner, id);
-  return { channel, follow: streamOf(parts, inbound, channel, found, { had, calls }) };
+  return { channel, follow: streamOf(parts, inbound, channel, found, { had, ...named }) };
 }
 
 /** The rest of a POST's own body. @throws AwaitError as `resumed` */
@@ -144,7 +143,7 @@ function streamOf(
   inbound: Inbound,
   channel: WorkspaceChannel,
   found: StreamPlace,
-  from: Pick<LastingStart, 'had' | 'calls'>,
+  from: Omit<LastingStart, 'dialect'>,
 ): Followed['follow'] {
   const { owner } = channel;
   const client = unknownClient(services.settings.workspaceCapabilities);

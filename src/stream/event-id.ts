@@ -70,10 +70,14 @@ export function batchEventId(stream: string, places: BatchPlaces): string {
   return `${stream}_${places.map(({ sequence, nth }) => (nth ? `${sequence}.${nth}` : sequence)).join('-')}`;
 }
 
-/** @returns undefined if it is not the event id of a batch, or longer than `longest` characters */
+/**
+ * @param most requests of a batch
+ * @returns undefined if it is not the event id of a batch, or longer than `longest` characters
+ */
 export function parseBatchId(
   id: string,
   longest: number,
+  most: number,
 ): { readonly stream: string; readonly places: BatchPlaces } | undefined {
   if (id.length > longest) return undefined;
   const match = /^([0-9a-z]{1,11}\.[\w-]{22})_((?:\d{1,12}(?:\.\d{1,6})?-)+\d{1,12}(?:\.\d{1,6})?)$/.exec(id);
@@ -82,8 +86,11 @@ export function parseBatchId(
     const [sequence = 0, nth] = place.split('.').map(Number);
     return nth === undefined ? { sequence } : { sequence, nth };
   });
-  return { stream: match[1], places };
+  return places.length > most ? undefined : { stream: match[1], places };
 }
+
+/** Calls that an event's id can name. With more it has none, and its client comes back with an earlier one. */
+export const MOST_NAMED = 100;
 
 /** How far a client is in a stream that names calls, and in each of these that is not over. */
 export interface LastingPlace {
@@ -113,7 +120,7 @@ export function parseLastingId(id: string, longest: number): LastingPlace | unde
   const calls = new Map<string, Pick<EventPlace, 'sequence' | 'nth'>>();
   for (const [, stream = '', at, nth] of rest.matchAll(/~([^~]{24,34})_(\d+)(?:\.(\d+))?/g))
     calls.set(callIdOf(stream), { sequence: Number(at), ...(nth !== undefined && { nth: Number(nth) }) });
-  return { prefix, sequence: Number(sequence), calls };
+  return calls.size > MOST_NAMED ? undefined : { prefix, sequence: Number(sequence), calls };
 }
 
 /** The id of a call of a batch. @param nth its position among the requests, from 0 */

@@ -195,24 +195,33 @@ export class EventStreams {
   }
 
   /**
-   * The events of a stream that are kept, and where it ends.
+   * The events of a stream that are kept, the calls that it names, and where it ends.
    * @returns undefined once the stream has ended
    * @throws AwaitError `bad-token` for a stream that has expired; `store`
    */
   async events(
     id: string,
     scope: string,
-  ): Promise<{ readonly events: readonly StreamEvent[]; readonly end: StreamEnd } | undefined> {
+  ): Promise<
+    | {
+        readonly events: readonly StreamEvent[];
+        readonly calls: readonly { readonly callId: string; readonly requestId: string | number }[];
+        readonly end: StreamEnd;
+      }
+    | undefined
+  > {
     const log = this.#log(id, scope);
     const { oldest } = await log.mark();
     const events: StreamEvent[] = [];
+    const calls: { callId: string; requestId: string | number }[] = [];
     let end: StreamEnd = { at: oldest - 1 };
     for (;;) {
       const at = end.at + 1;
       const entry = await log.read(at);
-      if (entry === undefined) return { events, end };
+      if (entry === undefined) return { events, calls, end };
       if (isLast(entry)) return undefined;
       if (entry.kind === 'event') events.push(entry.event);
+      else if (entry.kind === 'call') calls.push({ callId: entry.callId, requestId: entry.requestId });
       end = { at, entry };
     }
   }

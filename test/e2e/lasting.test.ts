@@ -1,4 +1,5 @@
 /** Streams that last longer than their calls: a client that comes back, at any process, gets each message once. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tuned } from '../../src/call/limits.ts';
@@ -79,6 +80,16 @@ class Client {
     await expect.poll(() => this.got.some(wanted), { timeout: 20_000 }).toBe(true);
   }
 
+  /** Its session begins, on a wire that has them. */
+  async begin(at: number): Promise<void> {
+    if (this.#path !== '/sse') return;
+    const clientInfo = { name: 'lasting', version: '1' };
+    const params = { protocolVersion: '2024-11-05', capabilities: CAPABILITIES, clientInfo };
+    await this.post(at, { id: 'begin', method: 'initialize', params });
+    await this.next(({ id }) => id === 'begin');
+  }
+
+  /** Its connection breaks. */
   close(): void {
     this.#gone.abort();
   }
@@ -109,6 +120,38 @@ describe.each(wires)('$name', ({ path }) => {
   });
   afterAll(() => Promise.all(served.map((one) => one.close())));
 
+  it('tells of a call that expired while its client was away, and goes on with the others', async () => {
+    const ttl = 4_000;
+    const brief = await serveHere(() => buildServer(() => {}), {
+      store: await openStore(SQLITE.url()),
+      secrets: [SECRET],
+      ttl,
+      revisions: ['*', { name: 'workspace-sse', capabilities: CAPABILITIES }],
+    });
+    const client = new Client([new URL(brief.url).origin], path);
+    await client.connect(0);
+    await client.begin(0);
+    const call = (id: string) =>
+      client.post(0, { id, method: 'tools/call', params: { name: 'one', arguments: {} } });
+    const asked = () => client.got.filter(({ method }) => method === 'elicitation/create');
+    await call('first');
+    await expect.poll(() => asked().length).toBe(1);
+    const expired = sleep(ttl + 100);
+    await sleep(ttl - 1_200);
+    await call('second');
+    await expect.poll(() => asked().length).toBe(2);
+    client.close();
+    await expired;
+    await client.connect(0);
+    await client.post(0, { id: asked()[1]?.id, result: { action: 'accept', content: { name: 'x' } } });
+    for (const id of ['first', 'second']) await client.next((message) => message.id === id);
+    const [first, second] = ['first', 'second'].map((one) => client.got.find(({ id }) => id === one));
+    expect(first?.error).toMatchObject({ code: -32000, message: expect.stringContaining('expired') });
+    expect(second?.result).toMatchObject({ content: [{ type: 'text' }] });
+    client.close();
+    await brief.close();
+  });
+
   /** One act after the other: a request, an answer to an ask that came, or another connection. */
   const act = fc.record({
     what: fc.constantFrom('call', 'answer', 'connect'),
@@ -119,12 +162,7 @@ describe.each(wires)('$name', ({ path }) => {
     const property = fc.asyncProperty(fc.array(act, { minLength: 8, maxLength: 20 }), async (acts) => {
       const client = new Client(roots, path);
       await client.connect(0);
-      if (path === '/sse') {
-        const clientInfo = { name: 'lasting', version: '1' };
-        const params = { protocolVersion: '2024-11-05', capabilities: CAPABILITIES, clientInfo };
-        await client.post(1, { id: 'begin', method: 'initialize', params });
-        await client.next(({ id }) => id === 'begin');
-      }
+      await client.begin(1);
       const asked = (): Rpc[] => client.got.filter(({ method }) => method === 'elicitation/create');
       let calls = 0;
       let answers = 0;

@@ -5,6 +5,7 @@ import {
   batchEventId,
   callIdOf,
   lastingEventId,
+  MOST_NAMED,
   newStreamId,
   parseBatchId,
   parseLastingId,
@@ -23,9 +24,22 @@ it('of an array of as many calls as there may be is accepted, however far each i
   fc.assert(
     fc.property(places, (all) => {
       const stream = newStreamId(EXPIRES);
-      expect(parseBatchId(batchEventId(stream, all), LIMITS.eventIdBytes)).toEqual({ stream, places: all });
+      const id = batchEventId(stream, all);
+      expect(parseBatchId(id, LIMITS.eventIdBytes, most)).toEqual({ stream, places: all });
     }),
   );
+});
+
+it('of more calls than an array or a lasting stream may have is refused: each place is a read', () => {
+  const stream = newStreamId(EXPIRES);
+  const places = Array.from({ length: LIMITS.batch + 1 }, () => ({ sequence: 1 }));
+  expect(parseBatchId(batchEventId(stream, places), LIMITS.eventIdBytes, LIMITS.batch)).toBeUndefined();
+  const calls = new Map(
+    Array.from({ length: MOST_NAMED + 1 }, () => [callIdOf(newStreamId(EXPIRES)), { sequence: 1 }]),
+  );
+  const id = lastingEventId({ prefix: sharedId(EXPIRES), sequence: 1, calls });
+  expect(id.length).toBeLessThan(LIMITS.eventIdBytes);
+  expect(parseLastingId(id, LIMITS.eventIdBytes)).toBeUndefined();
 });
 
 it('of a lasting stream is accepted, however many calls are open', () => {
