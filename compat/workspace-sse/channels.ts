@@ -86,7 +86,8 @@ export class WorkspaceChannel {
 
   /** Written before its client gets the id: an id without this record is refused. */
   async opened(): Promise<void> {
-    await this.#services.store?.insert(openedName(this.id, this.scope), true, this.expires);
+    const { store } = this.#services;
+    await store?.insert(openedName(this.id, this.scope), true, this.expires, { holder: this.#holder });
     await this.#services.listStream(this.owner.principal, this.id, this.scope);
   }
 
@@ -133,7 +134,10 @@ export class WorkspaceChannel {
   async reserve(id: string | number): Promise<boolean> {
     const name = nameOf(JSON.stringify(id));
     const { store } = this.#services;
-    if (store?.isShared) return store.insert(`${this.#name}:id:${name}`, randomUUID(), this.expires);
+    if (store?.isShared) {
+      const holder = this.#holder;
+      return store.insert(`${this.#name}:id:${name}`, randomUUID(), this.expires, { holder });
+    }
     if (this.#ids.has(name)) return false;
     this.#ids.add(name);
     keepNewest(this.#ids, IDS_KEPT);

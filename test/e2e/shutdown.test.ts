@@ -1,6 +1,6 @@
 /** A process that shuts down while calls run: its clients' replies, and the takeover. */
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -375,6 +375,31 @@ it('keeps a connection as long as its client was told, also behind a response th
   await over;
   expect(text).toContain('Connection: close');
   expect(text).toContain('served');
+  await closed;
+});
+
+it('sends the responses to all requests that came one behind the other, and closes with the last', async () => {
+  const responses: ServerResponse[] = [];
+  const server = createServer((_req, res) => responses.push(res));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const close = closeOnSignals(server, handler);
+  const { port } = server.address() as AddressInfo;
+  const socket = connect(port, '127.0.0.1');
+  let text = '';
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk;
+  });
+  const over = once(socket, 'close');
+  const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
+  socket.write(get('/a') + get('/b'));
+  await expect.poll(() => responses.length).toBe(2);
+  const closed = close();
+  socket.write(get('/c') + get('/d'));
+  await expect.poll(() => responses.length).toBe(4);
+  for (const [nth, res] of responses.entries()) res.end(`response ${nth}`);
+  await over;
+  expect(text.match(/response \d/g)).toEqual(['response 0', 'response 1', 'response 2', 'response 3']);
+  expect(text.match(/Connection: close/g)).toHaveLength(1);
   await closed;
 });
 

@@ -52,6 +52,27 @@ describe('the bytes of events in memory', () => {
   });
 });
 
+describe('what the streams of a workspace leave in a shared store', () => {
+  it('is bounded for strangers who open them and go away', async () => {
+    const flaky = flakyStore();
+    const options = { store: flaky.store, secrets: [SECRET], ...tuned({ callerStoredBytes: 20_000 }) };
+    served = await serveHere(() => buildServer(() => {}), options);
+    const here = new URL('/mcp/here', served.url);
+    const statuses = new Set<number>();
+    for (let nth = 0; nth < 150; nth += 1) {
+      const gone = new AbortController();
+      const stream = await fetch(here, { headers: { accept: 'text/event-stream' }, signal: gone.signal });
+      statuses.add(stream.status);
+      gone.abort();
+    }
+    expect(statuses).toContain(429);
+    const before = flaky.size;
+    for (let nth = 0; nth < 20; nth += 1)
+      await fetch(here, { headers: { accept: 'text/event-stream' } }).then((reply) => reply.body?.cancel());
+    expect(flaky.size).toBeLessThanOrEqual(before + 2);
+  });
+});
+
 describe('the bytes of answers to calls of another process', () => {
   it('are bounded, and the process of the calls takes them', async () => {
     const { store } = flakyStore();

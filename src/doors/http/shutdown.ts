@@ -27,6 +27,8 @@ const QUIET_TURNS: readonly { readonly turns: number; readonly longest: number }
   { turns: 2_000, longest: 0.1 },
   { turns: 2_000, longest: 1 },
 ];
+/** How long that may take in all, in milliseconds. */
+const LONGEST_LISTENING = 2_000;
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
 /** The part of `createAwaitHandler`'s product that is used here. */
@@ -77,7 +79,8 @@ export function closeOnSignals(
   const end = async (): Promise<void> => {
     const left = handler.leave(linger);
     if (linger > 0) await sleep(linger);
-    const gone = connections.leave();
+    await connections.leave();
+    const gone = connections.gone();
     await left;
     await sockets?.close();
     const idle = server.keepAliveTimeout + MARGIN;
@@ -117,6 +120,9 @@ class ServerConnections {
   readonly #open = new Map<Socket, Set<ServerResponse>>();
   #accepted = 0;
   #isLeaving = false;
+  #gone = Promise.resolve();
+  /** Responses that would have kept their connection. */
+  readonly #closing = new WeakSet<ServerResponse>();
 
   constructor(server: Server) {
     this.#server = server;
@@ -130,7 +136,7 @@ class ServerConnections {
     server.prependListener('request', ({ socket }: IncomingMessage, res: ServerResponse) => {
       const responses = this.#responsesOf(socket).add(res);
       if (this.#isLeaving) {
-        res.shouldKeepAlive = false;
+        this.#closeWith(responses);
         socket.setTimeout(server.timeout);
       }
       res.once('close', () => responses.delete(res));
@@ -142,24 +148,42 @@ class ServerConnections {
     });
   }
 
-  /** Closes the listener, and each connection with its next response. Resolves once there is none. */
+  /** Closes each connection with its last response, and the listener: resolves once that is closed. */
   async leave(): Promise<void> {
     this.#isLeaving = true;
     for (const [socket, responses] of this.#open) {
-      for (const res of responses) res.shouldKeepAlive = false;
+      this.#closeWith(responses);
       // One that has brought nothing yet stays as long as one whose client was told.
       if (socket.bytesRead === 0) this.#keep(socket);
     }
     // Compiled before it counts: the first call takes longer than the turn that is waited for.
     await closeListener(new NetServer());
     await this.#acceptAll();
-    await closeListener(this.#server);
+    this.#gone = closeListener(this.#server);
+  }
+
+  /** After `leave`: resolves once there is no connection. */
+  gone(): Promise<void> {
+    return this.#gone;
+  }
+
+  /** Of requests that came one behind the other only the last one's response may close the connection. */
+  #closeWith(responses: ReadonlySet<ServerResponse>): void {
+    const last = [...responses].at(-1);
+    for (const res of responses) {
+      if (res !== last && this.#closing.delete(res) && !res.headersSent) res.shouldKeepAlive = true;
+    }
+    if (last === undefined || !last.shouldKeepAlive) return;
+    last.shouldKeepAlive = false;
+    this.#closing.add(last);
   }
 
   /** The kernel resets connections that it took and this process did not: the listener closes after a quiet turn. */
   async #acceptAll(): Promise<void> {
+    const until = performance.now() + LONGEST_LISTENING;
     for (const { turns, longest } of QUIET_TURNS)
       for (let turn = 0; turn < turns; turn += 1) {
+        if (performance.now() > until) return;
         const before = this.#accepted;
         const began = performance.now();
         await nextTurn();
