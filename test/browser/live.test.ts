@@ -1,56 +1,23 @@
 /** `mcp-await compare --ui` in a real browser: a scenario run and answered by keyboard while a process is killed. */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { get } from 'node:http';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import process from 'node:process';
-import { createInterface } from 'node:readline';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { scratch } from '../e2e/harness.ts';
 import { CHROMIUM } from './chromium.ts';
+import { type LivePages, outcomes, run, serveLive, violations } from './live-page.ts';
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 const SERVER = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
 /** With `SCREENSHOTS=docs` the pictures of the documentation are made anew. */
 const PICTURES = process.env.SCREENSHOTS;
 
 describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
-  let browser: Browser;
-  let command: ChildProcess;
-  let url = '';
+  let pages: LivePages;
   beforeAll(async () => {
-    const scenario = join(scratch(), 'scenario.yaml');
-    writeFileSync(scenario, 'steps: [{ call: in-turn }, { list: tools }]');
-    const args = ['compare', SERVER, '--ui', '--scenario', scenario];
-    const child = spawn(process.execPath, [CLI, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
-    command = child;
-    for await (const line of createInterface({ input: child.stdout })) {
-      url = /^open (\S+)$/.exec(line)?.[1] ?? '';
-      if (url !== '') break;
-    }
-    browser = await chromium.launch({ executablePath: CHROMIUM.path, args: ['--no-sandbox'] });
+    pages = await serveLive(SERVER, 'steps: [{ call: in-turn }, { list: tools }]');
   }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    const ended = new Promise((resolve) => command.once('exit', resolve));
-    command.kill('SIGINT');
-    expect(await ended).toBe(0);
-  });
-
-  const open = async (options: Parameters<Browser['newPage']>[0] = {}) => {
-    const page = await browser.newPage(options);
-    const errors: string[] = [];
-    page.on('console', (message) => {
-      if (message.type() === 'error') errors.push(message.text());
-    });
-    page.on('pageerror', (error) => errors.push(error.message));
-    await page.goto(url);
-    await page.getByRole('button', { name: 'Run' }).waitFor();
-    return { page, errors };
-  };
+  afterAll(async () => expect(await pages.close()).toBe(0));
 
   /** Tab, until the control of that name has the focus. */
   const tabTo = async (page: Page, name: string): Promise<void> => {
@@ -71,18 +38,9 @@ describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 12
   ] as const)(
     'runs a scenario on %s by keyboard, whose call goes on where a process is killed (%s)',
     async (revision, colorScheme, width) => {
-      const { page, errors } = await open({ colorScheme, viewport: { width, height: 900 } });
+      const { page, errors } = await pages.open({ colorScheme, viewport: { width, height: 900 } });
       const status = page.getByRole('status');
-      const axe = async (): Promise<string[]> => {
-        await page.evaluate(AXE);
-        return page.evaluate(async () => {
-          const { axe: run } = window as unknown as {
-            axe: { run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-          };
-          return (await run.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
-        });
-      };
-      expect(await axe()).toEqual([]);
+      expect(await violations(page)).toEqual([]);
       await tabTo(page, 'Revision');
       await page.keyboard.type(revision);
       await tabTo(page, 'Run');
@@ -97,7 +55,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 12
       const field = page.getByRole('textbox', { name: 'name' });
       expect(await page.getByRole('alert').textContent()).not.toBe('');
       expect(await field.getAttribute('aria-invalid')).toBe('true');
-      expect(await axe()).toEqual([]);
+      expect(await violations(page)).toEqual([]);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
       if (PICTURES !== undefined) {
         mkdirSync(PICTURES, { recursive: true });
@@ -127,50 +85,60 @@ describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 12
       await tabTo(page, 'Accept');
       await page.keyboard.press('Enter');
       await page.getByRole('heading', { name: 'Outcomes' }).waitFor();
-      const outcomes = await page.locator('[aria-labelledby=outcomes] li').allTextContents();
-      expect(outcomes[0]).toBe('Ann, a city, a street');
-      expect(outcomes[1]).toContain('in-turn');
+      const [first, second] = await outcomes(page).allTextContents();
+      expect(first).toBe('Ann, a city, a street');
+      expect(second).toContain('in-turn');
       expect(await page.locator('details.card').count()).toBeGreaterThan(6);
-      expect(await axe()).toEqual([]);
+      expect(await violations(page)).toEqual([]);
       expect(errors).toEqual([]);
       await page.close();
     },
   );
 
   it('runs a single tool, and a URL that is asked for is a link, to be declined', async () => {
-    const { page, errors } = await open();
-    await page.getByLabel('What is run').selectOption('link');
-    await page.getByRole('button', { name: 'Run' }).click();
+    const { page, errors } = await pages.open();
+    await run(page, 'link');
     const link = page.getByRole('link');
     await link.waitFor();
     expect(await link.getAttribute('rel')).toBe('noopener noreferrer');
     await page.getByRole('button', { name: 'Decline' }).click();
     await page.getByRole('heading', { name: 'Outcomes' }).waitFor();
-    expect(await page.locator('[aria-labelledby=outcomes] li').allTextContents()).toEqual(['link: decline']);
+    expect(await outcomes(page).allTextContents()).toEqual(['link: decline']);
     expect(errors).toEqual([]);
     await page.close();
   });
 
   it('cancels a question, and answers for a model', async () => {
-    const { page, errors } = await open();
-    const outcomes = page.locator('[aria-labelledby=outcomes] li');
-    const run = async (tool: string): Promise<void> => {
-      await page.getByLabel('What is run').selectOption(tool);
-      await page.getByRole('button', { name: 'Run' }).click();
-    };
-    await run('one');
+    const { page, errors } = await pages.open();
+    await run(page, 'one');
     await page.getByRole('button', { name: 'Cancel' }).click();
-    await expect.poll(() => outcomes.allTextContents()).toEqual(['Hello cancel']);
-    await run('sample');
+    await expect.poll(() => outcomes(page).allTextContents()).toEqual(['Hello cancel']);
+    await run(page, 'sample');
     await page.getByRole('textbox', { name: 'What the model says' }).fill('roses are red');
     await page.getByRole('button', { name: 'Answer' }).click();
-    await expect.poll(() => outcomes.allTextContents()).toEqual(['roses are red']);
+    await expect.poll(() => outcomes(page).allTextContents()).toEqual(['roses are red']);
     expect(errors).toEqual([]);
     await page.close();
   });
 
+  it('names the tools that no scenario calls', async () => {
+    const ending = new URL('../fixtures/side-by-side/ending-server.ts', import.meta.url).pathname;
+    const unwritten = await serveLive(ending);
+    const { page, errors } = await unwritten.open();
+    const notice = 'Not called, since not marked readOnlyHint: quit, crash, slow, refuse, add.';
+    await page.getByText(notice).waitFor();
+    expect(await page.getByLabel('What is run').locator('option').first().textContent()).toBe(
+      'the scenario (3 steps)',
+    );
+    expect(errors).toEqual([]);
+    expect(await unwritten.close()).toBe(0);
+    const { page: written } = await pages.open();
+    expect(await written.getByText('Not called').count()).toBe(0);
+    await written.close();
+  });
+
   it('takes the arguments of a tool in a form', async () => {
-    const { page } = await open();
+    const { page } = await pages.open();
     await page.getByLabel('What is run').selectOption('echo');
     await page.getByRole('textbox', { name: 'word' }).fill('hello');
     await page.getByRole('button', { name: 'Run' }).click();
@@ -184,18 +152,18 @@ describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 12
     const body = JSON.stringify({ process: 'A' });
     const headers = { 'content-type': 'application/json' };
     const kill = (more: Record<string, string>): Promise<Response> =>
-      fetch(`${url}kill`, { method: 'POST', body, headers: { ...headers, ...more } });
+      fetch(`${pages.url}kill`, { method: 'POST', body, headers: { ...headers, ...more } });
     expect((await kill({ origin: 'https://evil.example' })).status).toBe(403);
     expect((await kill({ origin: 'http://localhost:1' })).status).toBe(403);
     expect((await kill({})).status).toBe(403);
-    const own = { origin: new URL(url).origin };
+    const own = { origin: new URL(pages.url).origin };
     expect((await kill({ ...own, 'content-type': 'text/plain' })).status).toBe(403);
     // A page whose name resolves to this machine reads nothing, either.
     const rebound = new Promise<number | undefined>((resolve) => {
-      get(url, { headers: { host: 'evil.example' } }, ({ statusCode }) => resolve(statusCode));
+      get(pages.url, { headers: { host: 'evil.example' } }, ({ statusCode }) => resolve(statusCode));
     });
     expect(await rebound).toBe(421);
-    const { page } = await open();
+    const { page } = await pages.open();
     await page.getByRole('button', { name: 'Kill process A' }).waitFor();
     await page.close();
   });

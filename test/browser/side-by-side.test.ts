@@ -1,10 +1,9 @@
 /** The page of `mcp-await compare`, opened from its file in a real browser. */
-import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser, BrowserContextOptions } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { everyRevision } from '../../src/compare/index.ts';
 import { pageOf } from '../../src/compare/page.ts';
@@ -12,25 +11,19 @@ import { scratch } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import late from '../fixtures/side-by-side/late-server.ts';
 import { CHROMIUM } from './chromium.ts';
+import { launched, openPage, violations } from './live-page.ts';
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const CARDS = 'details.card > summary';
 
 /** With `SCREENSHOTS=docs` the pictures of the documentation are made anew. */
 const PICTURES = process.env.SCREENSHOTS;
-
-interface Opened {
-  readonly page: Page;
-  readonly errors: string[];
-  readonly requests: string[];
-}
 
 describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
   let browser: Browser;
   let url = '';
   let messages = 0;
   beforeAll(async () => {
-    browser = await chromium.launch({ executablePath: CHROMIUM.path, args: ['--no-sandbox'] });
+    browser = await launched();
     const server = () => buildServer(() => {});
     const steps = [
       { list: 'tools' as const },
@@ -52,18 +45,10 @@ describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, {
   }, 120_000);
   afterAll(() => browser.close());
 
-  const open = async (options: Parameters<Browser['newPage']>[0] = {}, from = url): Promise<Opened> => {
-    const page = await browser.newPage(options);
-    const errors: string[] = [];
-    const requests: string[] = [];
-    page.on('console', (message) => {
-      if (message.type() === 'error') errors.push(message.text());
-    });
-    page.on('pageerror', (error) => errors.push(error.message));
-    page.on('request', (request) => requests.push(request.url()));
-    await page.goto(from);
-    await page.locator(CARDS).first().waitFor();
-    return { page, errors, requests };
+  const open = async (options: BrowserContextOptions = {}, from = url) => {
+    const opened = await openPage(browser, from, options);
+    await opened.page.locator(CARDS).first().waitFor();
+    return opened;
   };
 
   it('reaches and opens every message by keyboard alone, with no error and no request', async () => {
@@ -147,14 +132,7 @@ describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, {
         .locator('section[aria-labelledby="step-1"] details.card.ask summary')
         .all())
         await card.click();
-      await page.evaluate(AXE);
-      const violations = await page.evaluate(async () => {
-        const { axe } = window as unknown as {
-          axe: { run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-        };
-        return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
-      });
-      expect(violations).toEqual([]);
+      expect(await violations(page)).toEqual([]);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
       expect(errors).toEqual([]);
       if (PICTURES !== undefined) {
@@ -191,6 +169,16 @@ describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, {
     await card.getByRole('button', { name: /^Show all \d+ kB$/ }).click();
     await expect.poll(async () => (await cell.textContent())?.length).toBeGreaterThan(5_000_000);
     expect(errors).toEqual([]);
+    await page.close();
+  });
+
+  it('names the tools that its scenario does not call', async () => {
+    const revisions = ['2026-07-28'] as const;
+    const options = { callers: false, revisions, isMade: true, uncalled: ['buy', 'mail'] };
+    const path = join(scratch(), 'uncalled.html');
+    writeFileSync(path, pageOf(await everyRevision(late, { steps: [{ list: 'tools' }] }, options)));
+    const { page } = await open({}, pathToFileURL(path).href);
+    await page.getByText('Not called, since not marked readOnlyHint: buy, mail.').waitFor();
     await page.close();
   });
 
