@@ -6,6 +6,7 @@
 
 import type { Revision } from '../../compat/revisions.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
+import { serverOptions } from '../host/validator.ts';
 import { speakerOf } from './clients.ts';
 import { effectDifferences } from './effects/differences.ts';
 import { type PlayedStep, play, textOf } from './play.ts';
@@ -21,8 +22,8 @@ export interface LiveAsk extends Ask {
   readonly id: number;
   /** The answer of the scenario, or one made from the schema. */
   readonly suggested: JsonObject;
-  /** Whether it was answered before: the server may have rejected that answer. */
-  readonly isAgain: boolean;
+  /** Where it was answered before: why the server asks again. */
+  readonly again?: string;
 }
 
 /** The outcome of a step. */
@@ -81,8 +82,8 @@ interface Played {
   readonly stage: Stage;
   readonly wire: PlayWire;
   readonly asks: Map<number, LiveAsk & { readonly settle: (answer: JsonObject) => void }>;
-  /** Questions that were answered. */
-  readonly answered: Set<string>;
+  /** The last answer to each question. */
+  readonly answered: Map<string, JsonObject>;
   readonly sequence: Sequence;
   findings: readonly string[];
   outcomes?: readonly LiveOutcome[];
@@ -168,7 +169,7 @@ export class Live {
       stage,
       wire,
       asks: new Map(),
-      answered: new Set(),
+      answered: new Map(),
       sequence,
       findings: [],
     };
@@ -224,7 +225,7 @@ export class Live {
     const ask = this.#played?.asks.get(id);
     if (ask === undefined) return false;
     this.#played?.asks.delete(id);
-    this.#played?.answered.add(JSON.stringify(ask.params));
+    this.#played?.answered.set(JSON.stringify(ask.params), answer);
     ask.settle(answer);
     this.onChange();
     return true;
@@ -287,8 +288,10 @@ export class Live {
     if (same !== undefined) return new Promise((resolve) => asks.set(same.id, also(same, resolve)));
     this.#asked += 1;
     const id = this.#asked;
+    const last = answered.get(JSON.stringify(ask.params));
+    const again = last && { again: rejectionOf(ask, last) };
     return new Promise((settle) => {
-      asks.set(id, { ...ask, id, suggested, isAgain: answered.has(JSON.stringify(ask.params)), settle });
+      asks.set(id, { ...ask, id, suggested, ...again, settle });
       this.onChange();
     });
   }
@@ -313,6 +316,15 @@ function also<T extends { readonly settle: (answer: JsonObject) => void }>(
     resolve(answer);
   };
   return { ...ask, settle };
+}
+
+/** Why a question comes back after an answer: in the words of the validator of the server's SDK, or of its tool. */
+function rejectionOf({ params }: Ask, { action, content }: JsonObject): string {
+  const schema = isObject(params.requestedSchema) && action === 'accept' ? params.requestedSchema : {};
+  const { errorMessage } = serverOptions().jsonSchemaValidator.getValidator(schema)(content ?? {});
+  return errorMessage === undefined
+    ? 'The tool asks this again: if it rejected the last answer, the log of its process may say why.'
+    : `The server rejected the last answer, and asks again: ${errorMessage}`;
 }
 
 /** Characters of an outcome; all of it is in its message. */

@@ -1,72 +1,26 @@
 /** `mcp-await compare --ui` in a real browser: forms of every schema, hard results, and processes that end. */
-import { type ChildProcess, spawn } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { join } from 'node:path';
-import process from 'node:process';
-import { createInterface } from 'node:readline';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { scratch } from '../e2e/harness.ts';
 import { CHROMIUM } from './chromium.ts';
+import { type LivePages, outcomes, run, serveLive, violations } from './live-page.ts';
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 const SERVER = new URL('../fixtures/side-by-side/forms-server.ts', import.meta.url).pathname;
 /** A condition that is waited for; CI runs beside it. */
 const SOON = { timeout: 30_000 };
 const NARROW = { width: 390, height: 800 };
 
 describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
-  let browser: Browser;
-  let command: ChildProcess;
-  let url = '';
+  let pages: LivePages;
   beforeAll(async () => {
-    const scenario = join(scratch(), 'scenario.yaml');
-    writeFileSync(scenario, 'steps: [{ call: lines }]');
-    const args = ['compare', SERVER, '--ui', '--scenario', scenario];
-    command = spawn(process.execPath, [CLI, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
-    for await (const line of createInterface({ input: command.stdout ?? process.stdin })) {
-      url = /^open (\S+)$/.exec(line)?.[1] ?? '';
-      if (url !== '') break;
-    }
-    browser = await chromium.launch({ executablePath: CHROMIUM.path, args: ['--no-sandbox'] });
+    pages = await serveLive(SERVER, 'steps: [{ call: lines }]');
   }, 60_000);
-  afterAll(async () => {
-    await browser?.close();
-    command.kill('SIGINT');
-  });
+  afterAll(() => pages.close());
 
-  const open = async (options: Parameters<Browser['newPage']>[0] = {}, from = url) => {
-    const page = await browser.newPage(options);
-    const errors: string[] = [];
-    page.on('console', (message) => {
-      if (message.type() === 'error') errors.push(message.text());
-    });
-    page.on('pageerror', (error) => errors.push(error.message));
-    await page.goto(from);
-    await page.getByRole('button', { name: 'Run' }).waitFor();
-    return { page, errors };
-  };
-  const run = async (page: Page, tool: string): Promise<void> => {
-    await page.getByLabel('What is run').selectOption(tool);
-    await page.getByRole('button', { name: 'Run' }).click();
-  };
-  const outcomes = (page: Page) => page.locator('[aria-labelledby=outcomes] li');
-  const violations = async (page: Page): Promise<string[]> => {
-    await page.evaluate(AXE);
-    return page.evaluate(async () => {
-      const { axe } = window as unknown as {
-        axe: { run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-      };
-      return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
-    });
-  };
   const width = (page: Page): Promise<number> => page.evaluate(() => document.documentElement.scrollWidth);
 
   it('works under both names of this machine', async () => {
     for (const name of ['127.0.0.1', 'localhost']) {
-      const { page, errors } = await open({}, url.replace('127.0.0.1', name));
+      const { page, errors } = await pages.open({}, pages.url.replace('127.0.0.1', name));
       await run(page, 'lines');
       await expect.poll(() => outcomes(page).allTextContents(), SOON).toEqual(['one\ntwo']);
       expect(errors).toEqual([]);
@@ -75,7 +29,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, {
   });
 
   it('fills in the defaults of a tool, and does not send what nobody said', async () => {
-    const { page } = await open();
+    const { page } = await pages.open();
     await run(page, 'newsletter');
     await expect.poll(() => outcomes(page).allTextContents(), SOON).toEqual(['{"dryRun":true,"list":"all"}']);
     await page.getByRole('checkbox', { name: /^dryRun/ }).uncheck();
@@ -90,7 +44,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, {
   it.each(['light', 'dark'] as const)(
     'asks with a form of every schema, checks it, and keeps the focus (%s)',
     async (colorScheme) => {
-      const { page, errors } = await open({ viewport: NARROW, colorScheme });
+      const { page, errors } = await pages.open({ viewport: NARROW, colorScheme });
       await run(page, 'form');
       const heading = page.getByRole('heading', { name: 'First line' });
       await heading.waitFor();
@@ -132,7 +86,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, {
   );
 
   it('shows long names, long words, an image and five megabytes without sideways scrolling', async () => {
-    const { page, errors } = await open({ viewport: NARROW });
+    const { page, errors } = await pages.open({ viewport: NARROW });
     const tools = [
       ['a_tool_with_a_name_of_fifty_four_characters_as_some_do', /^x{400}$/],
       ['image', /^image$/],
@@ -156,20 +110,40 @@ describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, {
   });
 
   it('says so when the server asks the same again', async () => {
-    const { page } = await open();
+    const { page } = await pages.open();
     await run(page, 'again');
     const age = page.getByRole('spinbutton', { name: /^age/ });
     await age.fill('5');
     await page.getByRole('button', { name: 'Accept' }).click();
-    await page.getByText('The server asks this again.').waitFor();
+    await page.getByText('The tool asks this again').waitFor();
     await age.fill('50');
     await page.getByRole('button', { name: 'Accept' }).click();
     await expect.poll(() => outcomes(page).allTextContents(), SOON).toEqual(['50']);
     await page.close();
   });
 
+  it('quotes why the server rejects an answer, in the question that comes back or in the outcome', async () => {
+    const { page, errors } = await pages.open();
+    const why = 'data/mail must match format "email"';
+    const answer = async (revision: string): Promise<void> => {
+      await page.getByLabel('Revision').selectOption(revision);
+      await run(page, 'address');
+      await page.getByRole('textbox', { name: 'mail' }).fill('ann@home');
+      await page.getByRole('button', { name: 'Accept' }).click();
+    };
+    await answer('2026-07-28');
+    await page.getByText(`The server rejected the last answer, and asks again: ${why}`).waitFor();
+    await page.getByRole('textbox', { name: 'mail' }).fill('ann@home.example');
+    await page.getByRole('button', { name: 'Accept' }).click();
+    await expect.poll(() => outcomes(page).allTextContents(), SOON).toEqual(['{"mail":"ann@home.example"}']);
+    await answer('2025-11-25');
+    await expect.poll(() => outcomes(page).textContent(), SOON).toContain(why);
+    expect(errors).toEqual([]);
+    await page.close();
+  });
+
   it('shows where a call waits, and how another process goes on with it once that is killed', async () => {
-    const { page, errors } = await open();
+    const { page, errors } = await pages.open();
     await page.getByLabel('Revision').selectOption('2025-11-25');
     await run(page, 'order');
     await page.getByRole('heading', { name: 'Sure?' }).waitFor();
@@ -197,7 +171,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, {
   });
 
   it('names an effect that it saw twice', async () => {
-    const { page } = await open();
+    const { page } = await pages.open();
     await run(page, 'mail');
     await page.getByRole('button', { name: 'Accept' }).click();
     await expect.poll(() => outcomes(page).count(), SOON).toBe(1);
@@ -217,7 +191,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, {
   });
 
   it('shows a process that ended by itself, with its last lines, and starts it again', async () => {
-    const { page } = await open();
+    const { page } = await pages.open();
     await run(page, 'quit');
     const dead = page.getByRole('alert');
     await expect.poll(() => dead.textContent(), SOON).toContain('the disk is full');

@@ -148,7 +148,7 @@ interface AskedProps {
 
 /** One question of the server. */
 function Asked({ ask, onAnswer }: AskedProps) {
-  const { question, method, params, suggested, id, isAgain } = ask;
+  const { question, method, params, suggested, id, again } = ask;
   const heading = `ask-${id}`;
   const isSample = method === 'sampling/createMessage';
   const isUrl = params.mode === 'url';
@@ -166,11 +166,7 @@ function Asked({ ask, onAnswer }: AskedProps) {
   return (
     <section aria-labelledby={heading} class="ask-card">
       <h2 id={heading}>{isUrl ? String(params.message) : question}</h2>
-      {isAgain && (
-        <p class="mistake">
-          The server asks this again. If it rejected the last answer, the log of its process says why.
-        </p>
-      )}
+      {again !== undefined && <p class="mistake">{again}</p>}
       {isUrl && <Link url={String(params.url)} />}
       {isSample ? (
         <Form
