@@ -38,8 +38,9 @@ export function placeIn(frame: NodeJS.CallSite): string {
 /** Where this package's own code is, which is nobody's place. */
 const ROOT = new URL('..', import.meta.url).pathname.replace(/(?:dist\/)?src\/$/, '');
 const OWN = ['src/', 'compat/', 'dist/'].map((folder) => ROOT + folder);
-/** What loads modules: its own reads and writes are no tool's. */
-const LOADERS = /^node:internal\/(modules|bootstrap)\/|\/node_modules\/(tsx|esbuild|vite|vitest|vite-node)\//;
+/** What loads modules, whose own reads and writes are no tool's; and what `fs.cp` does once it was called. */
+const LOADERS =
+  /^node:internal\/(modules|bootstrap|fs\/cp)\/|\/node_modules\/(tsx|esbuild|vite|vitest|vite-node)\//;
 
 /**
  * The author's line that leads to a function: `server.ts:41`. Source maps apply where the process has them, since this

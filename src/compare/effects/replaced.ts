@@ -24,6 +24,7 @@ const FILES: Readonly<Record<string, string>> = {
   ),
   mkdir: 'made a folder',
   mkdtemp: 'made a folder',
+  open: 'emptied a file',
   rename: 'moved a file',
   rm: 'removed a file',
   rmdir: 'removed a folder',
@@ -35,6 +36,10 @@ const STARTED = 'started a process';
 /** The standard streams: what is printed is no effect. */
 const isStandard = (file: unknown): boolean => file === 0 || file === 1 || file === 2;
 
+function empties(flags: unknown): boolean {
+  return typeof flags === 'number' ? (flags & fs.constants.O_TRUNC) > 0 : /^w/.test(String(flags));
+}
+
 /** @returns what puts Node's own functions back */
 export function replaceEffects(sight: Sight): () => void {
   const undo: (() => void)[] = [];
@@ -42,13 +47,13 @@ export function replaceEffects(sight: Sight): () => void {
   const replace = (
     owner: object | undefined,
     name: string,
-    what: (self: unknown, first: unknown) => string | undefined,
+    what: (self: unknown, ...args: readonly unknown[]) => string | undefined,
   ): void => {
     const own = owner && Object.getOwnPropertyDescriptor(owner, name);
     const original: unknown = owner && Reflect.get(owner, name);
     if (owner === undefined || typeof original !== 'function') return;
     const replaced = function (this: unknown, ...args: unknown[]): unknown {
-      const text = isInside ? undefined : what(this, args[0]);
+      const text = isInside ? undefined : what(this, ...args);
       if (text === undefined) return Reflect.apply(original, this, args);
       sight(text, replaced);
       // Node's functions use each other: one effect is reported once.
@@ -69,13 +74,11 @@ export function replaceEffects(sight: Sight): () => void {
   };
 
   for (const [name, what] of Object.entries(FILES)) {
-    const ofFile = (_self: unknown, file: unknown) => (isStandard(file) ? undefined : what);
-    for (const [owner, named] of [
-      [fs, name] as const,
-      [fs, `${name}Sync`] as const,
-      [fs.promises, name] as const,
-    ])
-      replace(owner, named, ofFile);
+    const ofFile = (_self: unknown, file: unknown, flags: unknown) =>
+      isStandard(file) || (name === 'open' && !empties(flags)) ? undefined : what;
+    replace(fs, name, ofFile);
+    replace(fs, `${name}Sync`, ofFile);
+    replace(fs.promises, name, ofFile);
   }
   // The class of file handles has no other name.
   void fs.promises.open(devNull).then(async (handle) => {
