@@ -26,6 +26,8 @@ describe('an effect outside of a step', { timeout: 60_000 }, () => {
     ['mail_sync', 'wrote a file', 'appendFileSync('],
     ['stream', 'wrote a file', 'createWriteStream('],
     ['handle', 'wrote a file', 'log.write('],
+    ['emptied', 'emptied a file', "openSync(file, 'w')"],
+    ['copied', 'wrote a file', 'cp('],
     ['spawn', 'started a process', "spawn('true')"],
     ['exec', 'started a process', "execSync('true')"],
     ['fetch', 'sent a request (POST http://127.0.0.1:', 'fetch('],
@@ -84,7 +86,7 @@ describe('an effect outside of a step', { timeout: 60_000 }, () => {
 
 describe('a variable of a module', { timeout: 60_000 }, () => {
   it('is a difference where a replay changes it once more, with the line that declares it', async () => {
-    const tools = ['count', 'post', 'mailer', 'cached', 'clock', 'stepped'];
+    const tools = ['count', 'post', 'mailer', 'keyed', 'total', 'cached', 'clock', 'stepped'];
     const comparison = await everyRevision(counting, { steps: tools.map((call) => ({ call })) }, ONE);
     expect(effectsOf(comparison)).toEqual([
       expect.stringMatching(
@@ -92,10 +94,14 @@ describe('a variable of a module', { timeout: 60_000 }, () => {
       ),
       expect.stringMatching(/^effect: post changed the module variable outbox \(counting-state\.ts:2\)/),
       expect.stringMatching(
-        /^effect: mailer changed the module variable mailer\.sent \(counting-state\.ts:7\)/,
+        /^effect: mailer changed the module variable mailer\.sent \(counting-state\.ts:8\)/,
+      ),
+      expect.stringMatching(/^effect: keyed changed the module variable mails \(counting-server\.ts:12\)/),
+      expect.stringMatching(
+        /^effect: total changed the module variable Mailer\.total \(counting-state\.ts:4\)/,
       ),
     ]);
-    expect(comparison.differences).toHaveLength(3);
+    expect(comparison.differences).toHaveLength(5);
   });
 });
 

@@ -4,40 +4,38 @@
  * It begins at the server's factory and follows the author's functions from module to module.
  */
 import { type Runtime, Session } from 'node:inspector';
+import { types } from 'node:util';
+import { isObject } from '../../base/json.ts';
 import { isForeign, pathIn } from '../../base/stack.ts';
 
 /** Numbers, and lengths and sizes, by variable: `server.ts sent`, `server.ts orders.size`. */
 export type ModuleState = ReadonlyMap<string, number>;
 
-/** Most functions that are followed. */
+/** Most functions that are followed, and most values of one variable. */
 const MOST = 500;
+/** The inspector is in the process that it inspects: values pass through this member of `globalThis`. */
 const SLOT = Symbol.for('mcp-await.observed');
+const slots = globalThis as { [SLOT]?: unknown };
+const OF_SLOT = `globalThis[Symbol.for('mcp-await.observed')]`;
 
-/** In the inspected process; its text is all that is passed. Getters are not called. */
-function counted(this: unknown): Record<string, number> {
-  const counts: Record<string, number> = {};
-  let left = 500;
-  const walk = (value: unknown, path: string, depth: number): void => {
-    left -= 1;
-    if (left < 0) return;
-    if (typeof value === 'number' && Number.isFinite(value)) counts[path] = value;
-    else if (typeof value === 'string' || Array.isArray(value)) counts[`${path}.length`] = value.length;
-    else if (value instanceof Map || value instanceof Set) counts[`${path}.size`] = value.size;
-    else if (typeof value === 'object' && value !== null && depth < 3) {
-      const prototype: unknown = Object.getPrototypeOf(value);
-      if (depth > 0 && prototype !== Object.prototype && prototype !== null) return;
-      for (const [name, property] of Object.entries(Object.getOwnPropertyDescriptors(value)))
-        if (property.enumerable && 'value' in property) walk(property.value, `${path}.${name}`, depth + 1);
-    }
-  };
-  walk(this, '', 0);
-  return counts;
+/** A function of the author's. */
+interface Followed {
+  readonly objectId: string;
+  readonly path: string;
+  readonly place: string;
+}
+
+interface Scope {
+  readonly description: string;
+  readonly object: Readonly<Record<string, unknown>>;
 }
 
 export class ModuleWatch {
   readonly #session = new Session();
   readonly #scripts = new Map<string, string>();
   readonly #root: unknown;
+  /** A read costs a tenth of a millisecond for each function that is looked up; foreign ones are `undefined`. */
+  readonly #followed = new WeakMap<object, Followed | undefined>();
 
   /** @param root a function of the author's */
   constructor(root: unknown) {
@@ -55,129 +53,128 @@ export class ModuleWatch {
   read(): ModuleState {
     const state = new Map<string, number>();
     const seen = new Set<string>();
-    const slots = globalThis as { [SLOT]?: unknown };
-    slots[SLOT] = this.#root;
-    const open: (Runtime.RemoteObject | undefined)[] = [];
-    this.#session.post(
-      'Runtime.evaluate',
-      { expression: `globalThis[Symbol.for('mcp-await.observed')]`, objectGroup: 'mcp-await' },
-      (_error, found) => open.push(found?.result),
-    );
-    delete slots[SLOT];
-    for (let one = open.pop(); one !== undefined; one = open.pop()) {
-      if (one.type === 'function' && seen.size < MOST) open.push(...this.#function(one, state, seen));
-      else if (one.className === 'Module' || one.description === 'Module') open.push(...this.#exports(one));
-      else if (one.className === 'Object')
-        open.push(...this.#properties(one).flatMap(({ value }) => functions(value)));
+    const open = [this.#root];
+    for (const one of open) {
+      const followed = this.#followedOf(one);
+      if (followed === undefined) {
+        open.push(...membersOf(one));
+        continue;
+      }
+      const { path, place, objectId } = followed;
+      if (seen.has(place) || seen.size > MOST) continue;
+      seen.add(place);
+      for (const { description, object } of this.#scopesOf(objectId)) {
+        const variables = Object.entries(object);
+        const names = `${path} ${description} ${Object.keys(object).join()}`;
+        if (seen.has(names) || /^(Global|Script)\b/.test(description)) continue;
+        seen.add(names);
+        for (const [name, value] of variables) {
+          open.push(value);
+          this.#count(value, `${path} ${name}`, state);
+        }
+      }
     }
-    this.#session.post('Runtime.releaseObjectGroup', { objectGroup: 'mcp-await' });
     return state;
   }
 
-  /** Counts the variables that a function sees. @returns their values */
-  #function(
-    one: Runtime.RemoteObject,
-    state: Map<string, number>,
-    seen: Set<string>,
-  ): Runtime.RemoteObject[] {
-    const [place, scopes] = this.#internals(one, '[[FunctionLocation]]', '[[Scopes]]');
-    const {
-      scriptId = '',
-      lineNumber = 0,
-      columnNumber = 0,
-    } = (place?.value ?? {}) as Partial<FunctionLocation>;
-    const url = this.#scripts.get(scriptId) ?? '';
-    const key = `${scriptId}:${lineNumber}:${columnNumber}`;
-    if (seen.has(key) || isForeign(url)) return [];
-    seen.add(key);
-    const found: Runtime.RemoteObject[] = [];
-    for (const { value: scope } of this.#properties(scopes)) {
-      if (scope === undefined || /^(Global|Script)\b/.test(scope.description ?? '')) continue;
-      const variables = this.#properties(scope);
-      const names = `${scriptId} ${scope.description} ${variables.map(({ name }) => name).join()}`;
-      if (seen.has(names)) continue;
-      seen.add(names);
-      for (const { name, value } of variables) {
-        if (value === undefined) continue;
-        found.push(value);
-        for (const [path, count] of this.#counts(value)) state.set(`${pathIn(url)} ${name}${path}`, count);
+  /** Getters are not called, and class instances are those of the author's classes. */
+  #count(variable: unknown, name: string, state: Map<string, number>): void {
+    let left = MOST;
+    const walk = (value: unknown, path: string, depth: number): void => {
+      left -= 1;
+      if (left < 0) return;
+      if (typeof value === 'number' && Number.isFinite(value)) state.set(path, value);
+      else if (typeof value === 'string' || Array.isArray(value)) state.set(`${path}.length`, value.length);
+      else if (value instanceof Map || value instanceof Set) state.set(`${path}.size`, value.size);
+      else if (depth < 3 && (isPlain(value) || (depth === 0 && this.#isOfAuthor(value)))) {
+        const members = dataOf(value);
+        state.set(`${path}.size`, members.length);
+        for (const [member, inner] of members) walk(inner, `${path}.${member}`, depth + 1);
       }
+    };
+    walk(variable, name, 0);
+  }
+
+  /** Whether it is a class of the author's, or an instance of one. */
+  #isOfAuthor(value: unknown): value is object {
+    const made = isObject(value) && !types.isProxy(value) ? value.constructor : value;
+    return this.#followedOf(made) !== undefined;
+  }
+
+  #followedOf(value: unknown): Followed | undefined {
+    if (typeof value !== 'function') return undefined;
+    if (!this.#followed.has(value)) this.#followed.set(value, this.#lookUp(value));
+    return this.#followed.get(value);
+  }
+
+  #lookUp(value: unknown): Followed | undefined {
+    slots[SLOT] = value;
+    let objectId = '';
+    this.#session.post('Runtime.evaluate', { expression: OF_SLOT }, (_error, found) => {
+      objectId = found?.result.objectId ?? '';
+    });
+    delete slots[SLOT];
+    const location = this.#internalOf(objectId, '[[FunctionLocation]]')?.value as Location | undefined;
+    const url = this.#scripts.get(location?.scriptId ?? '') ?? '';
+    if (location !== undefined && !isForeign(url)) {
+      const place = `${location.scriptId}:${location.lineNumber}:${location.columnNumber}`;
+      return { objectId, place, path: pathIn(url) };
     }
-    return found;
+    this.#session.post('Runtime.releaseObject', { objectId });
+    return undefined;
   }
 
-  #counts(value: Runtime.RemoteObject): [string, number][] {
-    if (value.type === 'number') return Number.isFinite(value.value) ? [['', Number(value.value)]] : [];
-    if (value.type === 'string') return [['.length', String(value.value).length]];
-    const { objectId } = value;
-    if (value.type !== 'object' || objectId === undefined) return [];
-    if (!/^(Object|Array|Map|Set)$/.test(value.className ?? '') && !this.#isOfAuthor(objectId)) return [];
-    const counts = this.#call(objectId, counted.toString(), true)?.value as
-      | Record<string, number>
-      | undefined;
-    return Object.entries(counts ?? {});
+  /** The scopes of a function as they are now. */
+  #scopesOf(function_: string): readonly Scope[] {
+    const { objectId } = this.#internalOf(function_, '[[Scopes]]') ?? {};
+    if (objectId === undefined) return [];
+    this.#session.post('Runtime.callFunctionOn', {
+      objectId,
+      functionDeclaration: `function () { ${OF_SLOT} = Array.from(this); }`,
+    });
+    const scopes = slots[SLOT] as readonly Scope[];
+    delete slots[SLOT];
+    this.#session.post('Runtime.releaseObject', { objectId });
+    return scopes;
   }
 
-  /** Whether it is an instance of a class of the author's. */
-  #isOfAuthor(objectId: string): boolean {
-    const made = this.#call(objectId, 'function () { return Object.getPrototypeOf(this)?.constructor; }');
-    const [place] = this.#internals(made, '[[FunctionLocation]]');
-    const { scriptId = '' } = (place?.value ?? {}) as Partial<FunctionLocation>;
-    return !isForeign(this.#scripts.get(scriptId) ?? '');
-  }
-
-  /** Bundlers make the exports of a module getters. */
-  #exports({ objectId = '' }: Runtime.RemoteObject): Runtime.RemoteObject[] {
-    const values = this.#call(objectId, 'function () { return Object.values(this); }');
-    return this.#properties(values).flatMap(({ value }) => (value === undefined ? [] : [value]));
-  }
-
-  #call(
-    objectId: string,
-    functionDeclaration: string,
-    returnByValue = false,
-  ): Runtime.RemoteObject | undefined {
+  #internalOf(objectId: string, name: string): Runtime.RemoteObject | undefined {
     let found: Runtime.RemoteObject | undefined;
-    const of = { objectId, functionDeclaration, returnByValue, objectGroup: 'mcp-await' };
-    this.#session.post('Runtime.callFunctionOn', of, (_error, called?: Runtime.CallFunctionOnReturnType) => {
-      found = called?.result;
+    this.#session.post('Runtime.getProperties', { objectId, ownProperties: true }, (_error, got) => {
+      found = got?.internalProperties?.find((one) => one.name === name)?.value;
     });
     return found;
   }
-
-  #properties(of: Runtime.RemoteObject | undefined): Runtime.PropertyDescriptor[] {
-    let result: Runtime.PropertyDescriptor[] = [];
-    if (of?.objectId === undefined) return result;
-    this.#session.post(
-      'Runtime.getProperties',
-      { objectId: of.objectId, ownProperties: true },
-      (_error, got) => {
-        result = got?.result ?? [];
-      },
-    );
-    return result;
-  }
-
-  #internals(of: Runtime.RemoteObject | undefined, ...names: string[]): (Runtime.RemoteObject | undefined)[] {
-    let result: Runtime.InternalPropertyDescriptor[] = [];
-    if (of?.objectId !== undefined)
-      this.#session.post(
-        'Runtime.getProperties',
-        { objectId: of.objectId, ownProperties: true },
-        (_error, got) => {
-          result = got?.internalProperties ?? [];
-        },
-      );
-    return names.map((name) => result.find((one) => one.name === name)?.value);
-  }
 }
 
-interface FunctionLocation {
+interface Location {
   readonly scriptId: string;
   readonly lineNumber: number;
   readonly columnNumber: number;
 }
 
-function functions(value: Runtime.RemoteObject | undefined): Runtime.RemoteObject[] {
-  return value?.type === 'function' ? [value] : [];
+/** The values that may lead to functions: of a module, whose exports bundlers make getters, and of a plain object. */
+function membersOf(value: unknown): unknown[] {
+  if (isModule(value)) return Object.values(value);
+  return isPlain(value)
+    ? dataOf(value).flatMap(([, inner]) => (typeof inner === 'function' ? [inner] : []))
+    : [];
+}
+
+function isModule(value: unknown): value is object {
+  return (
+    isObject(value) && !types.isProxy(value) && Object.prototype.toString.call(value) === '[object Module]'
+  );
+}
+
+function isPlain(value: unknown): value is object {
+  if (!isObject(value) || types.isProxy(value) || isModule(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+function dataOf(value: object): [string, unknown][] {
+  return Object.entries(Object.getOwnPropertyDescriptors(value)).flatMap(
+    ([name, { enumerable, value: inner }]) => (enumerable && inner !== undefined ? [[name, inner]] : []),
+  );
 }

@@ -88,7 +88,9 @@ function sentence(tool: string, variable: string, again: number, once: number): 
 function declarationOf(path: string, name: string): string {
   const [root = ''] = /^[\w$]+/.exec(name) ?? [];
   try {
-    const declares = new RegExp(`\\b(let|const|var)\\b.*(?<![\\w$])${root.replaceAll('$', '\\$')}(?![\\w$])`);
+    const declares = new RegExp(
+      `\\b(let|const|var|class)\\b[^=]*(?<![\\w$])${root.replaceAll('$', '\\$')}(?![\\w$])`,
+    );
     const line = readFileSync(path, 'utf8')
       .split('\n')
       .findIndex((text) => declares.test(text));
