@@ -9,7 +9,7 @@ import { createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { authorPlace, fileOf, isBuiltIn, stackBelow } from '../base/stack.ts';
-import { currentContext } from '../call/frame/context.ts';
+import { unjournaledCall } from '../call/frame/context.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 
 type EffectKind = 'the network' | 'the file system' | 'a child process';
@@ -97,7 +97,7 @@ function hush(): void {
 function onResource(_id: number, type: string): void {
   const kind = KINDS.get(type);
   if (kind === undefined) return;
-  const call = owner();
+  const call = unjournaledCall();
   if (call === undefined || uses.get(call)?.get(kind)?.what !== undefined) return;
   const frames = stackBelow(onResource, DEPTH);
   // A module that is loaded once and for all, or the standard streams as they are first used.
@@ -109,16 +109,11 @@ function onResource(_id: number, type: string): void {
 }
 
 function onRequest(message: unknown): void {
-  const call = owner();
+  const call = unjournaledCall();
   if (call === undefined || !isObject(message) || !isObject(message.request)) return;
   const { origin, method } = message.request;
   // Without the path, which may hold secrets.
   note(call, 'the network', { what: `${String(method)} ${String(origin)}` });
-}
-
-function owner(): object | undefined {
-  const context = currentContext();
-  return context?.stepPath === undefined ? context?.call : undefined;
 }
 
 /** Keeps the most specific use of each kind. */

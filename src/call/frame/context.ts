@@ -125,6 +125,12 @@ export function currentContext(): CallContext | undefined {
   return storage().getStore();
 }
 
+/** The call whose code runs, outside of its steps: what happens there happens again on a replay. */
+export function unjournaledCall(): object | undefined {
+  const context = currentContext();
+  return context?.stepPath === undefined ? context?.call : undefined;
+}
+
 export function runInContext<T>(context: CallContext, fn: () => T): T {
   return storage().run(context, fn);
 }

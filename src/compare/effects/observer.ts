@@ -6,7 +6,7 @@
 import process from 'node:process';
 import { isObject } from '../../base/json.ts';
 import { authorPlace } from '../../base/stack.ts';
-import { currentContext } from '../../call/frame/context.ts';
+import { unjournaledCall } from '../../call/frame/context.ts';
 import { replaceEffects } from './replaced.ts';
 
 /** One effect of a call, outside of its steps. */
@@ -39,8 +39,7 @@ export function observeEffects(observer: (effect: Effect) => void): () => void {
 
 /** @param below the function that has the effect: the place is that of its caller */
 function sight(what: string, below: (...args: never[]) => unknown, place?: string): void {
-  const context = currentContext();
-  const frame = context?.stepPath === undefined ? context?.call : undefined;
+  const frame = unjournaledCall();
   const record = isObject(frame) && isObject(frame.call) ? frame.call : undefined;
   if (frame === undefined || record === undefined) return;
   const at = place ?? authorPlace(below);
