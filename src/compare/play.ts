@@ -100,7 +100,12 @@ export async function play(performed: Performance): Promise<Column> {
       const { method, params } = requestOf(step);
       const patience = scenario.timeout ?? PATIENCE;
       const played = outcomeOf(() => player.request(method, params, patience), patience);
-      const outcome = await Promise.race([played, stage.failed]).catch((error: unknown) => {
+      const alive = played.then(async (outcome) => {
+        // A process that something blocks would not end, either.
+        if ('error' in outcome && outcome.error.code === TOO_LONG) await stage.answers();
+        return outcome;
+      });
+      const outcome = await Promise.race([alive, stage.failed]).catch((error: unknown) => {
         const where = `step ${index + 1} (${titleOf(step)}), on ${revision}`;
         throw new AwaitError('bad-option', `${where}: ${AwaitError.from(error).message}`, error);
       });

@@ -10,6 +10,7 @@ import { isPeerHost } from '../proxy/host.ts';
 import { type Counts, ModuleCounts } from './effects/module-counts.ts';
 import type { Effect } from './effects/observer.ts';
 import { Ipc } from './ipc.ts';
+import type { StoreAccess } from './shared-store.ts';
 import { type LogLine, openSite, type Site, type SiteConfig } from './site.ts';
 import type { Stage } from './stage.ts';
 
@@ -33,7 +34,7 @@ export interface ServerProcess {
   kill(): void;
 }
 
-/** Milliseconds that a module may take to load. */
+/** Milliseconds that a module may take to load, and a process to answer once a step took too long. */
 const LOADING = 10_000;
 /** Milliseconds to wait for what a process that ended has written. */
 const LAST_LINES = 500;
@@ -76,17 +77,20 @@ async function startProgram(program: Program): Promise<ServerProcess> {
     stderr = (stderr + chunk.toString()).slice(-4_000);
   });
   let isKilled = false;
+  let isStuck = false;
   const kill = (): void => {
     isKilled = true;
     child.kill('SIGKILL');
   };
-  const stages = new Map<string, Stage>();
-  const names = new Map<string, string>();
+  const sites = new Map<
+    string,
+    { readonly stage: Stage; readonly name: string; readonly store: StoreAccess }
+  >();
   const stops = new Map<string, () => Promise<void>>();
-  const stageOf = (id: string): Stage => {
-    const stage = stages.get(id);
-    if (stage === undefined) throw new RangeError(`no site ${id} was opened`);
-    return stage;
+  const siteOf = (id: string) => {
+    const site = sites.get(id);
+    if (site === undefined) throw new RangeError(`no site ${id} was opened`);
+    return site;
   };
   let begin = (): void => {};
   const begun = new Promise<void>((resolve) => {
@@ -94,25 +98,24 @@ async function startProgram(program: Program): Promise<ServerProcess> {
   });
   for (const stream of [child.stdout, child.stderr])
     stream?.on('data', (chunk: Buffer) => {
-      for (const [id, stage] of stages) stage.onOutput?.(chunk.toString(), names.get(id) ?? '');
+      for (const { stage, name } of sites.values()) stage.onOutput?.(chunk.toString(), name);
     });
   const ipc = new Ipc(child, {
     loading: () => begin(),
-    get: (id: string, key: string) => stageOf(id).store.get(key),
-    set: (id: string, key: string, value: unknown) => stageOf(id).store.set(key, value),
-    delete: (id: string, key: string) => stageOf(id).store.delete(key),
-    insertIfAbsent: (id: string, key: string, value: unknown) =>
-      stageOf(id).store.insertIfAbsent(key, value, names.get(id)),
+    get: (id: string, key: string) => siteOf(id).store.get(key),
+    set: (id: string, key: string, value: unknown) => siteOf(id).store.set(key, value),
+    delete: (id: string, key: string) => siteOf(id).store.delete(key),
+    insertIfAbsent: (id: string, key: string, value: unknown) => siteOf(id).store.insertIfAbsent(key, value),
     listen: async (id: string, name: string) => {
       const hear = (message: string): void => void ipc.call('hear', id, name, message).catch(() => {});
-      stops.set(`${id} ${name}`, await stageOf(id).relay.listen(name, hear));
+      stops.set(`${id} ${name}`, await siteOf(id).stage.relay.listen(name, hear));
     },
     unlisten: (id: string, name: string) => stops.get(`${id} ${name}`)?.(),
-    send: (id: string, name: string, message: string) => stageOf(id).relay.send(name, message),
+    send: (id: string, name: string, message: string) => siteOf(id).stage.relay.send(name, message),
     effect: (effect: Effect) => {
-      for (const [id, stage] of stages) stage.saw(effect, names.get(id));
+      for (const { stage, name } of sites.values()) stage.saw(effect, name);
     },
-    log: (id: string, line: LogLine) => stageOf(id).log(line, names.get(id) ?? ''),
+    log: (id: string, line: LogLine) => siteOf(id).stage.log(line, siteOf(id).name),
   });
   let endsItself = (_reason: AwaitError): void => {};
   const ended = new Promise<AwaitError>((resolve) => {
@@ -121,14 +124,18 @@ async function startProgram(program: Program): Promise<ServerProcess> {
   const gone = new Promise<void>((resolve) => {
     child.once('exit', async (code, signal) => {
       for (const stop of stops.values()) void stop();
-      if (!isKilled) for (const stage of stages.values()) stage.isLost = true;
+      if (!isKilled) for (const { stage } of sites.values()) stage.isLost = true;
       // Its last lines may still be in the pipe; a child of its own may hold that open.
       await Promise.race([once(child, 'close'), sleep(LAST_LINES)]);
-      const how = code === null ? `by ${signal}` : `with exit code ${code}`;
-      const error = new AwaitError('bad-option', `the process of ${named} ended ${how}${lastLines(stderr)}`);
+      const how = isStuck
+        ? `was killed, since it answered nothing for ${LOADING / 1_000} seconds: something in it never returns`
+        : code === null
+          ? `ended by ${signal}`
+          : `ended with exit code ${code}`;
+      const error = new AwaitError('bad-option', `the process of ${named} ${how}${lastLines(stderr)}`);
       ipc.end(error);
       if (!isKilled) {
-        for (const stage of stages.values()) stage.fail(error);
+        for (const { stage } of sites.values()) stage.fail(error);
         endsItself(error);
       }
       resolve();
@@ -146,17 +153,21 @@ async function startProgram(program: Program): Promise<ServerProcess> {
     const reason = error instanceof Error ? error.message : String(error);
     throw new AwaitError('bad-option', `${named} cannot be served: ${reason}`, error);
   }
-  let opened = 0;
   return {
     ended,
     open: async (config, stage, name = '') => {
-      opened += 1;
-      const id = String(opened);
-      stages.set(id, stage);
-      names.set(id, name);
+      const id = String(sites.size + 1);
+      sites.set(id, { stage, name, store: stage.storeOf(name) });
       const url = String(await ipc.call('open', id, { ...config, secret: stage.secret }));
       return stage.keep({
         url,
+        answers: async () => {
+          const stuck = setTimeout(() => {
+            isStuck = true;
+            child.kill('SIGKILL');
+          }, LOADING);
+          await ipc.call('ready').finally(() => clearTimeout(stuck));
+        },
         close: async () => void (await ipc.call('close', id).catch(() => {})),
         crash: async () => {
           kill();

@@ -30,6 +30,8 @@ export interface LogLine {
 
 export interface Site {
   readonly url: string;
+  /** Resolves where its process still runs its timers; it is killed otherwise. */
+  answers(): Promise<void>;
   /** Ends as at a shutdown: running calls are given up to other processes. */
   close(): Promise<void>;
   /** As by SIGKILL: connections break, and nothing is written any more. */
@@ -79,6 +81,7 @@ export async function openSite(
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://127.0.0.1:${port}`,
+    answers: async () => {},
     close: async () => {
       await handler.close();
       await shut(server);

@@ -87,6 +87,11 @@ export class Stage {
     return effects.filter(({ call }) => this.store.knows(call));
   }
 
+  /** Resolves if its processes answer. */
+  async answers(): Promise<void> {
+    await Promise.all(this.#sites.map((site) => site.answers()));
+  }
+
   /** Closes the site when this is closed. */
   keep(site: Site): Site {
     this.#sites.push(site);

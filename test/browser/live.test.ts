@@ -125,7 +125,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 12
     const ending = new URL('../fixtures/side-by-side/ending-server.ts', import.meta.url).pathname;
     const unwritten = await serveLive(ending);
     const { page, errors } = await unwritten.open();
-    const notice = 'Not called, since not marked readOnlyHint: quit, crash, slow, refuse, add.';
+    const notice = 'Not called, since not marked readOnlyHint: quit, crash, stuck, slow, refuse, add.';
     await page.getByText(notice).waitFor();
     expect(await page.getByLabel('What is run').locator('option').first().textContent()).toBe(
       'the scenario (3 steps)',

@@ -269,6 +269,26 @@ export default { steps: [answers] } satisfies Scenario;
     expect(code).toBe(2);
   });
 
+  it('names the tool that never lets its process go on', async () => {
+    const scenario = scenarioFile('{ timeout: 500, steps: [{ call: look }, { call: stuck }] }');
+    const { code, stderr } = await compare(`${FIXTURES}/ending-server.ts`, '--scenario', scenario, ...ONE);
+    expect(stderr).toMatch(
+      /^mcp-await: step 2 \(stuck\), on 2026-07-28: the process of .* was killed, since it answered nothing for 10 seconds: something in it never returns/,
+    );
+    expect(code).toBe(2);
+  });
+
+  it('quotes the error of a module that throws while it loads', async () => {
+    const path = join(scratch(), 'server.mjs');
+    writeFileSync(path, "console.log('starting');\nthrow new Error('DATABASE_URL is not set');\n");
+    const { code, stdout } = await compare(path, '--json');
+    expect(JSON.parse(stdout)).toEqual({
+      exitCode: 2,
+      error: `${path} cannot be served: DATABASE_URL is not set`,
+    });
+    expect(code).toBe(2);
+  });
+
   it('says that a server does not load, with its last lines, and prints JSON all the same', async () => {
     const { code, stdout } = await compare(`${FIXTURES}/hanging-server.ts`, '--json');
     const { exitCode, error } = JSON.parse(stdout) as { exitCode: number; error: string };
@@ -293,9 +313,11 @@ export default { steps: [answers] } satisfies Scenario;
     const made = await compare(server, ...ONE, '--json');
     const report = JSON.parse(made.stdout) as Report & { uncalled: string[] };
     expect(report.columns[0]?.steps.map(({ title }) => title)).toEqual(['list tools', 'look', 'list tools']);
-    expect(report.uncalled).toEqual(['quit', 'crash', 'slow', 'refuse', 'add']);
+    expect(report.uncalled).toEqual(['quit', 'crash', 'stuck', 'slow', 'refuse', 'add']);
     const { stdout } = await compare(server, ...ONE);
-    expect(stdout).toContain('Not called, since not marked readOnlyHint: quit, crash, slow, refuse, add.');
+    expect(stdout).toContain(
+      'Not called, since not marked readOnlyHint: quit, crash, stuck, slow, refuse, add.',
+    );
     const given = await compare(server, '--scenario', scenario, ...ONE, '--json');
     expect((JSON.parse(given.stdout) as Report).exitCode).toBe(0);
     expect(given.stderr).toContain('loading');
