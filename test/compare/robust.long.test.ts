@@ -2,7 +2,7 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { describe, expect, it } from 'vitest';
 import { NAMES as REVISIONS } from '../../compat/revisions.ts';
-import { alwaysReplay, crashAt, type Scenario } from '../../src/compare/index.ts';
+import { alwaysReplay, crashAt, type Scenario, tableOf } from '../../src/compare/index.ts';
 import '../../src/compare/vitest.ts';
 import { step } from '../../src/index.ts';
 import acting from '../fixtures/side-by-side/effect-server.ts';
@@ -20,6 +20,15 @@ describe('alwaysReplay', () => {
     for (const { messages } of columns.filter(({ name }) => name.endsWith('always replayed')))
       expect(messages.filter(({ kind }) => kind === 'answer').length).toBeGreaterThan(0);
   }, 120_000);
+
+  it('counts the columns that were compared, without those that they were compared with', async () => {
+    const table = async (...revisions: ('2025-11-25' | '2026-07-28')[]): Promise<string> =>
+      tableOf(await alwaysReplay(() => shop('reserve'), ORDER, { revisions }));
+    expect(await table('2026-07-28')).toContain('\n1 column agrees with a process that lives: ');
+    expect(await table('2025-11-25', '2026-07-28')).toContain(
+      '\nAll 2 columns agree with a process that lives: ',
+    );
+  }, 60_000);
 
   it('names a tool that asks otherwise when it is run again', async () => {
     const { differences } = await alwaysReplay(
