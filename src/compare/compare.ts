@@ -32,7 +32,7 @@ import type { Column } from './play.ts';
 import { expectationDifferences, type Problem, problemsIn } from './problems.ts';
 import { checkScenario } from './read-scenario.ts';
 import { replayDifferences } from './replayed.ts';
-import { type Sameness, STRICT, varyingIn } from './same.ts';
+import { type Sameness, varyingIn } from './same.ts';
 import type { Scenario } from './scenario.ts';
 import { type ServerProcess, startServer, type Version } from './server-process.ts';
 import { alternating, moving, type Setting } from './settings.ts';
@@ -83,10 +83,11 @@ export async function compare(
   const { revisions = NAMES, processes = 2, callers = true, uncalled = [], onProgress } = options;
   await checkScenario(scenario);
   const [old, renewed] = versions;
-  const probed = probedOf(revisions);
+  // Where plays are repeated: the newest revision without sessions, on which every answer is a replay.
+  const probed = newestModern(revisions) ?? revisions.at(-1);
   const ignore = (scenario.ignore ?? []).map((pattern) => new RegExp(pattern, 'g'));
   const found: Difference[] = [];
-  let same: Sameness = { ...STRICT, ignore };
+  let same: Sameness = { ignore, varying: [] };
   let kept: readonly Column[] = [];
 
   const settingOf = (revision: Revision, name: string): Setting => ({
@@ -176,11 +177,6 @@ export async function compare(
     problems: options.isMade ? [] : problemsIn(scenario, columns),
     same,
   };
-}
-
-/** Where plays are repeated: the newest revision without sessions, on which every answer is a replay. */
-function probedOf(revisions: readonly Revision[]): Revision | undefined {
-  return newestModern(revisions) ?? revisions.at(-1);
 }
 
 function firstOf(processes: readonly ServerProcess[]): ServerProcess {

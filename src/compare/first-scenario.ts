@@ -3,13 +3,12 @@
 import { isObject, type JsonObject } from '../base/json.ts';
 import { speakerOf } from './clients.ts';
 import { NEWEST_LIVE } from './newest.ts';
+import { PATIENCE } from './play.ts';
 import { DEFAULT_CAPABILITIES, type Scenario, type Step } from './scenario.ts';
 import type { ServerProcess } from './server-process.ts';
 import { Stage } from './stage.ts';
 import { filledIn, valueFor } from './user.ts';
 import { PlayWire } from './wire.ts';
-
-const PATIENCE = 20_000;
 
 /** A scenario that calls each tool once, and the list of tools that it is made from. */
 export interface FirstScenario {

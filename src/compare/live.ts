@@ -162,7 +162,7 @@ export class Live {
     await this.#end();
     const steps = tool === undefined ? this.#scenario.steps : [{ call: tool.name, with: tool.args }];
     const [stage, wire] = [new Stage(), await PlayWire.open([])];
-    const sequence = new Sequence();
+    const sequence = new Sequence(() => this.onChange());
     const played: Played = {
       revision,
       steps,
@@ -180,22 +180,11 @@ export class Live {
         sequence.request(message.process, message.label);
       this.onChange();
     };
-    stage.store.onEntry = (entry, process) => {
-      sequence.entry(entry, process);
-      this.onChange();
-    };
-    stage.onEffect = ({ what, at }, process) => {
+    stage.store.onEntry = (entry, process) => sequence.entry(entry, process);
+    stage.onEffect = ({ what, at }, process) =>
       sequence.add(process, 'effect', `${what} (${at}) outside of a step`);
-      this.onChange();
-    };
-    stage.onLog = ({ level, message }, process) => {
-      sequence.print(process, `${level}: ${message}`);
-      this.onChange();
-    };
-    stage.onOutput = (text, process) => {
-      sequence.print(process, text);
-      this.onChange();
-    };
+    stage.onLog = ({ level, message }, process) => sequence.print(process, `${level}: ${message}`);
+    stage.onOutput = (text, process) => sequence.print(process, text);
     await Promise.all(this.#processes.map((process) => this.#openSite(process, played)));
     this.onChange();
     void play({
@@ -285,7 +274,14 @@ export class Live {
     const same = [...asks.values()].find(
       ({ params }) => JSON.stringify(params) === JSON.stringify(ask.params),
     );
-    if (same !== undefined) return new Promise((resolve) => asks.set(same.id, also(same, resolve)));
+    if (same !== undefined)
+      return new Promise((resolve) => {
+        const settle = (answer: JsonObject): void => {
+          same.settle(answer);
+          resolve(answer);
+        };
+        asks.set(same.id, { ...same, settle });
+      });
     this.#asked += 1;
     const id = this.#asked;
     const last = answered.get(JSON.stringify(ask.params));
@@ -305,17 +301,6 @@ export class Live {
     await played.wire.close();
     await played.stage.close();
   }
-}
-
-function also<T extends { readonly settle: (answer: JsonObject) => void }>(
-  ask: T,
-  resolve: (answer: JsonObject) => void,
-): T {
-  const settle = (answer: JsonObject): void => {
-    ask.settle(answer);
-    resolve(answer);
-  };
-  return { ...ask, settle };
 }
 
 /** Why a question comes back after an answer: in the words of the validator of the server's SDK, or of its tool. */

@@ -43,8 +43,6 @@ export interface Sameness {
   readonly varying: readonly Varying[];
 }
 
-export const STRICT: Sameness = { ignore: [], varying: [] };
-
 export function leavesOf(step: PlayedStep, index: number, { ignore, varying }: Sameness): Leaves {
   const leaves = new Map<string, string>();
   for (const [path, value] of flat(comparable(step.outcome), '')) leaves.set(path, masked(value, ignore));

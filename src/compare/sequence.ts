@@ -26,6 +26,11 @@ export class Sequence {
   #recorded: string[] = [];
   /** The process that runs the call, or where it waits. */
   #owner: string | undefined;
+  readonly #onAdd: () => void;
+
+  constructor(onAdd: () => void) {
+    this.#onAdd = onAdd;
+  }
 
   /** A request reached a process. */
   request(process: string, target: string): void {
@@ -67,15 +72,9 @@ export class Sequence {
         if (entry.isReceived !== true) this.#ran(process);
         this.#complete(entry.completion, process);
         break;
-      case 'refused':
-        this.add(process, 'answer', `an answer to “${this.#questions.get(entry.key)}” breaks its schema`);
-        break;
       case 'ended':
         this.#ran(process);
         this.add(process, 'ended', 'ends the call');
-        break;
-      case 'cancelled':
-        this.add(process, 'ended', 'cancels the call');
         break;
       default:
     }
@@ -92,6 +91,7 @@ export class Sequence {
 
   add(process: string, kind: Happening['kind'], text: string): void {
     this.happenings.push({ process, kind, text });
+    this.#onAdd();
   }
 
   /** An owner's entry of another process than before: that has taken the call over. */

@@ -19,21 +19,13 @@ export const UNDISTURBED = ' undisturbed';
 const STEP_WIDTH = 26;
 const CELL_WIDTH = 12;
 
-const MARKS: Readonly<Record<DifferenceKind, string>> = {
-  outcome: '≠ outcome',
-  result: '≠ result',
-  'error-code': '≠ code',
-  'ask-missing': '≠ asks',
-  'ask-extra': '≠ asks',
-  'ask-order': '≠ order',
-  listed: '≠ list',
-  expectation: '≠ expected',
-  replay: '≠ replay',
-  leak: '≠ leak',
-  steps: '≠ steps',
-  upgrade: '≠ upgrade',
-  crash: '≠ crash',
-  effect: '≠ effect',
+/** Kinds that a cell has no room for. */
+const MARKS: Partial<Readonly<Record<DifferenceKind, string>>> = {
+  'error-code': 'code',
+  'ask-missing': 'asks',
+  'ask-extra': 'asks',
+  'ask-order': 'order',
+  expectation: 'expected',
 };
 
 /**
@@ -104,7 +96,9 @@ function cellOf(
   const [first] = differences;
   const { outcome, roundTrips, bytes, time } = step;
   const fine = isWrong ? '✗ mistake' : 'error' in outcome ? `= error ${outcome.error.code}` : '= same';
-  const mark = (first === undefined ? fine : MARKS[first.kind]).slice(0, CELL_WIDTH).padEnd(CELL_WIDTH);
+  const mark = (first === undefined ? fine : `≠ ${MARKS[first.kind] ?? first.kind}`)
+    .slice(0, CELL_WIDTH)
+    .padEnd(CELL_WIDTH);
   return [
     color && (first !== undefined || isWrong) ? `\u001b[31m${mark}\u001b[39m` : mark,
     `${roundTrips} ${roundTrips === 1 ? 'trip' : 'trips'}`,

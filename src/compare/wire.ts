@@ -9,6 +9,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { text as textOf } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
 import { isObject, type JsonObject } from '../base/json.ts';
@@ -86,7 +87,7 @@ export class PlayWire {
   }
 
   async #pass(req: IncomingMessage, res: ServerResponse): Promise<void> {
-    const body = await bodyOf(req);
+    const body = await textOf(req);
     const isPost = req.method === 'POST';
     const nth = isPost ? this.posts++ : this.#gets++;
     const pick = (): Target | undefined => this.targets[nth % this.targets.length];
@@ -221,10 +222,4 @@ function resultLabel(result: JsonObject): string {
       .filter((name) => name !== '_meta')
       .join(', ') || 'empty result'
   );
-}
-
-async function bodyOf(req: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of req) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString('utf8');
 }
