@@ -21,7 +21,6 @@
  */
 
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/error.ts';
 import { findLeaks } from './callers.ts';
 import { type Difference, differencesBetween, gathered } from './differences.ts';
 import { counterDifferences } from './effects/counters.ts';
@@ -131,7 +130,7 @@ export async function compare(
     const name = `${revision} ${from.name} → ${to.name}`;
     const path = [from, to].map((version) => ({
       version,
-      server: async () => firstOf(await processesOf(version)),
+      server: async () => (await processesOf(version))[0],
     }));
     return moving(settingOf(revision, name), path, {
       atAnswer: (_step, nth) => (nth === 1 ? 'close' : undefined),
@@ -177,10 +176,4 @@ export async function compare(
     problems: options.isMade ? [] : problemsIn(scenario, columns),
     same,
   };
-}
-
-function firstOf(processes: readonly ServerProcess[]): ServerProcess {
-  const [first] = processes;
-  if (first === undefined) throw new AwaitError('bad-option', 'a comparison needs at least one process');
-  return first;
 }

@@ -49,7 +49,7 @@ export function differencesBetween(columns: readonly Column[], same: Sameness): 
     });
     found.push(...inStep(steps, index, same));
   }
-  return gathered([...found, ...inRoots(columns)]);
+  return [...found, ...inRoots(columns)];
 }
 
 /** Whether a server asks for roots at all. */

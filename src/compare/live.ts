@@ -308,7 +308,7 @@ function rejectionOf({ params }: Ask, { action, content }: JsonObject): string {
   const schema = isObject(params.requestedSchema) && action === 'accept' ? params.requestedSchema : {};
   const { errorMessage } = serverOptions().jsonSchemaValidator.getValidator(schema)(content ?? {});
   return errorMessage === undefined
-    ? 'The tool asks this again: if it rejected the last answer, the log of its process may say why.'
+    ? 'The tool asks this again; the log of its process may say why.'
     : `The server rejected the last answer, and asks again: ${errorMessage}`;
 }
 

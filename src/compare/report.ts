@@ -10,17 +10,12 @@ export function exitCodeOf({ differences, problems }: Comparison): 0 | 1 | 2 {
 }
 
 export function jsonReport(comparison: Comparison): string {
-  const { versions, scenario, columns, differences, problems, uncalled } = comparison;
-  const steps = columns.map(({ messages: _messages, ...column }) => column);
+  const { same: _same, columns, ...rest } = comparison;
   const report = {
     exitCode: exitCodeOf(comparison),
-    versions,
-    scenario,
-    differences,
-    problems,
-    uncalled,
+    ...rest,
     unseen: UNSEEN,
-    columns: steps,
+    columns: columns.map(({ messages: _messages, ...column }) => column),
   };
   return `${JSON.stringify(report, null, 2)}\n`;
 }

@@ -71,7 +71,7 @@ type Move = 'close' | 'crash';
 export interface RunningVersion {
   readonly version: Version;
   /** Started when a call first comes there. */
-  readonly server: () => Promise<ServerProcess>;
+  readonly server: () => Promise<ServerProcess | undefined>;
 }
 
 /** When a call is moved to another process. */
@@ -97,8 +97,9 @@ export async function moving(
   let site: Site | undefined;
   const enter = async (next: number): Promise<void> => {
     const place = path[next];
-    if (place === undefined) throw new RangeError('a call needs a version to run on');
-    site = await (await place.server()).open(configOf(setting, 'dropped', { lease: LEASE }), stage);
+    const server = await place?.server();
+    if (place === undefined || server === undefined) throw new RangeError('a call needs a process to run in');
+    site = await server.open(configOf(setting, 'dropped', { lease: LEASE }), stage);
     at = next;
     wire.targets = [{ name: place.version.name, url: site.url }];
   };

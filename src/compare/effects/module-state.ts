@@ -19,7 +19,7 @@ const slots = globalThis as { [SLOT]?: unknown };
 const OF_SLOT = `globalThis[Symbol.for('mcp-await.observed')]`;
 
 /** A function of the author's. */
-interface Followed {
+interface AuthorFunction {
   readonly objectId: string;
   readonly path: string;
   readonly place: string;
@@ -35,7 +35,7 @@ export class ModuleWatch {
   readonly #scripts = new Map<string, string>();
   readonly #root: unknown;
   /** A read costs a tenth of a millisecond for each function that is looked up; foreign ones are `undefined`. */
-  readonly #followed = new WeakMap<object, Followed | undefined>();
+  readonly #followed = new WeakMap<object, AuthorFunction | undefined>();
 
   /** @param root a function of the author's */
   constructor(root: unknown) {
@@ -101,13 +101,13 @@ export class ModuleWatch {
     return this.#followedOf(made) !== undefined;
   }
 
-  #followedOf(value: unknown): Followed | undefined {
+  #followedOf(value: unknown): AuthorFunction | undefined {
     if (typeof value !== 'function') return undefined;
     if (!this.#followed.has(value)) this.#followed.set(value, this.#lookUp(value));
     return this.#followed.get(value);
   }
 
-  #lookUp(value: unknown): Followed | undefined {
+  #lookUp(value: unknown): AuthorFunction | undefined {
     slots[SLOT] = value;
     let objectId = '';
     this.#session.post('Runtime.evaluate', { expression: OF_SLOT }, (_error, found) => {

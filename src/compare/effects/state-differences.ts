@@ -4,7 +4,7 @@ import { basename } from 'node:path';
 import type { Difference } from '../differences.ts';
 import type { Column } from '../play.ts';
 import { expectationOf } from '../problems.ts';
-import type { Scenario, Step } from '../scenario.ts';
+import { requestOf, type Scenario, type Step } from '../scenario.ts';
 import type { ServerProcess } from '../server-process.ts';
 import { advice } from './differences.ts';
 import type { Counts } from './module-counts.ts';
@@ -102,7 +102,6 @@ function declarationOf(path: string, name: string): string {
 }
 
 function targetOf(step: Step): string {
-  if ('call' in step) return step.call;
-  if ('prompt' in step) return step.prompt;
-  return 'read' in step ? step.read : step.list;
+  const { method, params } = requestOf(step);
+  return String(params.name ?? params.uri ?? method);
 }
