@@ -19,16 +19,14 @@ const MARGIN = 1_000;
 /** How long responses may take once their connections are to close, in milliseconds, beyond the idle ones' time. */
 const REST = 2_000;
 /**
- * How long the turn of the event loop may take after which the listener closes, in milliseconds, by how many turns were
- * too long before: connections of that time are lost.
+ * How long the turn of the event loop may take after which the listener closes, by how long it was waited for, both in
+ * milliseconds: connections of that time are lost.
  */
-const QUIET_TURNS: readonly { readonly turns: number; readonly longest: number }[] = [
-  { turns: 2_000, longest: 0.03 },
-  { turns: 2_000, longest: 0.1 },
-  { turns: 2_000, longest: 1 },
+const QUIET_TURNS: readonly { readonly until: number; readonly longest: number }[] = [
+  { until: 2_000, longest: 0.03 },
+  { until: 4_000, longest: 0.1 },
+  { until: 6_000, longest: 1 },
 ];
-/** How long that may take in all, in milliseconds. */
-const LONGEST_LISTENING = 2_000;
 const SIGNALS = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
 
 /** The part of `createAwaitHandler`'s product that is used here. */
@@ -180,12 +178,11 @@ class ServerConnections {
 
   /** The kernel resets connections that it took and this process did not: the listener closes after a quiet turn. */
   async #acceptAll(): Promise<void> {
-    const until = performance.now() + LONGEST_LISTENING;
-    for (const { turns, longest } of QUIET_TURNS)
-      for (let turn = 0; turn < turns; turn += 1) {
-        if (performance.now() > until) return;
+    const start = performance.now();
+    for (const { until, longest } of QUIET_TURNS)
+      for (let began = start; began - start < until; ) {
         const before = this.#accepted;
-        const began = performance.now();
+        began = performance.now();
         await nextTurn();
         if (this.#accepted === before && performance.now() - began < longest) return;
       }
