@@ -70,9 +70,10 @@ export function sseSink(
       // A client that does not read gets no closing comment; the bytes it has still to read stay guarded.
       else if (writer.behind) writer.breakOff();
       else {
-        if (why === 'behind' || why === 'expired' || why === 'failed') broken?.();
+        const isBroken = why === 'behind' || why === 'expired' || why === 'failed';
+        if (isBroken) broken?.();
         writer.write(framing.closing(why));
-        writer.end();
+        writer.end(isBroken);
       }
     },
   };

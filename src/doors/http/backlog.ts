@@ -151,10 +151,10 @@ class Guard implements GuardedWriter {
     return keepsUp;
   }
 
-  end(): void {
+  end(isUnfinished?: boolean): void {
     // The rest still waits for a client that may never read it.
     if (this.#writer.unsent > 0) this.#wait();
-    this.#writer.end();
+    this.#writer.end(isUnfinished);
   }
 
   destroy(): void {

@@ -67,7 +67,8 @@ export interface Writer {
   readonly unsent: number;
   /** Calls each time that nothing waits any more after a write that returned false. */
   onDrain(fn: () => void): void;
-  end(): void;
+  /** @param isUnfinished whether its client could not be given the rest, and has to come back for it */
+  end(isUnfinished?: boolean): void;
   /** Breaks the connection off, and drops the bytes that wait. */
   destroy(): void;
   /** Whether its connection is counted as a whole, elsewhere: one pipe carries many replies. */

@@ -76,6 +76,8 @@ class OpenExchange {
   }
 }
 
+/** How long after a stream broke it is read on, in milliseconds. */
+const AGAIN = 1_000;
 /** In place of a request's id: a session's own stream. */
 const STANDING = Symbol('standing');
 
@@ -208,9 +210,17 @@ export class Pipe {
     }
     this.#open.delete(open);
     if (this.#resumes && status >= 500) this.#parts.failed?.();
+    else if (status >= 500) this.#followLater(key, after);
+    // What it had last was deleted meanwhile.
+    else if (key === STANDING && status === 400 && after !== undefined) this.#followLater(key);
     else if (key === STANDING && status === 404) this.#parts.lost?.();
     // Its request has no other response.
     else if (typeof key !== 'symbol') this.#send({ ...Object(parsed(String(reply.body))), id: key });
+  }
+
+  #followLater(key: Key, after?: string): void {
+    if (key === undefined || this.#isOver) return;
+    setTimeout(() => void (this.#isOver || this.#follow(key, after).catch(() => {})), AGAIN).unref();
   }
 
   #exchange(
@@ -269,8 +279,10 @@ export class Pipe {
       for (const fn of closing) fn();
     };
     open.close = close;
+    let last: string | undefined;
     const parser = createParser({
       onEvent: ({ data, id }) => {
+        last = id ?? last;
         if (data === '' || isClosed) return;
         keepsUp = this.#sendEvent(data, id, open.key) && keepsUp;
       },
@@ -292,7 +304,12 @@ export class Pipe {
         closing.push(() => this.#draining.delete(fn));
       },
       limitsItself: true,
-      end: close,
+      end: (isUnfinished = false) => {
+        close();
+        const { key } = open;
+        // Nobody else comes back for it: its client sees one pipe, which is open.
+        if (isUnfinished && (key === STANDING || last !== undefined)) this.#followLater(key, last);
+      },
       destroy: () => {
         close();
         end.destroy();
