@@ -27,7 +27,7 @@
  */
 import { digest, type JsonObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
-import { type Entry, isEnd } from '../../src/call/journal/entries.ts';
+import { CANCELLED, type Entry, isEnd } from '../../src/call/journal/entries.ts';
 import type { Leg, OpenAskOutcome } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
@@ -116,6 +116,8 @@ function eventsOf(
       ];
     case 'ended':
       return [responseEvent(requestId, entry.response)];
+    case 'cancelled':
+      return entry.isErased ? [responseEvent(requestId, CANCELLED)] : [];
     default:
       return [];
   }

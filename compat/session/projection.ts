@@ -1,6 +1,12 @@
 /** The reply to a live call, as its client reads it from the call's log: which events an entry is. */
 import type { JsonObject } from '../../src/base/json.ts';
-import { type CallRecord, type Entry, isEnd, type Response } from '../../src/call/journal/entries.ts';
+import {
+  CANCELLED,
+  type CallRecord,
+  type Entry,
+  isEnd,
+  type Response,
+} from '../../src/call/journal/entries.ts';
 import { messageText } from '../../src/doors/http/reply.ts';
 import type { Projection } from '../../src/stream/call-connections.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
@@ -44,6 +50,8 @@ function eventsOf(
       return entry.messages.map((message) => eventOf(message));
     case 'ended':
       return [eventOf({ jsonrpc: '2.0', id: requestId, ...entry.response }, true)];
+    case 'cancelled':
+      return entry.isErased ? [eventOf({ jsonrpc: '2.0', id: requestId, ...CANCELLED }, true)] : [];
     default:
       return [];
   }

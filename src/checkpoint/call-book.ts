@@ -108,7 +108,7 @@ export class CallBook {
       const folding = await this.#folded(call.id);
       const isOver = folding.folded.response !== undefined;
       const when = this.#clock.now();
-      const entry = { type: 'cancelled', when } as const;
+      const entry = { type: 'cancelled', when, isErased: true } as const;
       if (!isOver && !(await this.#store.insertEntry(call, folding.folded.at + 1, entry))) continue;
       for (let at = folding.folded.at; at >= 0; at -= 1) {
         const isMark = folding.entries[at]?.type === 'cancelled';

@@ -9,9 +9,11 @@ import Keyv from 'keyv';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import type { AuditEvent } from '../../src/observe/audit.ts';
+import { buildServer } from '../fixtures/asking-server.ts';
 import { jwt, QUESTION, type Service, serve, WORD } from '../security/service.ts';
 import { type Held, WIRES } from '../security/wires.ts';
-import { OLD_SECRET, SECRET, scratch } from './harness.ts';
+import { begin as beginSession, call } from './anywhere.ts';
+import { OLD_SECRET, SECRET, scratch, serveHere } from './harness.ts';
 import { REDIS, redisDatabase, SQLITE } from './services.ts';
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
@@ -183,6 +185,24 @@ describe('mcp-await calls', () => {
       );
     },
   );
+
+  it.each(['2025-11-25', '2025-03-26'])('tells a client of %s that its call was ended', async (version) => {
+    const url = SQLITE.url();
+    const served = await serveHere(() => buildServer(() => {}), {
+      store: await openStore(url),
+      audience: 'shop',
+      secrets: [SECRET],
+    });
+    ends.push(() => served.close());
+    const session = await beginSession([served], { elicitation: {} }, undefined, version);
+    const reply = await session.post(0, call('one'));
+    await reply.next(({ method }) => method === 'elicitation/create');
+    const [listed] = (await run(['list', ...place(url), '--json'])).out.trim().split('\n');
+    const waiting = JSON.parse(listed ?? '{}') as { call: string };
+    expect((await run(['expire', waiting.call, ...place(url)])).err).toBe('');
+    const told = await reply.next(({ id }) => id === 7);
+    expect(told.error).toEqual({ code: -32000, message: 'This request was cancelled' });
+  });
 
   it.each([false, true])('says how many calls it cannot open (encrypted: %s)', async (encrypt) => {
     const url = SQLITE.url();

@@ -217,7 +217,12 @@ export type Entry =
   /** The client of this turn went away; the turn may be claimed again with the same answers. */
   | { readonly type: 'left' }
   /** The client no longer wants the call; the process that runs it reads this with its next entry or heartbeat. */
-  | { readonly type: 'cancelled'; readonly when: number }
+  | {
+      readonly type: 'cancelled';
+      readonly when: number;
+      /** Whether somebody else ended it, so that its client is told. */
+      readonly isErased?: true;
+    }
   | { readonly type: 'ended'; readonly response: Response; readonly when?: number };
 
 /** Entries appended by a process that received something for a call. They do not fence the call's owner. */

@@ -122,7 +122,7 @@ export class Ownership {
     try {
       if (run.state.at === 'over') return;
       const next = await run.journal.readOn();
-      if (next?.type === 'cancelled') this.#stop(run);
+      if (next?.type === 'cancelled') this.#stop(run, next.isErased);
       else if (next?.type === 'claimed' && next.by !== this.#id) stopHeartbeat(run);
     } catch (error) {
       const { id } = run.call;
@@ -131,10 +131,11 @@ export class Ownership {
   }
 
   /** The owner lost a position of the journal: if to a cancellation, the tool's signal fires. */
-  async wasCancelled(run: Run): Promise<boolean> {
-    const isCancelled = (await this.#next(run))?.type === 'cancelled';
-    if (isCancelled) run.instance.cancel(run.frame, WAS_CANCELLED);
-    return isCancelled;
+  async cancellation(run: Run): Promise<Extract<Entry, { type: 'cancelled' }> | undefined> {
+    const next = await this.#next(run);
+    if (next?.type !== 'cancelled') return undefined;
+    run.instance.cancel(run.frame, WAS_CANCELLED);
+    return next;
   }
 
   /** Frees the servers of parked calls that another process continued or ended; undefined where none is held. */
@@ -177,16 +178,16 @@ export class Ownership {
     return this.#parts.store?.read(call.id, journal.position + 1);
   }
 
-  #stop(run: Run): void {
-    if (run.state.at !== 'over') this.#end(run, WAS_CANCELLED);
+  #stop(run: Run, isErased = false): void {
+    if (run.state.at !== 'over') this.#end(run, WAS_CANCELLED, isErased);
   }
 
-  #end(run: Run, reason: string | undefined): void {
+  #end(run: Run, reason: string | undefined, isErased = false): void {
     const { state } = run;
     run.instance.cancel(run.frame, reason);
     run.frame.drop('over');
     this.#runs.end(run, true);
-    if (state.at === 'turn' || state.at === 'ending') state.resolveGone();
+    if (state.at === 'turn' || state.at === 'ending') state.resolveGone(isErased);
   }
 
   // --- abandoned ---

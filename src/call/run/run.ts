@@ -92,7 +92,7 @@ export interface InTurn {
   /** Whether its asks go out while it runs: then it cannot end at a step. */
   readonly live: boolean;
   /** Resolves the turn's outcome with `gone`: its client gets no response. */
-  readonly resolveGone: () => void;
+  readonly resolveGone: (isErased: boolean) => void;
   /** Ends the turn without an outcome, because this process leaves. Resolves once another may continue the call. */
   readonly stop: () => Promise<void>;
 }

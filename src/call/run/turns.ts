@@ -9,7 +9,7 @@ import { missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
 import type { Detach, Ending } from '../frame/turn.ts';
-import type { Checkpoint, Response } from '../journal/entries.ts';
+import { CANCELLED, type Checkpoint, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import { factsOf, type Leg } from './leg.ts';
@@ -57,6 +57,8 @@ interface Entered {
 }
 
 const GONE: Outcome = { kind: 'gone' };
+/** Of a call that somebody else ended. */
+const ERASED: Outcome = { kind: 'responded', response: CANCELLED };
 
 /** How long before its expiry a live call ends, in milliseconds: its response must be in the store by then. */
 export const LAST_WORDS = 1_000;
@@ -89,7 +91,7 @@ export class Turns {
       this.#runs.enter(run, {
         at: 'turn',
         live: leg.live,
-        resolveGone: () => resolve(GONE),
+        resolveGone: (isErased) => resolve(isErased ? ERASED : GONE),
         stop: () => this.#stop(run, request, () => resolve(failedWith(handlerClosed()))),
       });
       if (request !== undefined || isUnattached(run)) this.#ownership.beat(run);
@@ -238,7 +240,8 @@ export class Turns {
     this.#runs.end(run, true);
     // After a failure of the store the turn may be tried again from the journal; other failures end the call.
     if (!isPassing(error)) await this.#endFailed(run, error);
-    if (error.code === 'fenced' && (await this.#ownership.wasCancelled(run))) return GONE;
+    const cancelled = error.code === 'fenced' ? await this.#ownership.cancellation(run) : undefined;
+    if (cancelled !== undefined) return cancelled.isErased ? ERASED : GONE;
     throw error;
   }
 
