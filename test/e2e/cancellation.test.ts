@@ -7,7 +7,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { watchedServer } from '../fixtures/watched-server.ts';
 import { accept, type ElicitAnswer, post, textOf } from './clients.ts';
-import { balance, CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
+import { CELLS, optionsOf, SECRET, type Served, serveHere } from './harness.ts';
 
 let served: Served;
 afterEach(() => served.close());
@@ -30,18 +30,16 @@ describe.each(CELLS)('a response that its client closed ($name)', (cell) => {
     served = await serveHere(watch.build, optionsOf(cell));
     const { state, keys } = await post(served.url, { tool: 'works' });
     const retry = { tool: 'works', state, responses: accept(keys, { name: 'Ann' }) };
-    const balancer = await balance([served.url]);
     const gone = new AbortController();
     const left = post(served.url, { ...retry, signal: gone.signal });
     await watch.until('waiting');
-    const stayed = post(balancer.url, retry);
-    await expect.poll(() => balancer.posts.length).toBe(1);
+    const stayed = post(served.url, retry);
+    await expect.poll(() => served.handler.counters.resumes).toBe(2);
     gone.abort();
     await expect(left).rejects.toThrow();
     watch.open();
     expect(textOf(await stayed)).toBe('Ann, aborted: false');
     expect(watch.seen.filter((item) => item === 'charge')).toHaveLength(1);
-    await balancer.close();
   });
 });
 
