@@ -246,6 +246,16 @@ describe.each(STORES)('a process on $name that gets SIGTERM', ({ url: placeOf, d
     },
   );
 
+  it.skipIf(down)('says to a workspace’s stream that it ends, also right after its GET', async () => {
+    const leaving = await own({ store: placeOf(), drain: 50 });
+    const stream = await fetch(new URL('/mcp/here', leaving.url), {
+      headers: { accept: 'text/event-stream', connection: 'close' },
+    });
+    leaving.child.kill('SIGTERM');
+    expect(await stream.text()).toMatch(/"method":"streamClosed","params":\{"reason":"shutdown"\}\}\n\n$/);
+    expect(await leaving.exit).toBe(0);
+  });
+
   const relays = [
     { relay: REDIS_URL, service: REDIS },
     { relay: NATS_URL, service: NATS },
