@@ -23,7 +23,10 @@ const ADVISED = {
 describe.each(Object.entries(ADVISED) as [AwaitErrorCode, string][])('%s', (code, reason) => {
   it('advises to send the same request again where its sentence does', () => {
     const { message, data } = wireError(new AwaitError(code, 'for the log'));
-    expect(data).toEqual({ 'mcp-await': { reason, retry: message.includes('send the same request again') } });
+    // SDK v2's own reason stands beside ours.
+    const sdk = reason === 'bad-token' ? { reason: 'invalid_request_state' } : {};
+    const advice = { reason, retry: message.includes('send the same request again') };
+    expect(data).toEqual({ ...sdk, 'mcp-await': advice });
   });
 
   it('never advises it once a step is done that the error names', () => {
