@@ -350,13 +350,15 @@ export async function resumedBatch(
   stream: string,
   places: BatchPlaces,
 ): Promise<Reply | undefined> {
-  // One read, where the batch is none of this session.
+  const read = (nth: number): ReturnType<typeof callAt> =>
+    callAt(exchange, callOfBatch(stream, nth), places[nth]?.sequence ?? 0);
+  // A batch that is none of this session costs one read.
   const first = places.findIndex(({ sequence }) => sequence > 0);
-  if ((await callAt(exchange, callOfBatch(stream, first), places[first]?.sequence ?? 0)) === undefined)
-    return undefined;
+  const firstLog = await read(first);
+  if (firstLog === undefined) return undefined;
   const found = await Promise.all(
     places.map(async (place, nth) => {
-      const log = await callAt(exchange, callOfBatch(stream, nth), place.sequence);
+      const log = nth === first ? firstLog : await read(nth);
       // One that was over before there was a stream has no log.
       return { nth, place, log, isKnown: log !== undefined || place.sequence === 0 };
     }),

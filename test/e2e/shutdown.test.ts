@@ -1,6 +1,6 @@
 /** A process that shuts down while calls run: its clients' replies, and the takeover. */
 import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -347,6 +347,25 @@ describe('handler.health', () => {
 
 const handler = { leave: async () => {}, close: async () => {}, release: async () => {} };
 
+/** A server that ends as `closeOnSignals` says, and one connection to it. */
+async function connected(server: Server) {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const close = closeOnSignals(server, handler);
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  let text = '';
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk;
+  });
+  return {
+    close,
+    /** Sends requests in one write. */
+    ask: (...paths: string[]) =>
+      socket.write(paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`).join('')),
+    over: once(socket, 'close'),
+    text: () => text,
+  };
+}
+
 it('keeps a connection as long as its client was told, also behind a response that took longer', async () => {
   let finish = (): void => {};
   const server = createServer((req, res) => {
@@ -355,51 +374,34 @@ it('keeps a connection as long as its client was told, also behind a response th
     else res.end('served');
   });
   server.keepAliveTimeout = 1;
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const close = closeOnSignals(server, handler);
-  const { port } = server.address() as AddressInfo;
-  const socket = connect(port, '127.0.0.1');
-  let text = '';
-  socket.on('data', (chunk: Buffer) => {
-    text += chunk;
-  });
-  const over = once(socket, 'close');
-  socket.write('GET /long HTTP/1.1\r\nHost: x\r\n\r\n');
-  await expect.poll(() => text).toContain('keep-alive');
+  const { close, ask, over, text } = await connected(server);
+  ask('/long');
+  await expect.poll(text).toContain('keep-alive');
   const closed = close();
   // Longer than a response may take.
   await pause(3_200);
   finish();
-  await expect.poll(() => text).toContain('0\r\n\r\n');
-  socket.write('GET /next HTTP/1.1\r\nHost: x\r\n\r\n');
+  await expect.poll(text).toContain('0\r\n\r\n');
+  ask('/next');
   await over;
-  expect(text).toContain('Connection: close');
-  expect(text).toContain('served');
+  expect(text()).toContain('Connection: close');
+  expect(text()).toContain('served');
   await closed;
 });
 
 it('sends the responses to all requests that came one behind the other, and closes with the last', async () => {
   const responses: ServerResponse[] = [];
   const server = createServer((_req, res) => responses.push(res));
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const close = closeOnSignals(server, handler);
-  const { port } = server.address() as AddressInfo;
-  const socket = connect(port, '127.0.0.1');
-  let text = '';
-  socket.on('data', (chunk: Buffer) => {
-    text += chunk;
-  });
-  const over = once(socket, 'close');
-  const get = (path: string): string => `GET ${path} HTTP/1.1\r\nHost: x\r\n\r\n`;
-  socket.write(get('/a') + get('/b'));
+  const { close, ask, over, text } = await connected(server);
+  ask('/a', '/b');
   await expect.poll(() => responses.length).toBe(2);
   const closed = close();
-  socket.write(get('/c') + get('/d'));
+  ask('/c', '/d');
   await expect.poll(() => responses.length).toBe(4);
   for (const [nth, res] of responses.entries()) res.end(`response ${nth}`);
   await over;
-  expect(text.match(/response \d/g)).toEqual(['response 0', 'response 1', 'response 2', 'response 3']);
-  expect(text.match(/Connection: close/g)).toHaveLength(1);
+  expect(text().match(/response \d/g)).toEqual(['response 0', 'response 1', 'response 2', 'response 3']);
+  expect(text().match(/Connection: close/g)).toHaveLength(1);
   await closed;
 });
 
