@@ -25,7 +25,8 @@ export interface AwaitHandler {
    */
   readonly close: () => Promise<void>;
   /**
-   * The first half of `close`: resolves once the running calls were handed over, and goes on serving.
+   * The first half of `close`: resolves once the running calls were handed over, and goes on serving. A later call hands
+   * over what came meanwhile.
    * @param linger milliseconds before that, in which `health` says no already: for balancers that ask
    */
   readonly leave: (linger?: number) => Promise<void>;

@@ -223,12 +223,12 @@ function createHandler(
     return json({ jsonrpc: '2.0', id, error: wireError(failure) }, 429);
   };
 
-  const leave = once(async (linger: number = 0) => {
+  const leave = async (linger: number = 0): Promise<void> => {
     isLeaving = true;
     if (linger > 0) await sleep(systemClock, linger);
     await services.leave();
     for (const edge of edges.flatMap((of) => Object.values(of))) await edge.leave?.();
-  });
+  };
 
   return {
     serve,

@@ -348,9 +348,9 @@ describe('handler.health', () => {
 const handler = { leave: async () => {}, close: async () => {}, release: async () => {} };
 
 /** A server that ends as `closeOnSignals` says, and one connection to it. */
-async function connected(server: Server) {
+async function connected(server: Server, closing = handler) {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const close = closeOnSignals(server, handler);
+  const close = closeOnSignals(server, closing);
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
   let text = '';
   socket.on('data', (chunk: Buffer) => {
@@ -387,6 +387,38 @@ it('keeps a connection as long as its client was told, also behind a response th
   expect(text()).toContain('Connection: close');
   expect(text()).toContain('served');
   await closed;
+});
+
+it('ends replies that last before it refuses anything, and serves what their connections bring', async () => {
+  const done: string[] = [];
+  let end = (): void => {};
+  const server = createServer((req, res) => {
+    if (req.url !== '/long') {
+      res.writeHead(done.includes('closed') ? 503 : 200).end();
+      return;
+    }
+    res.flushHeaders();
+    end = () => res.end();
+  });
+  server.keepAliveTimeout = 1;
+  const { close, ask, over, text } = await connected(server, {
+    leave: async () => {
+      done.push('left');
+      // What lasts is there at the second call alone.
+      if (done.length === 2) end();
+    },
+    close: async () => void done.push('closed'),
+    release: async () => {},
+  });
+  ask('/long');
+  await expect.poll(text).toContain('keep-alive');
+  const closed = close();
+  await expect.poll(text, { timeout: 10_000 }).toContain('0\r\n\r\n');
+  ask('/next');
+  await over;
+  expect(text().match(/HTTP\/1.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200']);
+  await closed;
+  expect(done).toEqual(['left', 'left', 'closed']);
 });
 
 it('sends the responses to all requests that came one behind the other, and closes with the last', async () => {

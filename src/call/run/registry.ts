@@ -301,17 +301,19 @@ export class Runs {
 
   /**
    * Gives running turns some time. Then the calls that another process can continue without a request are given up;
-   * other turns end at their next step. Calls that come in meanwhile are run.
+   * other turns end at their next step. Calls that come in meanwhile are run. The time is that of the first call.
    * @param wait milliseconds
    */
   async leave(wait: number): Promise<void> {
     const { clock } = this.#parts;
-    this.#due = clock.elapsed() + wait;
-    await within(clock, wait, Promise.allSettled(this.#opening));
-    await this.#quiet(wait);
-    if (this.#inTurn.size > 0) this.#due = clock.elapsed();
+    const due = this.#due ?? clock.elapsed() + wait;
+    this.#due = due;
+    const until = (end: number): number => Math.max(0, end - clock.elapsed());
+    await within(clock, until(due), Promise.allSettled(this.#opening));
+    await this.#quiet(until(due));
+    if (this.#inTurn.size > 0) this.#due = Math.min(due, clock.elapsed());
     const stopped = [...this.#inTurn].map((run) => run.state.at === 'turn' && this.#stop(run, run.state));
-    await within(clock, wait, Promise.all(stopped));
+    await within(clock, until(due + wait), Promise.all(stopped));
   }
 
   /**

@@ -83,9 +83,11 @@ export function closeOnSignals(
     await sockets?.close();
     const idle = server.keepAliveTimeout + MARGIN;
     await within(idle + REST, gone);
-    // From here on requests are refused: a response that took longer may have left a connection to bring one.
+    // A reply that began meanwhile, or lasted, ends now: its connection may bring one more request.
+    await handler.leave();
+    await within(idle + REST, gone);
+    // From here on requests are refused.
     await handler.close();
-    await within(idle, gone);
     server.closeAllConnections();
     await handler.release();
   };
