@@ -1,4 +1,5 @@
 /** A comparison for machines: JSON, and JUnit's XML. */
+import { escapeMarkup } from '../base/markup.ts';
 import type { Comparison } from './compare.ts';
 import type { Difference } from './differences.ts';
 import { UNSEEN } from './notes.ts';
@@ -30,15 +31,15 @@ export function junitReport({ columns, differences, problems }: Comparison): str
         .map(failure);
       const errors = problems
         .filter(({ step }) => step === index)
-        .map(({ text }) => `<error message="${escaped(text)}"/>`);
-      return `    <testcase classname="${escaped(name)}" name="${escaped(`${index + 1}. ${title}`)}" time="${time / 1_000}">${[...failures, ...errors].join('')}</testcase>`;
+        .map(({ text }) => `<error message="${escapeMarkup(text)}"/>`);
+      return `    <testcase classname="${escapeMarkup(name)}" name="${escapeMarkup(`${index + 1}. ${title}`)}" time="${time / 1_000}">${[...failures, ...errors].join('')}</testcase>`;
     });
     return suite(name, cases);
   });
   const elsewhere = differences.filter((one) => one.columns.some((column) => !names.has(column)));
   const others = elsewhere.map(
     (one) =>
-      `    <testcase classname="between" name="${escaped(`${one.step + 1}. ${one.columns.join(', ')}`)}">${failure(one)}</testcase>`,
+      `    <testcase classname="between" name="${escapeMarkup(`${one.step + 1}. ${one.columns.join(', ')}`)}">${failure(one)}</testcase>`,
   );
   const all = [...suites, ...(others.length === 0 ? [] : [suite('between', others)])];
   return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="mcp-await compare">\n${all.join('\n')}\n</testsuites>\n`;
@@ -46,21 +47,9 @@ export function junitReport({ columns, differences, problems }: Comparison): str
 
 function suite(name: string, cases: readonly string[]): string {
   const count = (tag: string): number => cases.filter((one) => one.includes(tag)).length;
-  return `  <testsuite name="${escaped(name)}" tests="${cases.length}" failures="${count('<failure')}" errors="${count('<error')}">\n${cases.join('\n')}\n  </testsuite>`;
+  return `  <testsuite name="${escapeMarkup(name)}" tests="${cases.length}" failures="${count('<failure')}" errors="${count('<error')}">\n${cases.join('\n')}\n  </testsuite>`;
 }
 
 function failure({ kind, text }: Difference): string {
-  return `<failure type="${kind}" message="${escaped(text)}"/>`;
-}
-
-function escaped(text: string): string {
-  return (
-    text
-      .replaceAll('&', '&amp;')
-      .replaceAll('<', '&lt;')
-      .replaceAll('>', '&gt;')
-      .replaceAll('"', '&quot;')
-      // XML 1.0 has no other control characters.
-      .replaceAll(/[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, '\ufffd')
-  );
+  return `<failure type="${kind}" message="${escapeMarkup(text)}"/>`;
 }
