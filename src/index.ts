@@ -1,6 +1,7 @@
 /** The exports of `mcp-await`. */
 
 export type { Revision } from '../compat/revisions.ts';
+export type { AskEvent, PageOptions, Person } from './ask/options.ts';
 export { AwaitError, type AwaitErrorCode } from './base/error.ts';
 export type { JsonObject } from './base/json.ts';
 export {

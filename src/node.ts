@@ -56,7 +56,10 @@ export function toNodeHandler(
     const reply = await handler.serve(inboundOf(req, gone));
     const { status, body, waits } = reply;
     // What becomes of the connection, and how long it stays, is Node's to say: where a reply says it, Node does not.
-    const { connection: _, ...headers } = reply.headers;
+    const { connection: _, ...named } = reply.headers;
+    const { cookies } = reply;
+    const headers: Record<string, string | string[]> = { ...named };
+    if (cookies !== undefined) headers['set-cookie'] = [...cookies];
     if (res.destroyed || req.socket.destroyed) return;
     // Of a body that was refused the rest may never come, or never end.
     if (!req.complete && req.method === 'POST') res.shouldKeepAlive = false;

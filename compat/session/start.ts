@@ -34,7 +34,10 @@ export interface Caller {
 }
 
 /** The facts of an HTTP request besides its message. */
-export type Source = Pick<Leg, 'authInfo' | 'request' | keyof Closing | 'address' | 'workspace'>;
+export type Source = Pick<
+  Leg,
+  'authInfo' | 'request' | keyof Closing | 'address' | 'workspace' | 'idempotencyKey'
+>;
 
 /** What ends a connection early, where its client comes back for the rest. */
 export type Closing = Pick<Leg, 'closeStream' | 'closeStanding'>;
@@ -121,7 +124,9 @@ export function notifying(say: Say): Leg['notify'] {
 
 export function sourceOf(inbound: Inbound, closing: Closing = {}): Source {
   const address = countedAddress(inbound);
+  const idempotencyKey = inbound.header('idempotency-key');
   return {
+    ...(idempotencyKey !== undefined && { idempotencyKey }),
     ...(address !== undefined && { address }),
     ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
     request: () => inbound.request(),

@@ -213,7 +213,9 @@ export class Engine {
       onReady();
       const frame = new Frame(call, journal, this.#parts.frame);
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
-      const made = { call, binding, frame, instance: home, journal, held: { by }, isLogged } as const;
+      const how = { isKept: instance !== undefined, isAgain: false };
+      const routed = this.#parts.route?.(home, call, leg, how) ?? home;
+      const made = { call, binding, frame, instance: routed, journal, held: { by }, isLogged } as const;
       return { run: newRun(made), responses };
     });
     void started.outcome.then((outcome) => {

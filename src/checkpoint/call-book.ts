@@ -12,6 +12,7 @@ import { Folding } from '../call/journal/fold.ts';
 import type { TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from './call-store.ts';
 import type { Names } from './names.ts';
+import { pageRecords } from './page-records.ts';
 
 type CallStatus = 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
 
@@ -110,6 +111,8 @@ export class CallBook {
       const when = this.#clock.now();
       const entry = { type: 'cancelled', when, isErased: true } as const;
       if (!isOver && !(await this.#store.insertEntry(call, folding.folded.at + 1, entry))) continue;
+      const beside = pageRecords(call.id, folding.entries);
+      if (beside.length > 0) await this.#store.remove(...beside);
       for (let at = folding.folded.at; at >= 0; at -= 1) {
         const isMark = folding.entries[at]?.type === 'cancelled';
         if (!isMark) await this.#store.remove(`${call.id}:${at}`);

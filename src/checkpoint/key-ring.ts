@@ -10,7 +10,7 @@ import { keepNewest } from '../base/bounded.ts';
 import { AwaitError } from '../base/error.ts';
 import { assertSecrets } from './secrets.ts';
 
-export type KeyPurpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry';
+export type KeyPurpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry' | 'ask';
 
 /** How long a derived key seals, in milliseconds, and how many tokens. */
 const SEALS = { time: 3_600_000, tokens: 2 ** 28 };

@@ -4,12 +4,14 @@ import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets } from '../../com
 import type { Edge, RevisionRow } from '../../compat/revision.ts';
 import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
 import { takerOf } from '../../compat/taker.ts';
+import { FORM_BYTES } from '../ask/serve.ts';
 import type { Taker } from '../base/allowance.ts';
 import { sleep, systemClock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, memoryOf } from '../base/json.ts';
 import { isPerRequest } from '../base/runtime.ts';
 import { wireError } from '../call/run/wire-error.ts';
+import { countedAddress } from '../doors/http/address.ts';
 import { messagesOf, refuseLong } from '../doors/http/batch.ts';
 import { type BeginBody, bodiesOf } from '../doors/http/bodies.ts';
 import { readBody } from '../doors/http/body.ts';
@@ -139,7 +141,16 @@ function createHandler(
   const bodiesFor = (inbound: Inbound): BeginBody =>
     bodiesOf(traffic.received, takerOf(services, inbound), settings.limits.bodyBytes);
 
+  /** The page has rules of its own for who may ask, and from where. */
+  const servePage = (inbound: Inbound): Promise<Reply> | undefined => {
+    if (services.page === undefined || isClosed) return undefined;
+    const begin = bodiesOf(traffic.received, { address: countedAddress(inbound) }, FORM_BYTES);
+    return services.page.serve(inbound, begin);
+  };
+
   const serve = async (inbound: Inbound): Promise<SentReply> => {
+    const page = await servePage(inbound);
+    if (page !== undefined) return whole(page);
     const refusal = refuseForeign(inbound, rules);
     if (refusal !== undefined) {
       logForeign(refusal);

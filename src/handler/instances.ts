@@ -1,5 +1,6 @@
 /** How a revision opens an instance of the user's server: of its own, or one that is kept for its caller or the process. */
-import { digest } from '../base/json.ts';
+import { digest, type JsonObject } from '../base/json.ts';
+import type { Client } from '../call/journal/entries.ts';
 import { type ContextParts, contextOf, type HostFactory } from '../host/host.ts';
 import { type HostInstance, LiveInstance } from '../host/instance.ts';
 import { KeptInstances } from '../host/kept.ts';
@@ -24,10 +25,16 @@ export interface Instances {
   close(): void;
 }
 
+interface InstanceParts {
+  /** What the server is told of a client. */
+  believed(client: Client, principal: string | undefined, authInfo: JsonObject | undefined): Client;
+  onOpen(instance: HostInstance): void;
+}
+
 export function createInstances(
   factory: HostFactory,
   settings: Settings,
-  onOpen: (instance: HostInstance) => void,
+  { believed, onOpen }: InstanceParts,
 ): Instances {
   const { instance: scope, limits, steps } = settings;
   const kept = new KeptInstances({
@@ -60,10 +67,12 @@ export function createInstances(
   };
   return {
     open: (opening) =>
-      open(opening).then((instance) => {
-        onOpen(instance);
-        return instance;
-      }),
+      open({ ...opening, client: believed(opening.client, opening.principal, opening.authInfo) }).then(
+        (instance) => {
+          onOpen(instance);
+          return instance;
+        },
+      ),
     close: () => kept.close(),
   };
 }

@@ -123,6 +123,7 @@ export const OPTIONS = {
     what: 'an object with the functions debug, info, warn and error, such as console',
   },
   audit: FUNCTION,
+  ask: OTHER,
 } as const satisfies { readonly [Name in keyof Required<AwaitOptions>]: OptionRow };
 
 type OptionTable = typeof OPTIONS;

@@ -1,4 +1,5 @@
 /** The options of `createAwaitHandler`, and their defaults. */
+import type { PageOptions } from '../ask/options.ts';
 import type { JsonObject } from '../base/json.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 import type { LimitOptions } from '../call/limits.ts';
@@ -192,4 +193,10 @@ export interface AwaitOptions<Name extends string = string> {
    * @defaultValue none
    */
   readonly audit?: Audit;
+  /**
+   * A page of the service's own on which a person answers whose client cannot be asked: `{ page, authorize, person, on }`.
+   * @remarks Set it where your users' hosts have no elicitation ([asking](asking.md)).
+   * @defaultValue none: such a client's calls get an error at their first question
+   */
+  readonly ask?: PageOptions;
 }

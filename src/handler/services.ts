@@ -2,8 +2,10 @@
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import type { RevisionFacts } from '../../compat/revision-facts.ts';
 import { ToolMarks } from '../../compat/tasks/marks.ts';
+import { PageAsks } from '../ask/page-asks.ts';
+import { AskPage } from '../ask/serve.ts';
 import { systemClock, within } from '../base/clock.ts';
-import type { JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
 import { Engine } from '../call/engine.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { OUTSIDE } from '../call/run/outside.ts';
@@ -82,6 +84,8 @@ export interface Services {
   readonly isElsewhere: boolean;
   /** What a server says outside of replies, on revisions without sessions. */
   readonly announcements: Announcements;
+  /** The page on which a person answers, if there is one. */
+  readonly page: AskPage | undefined;
   /** The server's name and version, once an instance reported it. */
   serverInfo?: unknown;
   /** Whether there are secrets to seal with; they may have to be asked for. */
@@ -228,17 +232,36 @@ export function createServices(
   const load = Number.isFinite(limits.shedAbove) ? watchLoad(limits.shedAbove) : undefined;
   let sweeper: Sweeper | undefined;
   const logs = store ?? new KeyvCallStore(undefined, systemClock, limits.lease, local);
-  const engine = new Engine({
+  const check = answerCheck(
+    new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
+    new CachingValidator(evaluatingValidator),
+    { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
+  );
+  const mayReplay = settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow' as const);
+  const asking =
+    store &&
+    new PageAsks({
+      settings: settings.ask,
+      lease: limits.lease,
+      store,
+      records: sealedRecords(store, sealer),
+      names,
+      sealer,
+      ttl: settings.ttl,
+      now,
+      logger,
+      mayReplay,
+      engine: () => engine,
+      server: () => nameOfServer(services.serverInfo),
+    });
+  const engine: Engine = new Engine({
     ...(store !== undefined && { store }),
+    ...(asking !== undefined && { route: asking.route }),
     local: logs,
     read: (callId, entry) => replies.moved(callId, entry),
     tokens: stateTokens(sealer),
     carry: settings.state === 'sealed',
-    check: answerCheck(
-      new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
-      new CachingValidator(evaluatingValidator),
-      { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
-    ),
+    check,
     frame: {
       drift: settings.drift,
       // With nowhere to record a step that ends after the asks went out, they wait for it.
@@ -262,7 +285,7 @@ export function createServices(
     },
     limits,
     ttl: settings.ttl,
-    replay: settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow'),
+    replay: mayReplay,
     onDrop: settings.onDrop,
     holdsServers: isPeerHost(factory),
     clock: systemClock,
@@ -308,7 +331,10 @@ export function createServices(
     read: (callId, position) => logs.read(callId, position),
     wake: (callId, by) => void engine.wake(callId, by),
   });
-  const instances = createInstances(factory, settings, (instance) => guards.saw(instance));
+  const instances = createInstances(factory, settings, {
+    believed: (client, caller, authInfo) => asking?.believed(client, caller, authInfo) ?? client,
+    onOpen: (instance) => guards.saw(instance),
+  });
   const sweeping = startSweeping(logs, logger);
   const { tasks } = engine;
   // Tasks continue after their process died, even if no client asks about them.
@@ -349,6 +375,18 @@ export function createServices(
     guards,
     taskIndex,
     announcements,
+    page:
+      asking && settings.ask
+        ? new AskPage({
+            settings: settings.ask,
+            asking,
+            sealer,
+            check,
+            logger,
+            now,
+            guessed: (inbound) => rates?.badToken(inbound),
+          })
+        : undefined,
     get hasLeft() {
       return hasLeft;
     },
@@ -396,6 +434,11 @@ export function createServices(
     },
   };
   return services;
+}
+
+function nameOfServer(info: unknown): string {
+  const { title, name } = isObject(info) ? info : {};
+  return String(title ?? name ?? 'an MCP server');
 }
 
 /** Outcomes of the last turns are still on their way to their streams, and what is noted of them comes after that. */

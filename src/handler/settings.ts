@@ -2,6 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import process from 'node:process';
 import type Keyv from 'keyv';
+import { checkAsk, type PageOptions } from '../ask/options.ts';
+import type { AskSettings } from '../ask/page-asks.ts';
 import { AwaitError, badOption } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
@@ -49,6 +51,7 @@ export interface Settings {
   readonly warnUnjournaled: boolean;
   readonly logger: Logger;
   readonly audit: Audit | undefined;
+  readonly ask: AskSettings | undefined;
 }
 
 /**
@@ -102,7 +105,13 @@ export function settle(options: AwaitOptions, all: KnownRevisions): Settings {
     warnUnjournaled: options.warnUnjournaled ?? process.env.NODE_ENV !== 'production',
     logger: guardedLogger(options.logger ?? consoleLogger),
     audit: options.audit,
+    ask: options.ask && askOf(options.ask, options),
   };
+}
+
+function askOf(ask: PageOptions, { secrets, store, state }: AwaitOptions): AskSettings {
+  const hasStore = store !== undefined || state !== 'sealed';
+  return { ...ask, url: checkAsk(ask, { secrets: secrets !== undefined, store: hasStore }) };
 }
 
 const CHOICES: ReadonlySet<unknown> = new Set<TaskChoice | undefined>([

@@ -281,6 +281,7 @@ export async function balance(
         post.reply += chunk.toString();
       });
       reply.pipe(res);
+      reply.once('close', () => reply.complete || res.destroy());
     });
     onward.on('error', () => (res.headersSent ? res.destroy() : res.writeHead(502).end()));
     res.once('close', () => onward.destroy());

@@ -45,7 +45,7 @@ export interface ListField extends FieldText {
 }
 
 /** A schema that no revision allows in a form, such as an object in an object. */
-export interface UnsupportedField extends FieldText {
+interface UnsupportedField extends FieldText {
   readonly kind: 'unsupported';
 }
 

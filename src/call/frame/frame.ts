@@ -72,7 +72,6 @@ export class Frame {
   readonly #patience: Patience;
   /** Whether the frame looks in the next turn of the event loop. */
   #scheduled = false;
-  /** How often the tool offered to be given up (`shed`). */
   #sheds: number;
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
@@ -123,6 +122,11 @@ export class Frame {
   /** The asks that the tool's last round returned, if the call continues from there. */
   get lastRound(): JsonObject | undefined {
     return this.#rounds.last;
+  }
+
+  /** How often the tool offered to be given up. */
+  get sheds(): number {
+    return this.#sheds;
   }
 
   /**

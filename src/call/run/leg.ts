@@ -36,6 +36,8 @@ export interface Leg extends InstanceLeg {
   readonly capabilities: JsonObject;
   /** Fires when the client goes away. */
   readonly signal?: Gone;
+  /** The request's header `Idempotency-Key`. */
+  readonly idempotencyKey?: string;
   /** Where an anonymous caller's request comes from, for the limits. */
   readonly address?: string;
   /** Whether its client brings a call back that was given up without an ask. */

@@ -280,7 +280,9 @@ export class Resumption {
     }
     this.#parts.count('replayed');
     const { leg } = request;
-    const instance = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
+    const home = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
+    const how = { isKept: leg.home !== undefined, isAgain: true };
+    const instance = this.#parts.route?.(home, call, leg, how) ?? home;
     const own = new RunJournal(journal, {
       callId: call.id,
       clock: this.#parts.clock,

@@ -55,6 +55,16 @@ export interface EngineParts {
     call: CallRecord,
     leg: Leg,
   ) => Promise<Response | undefined> | undefined;
+  /**
+   * The instance that a call runs in instead, where its client cannot be asked and somebody else can.
+   * @param how `isKept`: other calls use it too; `isAgain`: the call began before
+   */
+  readonly route?: (
+    home: Instance,
+    call: CallRecord,
+    leg: Leg,
+    how: { readonly isKept: boolean; readonly isAgain: boolean },
+  ) => Instance | undefined;
   /** Registers a task that another process runs, to take it over if its owner dies. */
   readonly watch?: (id: string) => void;
   /** A fresh instance of the user's server for one call. */

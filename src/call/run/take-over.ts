@@ -147,7 +147,10 @@ export class TakeOver {
     if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) return undefined;
     if (response) return { outcome: { kind: 'responded', response } };
     count('takenOver');
-    const instance = (await take?.(call)) ?? (await this.#parts.openInstance(call, leg));
+    const kept = await take?.(call);
+    const home = kept ?? (await this.#parts.openInstance(call, leg));
+    const how = { isKept: kept !== undefined, isAgain: true };
+    const instance = this.#parts.route?.(home, call, leg, how) ?? home;
     const { asked, turn, drawn } = known;
     const from = {
       completions: [...completions],

@@ -46,6 +46,8 @@ export interface Inbound {
 export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
+  /** `Set-Cookie` lines, each a header of its own. */
+  readonly cookies?: readonly string[];
   /** A whole body, or a function that writes one. */
   readonly body?: string | StreamBody;
 }

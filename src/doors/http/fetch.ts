@@ -67,7 +67,9 @@ const HIGH_WATER = 16_384;
 const SHORT = 65_536;
 
 export function responseOf(reply: SentReply, onCancel: () => void): Response {
-  const { status, headers, body: given, waits } = reply;
+  const { status, cookies = [], body: given, waits } = reply;
+  const headers = new Headers(reply.headers);
+  for (const cookie of cookies) headers.append('set-cookie', cookie);
   if (typeof given !== 'function' && (waits === undefined || (given ?? '').length < SHORT))
     return new Response(given ?? null, { status, headers });
   const body = typeof given === 'function' ? given : whole(given ?? '', waits);

@@ -1,0 +1,453 @@
+/**
+ * A call that outlasts its request, since its client cannot be asked, or named it by an idempotency key. The request is a
+ * call of its own, with a log like any other, and what runs in it in a tool's place is this: it begins the continued call,
+ * or continues the one that it is equal to, and responds with its outcome, or says that a person has to answer first.
+ * 1. The continued call ends its turns at its asks, on every revision, and goes on only here: with its client's next equal
+ *    call, under that request's credentials.
+ * 2. What the client declares it is asked itself, in the request's own way; the rest is for the page.
+ * 3. Its id follows from the first request's, so that a process that takes that request over finds it.
+ * 4. A key is taken before the tool runs, by a record that is inserted if absent.
+ */
+import { type Clock, sleep } from '../base/clock.ts';
+import { defined } from '../base/defined.ts';
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { ErrorAnswers } from '../call/ask/answer.ts';
+import { missingCapability } from '../call/ask/capability.ts';
+import type { Engine } from '../call/engine.ts';
+import type { Frame } from '../call/frame/frame.ts';
+import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
+import type { Instance, InstanceLeg, Leg, Outcome } from '../call/ports.ts';
+import { bindingOf } from '../call/run/binding.ts';
+import { notDoneYet, sentBefore } from './said.ts';
+import type { Standing, WaitingCalls, WaitsFor } from './waiting-calls.ts';
+
+/** How long a request waits for the person, in milliseconds: clients give up after a minute, some after half of one. */
+const WAIT = 25_000;
+/** How long an outcome is sent again, in milliseconds after it was sent first. */
+const REPEATED = 600_000;
+/** Rounds without an ask in which a client that opened the page waits for it. */
+const ROUNDS = 5;
+/** How often answers of other processes are looked for, in milliseconds. */
+const LOOK = 500;
+/** How often a call may be found claimed by another request before this one gives up. */
+const TRIES = 5;
+
+/** The end of its id. */
+export const LASTING = '~';
+const UNKNOWN: Standing = { kind: 'unknown' };
+const OTHER_ARGUMENTS: Response = {
+  error: {
+    code: -32602,
+    message: 'Invalid params: this idempotency key names a call of another tool, or with other arguments',
+  },
+};
+const URL_MODE: JsonObject = { mode: 'url' };
+
+export interface ContinuedCallParts {
+  readonly engine: Engine;
+  readonly calls: WaitingCalls;
+  readonly clock: Clock;
+  /** Whether another process may take a call over. */
+  readonly isShared: boolean;
+  /** How long the owner of a turn may be silent, in milliseconds. */
+  readonly lease: number;
+  /** An ask waits for its person from now on, on a page. */
+  opened(call: CallRecord, waiting: WaitsFor): void;
+}
+
+/** The facts of the request. */
+export interface ContinuedRequest {
+  readonly call: CallRecord;
+  readonly leg: Leg;
+  /** Who answers what its client cannot be asked, if anybody does. */
+  readonly person: string | undefined;
+  /** Its idempotency key. */
+  readonly key: string | undefined;
+  /** The instance that it was to run in; `isKept`: others use it, too. */
+  readonly home: Instance;
+  readonly isKept: boolean;
+  /** Whether it is continued in a frame of its own, and the waiting call may have begun. */
+  readonly isAgain: boolean;
+}
+
+type AtAsks = Extract<Standing, { kind: 'asks' }>;
+
+export class ContinuedCall implements Instance {
+  readonly #parts: ContinuedCallParts;
+  readonly #request: ContinuedRequest;
+  /** The call that waits, if it begins here. */
+  #own: CallRecord;
+  /** Fires when the client cancels the request, or goes away. */
+  readonly #gone = new AbortController();
+  /** Fires when nobody here waits any more. */
+  readonly #over = new AbortController();
+  #facts: InstanceLeg;
+  /** Whether the waiting call has the instance, and ends it. */
+  #isGiven = false;
+  /** The call that waits for the person now. */
+  #waiting: CallRecord | undefined;
+
+  constructor(parts: ContinuedCallParts, request: ContinuedRequest) {
+    this.#parts = parts;
+    this.#request = request;
+    this.#facts = request.leg;
+    const { task: _task, session: _session, ...call } = request.call;
+    const { capabilities: declared } = call.client;
+    const capabilities = request.person === undefined ? declared : withForms(declared);
+    this.#own = { ...call, id: `${call.id}${LASTING}`, client: { ...call.client, capabilities } };
+  }
+
+  call(frame: Frame, _request: unknown, facts: InstanceLeg): void {
+    this.#facts = facts;
+    this.#run(frame).then(
+      (response) => response !== undefined && frame.finish(response),
+      (error: unknown) => frame.break(AwaitError.from(error)),
+    );
+  }
+
+  refresh(_frame: Frame, facts: InstanceLeg): void {
+    this.#facts = facts;
+  }
+
+  cancel(): void {
+    this.#gone.abort();
+    this.#over.abort();
+    const call = this.#waiting;
+    if (call !== undefined) void this.#parts.calls.stop(call, true).catch(() => {});
+  }
+
+  release(isUnfinished: boolean): void {
+    this.#over.abort();
+    if (!this.#isGiven) this.#request.home.release(isUnfinished);
+  }
+
+  /** @returns undefined where nobody waits for the response any more */
+  async #run(frame: Frame): Promise<Response | undefined> {
+    const { calls } = this.#parts;
+    const { key } = this.#request;
+    if (key !== undefined) return this.#named(frame, key);
+    for (const id of await calls.equal(this.#request.call)) {
+      const standing = await calls.standing(id);
+      if (standing.kind === 'ended' && standing.response !== undefined) {
+        const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
+        if (isFirst) return standing.response;
+        if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(standing.response);
+      } else if (standing.kind === 'asks') {
+        await calls.stop(standing.checkpoint.call, false);
+        return this.#goOn(frame, standing, true);
+      }
+    }
+    const begun: Standing = this.#request.isAgain ? await calls.standing(this.#own.id) : UNKNOWN;
+    return this.#from(frame, begun, () => this.#begin(frame));
+  }
+
+  /** The call of an idempotency key: this one, or that of an earlier request. */
+  async #named(frame: Frame, key: string): Promise<Response | undefined> {
+    const { calls, clock, lease } = this.#parts;
+    const id = await calls.named(this.#own, key);
+    if (id === undefined) return OTHER_ARGUMENTS;
+    const isOwn = id === this.#own.id;
+    this.#own = { ...this.#own, id };
+    if (isOwn && !this.#request.isAgain) return this.#after(frame, await this.#begin(frame));
+    const until = clock.elapsed() + lease;
+    let standing = await calls.standing(id);
+    // The process that took the key writes the call down next, or has ended.
+    for (; standing.kind === 'unknown' && clock.elapsed() < until; standing = await calls.standing(id))
+      await sleep(clock, LOOK);
+    return this.#from(frame, standing, () => this.#begin(frame));
+  }
+
+  /** Continues the call from where it stands. */
+  async #from(
+    frame: Frame,
+    standing: Standing,
+    begin: () => Promise<Outcome>,
+  ): Promise<Response | undefined> {
+    switch (standing.kind) {
+      case 'ended':
+        return standing.response ?? CANCELLED;
+      case 'asks':
+        return this.#goOn(frame, standing, true);
+      case 'runs':
+        return this.#after(frame, await this.#takeUp(frame));
+      case 'unknown':
+        return this.#after(frame, await begin());
+    }
+  }
+
+  #begin(frame: Frame): Promise<Outcome> {
+    const { engine, isShared } = this.#parts;
+    const { id, method, params, requestId, client, expires, created } = this.#own;
+    this.#isGiven = true;
+    return engine.start(
+      {
+        callId: id,
+        method,
+        params,
+        requestId,
+        client,
+        binding: bindingOf(this.#own),
+        ttl: expires - created,
+        resumable: isShared || this.#isNamed,
+        // The request is found first: who takes it over looks for this call. One with a key is looked for at once.
+        ...(!this.#isNamed && { onDurable: async () => frame.journal.begin?.() }),
+      },
+      this.#leg(frame),
+      this.#request.home,
+    ).outcome;
+  }
+
+  /** Another process began it, in a request that this process has taken over. */
+  #takeUp(frame: Frame): Promise<Outcome> {
+    const { home, isKept } = this.#request;
+    const take = isKept ? async () => home : undefined;
+    return this.#parts.engine.takeUp(this.#own.id, bindingOf(this.#own), this.#leg(frame), take).outcome;
+  }
+
+  async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
+    if (outcome.kind === 'responded') return outcome.response;
+    if (outcome.kind !== 'suspended') return undefined;
+    const standing = await this.#parts.calls.standing(this.#own.id);
+    if (standing.kind !== 'asks')
+      throw new AwaitError('internal', 'a turn ended with asks that are not in its log');
+    return this.#goOn(frame, standing, false);
+  }
+
+  /** Gets answers and continues, until the call is over or waits for its person. @param isTold whether its client knows */
+  async #goOn(frame: Frame, from: AtAsks, isTold: boolean): Promise<Response | undefined> {
+    const { engine, calls } = this.#parts;
+    let known = isTold ? from.at : -1;
+    let standing: Standing = from;
+    for (let tries = 0; tries < TRIES; ) {
+      if (standing.kind === 'ended') return standing.response ?? CANCELLED;
+      if (standing.kind !== 'asks')
+        throw new AwaitError('internal', 'the log of a waiting call has no checkpoint');
+      const { at, checkpoint, by } = standing;
+      const { call } = checkpoint;
+      const answers = await this.#answers(frame, standing, at === known);
+      if (this.#over.signal.aborted) return undefined;
+      if (answers === undefined) {
+        const { url } = await calls.opened(call, this.#request.person ?? '');
+        return notDoneYet(String(call.params.name), url, this.#forPage(checkpoint.open), call.expires);
+      }
+      const state = { callId: call.id, at, ...(by !== undefined && { owner: by }) };
+      const outcome = await engine.resumeAt(
+        state,
+        { binding: bindingOf(call), ...answers },
+        this.#leg(frame),
+      );
+      if (outcome.kind === 'responded' && outcome.failure === undefined) {
+        await calls.sent(call);
+        return outcome.response;
+      }
+      if (outcome.kind !== 'suspended' && outcome.kind !== 'responded') return undefined;
+      // Another request may have claimed the turn with fewer answers, or more.
+      standing = await calls.standing(call.id);
+      if (standing.kind === 'asks' && standing.at === at) {
+        if (outcome.kind === 'responded') return outcome.response;
+        tries += 1;
+        known = at;
+      } else if (standing.kind === 'asks') tries = 0;
+    }
+    throw new AwaitError(
+      'busy',
+      'a call that waits for a person was claimed by other requests again and again',
+    );
+  }
+
+  #forPage(open: readonly OpenAsk[]): OpenAsk[] {
+    if (this.#request.person === undefined) return [];
+    return open.filter(({ method, params }) => {
+      const isForm = method === 'elicitation/create' && params.mode !== 'url';
+      return isForm && missingCapability(this.#declared, method, params) !== undefined;
+    });
+  }
+
+  /** The answers to all of its asks; undefined where the person has not answered. */
+  async #answers(
+    frame: Frame,
+    { checkpoint: { call, open } }: AtAsks,
+    isTold: boolean,
+  ): Promise<{ responses: JsonObject; errors?: ErrorAnswers } | undefined> {
+    const page = new Set(this.#forPage(open));
+    const responses: Record<string, JsonObject> = {};
+    const errors: Record<string, ErrorAnswers[string]> = {};
+    await Promise.all(
+      open.map(async (ask) => {
+        if (page.has(ask)) return;
+        const response = await frame.ask(ask.method, ask.params, { inContext: true });
+        if ('error' in response) errors[ask.key] = response.error;
+        else responses[ask.key] = response.result;
+      }),
+    );
+    if (page.size > 0) {
+      const given = await this.#fromPage(frame, call, [...page], isTold);
+      if (given === undefined) return undefined;
+      Object.assign(responses, given);
+    }
+    return { responses, ...(Object.keys(errors).length > 0 && { errors }) };
+  }
+
+  async #fromPage(
+    frame: Frame,
+    call: CallRecord,
+    asks: readonly OpenAsk[],
+    isTold: boolean,
+  ): Promise<Record<string, JsonObject> | undefined> {
+    const { calls, opened } = this.#parts;
+    const { person, leg } = this.#request;
+    const waits = await calls.opened(call, person ?? '');
+    if (!isTold) opened(call, waits);
+    this.#waiting = call;
+    try {
+      if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
+      const { url } = waits;
+      const [first] = asks;
+      const { result } = orDeclined(
+        await frame.ask(
+          'elicitation/create',
+          { ...URL_MODE, url, message: messageOf(first) },
+          { inContext: true },
+        ),
+      );
+      // Its `accept` says that the page was opened.
+      if (result.action !== 'accept') return this.#taken(call, asks, result);
+      for (let round = leg.live ? ROUNDS : frame.sheds; ; round += 1) {
+        const given = await this.#awaited(call, asks, leg.live ? this.#untilExpiry(call) : WAIT);
+        if (given !== undefined || round >= ROUNDS || this.#over.signal.aborted) return given;
+        await frame.context.shed?.();
+      }
+    } finally {
+      this.#waiting = undefined;
+    }
+  }
+
+  /** The client answered for the person; what the page got before counts. */
+  async #taken(
+    call: CallRecord,
+    asks: readonly OpenAsk[],
+    { action }: JsonObject,
+  ): Promise<Record<string, JsonObject> | undefined> {
+    const { calls, clock } = this.#parts;
+    const given = { response: { result: { action } }, by: '', route: 'client', time: clock.now() } as const;
+    for (const { key } of asks) await calls.answer(call, key, given);
+    return this.#read(call, asks);
+  }
+
+  async #read(call: CallRecord, asks: readonly OpenAsk[]): Promise<Record<string, JsonObject> | undefined> {
+    const found = await Promise.all(
+      asks.map(
+        async ({ key }) => [key, (await this.#parts.calls.answerTo(call.id, key))?.response.result] as const,
+      ),
+    );
+    const given = found.filter((pair): pair is [string, JsonObject] => pair[1] !== undefined);
+    return given.length === asks.length ? Object.fromEntries(given) : undefined;
+  }
+
+  /** Waits for the person, but not for longer than so many milliseconds. */
+  async #awaited(
+    call: CallRecord,
+    asks: readonly OpenAsk[],
+    wait: number,
+  ): Promise<Record<string, JsonObject> | undefined> {
+    const { calls, clock } = this.#parts;
+    const { signal } = this.#over;
+    const until = clock.elapsed() + wait;
+    for (;;) {
+      let wake = (): void => {};
+      const woken = new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+      const unheard = calls.listen(call.id, wake);
+      signal.addEventListener('abort', wake, { once: true });
+      const timer = clock.after(Math.min(LOOK, Math.max(0, until - clock.elapsed())), wake);
+      timer.unref();
+      try {
+        const given = await this.#read(call, asks);
+        if (given !== undefined || signal.aborted || clock.elapsed() >= until) return given;
+        await woken;
+      } finally {
+        unheard();
+        timer.cancel();
+        signal.removeEventListener('abort', wake);
+      }
+    }
+  }
+
+  /** A task waits as long as it lives; a client that was not told yet is told at once. */
+  #patience(call: CallRecord, isTold: boolean): number {
+    if (this.#request.call.task?.when === 'now') return this.#untilExpiry(call);
+    return isTold ? WAIT : 0;
+  }
+
+  #untilExpiry({ expires }: CallRecord): number {
+    return Math.max(0, expires - this.#parts.clock.now());
+  }
+
+  get #isNamed(): boolean {
+    return this.#request.key !== undefined;
+  }
+
+  /** What the client itself declared. */
+  get #declared(): JsonObject {
+    return this.#request.call.client.capabilities;
+  }
+
+  get #takesUrls(): boolean {
+    return missingCapability(this.#declared, 'elicitation/create', URL_MODE) === undefined;
+  }
+
+  #leg(frame: Frame): Leg {
+    const { refuses, address } = this.#request.leg;
+    const { home, isKept } = this.#request;
+    const {
+      isRehearsal,
+      authInfo,
+      request,
+      logLevel,
+      workspace,
+      progressToken,
+      isLocal,
+      closeStream,
+      closeStanding,
+    } = this.#facts;
+    return {
+      live: false,
+      goesOn: this.#parts.isShared || this.#isNamed,
+      capabilities: this.#own.client.capabilities,
+      // With a key its request may come again after a time-out, which cancels no more than the request.
+      ...(!this.#isNamed && { signal: this.#gone.signal }),
+      notify: (notification) => frame.notify(notification),
+      ...(isKept && { home: async () => home }),
+      ...defined({
+        refuses,
+        address,
+        isRehearsal,
+        authInfo,
+        request,
+        logLevel,
+        workspace,
+        progressToken,
+        isLocal,
+        closeStream,
+        closeStanding,
+      }),
+    };
+  }
+}
+
+/** Client capabilities that a server can ask by forms with. */
+export function withForms(capabilities: JsonObject): JsonObject {
+  const elicitation = isObject(capabilities.elicitation) ? capabilities.elicitation : {};
+  return { ...capabilities, elicitation: { ...elicitation, form: {} } };
+}
+
+function messageOf(ask: OpenAsk | undefined): string {
+  return String(ask?.params.message ?? '');
+}
+
+/** A client that cannot open a page has not answered for its user. */
+function orDeclined(response: Response): { readonly result: JsonObject } {
+  return 'error' in response ? { result: { action: 'cancel' } } : response;
+}

@@ -1,0 +1,143 @@
+/** The option `ask` at work: which calls are for a person, what their servers are told, and who is told of them. */
+import { type Clock, systemClock } from '../base/clock.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import { missingCapability } from '../call/ask/capability.ts';
+import type { Engine, EngineParts } from '../call/engine.ts';
+import type { CallRecord, Client } from '../call/journal/entries.ts';
+import type { Leg } from '../call/ports.ts';
+import type { IndexRecords } from '../call/task/index.ts';
+import type { KeyvCallStore } from '../checkpoint/call-store.ts';
+import type { Names } from '../checkpoint/names.ts';
+import type { Sealer } from '../checkpoint/sealed.ts';
+import type { Logger } from '../observe/logger.ts';
+import { ContinuedCall, LASTING, withForms } from './continued-call.ts';
+import type { AskEvent, PageOptions } from './options.ts';
+import { WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+
+/** In `_meta` of a call: names it, so that it runs once however often its request comes. */
+const KEY = 'mcp-await/idempotency-key';
+/** Longest such name, in characters. */
+const KEY_LENGTH = 256;
+
+/** Longest time that a timer may have, in milliseconds. */
+const LONGEST = 2 ** 31 - 1;
+
+/** The option, and its page. */
+export interface AskSettings extends PageOptions {
+  readonly url: URL;
+}
+
+export interface PageAsksParts {
+  /** Undefined without a page: then there are idempotency keys alone. */
+  readonly settings: AskSettings | undefined;
+  readonly lease: number;
+  readonly store: KeyvCallStore;
+  readonly records: IndexRecords;
+  readonly names: Names;
+  readonly sealer: Sealer;
+  readonly ttl: number;
+  readonly now: () => number;
+  readonly logger: Logger;
+  readonly mayReplay: EngineParts['replay'];
+  readonly engine: () => Engine;
+  /** The server's name, once it is known. */
+  readonly server: () => string;
+}
+
+export class PageAsks {
+  readonly calls: WaitingCalls;
+  readonly #parts: PageAsksParts;
+  readonly #clock: Clock = systemClock;
+  /** Tools whose calls may not be run again, of which the log was told. */
+  readonly #told = new Set<string>();
+
+  constructor(parts: PageAsksParts) {
+    this.#parts = parts;
+    const { store, records, names, sealer, ttl, now, settings, server } = parts;
+    const urlOf = ({ id, expires }: CallRecord): string =>
+      `${settings?.url.href}/${sealer.seal('ask', { id }, expires)}`;
+    this.calls = new WaitingCalls({ store, records, names, ttl, now, urlOf, server });
+  }
+
+  /** What a server is told of its client: that it can be asked by forms, where a person can. */
+  believed(client: Client, principal: string | undefined, authInfo: JsonObject | undefined): Client {
+    if (principal === undefined || this.#person(authInfo) === undefined) return client;
+    return { ...client, capabilities: withForms(client.capabilities) };
+  }
+
+  /** See `EngineParts`. */
+  readonly route: NonNullable<EngineParts['route']> = (home, call, leg, how) => {
+    if (call.method !== 'tools/call' || call.principal === undefined || leg.isRehearsal) return undefined;
+    // What runs in a continued call's own instance is the tool.
+    if (call.id.endsWith(LASTING)) return undefined;
+    const person = this.#personFor(call, leg);
+    const key = keyOf(call.params, leg);
+    if (person === undefined && key === undefined) return undefined;
+    const { engine, store, lease } = this.#parts;
+    const opened = (waiting: CallRecord, waits: WaitsFor): void => this.#opened(waiting, waits);
+    const parts = {
+      engine: engine(),
+      calls: this.calls,
+      clock: this.#clock,
+      isShared: store.isShared,
+      lease,
+      opened,
+    };
+    return new ContinuedCall(parts, { call, leg, person, key, home, ...how });
+  };
+
+  #personFor(call: CallRecord, leg: Leg): string | undefined {
+    const isAsked = missingCapability(call.client.capabilities, 'elicitation/create', {}) === undefined;
+    const person = isAsked ? undefined : this.#person(leg.authInfo);
+    if (person === undefined || this.#parts.mayReplay(call, []) === 'allow') return person;
+    const tool = String(call.params.name);
+    if (!this.#told.has(tool) && this.#told.size < 1_000)
+      this.#parts.logger.warn(
+        'the asks of a tool are not on the page, since its calls may not be run again',
+        {
+          tool,
+        },
+      );
+    this.#told.add(tool);
+    return undefined;
+  }
+
+  #person(authInfo: JsonObject | undefined): string | undefined {
+    const { settings, logger } = this.#parts;
+    try {
+      const person: unknown = settings?.person(authInfo);
+      return typeof person === 'string' && person !== '' ? person : undefined;
+    } catch (error) {
+      logger.error('ask.person threw; the caller has no person', { error: String(error) });
+      return undefined;
+    }
+  }
+
+  #opened(call: CallRecord, waits: WaitsFor): void {
+    this.tell('opened', call, waits);
+    const left = Math.min(call.expires - this.#parts.now(), LONGEST);
+    this.#clock.after(Math.max(0, left), () => void this.#expired(call, waits).catch(() => {})).unref();
+  }
+
+  async #expired(call: CallRecord, waits: WaitsFor): Promise<void> {
+    const standing = await this.calls.standing(call.id);
+    if (standing.kind === 'asks' && !standing.isClaimed) this.tell('expired', call, waits);
+  }
+
+  /** Tells the operator. */
+  tell(what: AskEvent['what'], call: CallRecord, { person, url }: WaitsFor): void {
+    const { settings, logger, now } = this.#parts;
+    const event: AskEvent = { what, person, url, tool: String(call.params.name), time: now() };
+    const failed = (error: unknown): void => logger.error('ask.on failed', { what, error: String(error) });
+    try {
+      void Promise.resolve(settings?.on?.(event)).catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  }
+}
+
+function keyOf({ _meta: meta }: JsonObject, { idempotencyKey }: Leg): string | undefined {
+  const key = isObject(meta) && meta[KEY] !== undefined ? meta[KEY] : idempotencyKey;
+  return typeof key === 'string' && key !== '' && key.length <= KEY_LENGTH ? key : undefined;
+}

@@ -1,0 +1,328 @@
+/**
+ * The page over HTTP. Each request is authorized anew, and sees the calls of its person alone: any other call is as
+ * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
+ * the form that it was given.
+ */
+import { timingSafeEqual } from 'node:crypto';
+import { AwaitError } from '../base/error.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { AnswerCheck } from '../call/ask/answer.ts';
+import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
+import type { Sealer } from '../checkpoint/sealed.ts';
+import type { BeginBody } from '../doors/http/bodies.ts';
+import type { Inbound, Reply } from '../doors/http/exchange.ts';
+import type { Logger } from '../observe/logger.ts';
+import { nameOf } from './options.ts';
+import { STYLE_HASH } from './page/document.ts';
+import { readForm } from './page/form.ts';
+import { askPage, listPage, notePage } from './page/pages.ts';
+import type { AskSettings, PageAsks } from './page-asks.ts';
+import type { Standing, WaitsFor } from './waiting-calls.ts';
+
+/** Longest form, in bytes. */
+export const FORM_BYTES = 262_144;
+const ACTIONS: readonly string[] = ['accept', 'decline', 'cancel'];
+const FORM_TYPE = /^application\/x-www-form-urlencoded\s*(;|$)/i;
+
+const HEADERS = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy': `default-src 'none'; style-src ${STYLE_HASH}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'`,
+  'cache-control': 'no-store',
+  // A form of a page without any referrer has no origin either.
+  'referrer-policy': 'same-origin',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+};
+
+const DONE = [
+  'Go back to your assistant and say that you have answered.',
+  'The call goes on only when it is made again. Until then nothing is done with your answer.',
+];
+
+export interface PageParts {
+  readonly settings: AskSettings;
+  readonly asking: PageAsks;
+  readonly sealer: Sealer;
+  readonly check: AnswerCheck;
+  readonly logger: Logger;
+  readonly now: () => number;
+  /** A link that is none came: for the limit of bad tokens. */
+  readonly guessed: (inbound: Inbound) => Promise<unknown> | undefined;
+}
+
+/** An ask's call, as its person sees it. */
+interface Shown {
+  readonly call: CallRecord;
+  readonly waits: WaitsFor;
+  readonly standing: Standing;
+  readonly open: readonly OpenAsk[];
+}
+
+export class AskPage {
+  readonly #parts: PageParts;
+  readonly #path: string;
+
+  constructor(parts: PageParts) {
+    this.#parts = parts;
+    this.#path = parts.settings.url.pathname;
+  }
+
+  /** The part of a request's path after the page's; undefined where it is not under the page. */
+  #under({ base, path }: Inbound): string | undefined {
+    const whole = base + (path === '/' && base !== '' ? '' : path);
+    if (whole === this.#path || whole === `${this.#path}/`) return '';
+    return whole.startsWith(`${this.#path}/`) ? whole.slice(this.#path.length + 1) : undefined;
+  }
+
+  /** @returns undefined for a path that is not the page's */
+  serve(inbound: Inbound, begin: BeginBody): Promise<Reply> | undefined {
+    const id = this.#under(inbound);
+    if (id === undefined) return undefined;
+    return this.#serve(inbound, id, begin).catch((error: unknown) => {
+      const { message, code } = AwaitError.from(error);
+      this.#parts.logger.error('the page of an ask failed', { code, error: message });
+      return note(500, 'This page cannot be shown now', ['Something failed. Try again in a minute.']);
+    });
+  }
+
+  async #serve(inbound: Inbound, id: string, begin: BeginBody): Promise<Reply> {
+    const { method } = inbound;
+    if (!['GET', 'HEAD', 'POST'].includes(method) || (method === 'POST' && id === ''))
+      return { status: 405, headers: { allow: id === '' ? 'GET, HEAD' : 'GET, HEAD, POST' } };
+    const { settings } = this.#parts;
+    const url = id === '' ? settings.url.href : `${settings.url.href}/${id}`;
+    const authorized = await settings.authorize(inbound.request(), { url });
+    if (authorized instanceof Response) return replyTo(authorized);
+    const person = nameOf(authorized);
+    if (person === undefined)
+      return note(403, 'You are not signed in', ['Sign in to this service, and open the link again.']);
+    if (id === '') return this.#list(person);
+    const shown = await this.#shown(id, person, inbound);
+    if (shown === undefined) {
+      const text = [
+        'It was answered, has expired, or is for somebody else. Ask your assistant to try again.',
+      ];
+      return note(404, 'There is no such question', text, settings.url.href);
+    }
+    if (method !== 'POST') return this.#show(shown, url, person);
+    return (await this.#refused(inbound)) ?? this.#answer(inbound, shown, url, person, begin);
+  }
+
+  /** Where there is no such call of this person, the reply is the same as where there is no such call. */
+  async #shown(id: string, person: string, inbound: Inbound): Promise<Shown | undefined> {
+    const { sealer, guessed } = this.#parts;
+    const opened = await sealer.open('ask', id).catch((): JsonObject => ({}));
+    if (typeof opened.id !== 'string') {
+      await guessed(inbound);
+      return undefined;
+    }
+    return this.#find(opened.id, person);
+  }
+
+  async #find(callId: string, person: string): Promise<Shown | undefined> {
+    const { calls } = this.#parts.asking;
+    const waits = await calls.waitsFor(callId);
+    if (waits === undefined || waits.person !== person) return undefined;
+    const standing = await calls.standing(callId);
+    if (standing.kind !== 'asks') return undefined;
+    const { call, open } = standing.checkpoint;
+    if (call.expires <= this.#parts.now()) return undefined;
+    const asks = standing.isClaimed ? [] : await this.#unanswered(callId, open);
+    return { call, waits, standing, open: asks };
+  }
+
+  async #unanswered(callId: string, open: readonly OpenAsk[]): Promise<OpenAsk[]> {
+    const { calls } = this.#parts.asking;
+    const forms = open.filter(
+      ({ method, params }) => method === 'elicitation/create' && params.mode !== 'url',
+    );
+    const answers = await Promise.all(forms.map(({ key }) => calls.answerTo(callId, key)));
+    return forms.filter((_ask, nth) => answers[nth] === undefined);
+  }
+
+  async #list(person: string): Promise<Reply> {
+    const { asking } = this.#parts;
+    const shown: Shown[] = [];
+    for (const id of await asking.calls.of(person)) {
+      const found = await this.#find(id, person);
+      if (found !== undefined && found.open.length > 0) shown.push(found);
+    }
+    const groups = new Map<string, { server: string; tool: string; asks: ListedAsk[] }>();
+    for (const { call, waits, open } of shown) {
+      const tool = String(call.params.name);
+      const name = JSON.stringify([waits.server, tool]);
+      const group = groups.get(name) ?? { server: waits.server, tool, asks: [] };
+      groups.set(name, group);
+      group.asks.push(...open.map((ask) => listed(call, waits, ask)));
+    }
+    return page(200, listPage({ person, groups: [...groups.values()] }));
+  }
+
+  async #show(shown: Shown, url: string, person: string, given?: Submitted): Promise<Reply> {
+    const { call, open, waits } = shown;
+    const { settings, asking } = this.#parts;
+    const list = settings.url.href;
+    if (open.length === 0) return note(200, 'This was answered', DONE, list);
+    if (await asking.calls.isStopped(call.id)) {
+      const text = [
+        'The client has stopped this call. It takes an answer again once the call is made again.',
+      ];
+      return note(409, 'Stopped by the client', text, list);
+    }
+    const view = {
+      server: waits.server,
+      tool: String(call.params.name),
+      client: nameOfClient(call),
+      asked: call.created,
+      expires: call.expires,
+      args: isObject(call.params.arguments) ? call.params.arguments : {},
+      asks: open.map(({ key, params }) => ({
+        key,
+        message: String(params.message ?? ''),
+        schema: schemaOf(params),
+      })),
+      action: url,
+      tokens: Object.fromEntries(open.map(({ key }) => [key, this.#tokenOf(call, key, person)])),
+      list,
+      ...(given !== undefined && { given }),
+    };
+    return page(given === undefined ? 200 : 422, askPage(view));
+  }
+
+  /** A POST of another page, or of a program that a browser does not run. */
+  async #refused(inbound: Inbound): Promise<Reply | undefined> {
+    const { origin } = this.#parts.settings.url;
+    if (
+      inbound.header('origin') !== origin ||
+      !['same-origin', undefined].includes(inbound.header('sec-fetch-site'))
+    )
+      return note(403, 'This form was sent from elsewhere', ['Open the link again, and answer on its page.']);
+    if (inbound.parsedBody === undefined && !FORM_TYPE.test(inbound.header('content-type') ?? ''))
+      return note(415, 'This is not the form of the page', ['Open the link again, and answer on its page.']);
+    return undefined;
+  }
+
+  async #answer(
+    inbound: Inbound,
+    shown: Shown,
+    url: string,
+    person: string,
+    begin: BeginBody,
+  ): Promise<Reply> {
+    const { asking, now, check, settings } = this.#parts;
+    const { call, open, waits } = shown;
+    const list = settings.url.href;
+    const form = await formIn(inbound, begin);
+    if (form === undefined)
+      return note(413, 'This answer is too long', ['Shorten it, and send it again.'], list);
+    const key = form.get('key') ?? '';
+    const action = form.get('action') ?? '';
+    if (!(await this.#isToken(form.get('token'), call, key, person)) || !ACTIONS.includes(action))
+      return note(
+        403,
+        'This form cannot be used',
+        ['It is old, or of another page. Open the link again.'],
+        list,
+      );
+    const ask = open.find((one) => one.key === key);
+    if (ask === undefined) return note(409, 'This was answered already', DONE, list);
+    if (await asking.calls.isStopped(call.id)) return this.#show(shown, url, person);
+    let result: JsonObject = { action };
+    if (action === 'accept') {
+      const read = readForm(schemaOf(ask.params), form);
+      if ('errors' in read) return this.#show(shown, url, person, { key, form, errors: read.errors });
+      if (!check.keeps(schemaOf(ask.params), read.content)) {
+        const errors = { '': 'The server does not take this answer. Check each field.' };
+        return this.#show(shown, url, person, { key, form, errors });
+      }
+      result = { action, content: read.content };
+    }
+    const given = { response: { result }, by: person, route: 'page', time: now() } as const;
+    if (!(await asking.calls.answer(call, key, given)))
+      return note(409, 'This was answered already', DONE, list);
+    asking.tell('answered', call, waits);
+    // A page that is loaded again sends no form again.
+    return { status: 303, headers: { ...HEADERS, location: url } };
+  }
+
+  #tokenOf({ id, expires }: CallRecord, key: string, person: string): string {
+    return this.#parts.sealer.seal('ask', { form: id, key, person }, expires);
+  }
+
+  async #isToken(token: string | null, { id }: CallRecord, key: string, person: string): Promise<boolean> {
+    const opened = await this.#parts.sealer.open('ask', token ?? '').catch((): JsonObject => ({}));
+    return same(opened, { form: id, key, person });
+  }
+}
+
+interface Submitted {
+  readonly key: string;
+  readonly form: URLSearchParams;
+  readonly errors: Readonly<Record<string, string>>;
+}
+
+interface ListedAsk {
+  readonly href: string;
+  readonly message: string;
+  readonly client: string;
+  readonly asked: number;
+  readonly expires: number;
+  readonly args: JsonObject;
+}
+
+function listed(call: CallRecord, { url }: WaitsFor, { params }: OpenAsk): ListedAsk {
+  const { arguments: args } = call.params;
+  return {
+    href: url,
+    message: String(params.message ?? ''),
+    client: nameOfClient(call),
+    asked: call.created,
+    expires: call.expires,
+    args: isObject(args) ? args : {},
+  };
+}
+
+function nameOfClient({ client: { info } }: CallRecord): string {
+  return [info.title ?? info.name ?? 'unknown', info.version].filter((part) => part !== undefined).join(' ');
+}
+
+function schemaOf({ requestedSchema }: JsonObject): JsonObject {
+  return isObject(requestedSchema) ? requestedSchema : {};
+}
+
+function same(one: JsonObject, other: JsonObject): boolean {
+  const [a, b] = [one, other].map((value) => Buffer.from(JSON.stringify(value)));
+  return a !== undefined && b !== undefined && a.length === b.length && timingSafeEqual(a, b);
+}
+
+function page(status: number, body: string): Reply {
+  return { status, headers: HEADERS, body };
+}
+
+function note(status: number, title: string, text: readonly string[], list?: string): Reply {
+  return page(status, notePage({ title, text, ...(list !== undefined && { list }) }));
+}
+
+/** @returns undefined for one that is too long */
+async function formIn(inbound: Inbound, begin: BeginBody): Promise<URLSearchParams | undefined> {
+  const { parsedBody } = inbound;
+  if (isObject(parsedBody)) {
+    // A parser in front has read it; a field that came twice is an array.
+    const pairs = Object.entries(parsedBody).flatMap(([name, value]) =>
+      (Array.isArray(value) ? value : [value]).map((one) => [name, String(one)]),
+    );
+    return new URLSearchParams(pairs);
+  }
+  try {
+    return new URLSearchParams(await inbound.text(FORM_BYTES, begin));
+  } catch (error) {
+    if (AwaitError.from(error).code === 'limit') return undefined;
+    throw error;
+  }
+}
+
+async function replyTo(response: Response): Promise<Reply> {
+  const { 'set-cookie': _, ...headers }: Record<string, string> = Object.fromEntries(response.headers);
+  const cookies = response.headers.getSetCookie();
+  return { status: response.status, headers, cookies, body: await response.text() };
+}

@@ -1,0 +1,239 @@
+/**
+ * The records of calls that wait for a person, beside their logs: who may answer, the answers, whether the client has
+ * stopped the call, and when its outcome was first sent. An answer is inserted if absent, so the first one counts,
+ * whichever process got it; the call's next owner takes it into the log with its claim.
+ * A call is found by what makes another call equal to it: its caller, client, revision, tool and arguments.
+ */
+import { AwaitError } from '../base/error.ts';
+import { digest, isObject, type JsonObject } from '../base/json.ts';
+import type { CallRecord, Checkpoint, Entry, Response } from '../call/journal/entries.ts';
+import type { IndexRecords } from '../call/task/index.ts';
+import { TaskIndex } from '../call/task/index.ts';
+import type { KeyvCallStore } from '../checkpoint/call-store.ts';
+import type { Names } from '../checkpoint/names.ts';
+import { answerName, personName, sentName, stoppedName } from '../checkpoint/page-records.ts';
+
+/** Calls of one person that the list shows. */
+const MOST_LISTED = 200;
+/** Equal calls that are told apart, within a `ttl`. */
+const MOST_EQUAL = 50;
+
+/** An answer, and who gave it. */
+interface PageAnswer {
+  readonly response: { readonly result: JsonObject };
+  readonly by: string;
+  readonly route: 'page' | 'client';
+  /** Milliseconds since the epoch. */
+  readonly time: number;
+}
+
+/** Who may answer a call's asks, and the page on which they do. */
+export interface WaitsFor {
+  readonly person: string;
+  readonly url: string;
+  /** The server's name. */
+  readonly server: string;
+}
+
+/** Where a call stands. */
+export type Standing =
+  | { readonly kind: 'unknown' }
+  /** `at`: the position of the checkpoint; `isClaimed`: something came after it. */
+  | {
+      readonly kind: 'asks';
+      readonly at: number;
+      readonly checkpoint: Checkpoint;
+      readonly by: string | undefined;
+      readonly isClaimed: boolean;
+    }
+  /** Its first turn is not over. */
+  | { readonly kind: 'runs'; readonly call: CallRecord | undefined }
+  | { readonly kind: 'ended'; readonly response: Response | undefined };
+
+interface BookParts {
+  readonly store: KeyvCallStore;
+  readonly records: IndexRecords;
+  readonly names: Names;
+  readonly ttl: number;
+  readonly now: () => number;
+  /** A page of a call that waits; each time another one for the same call. */
+  urlOf(call: CallRecord): string;
+  /** The server's name. */
+  server(): string;
+}
+
+export class WaitingCalls {
+  readonly #parts: BookParts;
+  readonly #byPerson: TaskIndex;
+  /** How long a row of equal calls grows, in milliseconds: a call is in the row of now, or in the one before. */
+  readonly #unit: number;
+  /** Called when an answer came here. */
+  readonly #listeners = new Map<string, Set<() => void>>();
+
+  constructor(parts: BookParts) {
+    this.#parts = parts;
+    const { records, names, ttl, now } = parts;
+    this.#byPerson = new TaskIndex(records, (person) => names.guessable('asked', person), ttl, now);
+    this.#unit = Math.max(ttl, 60_000);
+  }
+
+  /** The calls that a call is equal to, the oldest first. */
+  async equal(call: CallRecord): Promise<string[]> {
+    const row = Math.floor(this.#parts.now() / this.#unit);
+    const rows = this.#equalNames(call).flatMap((name) => [row - 1, row].map((at) => ({ name, at })));
+    const found = await Promise.all(rows.map(({ name, at }) => this.#rowOf(name, at)));
+    return found.flat();
+  }
+
+  async #rowOf(name: string, row: number): Promise<string[]> {
+    const ids: string[] = [];
+    for (let nth = 0; nth < MOST_EQUAL; nth += 1) {
+      const id = await this.#parts.records.get(this.#slot(name, row, nth));
+      if (id === undefined) break;
+      if (typeof id === 'string') ids.push(id);
+    }
+    return ids;
+  }
+
+  /**
+   * Takes an idempotency key for a call: in the row of now and in the one before, so that two processes whose clocks
+   * differ meet in one.
+   * @returns the id of the call that has it; undefined where that has other arguments
+   */
+  async named({ id, principal, params }: CallRecord, key: string): Promise<string | undefined> {
+    const { records, names, now } = this.#parts;
+    const what = digest([params.name ?? null, params.arguments ?? {}]);
+    const row = Math.floor(now() / this.#unit);
+    const known = names.guessable('idempotency-key', principal ?? null, key);
+    let owner = `${id} ${what}`;
+    for (const at of [row - 1, row]) {
+      for (const [nth, name] of known.entries()) {
+        const slot = this.#slot(name, at, 0);
+        // Written under the first secret, read under all.
+        if (nth === 0 && (await records.insert(slot, owner, this.#rowEnd(at)))) continue;
+        const found = await records.get(slot);
+        if (typeof found === 'string') owner = found;
+      }
+    }
+    const [ownerId, args] = owner.split(' ');
+    return args === what ? ownerId : undefined;
+  }
+
+  /**
+   * From here on calls equal to it continue it, and its person has it in their list.
+   * @returns for whom it waits, and where: the same each time
+   */
+  async opened(call: CallRecord, person: string): Promise<WaitsFor> {
+    const { store, records, now, urlOf, server } = this.#parts;
+    const { id, expires } = call;
+    const known = await this.waitsFor(id);
+    if (known !== undefined) return known;
+    const waits: WaitsFor = { person, url: urlOf(call), server: server() };
+    if (!(await store.insert(personName(id), waits, expires, { holder: call })))
+      return (await this.waitsFor(id)) ?? waits;
+    const row = Math.floor(now() / this.#unit);
+    const [name] = this.#equalNames(call);
+    for (let nth = 0; ; nth += 1) {
+      if (nth === MOST_EQUAL)
+        throw new AwaitError('limit', `${MOST_EQUAL} equal calls of a caller wait for their person, or did`);
+      if (await records.insert(this.#slot(name ?? '', row, nth), id, this.#rowEnd(row))) break;
+    }
+    await this.#byPerson.addOwn(id, person);
+    return waits;
+  }
+
+  /** Undefined for a call that waits for nobody. */
+  async waitsFor(callId: string): Promise<WaitsFor | undefined> {
+    return (await this.#parts.store.get(personName(callId))) as WaitsFor | undefined;
+  }
+
+  /** A person's calls, the newest first. */
+  async of(person: string): Promise<readonly string[]> {
+    const { ids } = await this.#byPerson.list(person, undefined, MOST_LISTED);
+    return [...new Set(ids)];
+  }
+
+  /** @returns false where the ask has an answer already */
+  async answer(call: CallRecord, key: string, given: PageAnswer): Promise<boolean> {
+    const name = answerName(call.id, key);
+    const isFirst = await this.#parts.store.insert(name, given, call.expires, { holder: call });
+    for (const listener of this.#listeners.get(call.id) ?? []) listener();
+    return isFirst;
+  }
+
+  async answerTo(callId: string, key: string): Promise<PageAnswer | undefined> {
+    return (await this.#parts.store.get(answerName(callId, key))) as PageAnswer | undefined;
+  }
+
+  /** Calls the function when an answer comes to this process. @returns ends that */
+  listen(callId: string, listener: () => void): () => void {
+    const listeners = this.#listeners.get(callId) ?? new Set();
+    this.#listeners.set(callId, listeners.add(listener));
+    return () => {
+      listeners.delete(listener);
+      if (listeners.size === 0) this.#listeners.delete(callId);
+    };
+  }
+
+  /** Whether its client has cancelled it, and not called it again. */
+  async isStopped(callId: string): Promise<boolean> {
+    const found = await this.#parts.store.get(stoppedName(callId));
+    return isObject(found) && found.is === true;
+  }
+
+  stop({ id, expires }: CallRecord, is: boolean): Promise<void> {
+    return this.#parts.store.replace(stoppedName(id), { is }, expires);
+  }
+
+  /** When its outcome was sent first: now, where it was not. */
+  async sent({ id, expires }: Pick<CallRecord, 'id' | 'expires'>): Promise<{ at: number; isFirst: boolean }> {
+    const { store, now } = this.#parts;
+    const at = now();
+    if (await store.insert(sentName(id), { at }, expires)) return { at, isFirst: true };
+    const found = await store.get(sentName(id));
+    return { at: isObject(found) ? Number(found.at) : at, isFirst: false };
+  }
+
+  /** Reads a call's log. */
+  async standing(callId: string): Promise<Standing> {
+    const { store } = this.#parts;
+    let standing: Standing = { kind: 'unknown' };
+    for (let at = 0; ; at += 1) {
+      const entry = await store.read(callId, at);
+      if (entry === undefined) return standing;
+      standing = after(standing, entry, at);
+      if (standing.kind === 'ended') return standing;
+    }
+  }
+
+  #equalNames({ principal, client, revision, params }: CallRecord): readonly string[] {
+    const what = digest([client.info.name ?? null, revision, params.name ?? null, params.arguments ?? {}]);
+    return this.#parts.names.guessable('equal', principal ?? null, what);
+  }
+
+  #rowEnd(row: number): number {
+    return (row + 2) * this.#unit;
+  }
+
+  #slot(name: string, row: number, nth: number): string {
+    return `${this.#rowEnd(row).toString(36)}.equal.${name}:${nth}`;
+  }
+}
+
+function after(before: Standing, entry: Entry, at: number): Standing {
+  switch (entry.type) {
+    case 'suspended':
+      return { kind: 'asks', at, checkpoint: entry.checkpoint, by: entry.by, isClaimed: false };
+    case 'ended':
+      return { kind: 'ended', response: entry.response };
+    case 'cancelled':
+      return { kind: 'ended', response: undefined };
+    default:
+      if (before.kind === 'asks') return { ...before, isClaimed: true };
+      return entry.type === 'called'
+        ? { kind: 'runs', call: entry.call }
+        : before.kind === 'unknown'
+          ? { kind: 'runs', call: undefined }
+          : before;
+  }
+}

@@ -1,0 +1,277 @@
+/** A person answers on the page, on each revision and store: with real SDK clients that cannot be asked. */
+import {
+  Client as ModernClient,
+  StreamableHTTPClientTransport as ModernTransport,
+} from '@modelcontextprotocol/client';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import type { CreateMessageResult } from '@modelcontextprotocol/sdk/types.js';
+import { CreateMessageRequestSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import type { AskEvent } from '../../src/ask/options.ts';
+import { step } from '../../src/index.ts';
+import { openStore } from '../../src/store.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { STORES } from '../e2e/services.ts';
+
+const PAGE = 'http://127.0.0.1:1/ask';
+const AUDIENCE = `asking ${Date.now()}`;
+const FORM = {
+  type: 'object' as const,
+  properties: {
+    day: { type: 'string' as const, title: 'Day' },
+    seats: { type: 'integer' as const, minimum: 1 },
+  },
+  required: ['day'],
+};
+const effects: string[] = [];
+const events: AskEvent[] = [];
+
+function build(): McpServer {
+  const server = new McpServer({ name: 'booking', version: '1' });
+  const said = (text: string) => ({ content: [{ type: 'text' as const, text }] });
+  const ask = (message: string) => server.server.elicitInput({ message, requestedSchema: FORM });
+  server.registerTool('book', { inputSchema: { to: z.string() } }, async ({ to }) => {
+    if (server.server.getClientCapabilities()?.elicitation === undefined) return said('its own way');
+    await step('hold', async () => void effects.push(`hold ${to}`));
+    const when = await ask(`When to ${to}?`);
+    if (when.action !== 'accept') return said(`not booked: ${when.action}`);
+    await step('pay', async () => void effects.push(`pay ${to}`));
+    return said(`booked ${to} on ${when.content?.day} for ${typeof when.content?.seats}`);
+  });
+  server.registerTool('twice', { inputSchema: { to: z.string() } }, async ({ to }) => {
+    const [one, two] = [await ask(`One, ${to}?`), await ask(`Two, ${to}?`)];
+    return said(`${one.content?.day} ${two.content?.day}`);
+  });
+  server.registerTool('poet', { inputSchema: { to: z.string() } }, async ({ to }) => {
+    const [poem, when] = await Promise.all([
+      server.server.createMessage({ messages: [], maxTokens: 9, systemPrompt: to }),
+      ask(`A poem for ${to}?`),
+    ]);
+    return said(`${(poem.content as { text?: string }).text} ${when.content?.day}`);
+  });
+  server.registerTool('plain', { inputSchema: { to: z.string() } }, async ({ to }) => said(`plain ${to}`));
+  return server;
+}
+
+const options = {
+  audience: AUDIENCE,
+  secrets: [SECRET],
+  ask: {
+    page: PAGE,
+    authorize: (request: Request) => request.headers.get('x-person') ?? undefined,
+    person: (authInfo: Readonly<Record<string, unknown>> | undefined) =>
+      authInfo?.clientId as string | undefined,
+    on: (event: AskEvent) => void events.push(event),
+  },
+};
+
+interface Asker {
+  call(name: string, to: string): Promise<{ text: string; isError: boolean; meta: Record<string, unknown> }>;
+  close(): Promise<void>;
+}
+
+type Kind = 'v1 2025-11-25' | 'v1 2024-11-05' | 'v2 2026-07-28';
+const KINDS: readonly Kind[] = ['v1 2025-11-25', 'v1 2024-11-05', 'v2 2026-07-28'];
+
+async function open(
+  kind: Kind,
+  url: string,
+  capabilities: object = {},
+  who = 'ann',
+  name = 'host',
+): Promise<Asker> {
+  const requestInit = { headers: { authorization: `Bearer ${who}` } };
+  const client =
+    kind === 'v2 2026-07-28'
+      ? new ModernClient(
+          { name, version: '1' },
+          { capabilities, versionNegotiation: { mode: { pin: '2026-07-28' } } },
+        )
+      : new Client({ name, version: '1' }, { capabilities });
+  const poem: CreateMessageResult = {
+    role: 'assistant',
+    model: 'm',
+    content: { type: 'text', text: 'a poem' },
+  };
+  if ('sampling' in capabilities) {
+    if (client instanceof Client) client.setRequestHandler(CreateMessageRequestSchema, () => poem);
+    else client.setRequestHandler('sampling/createMessage', () => poem as never);
+  }
+  if ('elicitation' in capabilities) {
+    if (client instanceof Client) client.setRequestHandler(ElicitRequestSchema, () => ({ action: 'accept' }));
+    else client.setRequestHandler('elicitation/create', () => ({ action: 'accept' }));
+  }
+  const transport =
+    kind === 'v2 2026-07-28'
+      ? new ModernTransport(new URL(url), { requestInit })
+      : kind === 'v1 2024-11-05'
+        ? new SSEClientTransport(new URL(url.replace('/mcp', '/sse')), { requestInit })
+        : new StreamableHTTPClientTransport(new URL(url), { requestInit });
+  await client.connect(transport as Transport as never);
+  return {
+    async call(tool, to) {
+      const result = await client.callTool({ name: tool, arguments: { to } }, ...([] as []));
+      const {
+        content,
+        isError = false,
+        _meta = {},
+      } = result as {
+        content: { text: string }[];
+        isError?: boolean;
+        _meta?: Record<string, unknown>;
+      };
+      return { text: content.map(({ text }) => text).join('\n'), isError, meta: _meta };
+    },
+    close: () => client.close(),
+  };
+}
+
+interface View {
+  readonly asks: readonly { key: string; message: string }[];
+  readonly tokens: Record<string, string>;
+}
+
+const HEADERS = { origin: new URL(PAGE).origin, 'content-type': 'application/x-www-form-urlencoded' };
+
+/** The page at a process: its URL is a balancer's, which is not there. */
+function page(served: Served, url: string, init: RequestInit & { person?: string } = {}): Promise<Response> {
+  const { person = 'ann', headers, ...rest } = init;
+  return fetch(url.replace('http://127.0.0.1:1', new URL(served.url).origin), {
+    redirect: 'manual',
+    ...rest,
+    headers: { ...(headers as Record<string, string>), ...(person !== '' && { 'x-person': person }) },
+  });
+}
+
+/** The form of a page, as a browser would send it. */
+async function form(served: Served, url: string): Promise<View> {
+  const text = await (await page(served, url)).text();
+  const field = (name: string): string[] =>
+    [...text.matchAll(new RegExp(`name="${name}"[^>]*value="([^"]*)"`, 'g'))].map(([, value]) => value ?? '');
+  const keys = field('key');
+  const tokens = field('token');
+  return {
+    asks: keys.map((key) => ({ key, message: text })),
+    tokens: Object.fromEntries(keys.map((key, nth) => [key, tokens[nth] ?? ''])),
+  };
+}
+
+async function answer(
+  served: Served,
+  url: string,
+  fields: Record<string, string>,
+  action = 'accept',
+): Promise<Response> {
+  const { asks, tokens } = await form(served, url);
+  const [ask] = asks;
+  const key = ask?.key ?? '';
+  const own = Object.entries(fields).map(([name, value]) => [`field.${name}`, value]);
+  const body = new URLSearchParams({ ...Object.fromEntries(own), key, token: tokens[key] ?? '', action });
+  return page(served, url, { method: 'POST', body: body.toString(), headers: HEADERS });
+}
+
+const urlIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? 'no link';
+
+describe.each(STORES.filter(({ down }) => !down))('the page with $name', (service) => {
+  let one: Served;
+  let two: Served;
+  beforeAll(async () => {
+    const url = service.url();
+    one = await serveHere(build, { ...options, store: await openStore(url) });
+    two = await serveHere(build, { ...options, store: await openStore(url) });
+  });
+  afterAll(() => Promise.all([one.close(), two.close()]));
+
+  describe.each(KINDS)('%s', (kind) => {
+    const to = (name: string): string => `${name} ${kind} ${service.name}`;
+
+    it('is where a person answers; the next equal call gets the outcome, and a later one gets it again', async () => {
+      const client = await open(kind, one.url);
+      const first = await client.call('book', to('rome'));
+      expect(first).toMatchObject({ isError: true, meta: { 'mcp-await/waiting': { tool: 'book' } } });
+      expect(first.text).toMatch(/^NOT DONE YET: book waits for a person\.\nQuestion: When to rome/);
+      expect((await answer(two, urlIn(first.text), { day: 'Monday', seats: '2' })).status).toBe(303);
+      await client.close();
+      const later = await open(kind, two.url);
+      expect(await later.call('book', to('rome'))).toMatchObject({
+        text: `booked ${to('rome')} on Monday for number`,
+        isError: false,
+      });
+      const again = await later.call('book', to('rome'));
+      expect(again.text).toMatch(/^This call was already done/);
+      expect(again.text).toContain('booked');
+      await later.close();
+      expect(effects.filter((effect) => effect.endsWith(to('rome')))).toEqual([
+        `hold ${to('rome')}`,
+        `pay ${to('rome')}`,
+      ]);
+    });
+
+    it('wakes a call that waits, also at the other process', async () => {
+      const client = await open(kind, one.url);
+      const url = urlIn((await client.call('book', to('oslo'))).text);
+      const waiting = client.call('book', to('oslo'));
+      await answer(two, url, {}, 'decline');
+      expect(await waiting).toMatchObject({ text: 'not booked: decline', isError: false });
+      await client.close();
+    });
+
+    it('asks one question after the other', async () => {
+      const client = await open(kind, one.url);
+      const first = await client.call('twice', to('bern'));
+      await answer(one, urlIn(first.text), { day: 'Mon' });
+      const second = await client.call('twice', to('bern'));
+      expect(second.text).toContain(`Question: Two, ${to('bern')}`);
+      await answer(two, urlIn(second.text), { day: 'Tue' });
+      expect((await client.call('twice', to('bern'))).text).toBe('Mon Tue');
+      await client.close();
+    });
+
+    it('leaves to the client what it can be asked itself', async () => {
+      const client = await open(kind, one.url, { sampling: {} });
+      const first = await client.call('poet', to('lima'));
+      expect(first.text).toMatch(/^NOT DONE YET/);
+      await answer(two, urlIn(first.text), { day: 'Fri' });
+      expect((await client.call('poet', to('lima'))).text).toBe('a poem Fri');
+      await client.close();
+    });
+
+    it('is opened by URL mode where the client has that alone', async () => {
+      const client = await open(kind, one.url, { elicitation: { url: {} } });
+      const waiting = client.call('book', to('cairo'));
+      await expect.poll(() => events.filter(({ tool }) => tool === 'book').length).toBeGreaterThan(0);
+      const url = await opened(to('cairo'));
+      await answer(two, url, { day: 'Sunday' });
+      expect((await waiting).text).toBe(`booked ${to('cairo')} on Sunday for undefined`);
+      await client.close();
+    });
+
+    it('is not for calls that do not ask, for anonymous callers, or for another client', async () => {
+      const client = await open(kind, one.url);
+      expect((await client.call('plain', to('x'))).text).toBe(`plain ${to('x')}`);
+      expect((await client.call('plain', to('x'))).text).toBe(`plain ${to('x')}`);
+      const first = await client.call('book', to('riga'));
+      const other = await open(kind, one.url, {}, 'ann', 'another host');
+      const second = await other.call('book', to('riga'));
+      expect(urlIn(second.text)).not.toBe(urlIn(first.text));
+      expect(effects.filter((effect) => effect === `hold ${to('riga')}`)).toHaveLength(2);
+      await Promise.all([client.close(), other.close()]);
+    });
+  });
+
+  /** The page of the newest ask whose question names a place. */
+  async function opened(place: string): Promise<string> {
+    for (;;) {
+      for (const { url } of [...events].reverse()) {
+        const text = await (await page(one, url)).text();
+        if (text.includes(place)) return url;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+});

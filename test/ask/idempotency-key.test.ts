@@ -1,0 +1,169 @@
+/** A first request that comes again under its idempotency key: its tool runs once. */
+
+import {
+  Client as ModernClient,
+  StreamableHTTPClientTransport as ModernTransport,
+} from '@modelcontextprotocol/client';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import { openStore } from '../../src/store.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { STORES } from '../e2e/services.ts';
+
+const KEY = 'mcp-await/idempotency-key';
+const runs = new Map<string, number>();
+const gates = new Map<string, () => void>();
+
+function build(): McpServer {
+  const server = new McpServer({ name: 'orders', version: '1' });
+  const count = (name: string): number => {
+    runs.set(name, (runs.get(name) ?? 0) + 1);
+    return runs.get(name) ?? 0;
+  };
+  const said = (text: string) => ({ content: [{ type: 'text' as const, text }] });
+  server.registerTool('order', { inputSchema: { what: z.string() } }, async ({ what }) =>
+    said(`order ${count(what)}`),
+  );
+  server.registerTool('slow', { inputSchema: { what: z.string() } }, async ({ what }) => {
+    const nth = count(what);
+    await new Promise<void>((resolve) => gates.set(what, resolve));
+    return said(`slow ${nth}`);
+  });
+  server.registerTool('ask', { inputSchema: { what: z.string() } }, async ({ what }) => {
+    const requestedSchema = { type: 'object' as const, properties: { yes: { type: 'boolean' as const } } };
+    const { content } = await server.server.elicitInput({ message: `Order ${what}?`, requestedSchema });
+    return said(`asked ${count(what)} ${content?.yes}`);
+  });
+  return server;
+}
+
+interface Caller {
+  readonly asked: string[];
+  call(tool: string, what: string, key?: string): Promise<string>;
+  close(): Promise<void>;
+}
+
+async function open(
+  kind: '2025-11-25' | '2026-07-28',
+  url: string,
+  who = 'ann',
+  header?: string,
+): Promise<Caller> {
+  const asked: string[] = [];
+  const requestInit = {
+    headers: {
+      ...(who !== '' && { authorization: `Bearer ${who}` }),
+      ...(header && { 'idempotency-key': header }),
+    },
+  };
+  const capabilities = { elicitation: { form: {} } };
+  const info = { name: 'gateway', version: '1' };
+  const yes = (message: string) => {
+    asked.push(message);
+    return { action: 'accept' as const, content: { yes: true } };
+  };
+  let client: Client | ModernClient;
+  if (kind === '2025-11-25') {
+    client = new Client(info, { capabilities });
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => yes(params.message));
+    await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
+  } else {
+    client = new ModernClient(info, { capabilities, versionNegotiation: { mode: { pin: '2026-07-28' } } });
+    client.setRequestHandler('elicitation/create', ({ params }) => yes(params.message));
+    await client.connect(new ModernTransport(new URL(url), { requestInit }));
+  }
+  return {
+    asked,
+    async call(name, what, key) {
+      const params = { name, arguments: { what }, ...(key !== undefined && { _meta: { [KEY]: key } }) };
+      const { content } = (await client.callTool(params)) as { content: { text: string }[] };
+      return content.map(({ text }) => text).join();
+    },
+    close: () => client.close(),
+  };
+}
+
+describe.each(STORES.filter(({ down }) => !down))('an idempotency key with $name', (service) => {
+  let one: Served;
+  let two: Served;
+  beforeAll(async () => {
+    const url = service.url();
+    const options = async () => ({
+      audience: `keys ${Date.now()}`,
+      secrets: [SECRET],
+      store: await openStore(url),
+    });
+    const audience = (await options()).audience;
+    one = await serveHere(build, { ...(await options()), audience });
+    two = await serveHere(build, { ...(await options()), audience });
+  });
+  afterAll(() => Promise.all([one.close(), two.close()]));
+
+  describe.each(['2025-11-25', '2026-07-28'] as const)('%s', (kind) => {
+    const of = (name: string): string => `${name} ${kind} ${service.name}`;
+
+    it('gives the same outcome to each request, at any process, and refuses other arguments', async () => {
+      const [here, there] = [await open(kind, one.url), await open(kind, two.url)];
+      expect(await here.call('order', of('a'), of('k'))).toBe('order 1');
+      expect(await there.call('order', of('a'), of('k'))).toBe('order 1');
+      expect(await here.call('order', of('a'))).toBe('order 2');
+      await expect(there.call('order', of('b'), of('k'))).rejects.toThrow(
+        'this idempotency key names a call',
+      );
+      await expect(there.call('slow', of('a'), of('k'))).rejects.toThrow('this idempotency key names a call');
+      await Promise.all([here.close(), there.close()]);
+    });
+
+    it('takes the header too, and is another caller’s own', async () => {
+      const here = await open(kind, one.url, 'ann', of('h'));
+      const again = await open(kind, two.url, 'ann', of('h'));
+      const other = await open(kind, two.url, 'bob', of('h'));
+      expect(await here.call('order', of('c'))).toBe('order 1');
+      expect(await again.call('order', of('c'))).toBe('order 1');
+      expect(await other.call('order', of('c'))).toBe('order 2');
+      await Promise.all([here.close(), again.close(), other.close()]);
+    });
+
+    it('is nothing to an anonymous caller', async () => {
+      const here = await open(kind, one.url, '');
+      expect(await here.call('order', of('d'), of('n'))).toBe('order 1');
+      expect(await here.call('order', of('d'), of('n'))).toBe('order 2');
+      await here.close();
+    });
+
+    it('follows a call that runs, here and at the other process', async () => {
+      const callers = [await open(kind, one.url), await open(kind, one.url), await open(kind, two.url)];
+      const calls = callers.map((caller) => caller.call('slow', of('s'), of('f')));
+      await expect.poll(() => gates.has(of('s'))).toBe(true);
+      gates.get(of('s'))?.();
+      expect(await Promise.all(calls)).toEqual(['slow 1', 'slow 1', 'slow 1']);
+      await Promise.all(callers.map((caller) => caller.close()));
+    });
+
+    it('runs a call on whose client went away, and gives its outcome to the next request', async () => {
+      const here = await open(kind, one.url);
+      const lost = here.call('slow', of('t'), of('l')).catch(() => 'lost');
+      await expect.poll(() => gates.has(of('t'))).toBe(true);
+      await here.close();
+      await lost;
+      const there = await open(kind, two.url);
+      const again = there.call('slow', of('t'), of('l'));
+      gates.get(of('t'))?.();
+      expect(await again).toBe('slow 1');
+      await there.close();
+    });
+
+    it('asks as without one, and once', async () => {
+      const here = await open(kind, one.url);
+      expect(await here.call('ask', of('q'), of('q'))).toBe('asked 1 true');
+      expect(await here.call('ask', of('q'), of('q'))).toBe('asked 1 true');
+      expect(here.asked).toEqual([`Order ${of('q')}?`]);
+      await here.close();
+    });
+  });
+});

@@ -1,0 +1,140 @@
+/** Processes that are killed around a question on the page: nothing is done twice, and nothing is lost. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import process from 'node:process';
+import { createInterface } from 'node:readline';
+import {
+  Client as ModernClient,
+  StreamableHTTPClientTransport as ModernTransport,
+} from '@modelcontextprotocol/client';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { balance, compiled, effectsIn, SECRET, scratch } from '../e2e/harness.ts';
+import { STORES } from '../e2e/services.ts';
+
+const ORIGIN = 'http://127.0.0.1:1';
+let script = '';
+beforeAll(async () => {
+  script = await compiled(new URL('../fixtures/page-server.ts', import.meta.url).pathname);
+});
+
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+async function start(store: string, file: string): Promise<{ url: string; child: ChildProcess }> {
+  const child = spawn(process.execPath, [script], {
+    env: {
+      ...process.env,
+      MCP_AWAIT_SECRET: SECRET,
+      PAGE_STORE: store,
+      PAGE_FILE: file,
+      PAGE_URL: `${ORIGIN}/ask`,
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  cleanUps.push(() => child.kill('SIGKILL'));
+  const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string];
+  return { url: line.replace('listening on ', ''), child };
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  const gone = once(child, 'exit');
+  child.kill('SIGKILL');
+  await gone;
+}
+
+const RETRIES = {
+  initialReconnectionDelay: 200,
+  maxReconnectionDelay: 500,
+  reconnectionDelayGrowFactor: 1,
+  maxRetries: 30,
+};
+
+async function open(
+  kind: '2025-11-25' | '2026-07-28',
+  url: string,
+): Promise<(to: string) => Promise<string>> {
+  const info = { name: 'host', version: '1' };
+  let client: Client | ModernClient;
+  if (kind === '2025-11-25') {
+    client = new Client(info);
+    const options = { reconnectionOptions: RETRIES };
+    await client.connect(new StreamableHTTPClientTransport(new URL(url), options) as Transport);
+  } else {
+    client = new ModernClient(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } });
+    await client.connect(new ModernTransport(new URL(url)));
+  }
+  cleanUps.push(() => client.close());
+  return async (to) => {
+    const { content } = (await client.callTool({ name: 'book', arguments: { to } })) as {
+      content: { text: string }[];
+    };
+    return content[0]?.text ?? '';
+  };
+}
+
+async function answer(text: string, at: string): Promise<void> {
+  const url = (/http\S+/.exec(text)?.[0] ?? '').replace(ORIGIN, new URL(at).origin);
+  const shown = await (await fetch(url, { headers: { 'x-person': 'ann' } })).text();
+  const value = (name: string): string =>
+    new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(shown)?.[1] ?? '';
+  const body = new URLSearchParams({
+    'field.day': 'Monday',
+    key: value('key'),
+    token: value('token'),
+    action: 'accept',
+  });
+  const headers = { 'x-person': 'ann', origin: ORIGIN, 'content-type': 'application/x-www-form-urlencoded' };
+  const response = await fetch(url, { method: 'POST', body: body.toString(), headers, redirect: 'manual' });
+  expect(response.status).toBe(303);
+}
+
+describe.each(STORES.filter(({ down }) => !down))('with $name', (service) => {
+  it.each(['2025-11-25', '2026-07-28'] as const)(
+    '%s: begun at A, answered at B, called again at C, with A killed',
+    async (kind) => {
+      // Of a run before, the call of the same arguments would be done.
+      const to = randomUUID();
+      const file = join(scratch(), 'effects');
+      writeFileSync(`${file}.${to}`, '');
+      const store = service.url();
+      const [a, b, c] = await Promise.all([start(store, file), start(store, file), start(store, file)]);
+      const asked = await (await open(kind, a.url))(to);
+      expect(asked).toMatch(/^NOT DONE YET/);
+      await killed(a.child);
+      await answer(asked, b.url);
+      const call = await open(kind, c.url);
+      expect(await call(to)).toBe('booked on Monday');
+      expect(await call(to)).toMatch(/^This call was already done/);
+      expect(effectsIn(file)).toEqual([`hold ${to}`, `pay ${to}`]);
+    },
+  );
+
+  it('2025-11-25: killed after a step, before the question', async () => {
+    const file = join(scratch(), 'effects');
+    const store = service.url();
+    const to = randomUUID();
+    const [a, b] = await Promise.all([start(store, file), start(store, file)]);
+    let at = 0;
+    const front = await balance([a.url, b.url], () => at);
+    cleanUps.push(() => front.close());
+    const call = await open('2025-11-25', front.url);
+    const asked = call(to);
+    await expect.poll(() => effectsIn(file)).toEqual([`hold ${to}`]);
+    at = 1;
+    await killed(a.child);
+    writeFileSync(`${file}.${to}`, '');
+    const text = await asked;
+    expect(text).toMatch(/^NOT DONE YET/);
+    await answer(text, b.url);
+    expect(await call(to)).toBe('booked on Monday');
+    expect(effectsIn(file)).toEqual([`hold ${to}`, `pay ${to}`]);
+  });
+});

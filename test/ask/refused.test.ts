@@ -1,0 +1,246 @@
+/** What the page refuses: everybody but its person, and every way to it but its own form. */
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import type { AskEvent } from '../../src/ask/options.ts';
+import { type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+
+const ORIGIN = 'http://127.0.0.1:1';
+const PAGE = `${ORIGIN}/ask`;
+const FORM_TYPE = 'application/x-www-form-urlencoded';
+const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } }, required: ['day'] };
+
+let ended = 0;
+function build(): McpServer {
+  const server = new McpServer({ name: 'booking', version: '1' });
+  server.registerTool('book', { inputSchema: { to: z.string() } }, async ({ to }) => {
+    const { action, content } = await server.server.elicitInput({
+      message: `When to ${to}?`,
+      requestedSchema: FORM,
+    });
+    ended += 1;
+    return { content: [{ type: 'text', text: `${action} ${content?.day}` }] };
+  });
+  return server;
+}
+
+const ask = {
+  page: PAGE,
+  authorize: (from: Request) => {
+    const person = from.headers.get('x-person');
+    return person === null
+      ? new Response(null, {
+          status: 302,
+          headers: { location: 'https://login.example/?a=1', 'set-cookie': 'a=1' },
+        })
+      : person;
+  },
+  person: (authInfo: Readonly<Record<string, unknown>> | undefined) =>
+    authInfo?.clientId as string | undefined,
+};
+
+let served: Served;
+const open: Client[] = [];
+beforeEach(async () => {
+  ended = 0;
+  served = await serveHere(build, { secrets: [SECRET], ask });
+});
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((client) => client.close()));
+  await served.close();
+});
+
+async function clientOf(who: string, at = served): Promise<Client> {
+  const client = new Client({ name: 'host', version: '1' });
+  const requestInit = { headers: { authorization: `Bearer ${who}` } };
+  await client.connect(new StreamableHTTPClientTransport(new URL(at.url), { requestInit }) as Transport);
+  open.push(client);
+  return client;
+}
+
+async function call(client: Client, to = 'rome', options = {}): Promise<string> {
+  const { content } = await client.callTool({ name: 'book', arguments: { to } }, undefined, options);
+  return (content as { text: string }[])[0]?.text ?? '';
+}
+
+const linkIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? '';
+
+function get(url: string, headers: Record<string, string> = { 'x-person': 'ann' }, init: RequestInit = {}) {
+  return fetch(url.replace(ORIGIN, new URL(served.url).origin), { redirect: 'manual', ...init, headers });
+}
+
+async function formOf(
+  url: string,
+  fields: Record<string, string> = { 'field.day': 'Monday' },
+): Promise<string> {
+  const text = await (await get(url)).text();
+  const value = (name: string): string =>
+    new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(text)?.[1] ?? '';
+  return new URLSearchParams({
+    ...fields,
+    key: value('key'),
+    token: value('token'),
+    action: 'accept',
+  }).toString();
+}
+
+function post(url: string, body: string, headers: Record<string, string> = {}) {
+  const own = { 'x-person': 'ann', origin: ORIGIN, 'content-type': FORM_TYPE };
+  return get(url, { ...own, ...headers }, { method: 'POST', body });
+}
+
+describe('the page of an ask', () => {
+  it('is for the caller’s person alone; to all others it is as unknown as a guessed one', async () => {
+    const url = linkIn(await call(await clientOf('ann')));
+    const form = await formOf(url);
+    const bob = await get(url, { 'x-person': 'bob' });
+    const guessed = await get(`${PAGE}/${'x'.repeat(url.length)}`, { 'x-person': 'bob' });
+    expect([bob.status, guessed.status]).toEqual([404, 404]);
+    expect(await bob.text()).toBe(await guessed.text());
+    expect((await post(url, form, { 'x-person': 'bob' })).status).toBe(404);
+    expect(await (await get(PAGE, { 'x-person': 'bob' })).text()).not.toContain('rome');
+    expect(await (await get(PAGE)).text()).toContain('When to rome?');
+    expect(ended).toBe(0);
+  });
+
+  it('sends those without a session to the login, with its cookies', async () => {
+    const url = linkIn(await call(await clientOf('ann')));
+    const response = await get(url, {});
+    expect(response.status).toBe(302);
+    expect(response.headers.getSetCookie()).toEqual(['a=1']);
+    const curl = await post(url, await formOf(url), { 'x-person': '' });
+    expect(curl.status).toBe(403);
+  });
+
+  it('takes no form from elsewhere, and none without its token', async () => {
+    const url = linkIn(await call(await clientOf('ann')));
+    const body = await formOf(url);
+    const token = (value: string): string => body.replace(/token=[^&]*/, `token=${value}`);
+    const other = linkIn(await call(await clientOf('ann'), 'oslo'));
+    const others = /token=([^&]*)/.exec(await formOf(other))?.[1] ?? '';
+    for (const [wrong, headers] of [
+      [body, { origin: 'https://evil.example' }],
+      [body, { origin: 'null' }],
+      [body, { 'sec-fetch-site': 'cross-site' }],
+      [token(''), {}],
+      [token(others), {}],
+      [body.replace('accept', 'approve'), {}],
+    ] as const)
+      expect((await post(url, wrong, headers)).status).toBe(403);
+    expect((await post(url, body, { 'content-type': 'text/plain' })).status).toBe(415);
+    expect((await post(PAGE, body)).status).toBe(405);
+    expect((await get(`${url}?${body}`)).status).toBe(200);
+    expect((await post(url, `${body}&x=${'y'.repeat(300_000)}`)).status).toBe(413);
+    expect(ended).toBe(0);
+  });
+
+  it('takes one answer, also from two forms at once, and says so', async () => {
+    const client = await clientOf('ann');
+    const url = linkIn(await call(client));
+    const form = await formOf(url);
+    const statuses = await Promise.all([post(url, form), post(url, form), post(url, form)]);
+    expect(statuses.map(({ status }) => status).sort()).toEqual([303, 409, 409]);
+    expect(await call(client)).toBe('accept Monday');
+    expect((await post(url, form)).status).toBe(404);
+    expect(ended).toBe(1);
+  });
+
+  it('shows a wrong answer again, and takes a right one', async () => {
+    const client = await clientOf('ann');
+    const url = linkIn(await call(client));
+    const wrong = await post(url, await formOf(url, {}));
+    expect(wrong.status).toBe(422);
+    expect((await post(url, await formOf(url))).status).toBe(303);
+    expect(await call(client)).toBe('accept Monday');
+  });
+
+  it('does nothing by itself: the call goes on with the next equal call alone', async () => {
+    const client = await clientOf('ann');
+    const url = linkIn(await call(client));
+    await post(url, await formOf(url));
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    expect(ended).toBe(0);
+    expect(linkIn(await call(client, 'bern'))).not.toBe(url);
+    const bob = await clientOf('bob');
+    expect(linkIn(await call(bob))).not.toBe(url);
+    expect(ended).toBe(0);
+    expect(await call(client)).toBe('accept Monday');
+  });
+
+  it('takes no answer for a call that its client stopped, until it is called again', async () => {
+    const client = await clientOf('ann');
+    const url = linkIn(await call(client));
+    const form = await formOf(url);
+    const stop = new AbortController();
+    const waiting = call(client, 'rome', { signal: stop.signal }).catch(() => 'stopped');
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    stop.abort();
+    expect(await waiting).toBe('stopped');
+    await expect.poll(async () => (await get(url)).status).toBe(409);
+    expect((await post(url, form)).status).toBe(409);
+    const again = call(client);
+    await expect.poll(async () => (await get(url)).status).toBe(200);
+    expect((await post(url, form)).status).toBe(303);
+    expect(await again).toBe('accept Monday');
+  });
+
+  it('cannot be framed, is not kept, and runs no script', async () => {
+    const { headers } = await get(linkIn(await call(await clientOf('ann'))));
+    expect(headers.get('content-security-policy')).toMatch(/default-src 'none';.*frame-ancestors 'none'/);
+    expect(headers.get('cache-control')).toBe('no-store');
+    expect(headers.get('x-frame-options')).toBe('DENY');
+    expect(headers.get('referrer-policy')).toBe('same-origin');
+  });
+
+  it('is over once its call has expired, and says so by `on`', async () => {
+    const events: AskEvent[] = [];
+    const on = (event: AskEvent): void => void events.push(event);
+    const brief = await serveHere(build, { secrets: [SECRET], ttl: 1_500, ask: { ...ask, on } });
+    const url = linkIn(await call(await clientOf('ann', brief)));
+    const at = url.replace(ORIGIN, new URL(brief.url).origin);
+    const shown = async (): Promise<number> => (await fetch(at, { headers: { 'x-person': 'ann' } })).status;
+    expect(await shown()).toBe(200);
+    await expect.poll(shown, { timeout: 5_000 }).toBe(404);
+    await expect.poll(() => events.map(({ what }) => what)).toEqual(['opened', 'expired']);
+    expect(JSON.stringify(events)).not.toContain('rome');
+    await brief.close();
+  });
+
+  it('is not offered to an anonymous caller, nor to one without a person', async () => {
+    const client = new Client({ name: 'host', version: '1' });
+    await client.connect(new StreamableHTTPClientTransport(new URL(served.url)) as Transport);
+    open.push(client);
+    expect(await call(client)).toContain('Client does not support');
+    const nobody = await serveHere(build, { secrets: [SECRET], ask: { ...ask, person: () => undefined } });
+    expect(await call(await clientOf('ann', nobody))).toContain('Client does not support');
+    expect((await fetch(nobody.url.replace('/mcp', '/ask'), { headers: { 'x-person': '' } })).status).toBe(
+      403,
+    );
+    await nobody.close();
+  });
+
+  it('is erased with its caller’s calls', async () => {
+    const url = linkIn(await call(await clientOf('ann')));
+    expect((await post(url, await formOf(url, { 'field.day': 'a secret day' }))).status).toBe(303);
+    const name = served.handler.nameOf({ clientId: 'ann', token: 'secret-of-ann', scopes: [] }) ?? '';
+    expect(await served.handler.forget(name)).toBeGreaterThan(0);
+    expect((await get(url)).status).toBe(404);
+  });
+});
+
+it.each<[string, AwaitOptions]>([
+  ['secrets', { ask }],
+  ['a store', { secrets: [SECRET], state: 'sealed', ask }],
+  ['https', { secrets: [SECRET], ask: { ...ask, page: 'http://mcp.example.com/ask' } }],
+  ['a path of its own', { secrets: [SECRET], ask: { ...ask, page: 'https://mcp.example.com/' } }],
+  ['must be a function', { secrets: [SECRET], ask: { ...ask, authorize: undefined as never } }],
+  ['there are page', { secrets: [SECRET], ask: { ...ask, pages: 1 } as never }],
+])('refuses the option without %s', (says, options) => {
+  expect(() => createAwaitHandler(build, options)).toThrow(
+    expect.objectContaining({ code: 'bad-option', message: expect.stringContaining(says) }),
+  );
+});
