@@ -17,6 +17,7 @@ export interface AskEvent {
   readonly time: number;
 }
 
+/** The option `ask`: where the page is, who a request to it is from, and who may answer. */
 export interface PageOptions {
   /** The URL under which the handler serves the page; `https` outside of loopback. */
   readonly page: string;
@@ -63,7 +64,7 @@ function pageOf(page: unknown): URL {
   if (url.protocol === 'http:' && !isLoopback)
     throw badOption('ask.page', 'must be https outside of loopback: a login and answers go over it');
   if (url.pathname === '/') throw badOption('ask.page', 'needs a path of its own, such as /ask');
-  url.pathname = url.pathname.replace(/\/+$/, '');
+  while (url.pathname.endsWith('/')) url.pathname = url.pathname.slice(0, -1);
   return url;
 }
 

@@ -72,7 +72,8 @@ export class Frame {
   readonly #patience: Patience;
   /** Whether the frame looks in the next turn of the event loop. */
   #scheduled = false;
-  #sheds: number;
+  /** How often the tool offered to be given up (`shed`). */
+  sheds: number;
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     const completions = from?.completions ?? [];
@@ -85,7 +86,7 @@ export class Frame {
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(completions, from?.open ?? [], from?.fresh ?? 0);
     this.#rounds = new Rounds(completions);
-    this.#sheds = this.#rounds.sheds;
+    this.sheds = this.#rounds.sheds;
     this.#recording.pass(from?.isPast ? Number.POSITIVE_INFINITY : this.#rounds.past);
     this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
     const paths = completions.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
@@ -110,7 +111,7 @@ export class Frame {
       shed: async () =>
         this.#gate.isOver
           ? undefined
-          : this.#steps.once(this, `${SHED}#${++this.#sheds}`, async () => {}, attempt),
+          : this.#steps.once(this, `${SHED}#${++this.sheds}`, async () => {}, attempt),
       draw: (place, fresh) => (this.over ? fresh() : this.#drawn.draw(this.#rounds.placeOf(place), fresh)),
       once: (place, fn) =>
         this.#gate.isFinished
@@ -122,11 +123,6 @@ export class Frame {
   /** The asks that the tool's last round returned, if the call continues from there. */
   get lastRound(): JsonObject | undefined {
     return this.#rounds.last;
-  }
-
-  /** How often the tool offered to be given up. */
-  get sheds(): number {
-    return this.#sheds;
   }
 
   /**
