@@ -29,7 +29,7 @@ describe('the README', () => {
   });
 
   it('is short enough to be read', () => {
-    expect(readme.split('\n').length).toBeLessThanOrEqual(150);
+    expect(readme.split('\n').length).toBeLessThanOrEqual(121);
   });
 
   it('leads to a page with every option and limit, and no other', () => {
@@ -53,7 +53,7 @@ describe('the README', () => {
   });
 
   it.skipIf(REDIS.down)('mounts a server with the code it shows', async () => {
-    const mount = snippets.find((snippet) => snippet.includes('createAwaitHandler')) ?? '';
+    const mount = snippets.find((snippet) => snippet.includes('closeOnSignals')) ?? '';
     const runnable = mount
       .replace("'./server.js'", "'../server.ts'")
       .replace('redis://127.0.0.1:6379', REDIS.url())

@@ -1,4 +1,4 @@
-/** Reads arguments by the table of flags, and writes `--help` out of it. */
+/** Reads arguments by the table of flags, names what a wrong one may have meant, and writes `--help`. */
 import { parseArgs } from 'node:util';
 import { AwaitError } from '../base/error.ts';
 import { type Draft, FLAGS, type Flag, newDraft, withEnvironment } from './flags.ts';
@@ -13,10 +13,27 @@ export interface Arguments extends Draft {
   readonly positionals: readonly string[];
 }
 
-/** @throws AwaitError `bad-option`; the message says what to write instead */
-export async function readArguments(args: readonly string[], table: FlagTable = FLAGS): Promise<Arguments> {
+/**
+ * @param command whose `help` lists the flags
+ * @throws AwaitError `bad-option`; the message says what to write instead
+ */
+export async function readArguments(
+  args: readonly string[],
+  table: FlagTable = FLAGS,
+  command = 'serve',
+): Promise<Arguments> {
   const flags = Object.values(table).flat();
-  const { values, positionals } = parsed(args, flags);
+  const options = Object.fromEntries(
+    flags.map(({ name, value, repeats }) => [
+      name,
+      { type: value === undefined ? ('boolean' as const) : ('string' as const), multiple: repeats === true },
+    ]),
+  );
+  const { values, positionals } = readable(
+    () => parseArgs({ args: [...args], allowPositionals: true, options }),
+    Object.keys(options),
+    command,
+  );
   const draft = newDraft();
   for (const flag of flags) {
     const given = values[flag.name];
@@ -27,18 +44,54 @@ export async function readArguments(args: readonly string[], table: FlagTable = 
   return { ...draft, positionals };
 }
 
-function parsed(args: readonly string[], flags: readonly Flag[]): ReturnType<typeof parseArgs> {
-  const options = Object.fromEntries(
-    flags.map(({ name, value, repeats }) => [
-      name,
-      { type: value === undefined ? ('boolean' as const) : ('string' as const), multiple: repeats === true },
-    ]),
-  );
+/**
+ * What `parse` returns, a call of `parseArgs`, whose errors become sentences for people.
+ * @param names of the options
+ * @throws AwaitError `bad-option`
+ */
+export function readable<T>(parse: () => T, names: readonly string[], command: string): T {
   try {
-    return parseArgs({ args: [...args], allowPositionals: true, options });
+    return parse();
   } catch (error) {
-    throw new AwaitError('bad-option', error instanceof Error ? error.message : String(error), error);
+    const text = error instanceof Error ? error.message : String(error);
+    const [, name] = /^Unknown option '-{1,2}([^']*)'/.exec(text) ?? [];
+    if (name === undefined) throw new AwaitError('bad-option', text, error);
+    const hint = meant(name, names, '--') ?? `mcp-await help ${command} lists them`;
+    throw new AwaitError('bad-option', `there is no option --${name}; ${hint}`, error);
   }
+}
+
+/** `did you mean …?`, where one of the names is close. */
+export function meant(word: string, names: readonly string[], prefix = ''): string | undefined {
+  const name = nearest(word, names);
+  return name === undefined ? undefined : `did you mean ${prefix}${name}?`;
+}
+
+/** The name that differs least from the word, in at most a third of its characters. */
+export function nearest(word: string, names: readonly string[]): string | undefined {
+  const [best] = names
+    .map((name) => ({ name, edits: editsBetween(word, name) }))
+    .filter(({ name, edits }) => edits <= Math.max(name.length, word.length) / 3)
+    .sort((a, b) => a.edits - b.edits);
+  return best?.name;
+}
+
+/** Characters that are inserted, deleted, replaced, or swapped with the next one, to make one word of the other. */
+function editsBetween(from: string, to: string): number {
+  const edits = [Array.from({ length: to.length + 1 }, (_, at) => at)];
+  const cell = (line: number, at: number): number => edits[line]?.[at] ?? Number.POSITIVE_INFINITY;
+  for (let line = 1; line <= from.length; line += 1) {
+    const row = [line];
+    edits.push(row);
+    for (let at = 1; at <= to.length; at += 1) {
+      const isSame = from[line - 1] === to[at - 1];
+      const isSwapped = from[line - 1] === to[at - 2] && from[line - 2] === to[at - 1];
+      const swapped = isSwapped ? cell(line - 2, at - 2) + 1 : Number.POSITIVE_INFINITY;
+      const replaced = cell(line - 1, at - 1) + (isSame ? 0 : 1);
+      row.push(Math.min(cell(line, at - 1) + 1, cell(line - 1, at) + 1, replaced, swapped));
+    }
+  }
+  return cell(from.length, to.length);
 }
 
 /** The text of `--help` for all flags of a table. */

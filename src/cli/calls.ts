@@ -1,6 +1,7 @@
 /** `mcp-await calls`: lists, shows and ends the calls in a store, for its operator, beside running servers. */
 import { existsSync } from 'node:fs';
 import process from 'node:process';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
@@ -15,9 +16,10 @@ import { Sealer } from '../checkpoint/sealed.ts';
 import { sqliteFile } from '../checkpoint/unreachable.ts';
 import { Retry } from '../log/retry.ts';
 import { escaped, shortText } from '../observe/redact.ts';
+import { meant, readable } from './arguments.ts';
 import { secretsFrom } from './flags.ts';
 
-export const CALLS_USAGE = `  mcp-await calls list [options]           the calls in a store, and how many wait
+export const CALLS_USAGE = `  mcp-await calls list [options]           the calls in a store, the oldest first, and how many wait
   mcp-await calls show <call> [options]    what happened in one
   mcp-await calls expire <call> [options]  ends it, and deletes what it wrote
 
@@ -28,6 +30,7 @@ export const CALLS_USAGE = `  mcp-await calls list [options]           the calls
   --caller NAME             only this caller's, as principal names them
   --answers                 show what was answered, and arguments and results
   --json                    a line of JSON for each call, or entry
+  --watch                   lists again every two seconds; each time it reads every call
 `;
 
 const OPTIONS = {
@@ -38,7 +41,14 @@ const OPTIONS = {
   caller: { type: 'string' },
   answers: { type: 'boolean' },
   json: { type: 'boolean' },
+  watch: { type: 'boolean' },
 } as const;
+
+const VERBS = ['list', 'show', 'expire'];
+/** Between two listings of `--watch`, in milliseconds. */
+const INTERVAL = 2_000;
+/** Characters of a call's label in the table: enough for `show`, which takes its beginning. */
+const SHORT = 12;
 
 interface ShownCall {
   readonly json: boolean;
@@ -46,8 +56,18 @@ interface ShownCall {
 }
 
 export async function calls(args: readonly string[]): Promise<void> {
-  const { values, positionals } = parsed(args);
+  // Whoever reads the list may stop reading it: `| head`.
+  process.stdout.on('error', () => process.exit(0));
+  const { values, positionals } = readable(
+    () => parseArgs({ args: [...args], allowPositionals: true, options: OPTIONS }),
+    Object.keys(OPTIONS),
+    'calls',
+  );
   const [verb = 'list', label, ...more] = positionals;
+  if (!VERBS.includes(verb))
+    throw wrong(`has no ${verb}; ${meant(verb, VERBS) ?? `there are ${VERBS.join(', ')}`}`);
+  if (values.watch && (verb !== 'list' || values.json))
+    throw wrong('takes --watch with list, without --json');
   if (values.store === undefined) throw wrong('needs --store URL, that of the servers');
   if (more.length > 0) throw wrong(`takes one call, not ${more.length + 1}`);
   const secrets = secretsFrom(values.secret ?? [], values['secret-file']);
@@ -62,18 +82,16 @@ export async function calls(args: readonly string[]): Promise<void> {
   try {
     switch (verb) {
       case 'list':
-        return await list(book, values.caller, shown);
+        return await (values.watch ? watchList : list)(book, values.caller, shown);
       case 'show':
         return show(await book.find(named(label)), shown);
-      case 'expire': {
+      default: {
         const story = await book.find(named(label));
         await book.erase(story);
         return write(
           shown.json ? JSON.stringify({ erased: story.label }) : `${story.label} is over, and erased`,
         );
       }
-      default:
-        throw wrong(`has no ${verb}; there are list, show and expire`);
     }
   } finally {
     await keyv.disconnect();
@@ -98,22 +116,42 @@ function bookOf(
   return new CallBook(store, names, systemClock);
 }
 
+/** Lists until a signal ends the process. */
+async function watchList(book: CallBook, caller: string | undefined, shown: ShownCall): Promise<void> {
+  // On a terminal each list replaces the one before.
+  const clear = process.stdout.isTTY ? '\u001b[H\u001b[J' : '';
+  for (;;) {
+    process.stdout.write(clear);
+    await list(book, caller, shown);
+    await sleep(INTERVAL);
+    if (clear === '') write('');
+  }
+}
+
 /** @throws AwaitError `bad-token` once the others are listed, if there are calls that it cannot open */
 async function list(book: CallBook, caller: string | undefined, { json }: ShownCall): Promise<void> {
-  let waiting = 0;
-  let all = 0;
+  const rows: CallRow[] = [];
   const refusals: unknown[] = [];
-  for await (const story of book.stories(caller, (error) => refusals.push(error))) {
-    all += 1;
-    if (story.status === 'waiting') waiting += 1;
-    write(json ? JSON.stringify(rowOf(story)) : lineOf(story));
+  for await (const story of book.stories(caller, (error) => refusals.push(error))) rows.push(rowOf(story));
+  rows.sort((a, b) => a.created.localeCompare(b.created));
+  if (json) for (const row of rows) write(JSON.stringify(row));
+  else {
+    const now = Date.now();
+    if (rows.length > 0) write(aligned([HEADER, ...rows.map((row) => cellsOf(row, now))]));
+    const waiting = rows.filter(({ status }) => status === 'waiting').length;
+    write(
+      `${rows.length} ${rows.length === 1 ? 'call' : 'calls'}, ${waiting} of them waiting for their caller`,
+    );
   }
-  if (!json) write(`${all} ${all === 1 ? 'call' : 'calls'}, ${waiting} of them waiting for their caller`);
   const [why] = unopened(refusals);
   if (why !== undefined) throw new AwaitError('bad-token', why);
 }
 
-function rowOf({ label, call, status, isTask, folded }: Story) {
+type CallRow = ReturnType<typeof rowOf>;
+
+function rowOf(story: Story) {
+  const { label, call, status, isTask, folded } = story;
+  const asked = status === 'waiting' ? askedAt(story) : undefined;
   return {
     call: label,
     status,
@@ -125,8 +163,54 @@ function rowOf({ label, call, status, isTask, folded }: Story) {
     created: new Date(call.created).toISOString(),
     expires: new Date(call.expires).toISOString(),
     asks: [...folded.open.values()].map(({ method }) => method),
+    /** Since when its oldest open question waits; null where none does, or where an earlier release asked it. */
+    asked: asked === undefined ? null : new Date(asked).toISOString(),
     completed: folded.completions.length,
   };
+}
+
+/** When the oldest open question was asked, in milliseconds since the epoch. */
+function askedAt({ entries, folded }: Story): number | undefined {
+  for (const entry of entries) {
+    if (entry.type !== 'asked' && entry.type !== 'suspended') continue;
+    const asks = entry.type === 'asked' ? [entry.ask] : entry.checkpoint.open;
+    if (asks.some(({ key }) => folded.open.has(key))) return entry.when;
+  }
+  return undefined;
+}
+
+const HEADER = ['CALL', 'STATUS', 'AGE', 'ASKED', 'REQUEST', 'CALLER', 'WAITS FOR'];
+
+function cellsOf(row: CallRow, now: number): string[] {
+  const { call, status, created, asked, method, target, caller, asks } = row;
+  return [
+    call.slice(0, SHORT),
+    status,
+    age(now - Date.parse(created)),
+    asked === null ? '-' : age(now - Date.parse(asked)),
+    `${method} ${visible(target)}`,
+    caller === null ? 'anonymous' : visible(caller),
+    asks.join(', '),
+  ];
+}
+
+/** Columns as wide as their widest cell; the last one has no end. */
+function aligned(lines: readonly (readonly string[])[]): string {
+  const widths = HEADER.map((_, column) => Math.max(...lines.map((cells) => cells[column]?.length ?? 0)));
+  const padded = lines.map((cells) => cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)));
+  return padded.map((cells) => cells.join('  ').trimEnd()).join('\n');
+}
+
+/** In the largest unit of which there is one. */
+function age(milliseconds: number): string {
+  const units = [
+    ['d', 86_400],
+    ['h', 3_600],
+    ['m', 60],
+  ] as const;
+  const seconds = Math.max(0, Math.floor(milliseconds / 1_000));
+  for (const [unit, length] of units) if (seconds >= length) return `${Math.floor(seconds / length)}${unit}`;
+  return `${seconds}s`;
 }
 
 function lineOf(story: Story): string {
@@ -216,14 +300,6 @@ function write(line: string): void {
   process.stdout.write(`${line}\n`);
 }
 
-function parsed(args: readonly string[]) {
-  try {
-    return parseArgs({ args: [...args], allowPositionals: true, options: OPTIONS });
-  } catch (error) {
-    throw new AwaitError('bad-option', error instanceof Error ? error.message : String(error), error);
-  }
-}
-
 function wrong(what: string): AwaitError {
-  return new AwaitError('bad-option', `mcp-await calls ${what}\n\n${CALLS_USAGE}`);
+  return new AwaitError('bad-option', `calls ${what}`);
 }

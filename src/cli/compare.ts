@@ -1,5 +1,5 @@
 /** `mcp-await compare`: one server under every revision, or two versions of it, side by side. */
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
@@ -13,6 +13,8 @@ import { startServer, type Version } from '../compare/server-process.ts';
 import { tableOf } from '../compare/table.ts';
 import { differencesFrom, readTranscript, transcriptOf } from '../compare/transcript.ts';
 import { writtenScenario } from '../compare/write-scenario.ts';
+import { readable } from './arguments.ts';
+import { failureText } from './failure.ts';
 import { whole } from './values.ts';
 import { runAtChanges } from './watch.ts';
 
@@ -54,8 +56,7 @@ export async function compareCommand(args: readonly string[]): Promise<0 | 1 | 2
     if (args.includes('--json')) process.stdout.write = process.stderr.write.bind(process.stderr);
     return await run(args);
   } catch (error) {
-    const failure = AwaitError.from(error);
-    const text = failure.code === 'internal' ? (failure.stack ?? failure.message) : failure.message;
+    const text = failureText(error);
     process.stderr.write(`mcp-await: ${text}\n`);
     if (args.includes('--json')) print(`${JSON.stringify({ exitCode: 2, error: text }, null, 2)}\n`);
     return 2;
@@ -65,7 +66,12 @@ export async function compareCommand(args: readonly string[]): Promise<0 | 1 | 2
 async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   const dashes = args.indexOf('--');
   const command = dashes < 0 ? [] : args.slice(dashes + 1);
-  const { values, positionals } = readArguments(dashes < 0 ? args : args.slice(0, dashes));
+  const own = dashes < 0 ? [...args] : args.slice(0, dashes);
+  const { values, positionals } = readable(
+    () => parseArgs({ args: own, allowPositionals: true, options: OPTIONS }),
+    Object.keys(OPTIONS),
+    'compare',
+  );
   if (values.help) {
     process.stdout.write(COMPARE_USAGE);
     return 0;
@@ -74,12 +80,13 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   if (values.write !== undefined && existsSync(values.write)) {
     throw wrong(`--write ${values.write} exists already; play it with --scenario ${values.write}`);
   }
+  checkWritable(values);
   if (values.watch) {
     const files = [...positionals, ...(values.scenario === undefined ? [] : [values.scenario])];
     const outputs = [values.record, values.junit, values.html].filter((file) => file !== undefined);
     const folders = files.length > 0 ? files.map((file) => dirname(file)) : ['.'];
-    const own = (arg: string, at: number): boolean => arg !== '--watch' || (dashes >= 0 && at > dashes);
-    await runAtChanges(['compare', ...args.filter(own)], folders, outputs);
+    const isPassed = (arg: string, at: number): boolean => arg !== '--watch' || (dashes >= 0 && at > dashes);
+    await runAtChanges(['compare', ...args.filter(isPassed)], folders, outputs);
     return 0;
   }
   const against =
@@ -132,42 +139,53 @@ interface Outputs {
 
 async function write(outputs: Outputs, comparison: Comparison): Promise<void> {
   const { write, record, junit, html } = outputs;
-  if (write !== undefined) writeFileSync(write, await writtenScenario(comparison));
-  if (record !== undefined) writeFileSync(record, `${JSON.stringify(transcriptOf(comparison), null, 2)}\n`);
-  if (junit !== undefined) writeFileSync(junit, junitReport(comparison));
+  if (write !== undefined) writeTo('write', write, await writtenScenario(comparison));
+  if (record !== undefined)
+    writeTo('record', record, `${JSON.stringify(transcriptOf(comparison), null, 2)}\n`);
+  if (junit !== undefined) writeTo('junit', junit, junitReport(comparison));
   if (html !== undefined) {
     const { pageOf } = await import('../compare/page.ts');
-    writeFileSync(html, pageOf(comparison));
+    writeTo('html', html, pageOf(comparison));
   }
 }
 
-function readArguments(args: readonly string[]) {
+function writeTo(flag: string, path: string, text: string): void {
+  writable(flag, path, () => writeFileSync(path, text));
+}
+
+/** @throws AwaitError `bad-option` for a file that cannot be written; a comparison takes too long to find out after it */
+function checkWritable({ write, record, junit, html }: Outputs): void {
+  for (const [flag, path] of Object.entries({ write, record, junit, html }))
+    if (path !== undefined)
+      writable(flag, path, () => accessSync(existsSync(path) ? path : dirname(path), constants.W_OK));
+}
+
+function writable(flag: string, path: string, act: () => void): void {
   try {
-    return parseArgs({
-      args: [...args],
-      allowPositionals: true,
-      options: {
-        help: { type: 'boolean', short: 'h', default: false },
-        scenario: { type: 'string' },
-        write: { type: 'string' },
-        revision: { type: 'string', multiple: true },
-        processes: { type: 'string' },
-        'no-callers': { type: 'boolean', default: false },
-        record: { type: 'string' },
-        against: { type: 'string' },
-        json: { type: 'boolean', default: false },
-        'call-all': { type: 'boolean', default: false },
-        watch: { type: 'boolean', default: false },
-        junit: { type: 'string' },
-        html: { type: 'string' },
-        ui: { type: 'boolean', default: false },
-        port: { type: 'string', default: '0' },
-      },
-    });
+    act();
   } catch (error) {
-    throw new AwaitError('bad-option', error instanceof Error ? error.message : String(error), error);
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new AwaitError('bad-option', `--${flag} ${path} cannot be written: ${reason}`, error);
   }
 }
+
+const OPTIONS = {
+  help: { type: 'boolean', short: 'h', default: false },
+  scenario: { type: 'string' },
+  write: { type: 'string' },
+  revision: { type: 'string', multiple: true },
+  processes: { type: 'string' },
+  'no-callers': { type: 'boolean', default: false },
+  record: { type: 'string' },
+  against: { type: 'string' },
+  json: { type: 'boolean', default: false },
+  'call-all': { type: 'boolean', default: false },
+  watch: { type: 'boolean', default: false },
+  junit: { type: 'string' },
+  html: { type: 'string' },
+  ui: { type: 'boolean', default: false },
+  port: { type: 'string', default: '0' },
+} as const;
 
 function versionsOf(modules: readonly string[], command: readonly string[]): [Version, Version?] {
   const [first, second, ...more] = modules;

@@ -3,6 +3,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
 import { AwaitError } from '../base/error.ts';
+import { LIMITS } from '../call/limits.ts';
 import { isLoopback, lastForwarded } from '../doors/http/address.ts';
 import { Paths } from '../doors/http/paths.ts';
 import { closeOnSignals, onSignals } from '../doors/http/shutdown.ts';
@@ -37,13 +38,19 @@ export async function serveHost(
     await serveStdio(await load(), { ...options, logger });
     return;
   }
-  const hosted = await load();
-  const handler = createAwaitHandler(hosted, { ...options, logger });
+  const loaded = await load();
+  const isPeer = isPeerHost(loaded);
+  const { factory, started } = isPeer ? { factory: loaded, started: () => {} } : watched(loaded, logger);
+  const handler = createAwaitHandler(factory, { ...options, logger });
   // A server behind the proxy was started already, to see that it can be.
-  if (!isPeerHost(hosted)) await handler.check();
+  if (!isPeer) await handler.check();
+  started();
   const listener = toNodeHandler(handler, { compress: serving.compress });
   const paths = new Paths(options.paths);
+  const requests = new Set<ServerResponse>();
   const server = httpServer(serving, (req, res) => {
+    requests.add(res);
+    res.once('close', () => requests.delete(res));
     const [path = '/'] = (req.url ?? '/').split('?', 1);
     if (path === '/healthz') respond(res, { ready: true });
     else if (path === '/readyz') void handler.health().then((health) => respond(res, health));
@@ -54,13 +61,13 @@ export async function serveHost(
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       const taken = `--port ${port} is taken on ${host}; choose another one, or 0 for a free one`;
-      reject(error.code === 'EADDRINUSE' ? new AwaitError('bad-option', taken, error) : error);
+      const other = `cannot listen on ${host}:${port}: ${[error.code, error.message].join(' ')}`;
+      reject(new AwaitError('bad-option', error.code === 'EADDRINUSE' ? taken : other, error));
     });
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
   warnIfOpen(host, logger);
-  process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
   const { leave, close } = handler;
   const release = async (): Promise<void> => {
     await handler.release();
@@ -68,6 +75,69 @@ export async function serveHost(
     setTimeout(() => process.exit(), LAST).unref();
   };
   closeOnSignals(server, { leave, close, release }, { linger: serving.linger, sockets });
+  onFirstSignal(async () => {
+    const connections = await new Promise<number>((resolve) =>
+      server.getConnections((error, count) => resolve(error === null ? count : 0)),
+    );
+    const idle = Math.max(0, connections - requests.size);
+    const open = `${counted(requests.size, 'open request')} have ${seconds(options.limits?.drain ?? LIMITS.drain)}`;
+    return `${open}, ${counted(idle, 'idle connection')} ${seconds(serving.idleTime + 1_000)}`;
+  });
+  // Last: who reads this may send a signal at once.
+  process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);
+}
+
+/** Reports on stderr what a process that got a signal waits for. */
+function onFirstSignal(waitsFor: () => Promise<string>): void {
+  let isTold = false;
+  const tell = (): void => {
+    if (isTold) return;
+    isTold = true;
+    void waitsFor().then((what) =>
+      process.stderr.write(`mcp-await: closing: ${what}; a third Ctrl-C ends it at once\n`),
+    );
+  };
+  process.once('SIGINT', tell);
+  process.once('SIGTERM', tell);
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? '' : 's'}`;
+}
+
+function seconds(milliseconds: number): string {
+  return `${Math.ceil(milliseconds / 1_000)} s`;
+}
+
+/** A factory that reports what it throws until it has `started`: `handler.check` ignores that. */
+function watched(load: HostFactory, logger: Logger): { factory: HostFactory; started: () => void } {
+  let isStarting = true;
+  const report = (error: unknown): void => {
+    if (!isStarting) return;
+    isStarting = false;
+    logger.error(
+      'the factory threw at start, without a client; unless it needs one, no client can be served',
+      {
+        error: String(error),
+      },
+    );
+  };
+  const factory: HostFactory = (context) => {
+    try {
+      const made = load(context);
+      if (made instanceof Promise) made.catch(report);
+      return made;
+    } catch (error) {
+      report(error);
+      throw error;
+    }
+  };
+  return {
+    factory,
+    started: () => {
+      isStarting = false;
+    },
+  };
 }
 
 /** `/healthz`: the process runs. `/readyz`: requests may come here. */

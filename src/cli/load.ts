@@ -1,10 +1,15 @@
 /** Loads a user's module; TypeScript with `tsx`, or with the runtime itself: Bun, Deno, and Node where it strips types. */
-import { existsSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import process from 'node:process';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { AwaitError } from '../base/error.ts';
 import type { HostFactory } from '../host/host.ts';
+import { userStack } from './failure.ts';
+
+/** Files that are parsed one by one to find the one with a syntax error. */
+const MOST_FILES = 200;
 
 export async function loadFactory(path: string): Promise<HostFactory> {
   const factory = await importModule(path);
@@ -15,12 +20,48 @@ export async function loadFactory(path: string): Promise<HostFactory> {
   );
 }
 
-/** The default export of a module. */
+/**
+ * The default export of a module.
+ * @throws AwaitError `bad-option` where it cannot be loaded: with the file and the line, and nothing of Node's own
+ */
 export async function importModule(path: string): Promise<unknown> {
   if (!existsSync(path)) throw new AwaitError('bad-option', `there is no file ${path}`);
   const url = pathToFileURL(resolve(path)).href;
-  const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
-  return defaultOf(defaultOf(module));
+  try {
+    const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
+    return defaultOf(defaultOf(module));
+  } catch (error) {
+    if (error instanceof AwaitError) throw error;
+    throw new AwaitError('bad-option', `${path} cannot be loaded: ${reasonOf(error, url)}`, error);
+  }
+}
+
+function reasonOf(error: unknown, url: string): string {
+  if (!(error instanceof Error)) return String(error);
+  // Of what cannot be found the message names the importing file.
+  if ('code' in error && String(error.code).includes('MODULE_NOT_FOUND')) return error.message;
+  const place = error instanceof SyntaxError ? syntaxErrorFrom(url) : undefined;
+  return place ?? userStack(error);
+}
+
+/**
+ * The place of a syntax error, which Node's loader of modules keeps to itself: the module and what it imports are
+ * parsed, and not run.
+ */
+function syntaxErrorFrom(url: string): string | undefined {
+  const urls = new Set([url]);
+  for (const one of urls) {
+    const file = fileURLToPath(one);
+    if (urls.size > MOST_FILES || !/\.[cm]?js$/.test(file) || !existsSync(file)) continue;
+    const { status, stderr } = spawnSync(process.execPath, ['--check', file], { encoding: 'utf8' });
+    const [place] = stderr.split(/\n {4}at /);
+    if (status !== 0 && place?.startsWith(file)) return place;
+    for (const [, name = ''] of readFileSync(file, 'utf8').matchAll(
+      /(?:from|import)[\s(]*['"](\.[^'"]+)['"]/g,
+    ))
+      urls.add(new URL(name, one).href);
+  }
+  return undefined;
 }
 
 /** Of a CommonJS module, which a package without `"type": "module"` makes of TypeScript, the default export is two deep. */

@@ -1,4 +1,4 @@
-/** One line of JSON on stderr for each event. */
+/** A line on stderr for each event: for people on a terminal, JSON elsewhere. */
 import process from 'node:process';
 import { AwaitError } from '../base/error.ts';
 import type { JsonObject } from '../base/json.ts';
@@ -6,17 +6,43 @@ import type { Logger } from '../observe/logger.ts';
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;
 
+type Level = (typeof LEVELS)[number];
+
+/** The part of a stream that is used here. */
+interface Output {
+  readonly isTTY?: boolean;
+  write(text: string): unknown;
+}
+
 /** @throws AwaitError `bad-option` for a level that does not exist */
-export function levelLogger(least: string): Logger {
+export function levelLogger(least: string, output: Output = process.stderr): Logger {
   const upTo = (LEVELS as readonly string[]).indexOf(least);
   if (upTo < 0) throw new AwaitError('bad-option', `--log ${least} must be one of ${LEVELS.join(', ')}`);
-  const at = (level: (typeof LEVELS)[number]) => {
+  const at = (level: Level) => {
     if (LEVELS.indexOf(level) > upTo) return () => {};
     return (message: string, detail: JsonObject = {}): void => {
-      process.stderr.write(
-        `${JSON.stringify({ time: new Date().toISOString(), level, message, ...detail })}\n`,
-      );
+      output.write(`${lineOf(new Date(), level, message, detail, output.isTTY === true)}\n`);
     };
   };
   return { error: at('error'), warn: at('warn'), info: at('info'), debug: at('debug') };
+}
+
+/** A line of the log, without its end. */
+export function lineOf(
+  time: Date,
+  level: Level,
+  message: string,
+  detail: JsonObject,
+  isTerminal: boolean,
+): string {
+  if (!isTerminal) return JSON.stringify({ time: time.toISOString(), level, message, ...detail });
+  const clock = [time.getHours(), time.getMinutes(), time.getSeconds()];
+  const fields = Object.entries(detail).map(([name, value]) => `${name}=${fieldOf(value)}`);
+  const head = `${clock.map((part) => String(part).padStart(2, '0')).join(':')} ${level.padEnd(5)} ${message}`;
+  return fields.length === 0 ? head : `${head}  ${fields.join(' ')}`;
+}
+
+/** A word as it is, anything else as JSON. */
+function fieldOf(value: unknown): string {
+  return typeof value === 'string' && /^[^\s"=]+$/.test(value) ? value : (JSON.stringify(value) ?? '');
 }

@@ -1,9 +1,11 @@
 #!/usr/bin/env node
 /** The command line: `serve`, `proxy`, `compare` and `calls`. */
+import { createRequire } from 'node:module';
 import process from 'node:process';
 import { AwaitError } from '../base/error.ts';
-import { helpOfFlags } from './arguments.ts';
+import { helpOfFlags, meant } from './arguments.ts';
 import { CALLS_USAGE, calls } from './calls.ts';
+import { failureCode, failureText } from './failure.ts';
 import { PROXY_FLAGS } from './flags.ts';
 import { proxy } from './proxy.ts';
 import { serve } from './serve.ts';
@@ -43,17 +45,27 @@ const COMMANDS = {
 
 const USAGE = `${TITLE}${SERVE}${PROXY}${COMPARE}
 ${CALLS_USAGE}
-  mcp-await <command> --help              the options of a command
+  mcp-await help <command>                the options of a command
+  mcp-await --version                     the version of this package
+
+  exit code 0: it did what it was asked; 1: it failed, or compare found a difference;
+  2: the arguments, the module, the address or the store cannot be used
 `;
 
 async function main(args: readonly string[]): Promise<void> {
   // The process that started this one may stop reading: a broken pipe must not end a server.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
-  const [command = '--help', ...rest] = args;
-  if (['help', '--help', '-h'].includes(command)) {
+  const [first = '--help', ...given] = args;
+  const isHelp = ['help', '--help', '-h'].includes(first);
+  if (isHelp && given.length === 0) {
     process.stdout.write(USAGE);
     return;
   }
+  if (['--version', '-v', '-V'].includes(first)) {
+    process.stdout.write(`${createRequire(import.meta.url)('mcp-await/package.json').version}\n`);
+    return;
+  }
+  const [command = '', ...rest] = isHelp ? [...given, '--help'] : args;
   if (command === 'compare') {
     const { compareCommand } = await import('./compare.ts');
     const code = await compareCommand(rest);
@@ -62,7 +74,8 @@ async function main(args: readonly string[]): Promise<void> {
     return;
   }
   if (command !== 'serve' && command !== 'proxy' && command !== 'calls') {
-    throw new AwaitError('bad-option', `there is no command '${command}'\n\n${USAGE}`);
+    const hint = meant(command, [...Object.keys(COMMANDS), 'compare', 'help']) ?? 'mcp-await help lists them';
+    throw new AwaitError('bad-option', `there is no command '${command}'; ${hint}`);
   }
   const { run, usage } = COMMANDS[command];
   const dashes = rest.indexOf('--');
@@ -72,11 +85,6 @@ async function main(args: readonly string[]): Promise<void> {
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {
-  const failure = AwaitError.from(error);
-  const known = failure.code !== 'internal';
   // A store or a relay that was opened before would keep the process for ever.
-  process.stderr.write(
-    `mcp-await: ${known ? failure.message : failure.cause instanceof Error ? failure.cause.stack : failure.message}\n`,
-    () => process.exit(failure.code === 'store' ? 2 : 1),
-  );
+  process.stderr.write(`mcp-await: ${failureText(error)}\n`, () => process.exit(failureCode(error)));
 });

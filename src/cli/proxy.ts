@@ -11,13 +11,13 @@ export async function proxy(args: readonly string[]): Promise<void> {
   const dashes = args.indexOf('--');
   const [command, ...rest] = dashes < 0 ? [] : args.slice(dashes + 1);
   const own = dashes < 0 ? args : args.slice(0, dashes);
-  const draft = await readArguments(own, { ...PROXY_FLAGS, ...FLAGS });
+  const draft = await readArguments(own, { ...PROXY_FLAGS, ...FLAGS }, 'proxy');
   const { peer, positionals } = draft;
   if (positionals.length > 0 || (command === undefined) === (peer.url === undefined)) {
     const found = positionals.length > 0 ? `'${positionals[0]}' stands before it` : 'give one of them';
     throw new AwaitError(
       'bad-option',
-      `mcp-await proxy takes a command after --, or --url; ${found}. Such as: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
+      `proxy takes a command after --, or --url; ${found}. Such as: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
     );
   }
   // --replay applies to calls that were sent to the server, and only the host knows these.

@@ -8,10 +8,7 @@ export async function serve(args: readonly string[]): Promise<void> {
   const draft = await readArguments(args);
   const [path] = draft.positionals;
   if (path === undefined || draft.positionals.length > 1) {
-    throw new AwaitError(
-      'bad-option',
-      'mcp-await serve takes one module, such as: mcp-await serve ./server.ts',
-    );
+    throw new AwaitError('bad-option', 'serve takes one module, such as: mcp-await serve ./server.ts');
   }
   await serveHost(draft, 'warn', () => loadFactory(path));
 }

@@ -1,5 +1,5 @@
 /** The format of scenario files: one schema, from which the published JSON Schema is generated too. */
-import { z } from 'zod';
+import { z } from 'zod/v4';
 import type { Answering, Scenario } from './scenario.ts';
 
 const json = z.record(z.string(), z.unknown());

@@ -1,6 +1,7 @@
 /** The operator's view of a store: calls are counted, listed, shown, ended and erased, beside running servers. */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import process from 'node:process';
@@ -186,6 +187,51 @@ describe('mcp-await calls', () => {
     },
   );
 
+  it('lists the oldest first, under a header, with the age of its question', async () => {
+    const url = SQLITE.url();
+    const service = await started(url, { audience: 'shop' });
+    const before = Date.now();
+    const task = await begin('2026-07-28, tasks', service);
+    await begin('2026-07-28, round trips', service, ANN);
+    const after = Date.now();
+    const rows = (await run(['list', ...place(url), '--json'])).out.trim().split('\n');
+    const calls = rows.map((row) => JSON.parse(row) as { created: string; asked: string; isTask: boolean });
+    expect(calls.map(({ isTask }) => isTask)).toEqual([true, false]);
+    for (const { created, asked } of calls) {
+      expect(Date.parse(created)).toBeGreaterThanOrEqual(before);
+      expect(Date.parse(asked)).toBeGreaterThanOrEqual(Date.parse(created));
+      expect(Date.parse(asked)).toBeLessThanOrEqual(after);
+    }
+    await task.finish();
+    const [header, first, second, sum] = (await run(['list', ...place(url)])).out.split('\n');
+    expect(header).toMatch(/^CALL +STATUS +AGE +ASKED +REQUEST +CALLER +WAITS FOR$/);
+    expect(first).toMatch(/^\S{12} +completed +\d+s +- +tools\/call \S+ +anonymous$/);
+    expect(second).toMatch(/^\S{12} +waiting +\d+s +\d+s +tools\/call \S+ +\S.* elicitation\/create$/);
+    expect(second?.indexOf('waiting')).toBe(header?.indexOf('STATUS'));
+    expect(sum).toBe('2 calls, 1 of them waiting for their caller');
+    const [short = ''] = (second ?? '').split(' ');
+    expect((await run(['show', short, ...place(url)])).err).toBe('');
+  });
+
+  it('lists again with --watch, until nobody reads it any more', async () => {
+    const url = SQLITE.url();
+    const service = await started(url, { audience: 'shop' });
+    const env = { ...process.env, MCP_AWAIT_SECRET: SECRET };
+    const child = spawn(process.execPath, [CLI, 'calls', 'list', '--watch', ...place(url)], { env });
+    ends.push(() => child.kill('SIGKILL'));
+    let out = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      out += chunk.toString();
+    });
+    await expect.poll(() => out, { timeout: 10_000 }).toContain('0 calls');
+    await begin('2026-07-28, round trips', service);
+    await expect.poll(() => out, { timeout: 10_000 }).toContain('1 call, 1 of them waiting');
+    const exit = once(child, 'exit');
+    child.stdout.destroy();
+    expect(await exit).toEqual([0, null]);
+    expect(child.stderr.read()).toBeNull();
+  });
+
   it.each(['2025-11-25', '2025-03-26'])('tells a client of %s that its call was ended', async (version) => {
     const url = SQLITE.url();
     const served = await serveHere(() => buildServer(() => {}), {
@@ -215,8 +261,8 @@ describe('mcp-await calls', () => {
       await run(['list', '--store', url]),
       await run(['show', 'm', ...place(url)], OLD_SECRET),
     ];
-    for (const { code, out, err } of wrong) {
-      expect(code).toBe(1);
+    expect(wrong.map(({ code }) => code)).toEqual([1, 1, 1, 2]);
+    for (const { out, err } of wrong) {
       expect(err).toMatch(
         /2 calls in this store cannot be opened, such as: .* another service, or under other/,
       );
@@ -232,7 +278,7 @@ describe('mcp-await calls', () => {
     const path = join(scratch(), 'mistyped.db');
     for (const verb of [['list'], ['show', 'm'], ['expire', 'm']]) {
       const { code, out, err } = await run([...verb, ...place(`sqlite://${path}`)]);
-      expect([code, out]).toEqual([1, '']);
+      expect([code, out]).toEqual([2, '']);
       expect(err).toContain(`there is no file ${path}`);
     }
     expect(existsSync(path)).toBe(false);
@@ -247,11 +293,12 @@ describe('mcp-await calls', () => {
       [['show', ...place(url)], SECRET, /needs a call/],
       [['show', 'nothing', ...place(url)], SECRET, /there is no call nothing/],
       [['drop', ...place(url)], SECRET, /has no drop/],
-      [['list', '--stor', url], SECRET, /Unknown option/],
+      [['list', '--stor', url], SECRET, /there is no option --stor; did you mean --store\?/],
     ] as const) {
       const refused = await run(args, secret);
-      expect([refused.code, refused.out]).toEqual([1, '']);
+      expect([refused.code, refused.out]).toEqual([2, '']);
       expect(refused.err).toMatch(told);
+      expect(refused.err.trim().split('\n')).toHaveLength(1);
     }
   });
 });

@@ -128,14 +128,14 @@ describe('a TypeScript module', () => {
     },
   );
 
-  it.skipIf(REDIS.down)('that is no factory ends with 1, with a store that was opened before', async () => {
+  it.skipIf(REDIS.down)('that is no factory ends with 2, with a store that was opened before', async () => {
     const child = serve(moduleOf({}, `${SERVER}export const server = build();`), '--store', REDIS_URL);
     let told = '';
     child.stderr.on('data', (chunk) => {
       told += String(chunk);
     });
     try {
-      expect(await once(child, 'exit', { signal: AbortSignal.timeout(15_000) })).toEqual([1, null]);
+      expect(await once(child, 'exit', { signal: AbortSignal.timeout(15_000) })).toEqual([2, null]);
       expect(told).toContain('must be a factory');
     } finally {
       child.kill('SIGKILL');

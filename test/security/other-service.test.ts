@@ -92,6 +92,8 @@ describe('a task whose service was killed', () => {
       expect(other.handler.counters.takenOver).toBe(0);
       const heir = await started('heir', url, SECRET, 'shop', false);
       await expect.poll(() => heir.handler.counters.takenOver, { timeout: 10_000 }).toBe(1);
+      const told = heir.log.lines.filter(({ message }) => message.startsWith('took over a call'));
+      expect(told).toMatchObject([{ level: 'info', detail: { call: expect.any(String) } }]);
     },
   );
 });

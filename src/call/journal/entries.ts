@@ -202,7 +202,12 @@ export type Entry =
   /** Values recorded since, written before a step runs: a replay must see the values that the step acted on. */
   | { readonly type: 'drawn'; readonly drawn: DrawnValues }
   /** `by`: the process that keeps the frame, where others can reach it. */
-  | { readonly type: 'suspended'; readonly checkpoint: Checkpoint; readonly by?: string }
+  | {
+      readonly type: 'suspended';
+      readonly checkpoint: Checkpoint;
+      readonly by?: string;
+      readonly when?: number;
+    }
   /** A turn is claimed, with the digest of the client's answers and the process that got them. */
   | {
       readonly type: 'claimed';

@@ -41,7 +41,8 @@ export class Checkpoints {
       );
     }
     const by = isKept ? this.self : undefined;
-    await run.journal.append({ type: 'suspended', checkpoint, ...(by !== undefined && { by }) });
+    const when = this.#parts.clock.now();
+    await run.journal.append({ type: 'suspended', checkpoint, when, ...(by !== undefined && { by }) });
     const state = this.#stateOf(checkpoint, run.journal.position, by, run.isLogged);
     const outcome = await this.#seal(state, checkpoint, run.binding, run.isLogged);
     return { outcome, key: keyOf(state), waiting: { at: 'checkpoint', checkpoint, bytes } };
@@ -49,7 +50,7 @@ export class Checkpoints {
 
   /** Writes a checkpoint that no frame waits at. */
   async suspendWithout(journal: OpenJournal, checkpoint: Checkpoint, binding: Binding): Promise<Outcome> {
-    await journal.append({ type: 'suspended', checkpoint });
+    await journal.append({ type: 'suspended', checkpoint, when: this.#parts.clock.now() });
     return this.tokenFor(checkpoint, journal.position, binding);
   }
 

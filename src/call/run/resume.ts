@@ -247,7 +247,10 @@ export class Resumption {
     }
     request.active.owns = true;
     await journal.append(claim);
-    if (found.claimed) this.#parts.count('takenOver');
+    if (found.claimed) {
+      this.#parts.count('takenOver');
+      this.#parts.log('info', 'took over a call whose process was silent', { call: checkpoint.call.id });
+    }
     const since = found.claimed ? found.since : [...found.since, ...sorted.accepted];
     const fresh = found.claimed ? 0 : sorted.accepted.length;
     const { drawn } = found;

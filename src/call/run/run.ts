@@ -36,7 +36,7 @@ export interface EngineParts {
   readonly clock: Clock;
   /** Counts an event, for the operator. */
   readonly count: (what: Counted) => void;
-  readonly log: (level: 'debug' | 'warn' | 'error', message: string, detail: JsonObject) => void;
+  readonly log: (level: 'debug' | 'info' | 'warn' | 'error', message: string, detail: JsonObject) => void;
   /** How processes reach one another, if they do. */
   readonly handoff?: HandoffParts;
   /** Where the logs of live calls are, if there is no store: this process's memory. */

@@ -147,6 +147,7 @@ export class TakeOver {
     if (!(await isAppended(journal, response ? { type: 'ended', response } : claim))) return undefined;
     if (response) return { outcome: { kind: 'responded', response } };
     count('takenOver');
+    this.#parts.log('info', 'took over a call whose process was silent', { call: callId });
     const kept = await take?.(call);
     const home = kept ?? (await this.#parts.openInstance(call, leg));
     const how = { isKept: kept !== undefined, isAgain: true };
