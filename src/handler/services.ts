@@ -33,6 +33,7 @@ import { watchLoad } from '../observe/load.ts';
 import { withoutIds } from '../observe/redact.ts';
 import { watchUnjournaled } from '../observe/unjournaled.ts';
 import { isPeerHost } from '../proxy/host.ts';
+import { replaysAll } from '../proxy/replay-rule.ts';
 import { sealedMessages } from '../relay/messages.ts';
 import { CallConnections } from '../stream/call-connections.ts';
 import { EventStreams } from '../stream/event-streams.ts';
@@ -238,10 +239,15 @@ export function createServices(
     { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
   );
   const mayReplay = settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow' as const);
+  const isPaged = settings.ask !== undefined && (!isPeerHost(factory) || replaysAll(factory.mayReplay));
+  if (settings.ask !== undefined && !isPaged)
+    logger.warn(
+      "no question of this server is on the option ask's page: its calls may not be run again, and one that waits may outlive the server's process. Start the proxy with --replay allow if they may",
+    );
   const asking =
     store &&
     new PageAsks({
-      settings: settings.ask,
+      settings: isPaged ? settings.ask : undefined,
       lease: limits.lease,
       store,
       records: sealedRecords(store, sealer),

@@ -36,6 +36,14 @@ export function replayRule(
   };
 }
 
+/** Of a call that was sent, of a tool that may not be called twice. */
+const SENT_ONCE: Completion = { kind: 'step', path: `${PATH}#1`, outcome: { value: { repeatable: false } } };
+
+/** Whether every call of a server may wait for longer than that server lives. */
+export function replaysAll(mayReplay: ReturnType<typeof replayRule>): boolean {
+  return mayReplay({ method: 'tools/call' } as CallRecord, [SENT_ONCE]) === 'allow';
+}
+
 /** Pages of a list of tools that are read. */
 const PAGES = 50;
 
