@@ -188,6 +188,24 @@ describe('the page of an ask', () => {
     expect(await again).toBe('accept Monday');
   });
 
+  it('lets a task wait, and go on by itself', async () => {
+    const client = await clientOf('ann');
+    const { task } = await client.request(
+      { method: 'tools/call', params: { name: 'book', arguments: { to: 'lima' }, task: { ttl: 60_000 } } },
+      z.looseObject({ task: z.looseObject({ taskId: z.string() }) }),
+    );
+    const { taskId } = task;
+    const list = async (): Promise<string> => (await get(PAGE)).text();
+    await expect.poll(list).toContain('When to lima?');
+    const url = /href="(http[^"]*\/ask\/[^"]*)"/.exec(await list())?.[1] ?? '';
+    expect(ended).toBe(0);
+    expect((await post(url, await formOf(url))).status).toBe(303);
+    const result = z.looseObject({ content: z.array(z.looseObject({ text: z.string() })) });
+    const { content } = await client.request({ method: 'tasks/result', params: { taskId } }, result);
+    expect(content[0]?.text).toBe('accept Monday');
+    expect(ended).toBe(1);
+  });
+
   it('cannot be framed, is not kept, and runs no script', async () => {
     const { headers } = await get(linkIn(await call(await clientOf('ann'))));
     expect(headers.get('content-security-policy')).toMatch(/default-src 'none';.*frame-ancestors 'none'/);
