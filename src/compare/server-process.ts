@@ -151,7 +151,9 @@ async function startProgram(program: Program): Promise<ServerProcess> {
   } catch (error) {
     kill();
     const reason = error instanceof Error ? error.message : String(error);
-    throw new AwaitError('bad-option', `${named} cannot be served: ${reason}`, error);
+    // What cannot be loaded is named already.
+    const message = reason.startsWith(`${named} `) ? reason : `${named} cannot be served: ${reason}`;
+    throw new AwaitError('bad-option', message, error);
   }
   return {
     ended,

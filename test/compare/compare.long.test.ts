@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { type Comparison, type Difference, everyRevision } from '../../src/compare/index.ts';
 import { readScenario } from '../../src/compare/read-scenario.ts';
@@ -284,7 +285,7 @@ export default { steps: [answers] } satisfies Scenario;
     const { code, stdout } = await compare(path, '--json');
     expect(JSON.parse(stdout)).toEqual({
       exitCode: 2,
-      error: `${path} cannot be served: DATABASE_URL is not set`,
+      error: `${path} cannot be loaded: Error: DATABASE_URL is not set\n    at ${pathToFileURL(path)}:2:7`,
     });
     expect(code).toBe(2);
   });
