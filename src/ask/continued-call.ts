@@ -5,7 +5,8 @@
  * 1. The continued call ends its turns at its asks, on every revision, and goes on only here: with its client's next equal
  *    call, under that request's credentials.
  * 2. What the client declares it is asked itself, in the request's own way; the rest is for the page.
- * 3. Its id follows from the first request's, so that a process that takes that request over finds it.
+ * 3. Its id follows from the first request's, so that a process that takes that request over finds it; no client can
+ *    tell it, or it could answer for the person.
  * 4. A key is taken before the tool runs, by a record that is inserted if absent.
  */
 import { type Clock, sleep } from '../base/clock.ts';
@@ -33,8 +34,6 @@ const LOOK = 500;
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
 
-/** The end of its id. */
-export const LASTING = '~';
 const UNKNOWN: Standing = { kind: 'unknown' };
 const OTHER_ARGUMENTS: Response = {
   error: {
@@ -95,7 +94,7 @@ export class ContinuedCall implements Instance {
     const { task: _task, session: _session, ...call } = request.call;
     const { capabilities: declared } = call.client;
     const capabilities = request.person === undefined ? declared : withForms(declared);
-    this.#own = { ...call, id: `${call.id}${LASTING}`, client: { ...call.client, capabilities } };
+    this.#own = { ...call, id: parts.calls.idsFor(call)[0], client: { ...call.client, capabilities } };
   }
 
   call(frame: Frame, _request: unknown, facts: InstanceLeg): void {
@@ -138,8 +137,20 @@ export class ContinuedCall implements Instance {
         return this.#goOn(frame, standing, true);
       }
     }
-    const begun: Standing = this.#request.isAgain ? await calls.standing(this.#own.id) : UNKNOWN;
+    const begun = this.#request.isAgain ? await this.#begun() : UNKNOWN;
     return this.#from(frame, begun, () => this.#begin(frame));
+  }
+
+  /** The call that the request began elsewhere, perhaps under another secret. */
+  async #begun(): Promise<Standing> {
+    const { calls } = this.#parts;
+    for (const id of calls.idsFor(this.#request.call)) {
+      const standing = await calls.standing(id);
+      if (standing.kind === 'unknown') continue;
+      this.#own = { ...this.#own, id };
+      return standing;
+    }
+    return UNKNOWN;
   }
 
   /** The call of an idempotency key: this one, or that of an earlier request. */

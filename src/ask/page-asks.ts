@@ -10,9 +10,9 @@ import type { KeyvCallStore } from '../checkpoint/call-store.ts';
 import type { Names } from '../checkpoint/names.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
 import type { Logger } from '../observe/logger.ts';
-import { ContinuedCall, LASTING, withForms } from './continued-call.ts';
+import { ContinuedCall, withForms } from './continued-call.ts';
 import type { AskEvent, PageOptions } from './options.ts';
-import { WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { isContinued, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** In `_meta` of a call: names it, so that it runs once however often its request comes. */
 const KEY = 'mcp-await/idempotency-key';
@@ -69,7 +69,7 @@ export class PageAsks {
   readonly route: NonNullable<EngineParts['route']> = (home, call, leg, how) => {
     if (call.method !== 'tools/call' || call.principal === undefined || leg.isRehearsal) return undefined;
     // What runs in a continued call's own instance is the tool.
-    if (call.id.endsWith(LASTING)) return undefined;
+    if (isContinued(call.id)) return undefined;
     const person = this.#personFor(call, leg);
     const key = keyOf(call.params, leg);
     if (person === undefined && key === undefined) return undefined;

@@ -15,6 +15,8 @@ import { answerName, personName, sentName, stoppedName } from '../checkpoint/pag
 
 /** Calls of one person that the list shows. */
 const MOST_LISTED = 200;
+/** The end of its id. */
+const CONTINUED = '~';
 /** Equal calls that are told apart, within a `ttl`. */
 const MOST_EQUAL = 50;
 
@@ -62,6 +64,11 @@ interface BookParts {
   server(): string;
 }
 
+/** Whether a call goes on without the request that began it, and is no client's to name. */
+export function isContinued(callId: string): boolean {
+  return callId.endsWith(CONTINUED);
+}
+
 export class WaitingCalls {
   readonly #parts: BookParts;
   readonly #byPerson: TaskIndex;
@@ -75,6 +82,17 @@ export class WaitingCalls {
     const { records, names, ttl, now } = parts;
     this.#byPerson = new TaskIndex(records, (person) => names.guessable('asked', person), ttl, now);
     this.#unit = Math.max(ttl, 60_000);
+  }
+
+  /**
+   * The id of the call that a request begins: it follows from the request's, and only those who have the secrets know it.
+   * @returns one for each secret, the one to begin it under first
+   */
+  idsFor({ id }: Pick<CallRecord, 'id'>): readonly [string, ...string[]] {
+    const expiry = id.slice(0, id.indexOf('.'));
+    const [first, ...others] = this.#parts.names.guessable('continued', id);
+    const idOf = (name: string): string => `${expiry}.${name}${CONTINUED}`;
+    return [idOf(first), ...others.map(idOf)];
   }
 
   /** The calls that a call is equal to, the oldest first. */

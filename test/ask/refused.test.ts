@@ -3,11 +3,14 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import type { AskEvent } from '../../src/ask/options.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
+import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { SQLITE } from '../e2e/services.ts';
 
 const ORIGIN = 'http://127.0.0.1:1';
 const PAGE = `${ORIGIN}/ask`;
@@ -105,6 +108,39 @@ describe('the page of an ask', () => {
     expect(await (await get(PAGE, { 'x-person': 'bob' })).text()).not.toContain('rome');
     expect(await (await get(PAGE)).text()).toContain('When to rome?');
     expect(ended).toBe(0);
+  });
+
+  it('is no client’s to answer, even one that knew the call’s id', async () => {
+    const written = vi.spyOn(KeyvCallStore.prototype, 'insertEntry');
+    const opened = vi.spyOn(KeyvCallStore.prototype, 'open');
+    await served.close();
+    served = await serveHere(build, { secrets: [SECRET], ask, store: await openStore(SQLITE.url()) });
+    const client = await clientOf('ann');
+    const url = linkIn(await call(client));
+    const ids = opened.mock.calls.map(([record]) => record.id).filter((id) => id.endsWith('~'));
+    expect(ids).toHaveLength(1);
+    const key = /name="key"[^>]*value="([^"]*)"/.exec(await (await get(url)).text())?.[1];
+    const transport = client.transport as StreamableHTTPClientTransport;
+    const response = await fetch(served.url, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        authorization: 'Bearer ann',
+        'mcp-session-id': transport.sessionId ?? '',
+        'mcp-protocol-version': '2025-11-25',
+      },
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: `${ids[0]}/${key}`,
+        result: { action: 'accept', content: { day: 'x' } },
+      }),
+    });
+    expect(response.status).toBe(400);
+    expect(written.mock.calls.filter(([{ id }]) => ids.includes(id))).toEqual([]);
+    await post(url, await formOf(url));
+    expect(await call(client)).toBe('accept Monday');
+    vi.restoreAllMocks();
   });
 
   it('sends those without a session to the login, with its cookies', async () => {

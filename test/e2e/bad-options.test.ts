@@ -98,7 +98,7 @@ describe('createAwaitHandler refuses', () => {
   });
 });
 
-describe('mcp-await serve ends with 1 and one sentence for', () => {
+describe('mcp-await serve ends with 2 and one sentence for', () => {
   const cli = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
   const server = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
   const harness = new URL('harness.ts', import.meta.url).pathname;
@@ -117,7 +117,7 @@ describe('mcp-await serve ends with 1 and one sentence for', () => {
     const env = { ...process.env };
     delete env.MCP_AWAIT_SECRET;
     const { status, stderr } = spawnSync(process.execPath, [cli, 'serve', ...args], { env, timeout: 20_000 });
-    expect(status).toBe(1);
+    expect(status).toBe(2);
     expect(stderr.toString()).toMatch(sentence);
     expect(stderr.toString()).not.toContain('    at ');
   });
