@@ -7,6 +7,7 @@ import { CALLS_USAGE, calls } from './calls.ts';
 import { PROXY_FLAGS } from './flags.ts';
 import { proxy } from './proxy.ts';
 import { serve } from './serve.ts';
+import { UsageError } from './values.ts';
 
 const TITLE = 'mcp-await: await-style MCP servers for every client\n';
 const SERVE = `
@@ -77,6 +78,6 @@ main(process.argv.slice(2)).catch((error: unknown) => {
   // A store or a relay that was opened before would keep the process for ever.
   process.stderr.write(
     `mcp-await: ${known ? failure.message : failure.cause instanceof Error ? failure.cause.stack : failure.message}\n`,
-    () => process.exit(failure.code === 'store' ? 2 : 1),
+    () => process.exit(failure.code === 'store' || failure instanceof UsageError ? 2 : 1),
   );
 });
