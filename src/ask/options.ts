@@ -60,12 +60,15 @@ function pageOf(page: unknown): URL {
       'ask.page',
       'must be a URL such as https://mcp.example.com/ask, without query and fragment',
     );
-  const isLoopback = ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname);
-  if (url.protocol === 'http:' && !isLoopback)
+  if (url.protocol === 'http:' && !isLoopbackUrl(url))
     throw badOption('ask.page', 'must be https outside of loopback: a login and answers go over it');
   if (url.pathname === '/') throw badOption('ask.page', 'needs a path of its own, such as /ask');
   while (url.pathname.endsWith('/')) url.pathname = url.pathname.slice(0, -1);
   return url;
+}
+
+export function isLoopbackUrl({ hostname }: URL): boolean {
+  return ['localhost', '127.0.0.1', '[::1]'].includes(hostname);
 }
 
 /** @throws AwaitError `bad-option` for a name that is none */

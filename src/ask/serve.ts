@@ -24,7 +24,8 @@ export const FORM_BYTES = 262_144;
 const ACTIONS: readonly string[] = ['accept', 'decline', 'cancel'];
 const FORM_TYPE = /^application\/x-www-form-urlencoded\s*(;|$)/i;
 
-const HEADERS = {
+/** Of each page. */
+export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy': `default-src 'none'; style-src ${STYLE_HASH}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'`,
   'cache-control': 'no-store',
@@ -242,7 +243,7 @@ export class AskPage {
       return note(409, 'This was answered already', DONE, list);
     asking.tell('answered', call, waits);
     // A page that is loaded again sends no form again.
-    return { status: 303, headers: { ...HEADERS, location: url } };
+    return { status: 303, headers: { ...PAGE_HEADERS, location: url } };
   }
 
   #tokenOf({ id, expires }: CallRecord, key: string, person: string): string {
@@ -296,7 +297,7 @@ function same(one: JsonObject, other: JsonObject): boolean {
 }
 
 function page(status: number, body: string): Reply {
-  return { status, headers: HEADERS, body };
+  return { status, headers: PAGE_HEADERS, body };
 }
 
 function note(status: number, title: string, text: readonly string[], list?: string): Reply {

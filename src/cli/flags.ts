@@ -50,6 +50,18 @@ export interface Draft {
   readonly options: { -readonly [Name in keyof AwaitOptions]: AwaitOptions[Name] };
   readonly serving: Serving;
   readonly peer: PeerDraft;
+  readonly ask: AskDraft;
+}
+
+/** The page on which a person answers; `askingOf` refuses what does not go together. */
+interface AskDraft {
+  page?: string;
+  jwks?: string;
+  issuer?: string;
+  audience?: string;
+  callers?: string;
+  header?: string;
+  pair?: boolean;
 }
 
 /** The server behind the proxy. */
@@ -77,6 +89,7 @@ export interface Flag {
 export function newDraft(): Draft {
   return {
     options: {},
+    ask: {},
     peer: { headers: {}, options: {} },
     serving: {
       stdio: false,
@@ -258,6 +271,53 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       help: 'a proxy in front says in X-Forwarded-For where a request comes from',
       set: ({ serving }) => {
         serving.forwarded = true;
+      },
+    },
+  ],
+  'Who answers on a page': [
+    one(
+      'ask-page',
+      'URL',
+      'where a person answers whose client cannot be asked, such as https://mcp.example.com/ask; served here, under its path',
+      ({ ask }, given) => {
+        ask.page = given;
+      },
+    ),
+    one(
+      'ask-jwks',
+      'URL',
+      'the public keys of the login, by which the JWT of a browser, and the bearer token of a caller, is verified',
+      ({ ask }, given) => {
+        ask.jwks = given;
+      },
+    ),
+    one('ask-issuer', 'ISS', 'who must have issued that JWT', ({ ask }, given) => {
+      ask.issuer = given;
+    }),
+    one('ask-audience', 'AUD', 'for whom that JWT must be', ({ ask }, given) => {
+      ask.audience = given;
+    }),
+    one(
+      'ask-callers',
+      'AUD',
+      'for whom the JWT of an MCP request must be: another audience',
+      ({ ask }, given) => {
+        ask.callers = given;
+      },
+    ),
+    one(
+      'ask-header',
+      'NAME',
+      'the header in which a login proxy sends the JWT of a browser (default Authorization)',
+      ({ ask }, given) => {
+        ask.header = given;
+      },
+    ),
+    {
+      name: 'ask-pair',
+      help: 'instead of a login, for one person on this machine: prints a code on the terminal, to type on the page',
+      set: ({ ask }) => {
+        ask.pair = true;
       },
     },
   ],

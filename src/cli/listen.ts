@@ -2,6 +2,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
+import { defined } from '../base/defined.ts';
 import { AwaitError } from '../base/error.ts';
 import { LIMITS } from '../call/limits.ts';
 import { isLoopback, lastForwarded } from '../doors/http/address.ts';
@@ -15,6 +16,7 @@ import type { HostFactory } from '../host/host.ts';
 import { type NodeRequest, toNodeHandler } from '../node.ts';
 import type { Logger } from '../observe/logger.ts';
 import { isPeerHost } from '../proxy/host.ts';
+import { askingOf, type PageFlags } from './ask.ts';
 import type { Draft, Serving } from './flags.ts';
 import { levelLogger } from './logger.ts';
 
@@ -27,13 +29,12 @@ const PATH = '/mcp';
  * @param log the level of the log, unless a flag sets it
  * @param load makes the host; called once the arguments are valid
  */
-export async function serveHost(
-  { options, serving }: Draft,
-  log: string,
-  load: () => Promise<HostFactory>,
-): Promise<void> {
+export async function serveHost(draft: Draft, log: string, load: () => Promise<HostFactory>): Promise<void> {
+  const { serving } = draft;
   const { port, host } = serving;
-  const logger = options.logger ?? levelLogger(log);
+  const logger = draft.options.logger ?? levelLogger(log);
+  const asking = askingOf(draft, logger);
+  const options = { ...draft.options, ...asking?.options };
   if (serving.stdio) {
     await serveStdio(await load(), { ...options, logger });
     return;
@@ -54,10 +55,16 @@ export async function serveHost(
     const [path = '/'] = (req.url ?? '/').split('?', 1);
     if (path === '/healthz') respond(res, { ready: true });
     else if (path === '/readyz') void handler.health().then((health) => respond(res, health));
-    else if (path === PATH || paths.find(path)?.wire !== 'mcp') void listener(req, res);
+    else if (path === asking?.pairing?.path)
+      void asking.pairing.exchange(req, res).catch(() => res.destroy());
+    else if (asking?.has(path)) void listener(req, res);
+    else if (path === PATH || paths.find(path)?.wire !== 'mcp') void admit(req, res, asking, listener);
     else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);
   });
-  const sockets = mountWebSocket(server, handler, { path: PATH });
+  const sockets = mountWebSocket(server, handler, {
+    path: PATH,
+    ...defined({ authenticate: asking?.authenticate }),
+  });
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       const taken = `--port ${port} is taken on ${host}; choose another one, or 0 for a free one`;
@@ -67,7 +74,8 @@ export async function serveHost(
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
-  warnIfOpen(host, logger);
+  warnIfOpen(host, logger, asking?.authenticate === undefined);
+  asking?.pairing?.start();
   const { leave, close } = handler;
   const release = async (): Promise<void> => {
     await handler.release();
@@ -140,6 +148,29 @@ function watched(load: HostFactory, logger: Logger): { factory: HostFactory; sta
   };
 }
 
+/** Passes a request on, with the credentials that it came with. */
+async function admit(
+  req: NodeRequest,
+  res: ServerResponse,
+  asking: PageFlags | undefined,
+  listener: (req: NodeRequest, res: ServerResponse) => Promise<void>,
+): Promise<void> {
+  try {
+    const auth = await asking?.authenticate?.(req);
+    if (auth !== undefined) req.auth = auth;
+  } catch (error) {
+    const [status, headers] =
+      AwaitError.from(error).code === 'bad-token'
+        ? [401, { 'www-authenticate': 'Bearer error="invalid_token"' }]
+        : [503, { 'retry-after': '5' }];
+    res.shouldKeepAlive = false;
+    res.writeHead(status, headers).end();
+    return;
+  }
+  // Its client left meanwhile, and nothing would end the call.
+  if (!res.destroyed) await listener(req, res);
+}
+
 /** `/healthz`: the process runs. `/readyz`: requests may come here. */
 function respond(res: ServerResponse, health: Health): void {
   const body = JSON.stringify(health);
@@ -147,11 +178,11 @@ function respond(res: ServerResponse, health: Health): void {
   res.writeHead(health.ready ? 200 : 503, headers).end(body);
 }
 
-/** Warns where other machines can connect: the command line does not authenticate callers. */
-function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>): void {
+/** Warns where other machines can connect: the command line serves callers without credentials. */
+function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>, isAnonymous: boolean): void {
   if (isLoopback(host) || host === 'localhost') return;
   logger.warn(
-    `anyone who reaches ${host} can use this server: it authenticates nobody, and all its callers are anonymous. Put a proxy that authenticates in front of it, or mount createAwaitHandler behind your own middleware`,
+    `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody, and all its callers are anonymous' : 'callers without a token are anonymous, and are served'}. Put a proxy that authenticates in front of it, or mount createAwaitHandler behind your own middleware`,
   );
 }
 

@@ -1,6 +1,13 @@
 /** Values of the command line: numbers, times, sizes and names, and the message for an invalid one. */
 import { AwaitError } from '../base/error.ts';
 
+/** Arguments that do not go together: the command ends with 2. */
+export class UsageError extends AwaitError {
+  constructor(message: string, cause?: unknown) {
+    super('bad-option', message, cause);
+  }
+}
+
 /** In milliseconds. */
 const TIMES: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 /** In bytes. */

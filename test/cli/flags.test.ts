@@ -59,8 +59,9 @@ describe('a flag', () => {
     });
     const { options: set } = await readArguments(args);
     const without = options().filter((name) => !(name in set) && name !== 'relay');
-    // Who a caller is, is said by code; the others have a flag as soon as they have one.
-    const code = ['principal', 'encrypt', 'audience', 'audit', 'revisions'];
+    // Who a caller is, is said by code, and `ask` by several flags together (ask.test.ts); the others have a flag as
+    // soon as they have one.
+    const code = ['principal', 'ask', 'encrypt', 'audience', 'audit', 'revisions'];
     expect(options().length).toBeGreaterThan(20);
     expect(without.filter((name) => !code.includes(name))).toEqual([]);
     expect(() => settle(set, KNOWN)).not.toThrow();

@@ -1,0 +1,164 @@
+/**
+ * `--ask-pair`: one person on one machine, who has no login. A code on the terminal is exchanged for a cookie.
+ * 1. The code goes to `print` and nowhere else: no page, header or log line has it.
+ * 2. It is good once, for ten minutes, and for five tries of all browsers together. After that no code is taken until
+ *    the process is started again.
+ * 3. Of a cookie its digest is kept, in the memory of this process, for twelve hours.
+ */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { notePage } from '../ask/page/pages.ts';
+import { pairPage } from '../ask/page/pair.ts';
+import { PAGE_HEADERS } from '../ask/serve.ts';
+import type { Logger } from '../observe/logger.ts';
+
+/** The principal of every caller, and the person who answers. */
+export const LOCAL = 'local';
+
+/** Crockford's base32: without I, L, O and U. */
+const LETTERS = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const CODE_LENGTH = 8;
+const TRIES = 5;
+/** How long the code is good, and then the cookie; in milliseconds. */
+const CODE_TIME = 600_000;
+const COOKIE_TIME = 43_200_000;
+const COOKIE = 'mcp-await-pair';
+/** Longest form, in bytes. */
+const FORM_BYTES = 8_192;
+
+export interface PairingParts {
+  readonly page: URL;
+  /** Shows the code to the person. */
+  readonly print: (code: string) => void;
+  readonly logger: Pick<Logger, 'info' | 'warn'>;
+  readonly now?: () => number;
+}
+
+export class Pairing {
+  /** Where the form is posted to. */
+  readonly path: string;
+  readonly #parts: PairingParts;
+  readonly #now: () => number;
+  /** Of the code; undefined before it is shown, and once it was used. */
+  #code: Buffer | undefined;
+  #codeEnds = 0;
+  #tries = TRIES;
+  #cookie: { readonly digest: Buffer; readonly ends: number } | undefined;
+
+  constructor(parts: PairingParts) {
+    this.#parts = parts;
+    this.#now = parts.now ?? Date.now;
+    this.path = `${parts.page.pathname}/pair`;
+  }
+
+  /** Makes the code and prints it. */
+  start(): void {
+    // 32 letters divide 256, so each is as likely as any other.
+    const code = [...randomBytes(CODE_LENGTH)].map((byte) => LETTERS[byte % LETTERS.length]).join('');
+    this.#code = digestOf(code);
+    this.#codeEnds = this.#now() + CODE_TIME;
+    this.#parts.print(`${code.slice(0, 4)}-${code.slice(4)}`);
+  }
+
+  /** `authorize` of the page. */
+  readonly authorize = (request: Request, { url }: { readonly url: string }): string | Response => {
+    if (this.#isPaired(request.headers.get('cookie') ?? '')) return LOCAL;
+    const body = this.#isOpen() ? this.#form(url) : CLOSED;
+    return new Response(body, { status: 403, headers: PAGE_HEADERS });
+  };
+
+  /** Takes the form of the pairing page. */
+  async exchange(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    const reply = (status: number, body: string): void => {
+      // The rest of a body that is too long is not read.
+      if (!req.complete) res.shouldKeepAlive = false;
+      res.writeHead(status, PAGE_HEADERS).end(body);
+    };
+    if (req.method !== 'POST') return void res.writeHead(405, { allow: 'POST' }).end();
+    const { page, logger } = this.#parts;
+    const { origin, 'sec-fetch-site': site = 'same-origin' } = req.headers;
+    // A page of another origin must not use up the tries.
+    if (origin !== page.origin || site !== 'same-origin') return reply(403, FOREIGN);
+    if (!(Number(req.headers['content-length']) <= FORM_BYTES)) return reply(413, FOREIGN);
+    const form = new URLSearchParams(await text(req));
+    const back = this.#backTo(form.get('back') ?? '');
+    if (!this.#isOpen()) return reply(403, CLOSED);
+    if (!this.#takes(form.get('code') ?? '')) {
+      logger.warn('a pairing code was refused', { triesLeft: this.#tries });
+      const error =
+        this.#tries === 1
+          ? 'This is not the code. One try is left.'
+          : `This is not the code. ${this.#tries} tries are left.`;
+      return reply(403, this.#isOpen() ? this.#form(back, error) : CLOSED);
+    }
+    const cookie = randomBytes(32).toString('base64url');
+    this.#cookie = { digest: digestOf(cookie), ends: this.#now() + COOKIE_TIME };
+    logger.info('a browser was paired');
+    const attributes = [
+      `${COOKIE}=${cookie}`,
+      `Path=${page.pathname}`,
+      `Max-Age=${COOKIE_TIME / 1_000}`,
+      'HttpOnly',
+      'SameSite=Lax',
+      // The page is on loopback, where it may have https of its own.
+      ...(page.protocol === 'https:' ? ['Secure'] : []),
+    ];
+    res.writeHead(303, { ...PAGE_HEADERS, location: back, 'set-cookie': attributes.join('; ') }).end();
+  }
+
+  #isOpen(): boolean {
+    return this.#code !== undefined && this.#tries > 0 && this.#now() < this.#codeEnds;
+  }
+
+  /** Takes one try. */
+  #takes(given: string): boolean {
+    this.#tries -= 1;
+    const letters = given
+      .toUpperCase()
+      .replaceAll(/[\s-]/g, '')
+      .replaceAll('O', '0')
+      .replaceAll(/[IL]/g, '1');
+    const isRight = this.#code !== undefined && timingSafeEqual(this.#code, digestOf(letters));
+    if (isRight) this.#code = undefined;
+    return isRight;
+  }
+
+  #isPaired(header: string): boolean {
+    const cookie = this.#cookie;
+    if (cookie === undefined || this.#now() >= cookie.ends) return false;
+    return header.split(';').some((pair) => {
+      const [name, value = ''] = pair.trim().split('=', 2);
+      return name === COOKIE && timingSafeEqual(cookie.digest, digestOf(value));
+    });
+  }
+
+  /** A form cannot send a browser anywhere but to the page. */
+  #backTo(url: string): string {
+    const { origin, pathname, href } = this.#parts.page;
+    if (!URL.canParse(url)) return href;
+    const back = new URL(url);
+    return back.origin === origin && back.pathname.startsWith(`${pathname}/`) ? origin + back.pathname : href;
+  }
+
+  #form(back: string, error?: string): string {
+    const action = this.#parts.page.origin + this.path;
+    return pairPage({ action, back, ...(error !== undefined && { error }) });
+  }
+}
+
+const CLOSED = notePage({
+  title: 'This browser is not paired',
+  text: [
+    'No code is taken any more: it was used, has expired, or was wrong too often.',
+    'Start the server again for a new code, and open the link again.',
+  ],
+});
+const FOREIGN = notePage({
+  title: 'This form was sent from elsewhere',
+  text: ['Open the link again, and type the code on its page.'],
+});
+
+function digestOf(value: string): Buffer {
+  return createHash('sha256').update(value).digest();
+}
