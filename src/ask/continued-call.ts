@@ -34,11 +34,19 @@ const LOOK = 500;
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
 
+/** Longest idempotency key, in characters. */
+const KEY_LENGTH = 256;
 const UNKNOWN: Standing = { kind: 'unknown' };
 const OTHER_ARGUMENTS: Response = {
   error: {
     code: -32602,
     message: 'Invalid params: this idempotency key names a call of another tool, or with other arguments',
+  },
+};
+const BAD_KEY: Response = {
+  error: {
+    code: -32602,
+    message: `Invalid params: an idempotency key is a text of 1 to ${KEY_LENGTH} characters`,
   },
 };
 const URL_MODE: JsonObject = { mode: 'url' };
@@ -156,6 +164,7 @@ export class ContinuedCall implements Instance {
   /** The call of an idempotency key: this one, or that of an earlier request. */
   async #named(frame: Frame, key: string): Promise<Response | undefined> {
     const { calls, clock, lease } = this.#parts;
+    if (key.length === 0 || key.length > KEY_LENGTH) return BAD_KEY;
     const id = await calls.named(this.#own, key);
     if (id === undefined) return OTHER_ARGUMENTS;
     const isOwn = id === this.#own.id;
@@ -281,15 +290,23 @@ export class ContinuedCall implements Instance {
     { checkpoint: { call, open } }: AtAsks,
     isTold: boolean,
   ): Promise<{ responses: JsonObject; errors?: ErrorAnswers } | undefined> {
+    const { calls, clock } = this.#parts;
     const page = new Set(this.#forPage(open));
     const responses: Record<string, JsonObject> = {};
     const errors: Record<string, ErrorAnswers[string]> = {};
     await Promise.all(
       open.map(async (ask) => {
         if (page.has(ask)) return;
-        const response = await frame.ask(ask.method, ask.params, { inContext: true });
-        if ('error' in response) errors[ask.key] = response.error;
-        else responses[ask.key] = response.result;
+        // It waits with the call for the person, who may be asked about for hours.
+        const kept = page.size > 0 ? await calls.answerTo(call.id, ask.key) : undefined;
+        const response = kept?.response ?? (await frame.ask(ask.method, ask.params, { inContext: true }));
+        if ('error' in response) {
+          errors[ask.key] = response.error;
+          return;
+        }
+        responses[ask.key] = response.result;
+        if (page.size > 0 && kept === undefined)
+          await calls.answer(call, ask.key, { response, by: '', route: 'client', time: clock.now() });
       }),
     );
     if (page.size > 0) {

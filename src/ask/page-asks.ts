@@ -16,8 +16,6 @@ import { isContinued, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** In `_meta` of a call: names it, so that it runs once however often its request comes. */
 const KEY = 'mcp-await/idempotency-key';
-/** Longest such name, in characters. */
-const KEY_LENGTH = 256;
 
 /** Longest time that a timer may have, in milliseconds. */
 const LONGEST = 2 ** 31 - 1;
@@ -139,5 +137,7 @@ export class PageAsks {
 
 function keyOf({ _meta: meta }: JsonObject, { idempotencyKey }: Leg): string | undefined {
   const key = isObject(meta) && meta[KEY] !== undefined ? meta[KEY] : idempotencyKey;
-  return typeof key === 'string' && key !== '' && key.length <= KEY_LENGTH ? key : undefined;
+  if (key === undefined) return undefined;
+  // One that is none is refused: without it a call would run twice.
+  return typeof key === 'string' ? key : '';
 }

@@ -30,6 +30,7 @@ const FORM = {
 };
 const effects: string[] = [];
 const events: AskEvent[] = [];
+let poems = 0;
 
 function build(): McpServer {
   const server = new McpServer({ name: 'booking', version: '1' });
@@ -98,9 +99,13 @@ async function open(
     model: 'm',
     content: { type: 'text', text: 'a poem' },
   };
+  const poemOnce = (): CreateMessageResult => {
+    poems += 1;
+    return poem;
+  };
   if ('sampling' in capabilities) {
-    if (client instanceof Client) client.setRequestHandler(CreateMessageRequestSchema, () => poem);
-    else client.setRequestHandler('sampling/createMessage', () => poem as never);
+    if (client instanceof Client) client.setRequestHandler(CreateMessageRequestSchema, () => poemOnce());
+    else client.setRequestHandler('sampling/createMessage', () => poemOnce() as never);
   }
   if ('elicitation' in capabilities) {
     if (client instanceof Client) client.setRequestHandler(ElicitRequestSchema, () => ({ action: 'accept' }));
@@ -233,11 +238,13 @@ describe.each(STORES.filter(({ down }) => !down))('the page with $name', (servic
     });
 
     it('leaves to the client what it can be asked itself', async () => {
+      const before = poems;
       const client = await open(kind, one.url, { sampling: {} });
       const first = await client.call('poet', to('lima'));
       expect(first.text).toMatch(/^NOT DONE YET/);
       await answer(two, urlIn(first.text), { day: 'Fri' });
       expect((await client.call('poet', to('lima'))).text).toBe('a poem Fri');
+      expect(poems - before).toBe(1);
       await client.close();
     });
 

@@ -119,6 +119,16 @@ describe.each(STORES.filter(({ down }) => !down))('an idempotency key with $name
       await Promise.all([here.close(), there.close()]);
     });
 
+    it('refuses a key that is none, since its call would run twice', async () => {
+      const here = await open(kind, one.url);
+      for (const wrong of ['', 'x'.repeat(257), 7])
+        await expect(here.call('order', of('w'), wrong as string)).rejects.toThrow(
+          'an idempotency key is a text',
+        );
+      expect(runs.has(of('w'))).toBe(false);
+      await here.close();
+    });
+
     it('takes the header too, and is another caller’s own', async () => {
       const here = await open(kind, one.url, 'ann', of('h'));
       const again = await open(kind, two.url, 'ann', of('h'));
