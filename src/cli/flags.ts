@@ -15,6 +15,7 @@ import type { Rate, RateLimitOptions } from '../doors/http/rate-limit.ts';
 import type { AwaitOptions } from '../handler/handler.ts';
 import { OPTIONS, type PlainOption } from '../handler/option-table.ts';
 import type { RevisionEntry } from '../handler/revision-options.ts';
+import { UPSTREAMS } from '../proxy/era.ts';
 import type { PeerHostOptions } from '../proxy/host.ts';
 import { openRelay } from '../relay/open-relay.ts';
 import { levelLogger } from './logger.ts';
@@ -411,7 +412,7 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     one(
       'url',
       'URL',
-      'a remote server of 2025-11-25 or before, instead of a command: its endpoint, as in https://example.com/mcp',
+      'a remote server instead of a command: its endpoint, as in https://example.com/mcp',
       ({ peer }, given) => {
         peer.url = given;
       },
@@ -425,6 +426,15 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         peer.headers = Object.fromEntries(values.map((given) => named('header', given)));
       },
     },
+    oneOf(
+      'upstream',
+      'REVISION',
+      'the revision in which the server is spoken to: 2026-07-28, or 2025-11-25 for it and all before (default auto)',
+      UPSTREAMS,
+      ({ peer }, given) => {
+        peer.options.upstream = given;
+      },
+    ),
     one(
       'children',
       'N',

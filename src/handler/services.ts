@@ -33,7 +33,6 @@ import { watchLoad } from '../observe/load.ts';
 import { withoutIds } from '../observe/redact.ts';
 import { watchUnjournaled } from '../observe/unjournaled.ts';
 import { isPeerHost } from '../proxy/host.ts';
-import { replaysAll } from '../proxy/replay-rule.ts';
 import { sealedMessages } from '../relay/messages.ts';
 import { CallConnections } from '../stream/call-connections.ts';
 import { EventStreams } from '../stream/event-streams.ts';
@@ -239,7 +238,7 @@ export function createServices(
     { longest: limits.journalBytes, isForeign: isPeerHost(factory) },
   );
   const mayReplay = settings.replay ?? (isPeerHost(factory) ? factory.mayReplay : () => 'allow' as const);
-  const isPaged = settings.ask !== undefined && (!isPeerHost(factory) || replaysAll(factory.mayReplay));
+  const isPaged = settings.ask !== undefined && (!isPeerHost(factory) || factory.outlives());
   if (settings.ask !== undefined && !isPaged)
     logger.warn(
       "no question of this server is on the option ask's page: its calls may not be run again, and one that waits may outlive the server's process. Start the proxy with --replay allow if they may",

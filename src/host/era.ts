@@ -9,7 +9,7 @@
 import {
   CLIENT_CAPABILITIES_META_KEY,
   CLIENT_INFO_META_KEY,
-  LOG_LEVEL_META_KEY,
+  LOG_LEVEL_META_KEY as LOG_LEVEL,
   PROTOCOL_VERSION_META_KEY,
 } from '@modelcontextprotocol/server';
 import { AwaitError } from '../base/error.ts';
@@ -18,6 +18,8 @@ import type { Client } from '../call/journal/entries.ts';
 import type { Handler, LowLevel } from './protocol.ts';
 
 type Method = (...args: unknown[]) => unknown;
+
+export { LOG_LEVEL };
 
 /** An SDK v2 server's private state of its era, and the methods that read it. */
 interface EraServer extends LowLevel {
@@ -125,7 +127,7 @@ export function envelopeOf(revision: string, client: Client, logLevel: string | 
     [PROTOCOL_VERSION_META_KEY]: revision,
     [CLIENT_CAPABILITIES_META_KEY]: client.capabilities,
     ...(Object.keys(client.info).length > 0 && { [CLIENT_INFO_META_KEY]: client.info }),
-    ...(logLevel !== undefined && { [LOG_LEVEL_META_KEY]: logLevel }),
+    ...(logLevel !== undefined && { [LOG_LEVEL]: logLevel }),
   };
 }
 

@@ -10,7 +10,7 @@ import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../
 import type { Frame } from '../call/frame/frame.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import type { Instance, InstanceLeg } from '../call/ports.ts';
-import { envelopeOf, hasEras } from './era.ts';
+import { envelopeOf, hasEras, LOG_LEVEL } from './era.ts';
 import { type Guards, guardsOf } from './guards.ts';
 import { type FactoryContext, type HostFactory, type Made, make } from './host.ts';
 import { LazyRequest } from './intercept.ts';
@@ -155,7 +155,7 @@ export class LiveInstance implements HostInstance {
     this.#calls.set(frame, leg);
     // A rehearsed call asks its client nothing: asks of the server's start-up wait for a call that is run.
     const held = leg.isRehearsal ? undefined : this.#router.adopt(frame);
-    const round = this.#begun.isModern ? recordedRound(frame) : undefined;
+    const round = this.#begun.takesRounds ? recordedRound(frame) : undefined;
     if (held === undefined && round === undefined) this.#attempt(frame, request);
     else void Promise.all([round, held]).then(([params]) => this.#attempt(frame, request, params));
   }
@@ -166,7 +166,7 @@ export class LiveInstance implements HostInstance {
     const isOwn = frame.call.task?.isOwn === true && this.#options.single && this.#runsTasks;
     const params = { ...request.params, ...(isOwn && { task: {} }), ...round };
     this.#deliver(frame, { id, method, params }, (response) => {
-      const needs = this.#begun.isModern ? needsOf(response) : undefined;
+      const needs = this.#begun.takesRounds ? needsOf(response) : undefined;
       const taskId = isOwn ? createdTask(response) : undefined;
       if (needs !== undefined) {
         void nextRound(frame, needs).then((next) => this.#attempt(frame, request, next));
@@ -321,9 +321,12 @@ export class LiveInstance implements HostInstance {
 
   /** A call keeps the client of its first leg (invariant 4). */
   #inEra(params: JsonObject, { logLevel }: InstanceLeg): JsonObject {
-    if (!this.#begun.isModern) return params;
     const { client } = this.#options;
     const meta = isObject(params._meta) ? params._meta : {};
+    if (!this.#begun.isModern)
+      return logLevel === undefined || !this.#begun.takesRounds
+        ? params
+        : { ...params, _meta: { ...meta, [LOG_LEVEL]: logLevel } };
     return { ...params, _meta: { ...meta, ...envelopeOf(this.#revision, client, logLevel) } };
   }
 }

@@ -9,6 +9,8 @@ export interface HostServer {
   // biome-ignore lint/suspicious/noExplicitAny: the SDKs' transports differ in their types, not in their shape
   connect(transport: any): Promise<void>;
   close?(): Promise<void> | void;
+  /** Whether it may return its asks (`input_required`), and is called again with the answers. */
+  readonly takesRounds?: boolean;
 }
 
 interface RequestLike {

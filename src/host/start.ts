@@ -35,6 +35,8 @@ export interface BegunHost {
   readonly lowLevel: LowLevel | undefined;
   /** Whether its server is in the era of a revision without sessions. */
   readonly isModern: boolean;
+  /** Whether it may return its asks, and is called again with the answers. */
+  readonly takesRounds: boolean;
 }
 
 /** Connects a server; resolves once the tools that it registers on `initialized` are there. */
@@ -49,7 +51,13 @@ export async function start(starting: StartingHost): Promise<BegunHost> {
   const declared = era ?? (await initialize(starting));
   if (era === undefined) await announceInitialized(transport, lowLevel, router.asked);
   if (!connecting.isOver) await Promise.race([connecting.connected, startWait()]);
-  return { declared: { ...declared }, lowLevel, isModern: era !== undefined };
+  const isModern = era !== undefined;
+  return {
+    declared: { ...declared },
+    lowLevel,
+    isModern,
+    takesRounds: isModern || server.takesRounds === true,
+  };
 }
 
 /** @returns its declaration, if its revision has no `initialize` to carry it */

@@ -94,6 +94,12 @@ export class Group {
     return this.#start();
   }
 
+  /** A server that runs any number of calls at the same time. */
+  get concurrent(): Peer | undefined {
+    this.used = performance.now();
+    return [...this.#peers].find((peer) => peer.isConcurrent && !peer.gone);
+  }
+
   /**
    * Waits for the turn in a server, for a call that may ask.
    * @throws AwaitError `host-gone` when no server can be started, `limit` when the queue is full or the wait too long

@@ -37,6 +37,7 @@ import type { CallRecord, Client, Completion } from '../call/journal/entries.ts'
 import type { HandoffParts } from '../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host/host.ts';
 import { LATEST, NOBODY, SPOKEN } from '../host/spoken.ts';
+import { type EraWay, UPSTREAMS, Upstream, type UpstreamOption } from './era.ts';
 import { Group } from './group.ts';
 import { type LeaseOptions, PeerLease } from './lease.ts';
 import type { OpenLink, PeerLogger } from './link.ts';
@@ -66,6 +67,11 @@ export interface PeerHostOptions {
   readonly askTimeout?: number;
   /** How long a server without work is kept for its caller, in milliseconds. Default five minutes. */
   readonly idle?: number;
+  /**
+   * The revision in which the server is spoken to. Default `auto`: a remote server in 2026-07-28 where it knows that, a
+   * command in 2025-11-25 where it knows that, else in the other. `2025-11-25` stands for all with `initialize`.
+   */
+  readonly upstream?: UpstreamOption;
   /** How long a cancelled call may take to end before the next one is sent, in milliseconds. Default 2 s. */
   readonly cancelGrace?: number;
 }
@@ -75,6 +81,8 @@ export interface PeerHost {
   (context: FactoryContext): Promise<HostProduct>;
   /** Whether a call may be run again, by its journal. */
   readonly mayReplay: (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never';
+  /** Whether a call that waits for an answer needs nothing of its server meanwhile, as far as that is known. */
+  readonly outlives: () => boolean;
   /**
    * Called by the handler: sets the receivers of its servers' log and of messages outside of calls, and the relay over
    * which processes use one another's servers.
@@ -99,17 +107,23 @@ const LOOK_EVERY = 10_000;
 /**
  * @param name the name of its servers in the log
  * @param identity the command or the URL, in a form that is equal in all processes that may share servers over the relay
- * @param openLink starts one, or connects to one
+ * @param waysOf how one is started, or connected to, in each era; the way that is tried first is the first.
+ * `listens`: somebody hears what it says outside of requests
  */
 export function peerHost(
   name: string,
   options: PeerHostOptions,
   identity: unknown,
-  openLink: (logger: PeerLogger) => OpenLink,
+  waysOf: (logger: PeerLogger, listens: boolean) => readonly EraWay[],
 ): PeerHost {
-  const pool = new Pool(name, checked(options), identity, openLink);
+  const settings = checked(options);
+  const upstream = new Upstream(settings.upstream);
+  const pool = new Pool(name, settings, identity, upstream, (logger, listens) =>
+    upstream.open(waysOf(logger, listens)),
+  );
   return Object.assign((context: FactoryContext) => pool.lease(context), {
-    mayReplay: replayRule(options.replay ?? DEFAULTS.replay),
+    mayReplay: replayRule(settings.replay),
+    outlives: () => settings.replay === 'allow' || upstream.era === '2026-07-28',
     attach: (logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts) =>
       pool.attach(logger, outside, relay),
     check: () => pool.check(),
@@ -121,7 +135,8 @@ class Pool {
   readonly #name: string;
   readonly #options: Required<PeerHostOptions>;
   readonly #identity: unknown;
-  readonly #openLink: (logger: PeerLogger) => OpenLink;
+  readonly #upstream: Upstream;
+  readonly #openLink: (logger: PeerLogger, listens: boolean) => OpenLink;
   readonly #groups = new Map<string, Group>();
   #logger: PeerLogger = SILENT;
   #sharing: Sharing | undefined;
@@ -134,11 +149,13 @@ class Pool {
     name: string,
     options: Required<PeerHostOptions>,
     identity: unknown,
-    openLink: (logger: PeerLogger) => OpenLink,
+    upstream: Upstream,
+    openLink: (logger: PeerLogger, listens: boolean) => OpenLink,
   ) {
     this.#name = name;
     this.#options = options;
     this.#identity = identity;
+    this.#upstream = upstream;
     this.#openLink = openLink;
   }
 
@@ -236,8 +253,9 @@ class Pool {
   #newGroup(client: Client, key?: string): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
     const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
-    const local = this.#openLink(this.#logger);
-    const sharing = key === undefined ? undefined : this.#sharing;
+    const local = this.#openLink(this.#logger, key !== undefined);
+    // Servers of 2026-07-28 keep nothing of a client: each process has its own.
+    const sharing = key === undefined || this.#upstream.era === '2026-07-28' ? undefined : this.#sharing;
     const group: Group = new Group(
       client,
       {
@@ -298,6 +316,7 @@ const DEFAULTS: Required<PeerHostOptions> = {
   askTimeout: 60_000,
   idle: 300_000,
   cancelGrace: 2_000,
+  upstream: 'auto',
 };
 
 function checked(options: PeerHostOptions): Required<PeerHostOptions> {
@@ -324,6 +343,12 @@ function checked(options: PeerHostOptions): Required<PeerHostOptions> {
     throw new AwaitError(
       'bad-option',
       `option replay must be 'safe', 'allow' or 'never', not ${String(settings.replay)}`,
+    );
+  }
+  if (!UPSTREAMS.includes(settings.upstream)) {
+    throw new AwaitError(
+      'bad-option',
+      `option upstream must be ${UPSTREAMS.join(', ')}, not ${String(settings.upstream)}`,
     );
   }
   return settings;

@@ -52,6 +52,8 @@ export interface LeaseOptions {
 }
 
 export class PeerLease implements RequestOwner {
+  /** A server of 2026-07-28 returns its asks. */
+  readonly takesRounds = true;
   readonly #group: Group;
   readonly #options: LeaseOptions;
   readonly #work = new Map<string | number, PeerWork>();
@@ -75,7 +77,7 @@ export class PeerLease implements RequestOwner {
     this.#over = true;
     for (const work of this.#work.values()) {
       this.#group.giveUp(work.holder);
-      if (work.sent !== undefined && work.cancelled === undefined) work.turn?.peer.kill(true);
+      if (work.sent !== undefined && work.cancelled === undefined) endIn(work);
       else if (work.sent === undefined) work.turn?.done();
     }
     this.#options.onEnd();
@@ -147,7 +149,8 @@ export class PeerLease implements RequestOwner {
     const work: PeerWork = { holder };
     this.#work.set(id, work);
     try {
-      const turn = await this.#group.turn(holder);
+      const free = this.#group.concurrent;
+      const turn = free === undefined ? await this.#group.turn(holder) : { peer: free, done: () => {} };
       work.turn = turn;
       if (this.#over || work.cancelled) return;
       const { peer } = turn;
@@ -202,6 +205,11 @@ export class PeerLease implements RequestOwner {
     if (turn === undefined || sent === undefined) return;
     const { peer } = turn;
     peer.cancel(sent, typeof reason === 'string' ? reason : undefined);
+    if (peer.isConcurrent) {
+      peer.forget(sent);
+      this.#work.delete(holder.requestId);
+      return;
+    }
     setTimeout(() => {
       if (peer.holder !== holder) return;
       if (this.#options.isShared) peer.kill(true);
@@ -227,6 +235,16 @@ export class PeerLease implements RequestOwner {
       return { error: { code: -32000, message: failure.message, data: advice('limit') } };
     return { error: wireError(failure) };
   }
+}
+
+/** Ends a call that holds its server up: with its server, if that runs one call at a time. */
+function endIn({ turn, sent }: PeerWork): void {
+  if (turn === undefined || sent === undefined) return;
+  const { peer } = turn;
+  if (peer.isConcurrent) {
+    peer.cancel(sent);
+    peer.forget(sent);
+  } else peer.kill(true);
 }
 
 /** A frame that is dropped meanwhile never settles its step, and must not keep the turn. */

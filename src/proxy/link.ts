@@ -11,6 +11,8 @@ export interface PeerLink {
   kill(reason?: string): void;
   /** Whether another process has the server, and grants its turns. */
   readonly elsewhere?: boolean;
+  /** Whether the server's requests are apart from each other: none has to wait for another to end. */
+  readonly isConcurrent?: boolean;
 }
 
 /** Why a server has ended, beside the reason in words. */
@@ -22,10 +24,12 @@ export interface Ended {
 }
 
 export interface LinkEvents {
-  /** One JSON-RPC message of the server. */
-  message(message: JsonObject): void;
+  /** One JSON-RPC message of the server. @param about the request in whose reply it came, where that is known */
+  message(message: JsonObject, about?: string | number): void;
   /** The server has ended, for the reason given. Called once. */
   ended(reason: string, how?: Ended): void;
+  /** The server may or may not have done one request: its reply was lost. The link goes on. */
+  lost?(id: string | number, reason: string): void;
 }
 
 /** Opens a connection to a new server; failures are reported by `ended`. */

@@ -135,15 +135,20 @@ export class Peer {
     const state: Shared = { pending: new Map(), early: [], onGone: [] };
     let early = 0;
     const link: PeerLink = openLink({
-      message: (message) => {
+      message: (message, about) => {
         if (state.peer === undefined && message.method !== undefined) {
           early += memoryOf(message);
           state.early.push(message);
           if (early > MOST_EARLY) link.kill(`it sent ${MOST_EARLY} bytes before its response to initialize`);
-        } else if (state.peer !== undefined) state.peer.#received(message);
+        } else if (state.peer !== undefined) state.peer.#received(message, about);
         else settle(state, message);
       },
       ended: (reason, how) => isGone(state, reason, how),
+      lost: (id, reason) => {
+        const request = state.pending.get(id);
+        state.pending.delete(id);
+        request?.reject(new PeerGone(reason, {}));
+      },
     });
     const failed = (reason: string, cause?: unknown): AwaitError =>
       new AwaitError('host-gone', `${options.name} cannot be served: ${reason}`, cause);
@@ -183,6 +188,11 @@ export class Peer {
   /** Whether another process has the server. */
   get elsewhere(): boolean {
     return this.#link.elsewhere === true;
+  }
+
+  /** Whether its calls run at the same time, without turns. */
+  get isConcurrent(): boolean {
+    return this.#link.isConcurrent === true;
   }
 
   get gone(): boolean {
@@ -283,14 +293,14 @@ export class Peer {
 
   // --- messages of the server --------------------------------------------------------------------------
 
-  #received(message: JsonObject): void {
+  #received(message: JsonObject, about?: string | number): void {
     const { id, method } = message;
     if (typeof method !== 'string') settle(this.#state, message);
     else if (typeof id === 'string' || typeof id === 'number') this.#asked(id, method, message.params);
-    else this.#notified(method, message);
+    else this.#notified(method, message, about);
   }
 
-  #notified(method: string, message: JsonObject): void {
+  #notified(method: string, message: JsonObject, about?: string | number): void {
     const params = isObject(message.params) ? message.params : {};
     if (method === 'notifications/cancelled') {
       const asked = params.requestId;
@@ -305,8 +315,10 @@ export class Peer {
       return;
     }
     if (method === 'notifications/tools/list_changed') this.#tools = undefined;
+    const request = about === undefined ? undefined : this.#state.pending.get(about);
     const holder = this.#holder;
-    if (holder === undefined) this.outside?.notification(message);
+    if (request?.owner !== undefined) request.owner.notification(message, request.requestId);
+    else if (holder === undefined) this.outside?.notification(message);
     else holder.owner.notification(message, holder.requestId);
   }
 

@@ -1,15 +1,16 @@
-/** `remoteHost`: a legacy server elsewhere, by its URL. */
+/** `remoteHost`: a server elsewhere, by its URL. */
 
 import { AwaitError } from '../base/error.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+import { openModernRemote } from './modern-wires.ts';
 import { openRemote, type RemoteOptions } from './remote.ts';
 
 /** The options of `remoteHost`. */
 export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
 
 /**
- * A remote server of 2025-11-25 or before, for `createAwaitHandler`. It gets a session of its own for each session
- * here, or for each known caller without sessions. It needs the package `@modelcontextprotocol/sdk`.
+ * A remote server of any revision, for `createAwaitHandler`. One of 2025-11-25 or before gets a session of its own for
+ * each session here, or for each known caller without sessions, and needs the package `@modelcontextprotocol/sdk`.
  *
  * @throws AwaitError `bad-option`
  *
@@ -24,5 +25,8 @@ export function remoteHost(options: RemoteHostOptions): PeerHost {
     throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
   }
   const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
-  return peerHost(new URL(url).host, host, remote, () => (events) => openRemote(remote, events));
+  return peerHost(new URL(url).host, host, remote, (logger, listens) => [
+    ['2026-07-28', (events) => openModernRemote(remote, logger, listens, events)],
+    ['2025-11-25', (events) => openRemote(remote, events)],
+  ]);
 }

@@ -5,11 +5,13 @@
  */
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
+import { isRound } from '../call/frame/rounds.ts';
 import type { CallRecord, Completion, Response } from '../call/journal/entries.ts';
 
 /** Where it is recorded: no step of a tool has such a name. */
 export const SENT: DrawPlace = { site: 'sent-to-server', branch: '[]' };
-const PATH = `/${SENT.site}${SENT.branch}`;
+/** In a round after the first, too (`Rounds.placeOf`). */
+const IS_SENT = /^\/(\d+:)?sent-to-server\[\]/;
 
 export interface SentCall {
   readonly repeatable: boolean;
@@ -24,9 +26,12 @@ export function replayRule(
 ): (call: CallRecord, done: readonly Completion[]) => 'allow' | 'never' {
   if (replay === 'allow') return () => 'allow';
   return (call, done) => {
-    const sent = done.flatMap((completion) =>
-      completion.kind === 'step' && completion.path.startsWith(PATH) ? [completion.outcome] : [],
-    );
+    // What was sent before a server returned its asks has ended with them.
+    const sent = done
+      .slice(done.findLastIndex(isRound) + 1)
+      .flatMap((completion) =>
+        completion.kind === 'step' && IS_SENT.test(completion.path) ? [completion.outcome] : [],
+      );
     if (sent.length === 0) return 'allow';
     if (replay === 'never') return 'never';
     const isRepeatable = sent.every(
@@ -34,14 +39,6 @@ export function replayRule(
     );
     return call.method !== 'tools/call' || isRepeatable ? 'allow' : 'never';
   };
-}
-
-/** Of a call that was sent, of a tool that may not be called twice. */
-const SENT_ONCE: Completion = { kind: 'step', path: `${PATH}#1`, outcome: { value: { repeatable: false } } };
-
-/** Whether every call of a server may wait for longer than that server lives. */
-export function replaysAll(mayReplay: ReturnType<typeof replayRule>): boolean {
-  return mayReplay({ method: 'tools/call' } as CallRecord, [SENT_ONCE]) === 'allow';
 }
 
 /** Pages of a list of tools that are read. */

@@ -199,12 +199,13 @@ class EitherLink implements PeerLink {
 
   constructor(events: LinkEvents, find: (events: LinkEvents) => Promise<PeerLink>) {
     this.#link = find({
-      message: (message) => events.message(message),
+      message: (message, about) => events.message(message, about),
       ended: (reason, how) => {
         if (this.#isOver) return;
         this.#isOver = true;
         events.ended(reason, how);
       },
+      lost: (id, reason) => events.lost?.(id, reason),
     });
     this.#link.then(
       (link) => {
@@ -216,6 +217,10 @@ class EitherLink implements PeerLink {
 
   get elsewhere(): boolean {
     return this.#opened?.elsewhere === true;
+  }
+
+  get isConcurrent(): boolean {
+    return this.#opened?.isConcurrent === true;
   }
 
   send(message: JsonObject): void {

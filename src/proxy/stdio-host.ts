@@ -4,6 +4,8 @@ import { basename } from 'node:path';
 import { AwaitError } from '../base/error.ts';
 import { type ChildOptions, openChild } from './child.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+import type { OpenLink } from './link.ts';
+import { openModernChild } from './modern-wires.ts';
 
 /** The options of `stdioHost`. */
 export interface StdioHostOptions extends ChildOptions, PeerHostOptions {}
@@ -36,5 +38,11 @@ export function stdioHost(options: StdioHostOptions): PeerHost {
     ...(lineBytes !== undefined && { lineBytes }),
   };
   const name = basename(command);
-  return peerHost(name, host, child, (logger) => (events) => openChild(child, name, logger, events));
+  return peerHost(name, host, child, (logger, listens) => {
+    const open: OpenLink = (events) => openChild(child, name, logger, events);
+    return [
+      ['2025-11-25', open],
+      ['2026-07-28', (events) => openModernChild(open, logger, listens, events)],
+    ];
+  });
 }

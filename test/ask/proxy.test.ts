@@ -9,6 +9,7 @@ import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 const ORIGIN = 'http://127.0.0.1:1';
 const SERVER = new URL('../fixtures/stdio-server.mjs', import.meta.url).pathname;
 const PYTHON = new URL('../fixtures/asking_server.py', import.meta.url).pathname;
+const MODERN = new URL('../fixtures/modern-server.ts', import.meta.url).pathname;
 const ask = {
   page: `${ORIGIN}/ask`,
   authorize: () => 'ann',
@@ -34,8 +35,11 @@ async function callAs(who: string, url: string, tool = 'writes'): Promise<() => 
 it.each([
   ['of SDK v1', process.execPath, [SERVER], 'writes'],
   ['in Python, without an SDK', 'python3', [PYTHON], 'greet'],
+  ['of 2026-07-28 alone', process.execPath, ['--import', 'tsx', MODERN], 'one'],
 ])('takes an answer for a server %s, when its calls may be run again', async (_kind, command, args, tool) => {
-  served = await serveHere(stdioHost({ command, args, replay: 'allow' }), {
+  // One that returns its asks has nothing to run again.
+  const may = tool === 'one' ? { upstream: '2026-07-28' as const } : { replay: 'allow' as const };
+  served = await serveHere(stdioHost({ command, args, ...may }), {
     secrets: [SECRET],
     ask,
   });

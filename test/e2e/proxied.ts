@@ -22,13 +22,14 @@ export interface RunningProxy {
   stop(signal?: NodeJS.Signals): Promise<number | string>;
 }
 
-/** `mcp-await proxy --port 0 [options] -- command`, from dist. */
+/** `mcp-await proxy --port 0 [options] -- command`, from dist; without a command where the options name a URL. */
 export async function startProxy(
   command: readonly string[],
   options: readonly string[] = [],
   env: Readonly<Record<string, string>> = {},
 ): Promise<RunningProxy> {
-  const child = spawn(process.execPath, [CLI, 'proxy', '--port', '0', ...options, '--', ...command], {
+  const given = command.length > 0 ? ['--', ...command] : [];
+  const child = spawn(process.execPath, [CLI, 'proxy', '--port', '0', ...options, ...given], {
     env: { ...process.env, MCP_AWAIT_SECRET: SECRET, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -50,6 +50,7 @@ export class Rounds {
   }
 }
 
-function isRound(done: Completion): boolean {
+/** Whether it is the end of a round. */
+export function isRound(done: Completion): boolean {
   return done.kind === 'step' && done.path.startsWith(ROUND);
 }

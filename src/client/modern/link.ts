@@ -6,32 +6,27 @@
 
 import { AwaitError } from '../../base/error.ts';
 import type { Asks } from '../asks.ts';
-import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
-import { readEvents } from '../event-stream.ts';
+import type { Endpoint } from '../endpoint.ts';
 import { asError, failureOf, serverErrorIn } from '../failure.ts';
 import type { ClientLink, LinkPorts } from '../link.ts';
 import {
   type ClientRequest,
-  isAnswer,
   isObject,
-  isRequest,
   isRequestId,
   type JsonObject,
-  parseMessages,
   type RequestId,
   type Rpc,
-  type RpcAnswer,
   type RpcNotification,
 } from '../message.ts';
 import type { Reconnection } from '../retry.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
 import { takeSaved } from '../round-trips/saved-call.ts';
-import { RELEASED } from './dialect.ts';
+import { META, RELEASED } from './dialect.ts';
+import { exchange } from './exchange.ts';
 import { RequestHeaders } from './headers.ts';
 import { Listener } from './listener.ts';
 
 const { revision: REVISION } = RELEASED;
-const META = 'io.modelcontextprotocol';
 const TASKS = `${META}/tasks`;
 /** UnsupportedProtocolVersion. */
 const UNSUPPORTED = -32022;
@@ -215,34 +210,11 @@ export class ModernLink implements ClientLink {
   }
 
   /** One exchange; `hear` gets the messages before the response. */
-  async #exchange(
-    request: ClientRequest,
-    signal: AbortSignal,
-    hear: (message: Rpc) => void,
-  ): Promise<Opened> {
+  #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
     const meta: JsonObject = { ...request.params?._meta, ...this.#envelope };
-    const body = { ...request, params: { ...request.params, _meta: meta } };
-    const response = await this.#options.endpoint.post(
-      JSON.stringify(body),
-      this.#headers.of(request),
-      signal,
-    );
-    const answer = new Promise<RpcAnswer>((resolve, reject) => {
-      const take = (text: string): boolean => {
-        let isOver = false;
-        for (const message of parseMessages(text)) {
-          if (isAnswer(message)) {
-            resolve(message);
-            isOver = true;
-          } else if (!isRequest(message)) hear(message);
-          else this.#options.report(new Error(`A server of ${REVISION} sent a request: ${message.method}`));
-        }
-        return isOver;
-      };
-      const none = new AwaitError('stream', 'A request ended without its result; call again.');
-      readReply(response, take).then(() => reject(none), reject);
-    });
-    return { answer };
+    const sent = { ...request, params: { ...request.params, _meta: meta } };
+    const { endpoint, report } = this.#options;
+    return exchange(endpoint, sent, { headers: this.#headers.of(request), signal, hear, report });
   }
 }
 
@@ -256,20 +228,4 @@ function unsupported(versions: unknown): AwaitError {
     'bad-response',
     `The server does not support ${REVISION}. It supports: ${names}. SDK v1's own transport speaks the revisions of 2025.`,
   );
-}
-
-/** @param take returns whether that was the response: nothing follows, whether the server ends its stream or not */
-async function readReply(response: Response, take: (text: string) => boolean): Promise<void> {
-  const type = mediaType(response);
-  if (type === 'application/json') {
-    take(await response.text());
-    return;
-  }
-  if (type !== 'text/event-stream' || response.body === null) {
-    const text = await response.text();
-    throw new EndpointError(-1, `Unexpected content type: ${response.headers.get('content-type')}`, text);
-  }
-  for await (const { event, data } of readEvents(response.body, () => {})) {
-    if (data !== '' && (event === undefined || event === 'message') && take(data)) return;
-  }
 }

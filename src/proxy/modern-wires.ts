@@ -1,0 +1,184 @@
+/** How requests of 2026-07-28 reach a server: each a POST, or all in one pair of pipes. */
+import { isObject, type JsonObject } from '../base/json.ts';
+import { Endpoint } from '../client/endpoint.ts';
+import { isUntaken, serverErrorIn } from '../client/failure.ts';
+import {
+  type ClientRequest,
+  isRequestId,
+  type RequestId,
+  type Rpc,
+  type RpcAnswer,
+} from '../client/message.ts';
+import { META, RELEASED } from '../client/modern/dialect.ts';
+import { exchange } from '../client/modern/exchange.ts';
+import { RequestHeaders } from '../client/modern/headers.ts';
+import { Attempts, RECONNECTION, retry } from '../client/retry.ts';
+import type { Opened } from '../client/round-trips/round-trips.ts';
+import type { LinkEvents, OpenLink, PeerLink, PeerLogger } from './link.ts';
+import { ModernPeerLink, type ModernWire } from './modern.ts';
+import type { RemoteOptions } from './remote.ts';
+
+/** A request whose headers do not say what its arguments say. */
+const HEADER_MISMATCH = -32020;
+/** Pages of a list of tools that are read. */
+const PAGES = 50;
+/** A server that restarts is back within eight seconds, or the request fails. */
+const UNREACHED = { ...RECONNECTION, initialReconnectionDelay: 250, maxRetries: 7 };
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+
+/** A remote server of 2026-07-28. */
+export function openModernRemote(
+  { url, headers }: RemoteOptions,
+  logger: PeerLogger,
+  listens: boolean,
+  events: LinkEvents,
+): PeerLink {
+  const endpoint = new Endpoint(new URL(url), { headers });
+  endpoint.protocolVersion = RELEASED.revision;
+  return new ModernPeerLink({ wire: new HttpWire(endpoint, logger), logger, listens }, events);
+}
+
+class HttpWire implements ModernWire {
+  readonly #endpoint: Endpoint;
+  readonly #logger: PeerLogger;
+  readonly #headers = new RequestHeaders();
+  #learning: Promise<void> | undefined;
+
+  constructor(endpoint: Endpoint, logger: PeerLogger) {
+    this.#endpoint = endpoint;
+    this.#logger = logger;
+  }
+
+  async open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+    // A first request says whether the server is there; others outlast its restart.
+    const isFirst = request.method === 'server/discover';
+    const attempts = new Attempts(UNREACHED, signal);
+    const send = (): Promise<Opened> => this.#exchange(request, signal, hear);
+    try {
+      const opened = await (isFirst ? send() : retry(send, attempts, isUntaken));
+      return request.method === 'tools/list'
+        ? { answer: opened.answer.then((list) => this.#listed(list)) }
+        : opened;
+    } catch (thrown) {
+      if (request.method !== 'tools/call' || serverErrorIn(thrown)?.code !== HEADER_MISMATCH) throw thrown;
+      // Which arguments are repeated in headers is in the list, which another process may have got.
+      this.#learning ??= this.#learn(request, signal).finally(() => {
+        this.#learning = undefined;
+      });
+      await this.#learning;
+      return send();
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#endpoint.close();
+  }
+
+  kill(): void {
+    this.#endpoint.close();
+  }
+
+  #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+    const report = ({ message }: Error): void =>
+      this.#logger.warn('a message of a server was dropped', { error: message });
+    return exchange(this.#endpoint, request, {
+      headers: this.#headers.of(request),
+      signal: AbortSignal.any([signal, this.#endpoint.signal]),
+      hear,
+      report,
+    });
+  }
+
+  /** The list without the tools whose annotations are wrong, as the revision wants it. */
+  #listed(list: RpcAnswer): RpcAnswer {
+    if ('error' in list) return list;
+    const drop = (tool: string, why: string): void =>
+      this.#logger.warn('a tool is left out of the list', { tool, why });
+    return { ...list, result: this.#headers.learn(list.result, drop) };
+  }
+
+  async #learn({ id, params }: ClientRequest, signal: AbortSignal): Promise<void> {
+    let cursor: unknown;
+    for (let page = 0; page < PAGES; page += 1) {
+      const asked = { _meta: params?._meta, ...(typeof cursor === 'string' && { cursor }) };
+      const list: ClientRequest = {
+        jsonrpc: '2.0',
+        id: `${id}~tools~${page}`,
+        method: 'tools/list',
+        params: asked,
+      };
+      const answer = await (await this.open(list, signal, () => {})).answer;
+      cursor = 'result' in answer ? answer.result.nextCursor : undefined;
+      if (typeof cursor !== 'string') return;
+    }
+  }
+}
+
+/** A child of 2026-07-28, whose pipes are a link of the kind that `open` makes. */
+export function openModernChild(
+  open: OpenLink,
+  logger: PeerLogger,
+  listens: boolean,
+  events: LinkEvents,
+): PeerLink {
+  const wire = new PipeWire();
+  const link = new ModernPeerLink({ wire, logger, listens }, events);
+  wire.link = open({
+    message: (message) => {
+      if (!wire.took(message)) events.message(message);
+    },
+    ended: (reason) => link.ended(reason),
+  });
+  return link;
+}
+
+interface PipeRequest {
+  readonly settle: (answer: RpcAnswer) => void;
+  readonly hear: (message: Rpc) => void;
+}
+
+class PipeWire implements ModernWire {
+  link: PeerLink | undefined;
+  readonly #waiting = new Map<RequestId, PipeRequest>();
+
+  async open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+    const { id } = request;
+    const answer = new Promise<RpcAnswer>((settle) => {
+      this.#waiting.set(id, { settle, hear });
+      const cancel = (): void => {
+        if (!this.#waiting.delete(id)) return;
+        this.link?.send({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id } });
+      };
+      signal.addEventListener('abort', cancel, { once: true });
+      this.link?.send({ ...request });
+    });
+    return { answer };
+  }
+
+  /** Gives a message to the request that it is for. @returns false for one that is for none */
+  took(message: JsonObject): boolean {
+    const { id, method, params } = message;
+    if (method === undefined) {
+      const waiting = isRequestId(id) ? this.#waiting.get(id) : undefined;
+      if (isRequestId(id)) this.#waiting.delete(id);
+      waiting?.settle(message as unknown as RpcAnswer);
+      return true;
+    }
+    // Servers of this revision send no requests.
+    if (id !== undefined) return true;
+    const meta = isObject(params) && isObject(params._meta) ? params._meta : {};
+    const of = meta[`${META}/subscriptionId`];
+    const stream = isRequestId(of) ? this.#waiting.get(of) : undefined;
+    if (stream === undefined) return method === ACKNOWLEDGED;
+    stream.hear(message as unknown as Rpc);
+    return true;
+  }
+
+  async close(): Promise<void> {
+    await this.link?.close();
+  }
+
+  kill(reason?: string): void {
+    this.link?.kill(reason);
+  }
+}

@@ -1,0 +1,276 @@
+/**
+ * A server of 2026-07-28, as a `Peer` knows servers: `initialize` on this side, an envelope in each request on the other.
+ * 1. What `initialize` declares of the client goes with each request; the server's `server/discover` is the response.
+ * 2. An `input_required` is passed as it is: the instance asks, and calls again with the answers (`src/host/rounds.ts`).
+ *    So the server's `requestState` is in the call's log, nothing is parked in a server, and any process goes on.
+ * 3. Requests are apart from each other, and run at the same time. One that is lost on its way takes no other along.
+ * 4. Subscriptions of a session are one `subscriptions/listen`. What the revision has no method for is answered here.
+ */
+import { isObject, type JsonObject } from '../base/json.ts';
+import { EndpointError } from '../client/endpoint.ts';
+import { asError, isUntaken, serverErrorIn } from '../client/failure.ts';
+import { type ClientRequest, isAnswer, isRequestId, type RequestId, type Rpc } from '../client/message.ts';
+import { META, RELEASED } from '../client/modern/dialect.ts';
+import { Listener } from '../client/modern/listener.ts';
+import { RECONNECTION } from '../client/retry.ts';
+import type { Opened } from '../client/round-trips/round-trips.ts';
+import { Inflow } from './inflow.ts';
+import type { LinkEvents, PeerLink, PeerLogger } from './link.ts';
+
+/** Messages of a server that are read in a second. */
+const RATE = 1_000;
+/** Most resources that one client subscribes to. */
+const SUBSCRIPTIONS = 1_000;
+const TASKS = `${META}/tasks`;
+const SERVER_INFO = `${META}/serverInfo`;
+const SUBSCRIPTION = `${META}/subscriptionId`;
+
+/** How requests reach the server. */
+export interface ModernWire {
+  /**
+   * Sends a request; `hear` gets the notifications before its response. Aborting the signal cancels it.
+   * @throws EndpointError where the server refuses it
+   */
+  open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened>;
+  close(): Promise<void>;
+  kill(reason?: string): void;
+}
+
+export interface ModernLinkOptions {
+  readonly wire: ModernWire;
+  readonly logger: PeerLogger;
+  /** Whether what the server says outside of requests is for somebody. */
+  readonly listens: boolean;
+}
+
+/** A message, and the request in whose reply it came. */
+interface Heard extends JsonObject {
+  readonly message: JsonObject;
+  readonly about: RequestId | undefined;
+}
+
+export class ModernPeerLink implements PeerLink {
+  readonly isConcurrent = true;
+  readonly #options: ModernLinkOptions;
+  readonly #events: LinkEvents;
+  readonly #listener: Listener;
+  readonly #inflow: Inflow;
+  readonly #closed = new AbortController();
+  readonly #open = new Map<RequestId, AbortController>();
+  readonly #uris = new Set<string>();
+  /** The `_meta` of every request. */
+  #envelope: JsonObject = {};
+  #isOver = false;
+
+  constructor(options: ModernLinkOptions, events: LinkEvents) {
+    this.#options = options;
+    this.#events = events;
+    this.#inflow = new Inflow({
+      rate: RATE,
+      pass: (heard) => this.#pass(heard as Heard),
+      failed: (reason) => this.kill(reason),
+    });
+    this.#listener = new Listener({
+      open: (request, signal, hear) => this.#exchange(request, signal, hear),
+      deliver: (message) => this.#hear(message),
+      report: ({ message }) => options.logger.debug('a subscription broke', { error: message }),
+      reconnection: { ...RECONNECTION, maxRetries: Number.POSITIVE_INFINITY },
+      closed: this.#closed.signal,
+    });
+  }
+
+  send(message: JsonObject): void {
+    const { id, method } = message;
+    const params = isObject(message.params) ? message.params : {};
+    // Servers of this revision wait for no response.
+    if (typeof method !== 'string') return;
+    if (isRequestId(id)) void this.#request({ jsonrpc: '2.0', id, method, params });
+    else if (method === 'notifications/initialized' && this.#options.listens) this.#listener.start();
+    else if (method === 'notifications/cancelled' && isRequestId(params.requestId))
+      this.#open.get(params.requestId)?.abort();
+  }
+
+  async close(): Promise<void> {
+    this.#leave();
+    await this.#options.wire.close();
+    this.ended('it was closed');
+  }
+
+  kill(reason = 'it was ended'): void {
+    this.#leave();
+    this.#options.wire.kill(reason);
+    this.ended(reason);
+  }
+
+  /** The server is gone. */
+  ended(reason: string): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#leave();
+    this.#events.ended(reason);
+  }
+
+  #leave(): void {
+    this.#listener.close();
+    this.#closed.abort();
+    this.#inflow.close();
+    for (const stop of this.#open.values()) stop.abort();
+  }
+
+  async #request(request: ClientRequest): Promise<void> {
+    const { id, method } = request;
+    const stop = new AbortController();
+    this.#open.set(id, stop);
+    try {
+      const result = await this.#result(request, stop.signal);
+      if (!stop.signal.aborted) this.#hear({ jsonrpc: '2.0', id, ...result } as Rpc);
+    } catch (thrown) {
+      if (!stop.signal.aborted) this.#failed(id, method, thrown);
+    } finally {
+      this.#open.delete(id);
+    }
+  }
+
+  async #result(request: ClientRequest, signal: AbortSignal): Promise<JsonObject> {
+    const { id, method, params = {} } = request;
+    switch (method) {
+      case 'initialize':
+        return this.#discover(request, signal);
+      case 'ping':
+        return { result: {} };
+      case 'logging/setLevel':
+        this.#envelope = { ...this.#envelope, [`${META}/logLevel`]: params.level };
+        return { result: {} };
+      case 'resources/subscribe':
+        return this.#subscribe(String(params.uri));
+      case 'resources/unsubscribe':
+        this.#uris.delete(String(params.uri));
+        await this.#listener.unsubscribe(String(params.uri));
+        return { result: {} };
+      default: {
+        const { answer } = await this.#exchange(request, signal, (message) => this.#hear(message, id));
+        return plain(await answer);
+      }
+    }
+  }
+
+  /** The server's declaration, in the form of the revisions with `initialize`. */
+  async #discover({ id, params = {} }: ClientRequest, signal: AbortSignal): Promise<JsonObject> {
+    const { protocolVersion, capabilities, clientInfo } = params;
+    this.#envelope = {
+      [`${META}/protocolVersion`]: RELEASED.revision,
+      [`${META}/clientInfo`]: clientInfo,
+      [`${META}/clientCapabilities`]: declared(isObject(capabilities) ? capabilities : {}),
+    };
+    const request: ClientRequest = { jsonrpc: '2.0', id, method: 'server/discover' };
+    const { answer } = await this.#exchange(request, signal, () => {});
+    const response = await answer;
+    if ('error' in response) return { error: response.error };
+    const { supportedVersions, capabilities: has, instructions, _meta: meta } = response.result;
+    if (!Array.isArray(supportedVersions) || !supportedVersions.includes(RELEASED.revision))
+      return { error: { code: -32022, message: `it does not serve ${RELEASED.revision}` } };
+    const offered = offeredBy(has);
+    this.#listener.declared = offered;
+    return {
+      result: {
+        protocolVersion,
+        capabilities: offered,
+        serverInfo: (isObject(meta) && meta[SERVER_INFO]) || { name: 'unknown', version: '0' },
+        ...(instructions !== undefined && { instructions }),
+      },
+    };
+  }
+
+  async #subscribe(uri: string): Promise<JsonObject> {
+    if (this.#uris.size >= SUBSCRIPTIONS && !this.#uris.has(uri))
+      return {
+        error: { code: -32000, message: `No more than ${SUBSCRIPTIONS} resources can be subscribed to` },
+      };
+    try {
+      await this.#listener.subscribe(uri);
+      this.#uris.add(uri);
+      return { result: {} };
+    } catch (thrown) {
+      return { error: { code: -32602, message: asError(thrown).message } };
+    }
+  }
+
+  #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+    const meta = { ...request.params?._meta, ...this.#envelope };
+    return this.#options.wire.open({ ...request, params: { ...request.params, _meta: meta } }, signal, hear);
+  }
+
+  #hear(message: Rpc, about?: RequestId): void {
+    const heard: Heard = { message, about };
+    // What may be work for others is a request, and this revision's servers send none.
+    if (isAnswer(message) || !('id' in message)) this.#inflow.push(heard);
+  }
+
+  #pass({ message, about }: Heard): void {
+    const { params } = message;
+    if (!isObject(params) || !isObject(params._meta) || params._meta[SUBSCRIPTION] === undefined) {
+      this.#events.message(message, about);
+      return;
+    }
+    // Its number is of this link's own stream.
+    const { [SUBSCRIPTION]: _own, ...meta } = params._meta;
+    const { _meta, ...rest } = params;
+    const kept = Object.keys(meta).length > 0 ? { _meta: meta } : {};
+    this.#events.message({ ...message, params: { ...rest, ...kept } }, about);
+  }
+
+  #failed(id: RequestId, method: string, thrown: unknown): void {
+    const error = asError(thrown);
+    const reason = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
+    const own = serverErrorIn(thrown);
+    if (own !== undefined) this.#hear({ jsonrpc: '2.0', id, error: own });
+    else if (thrown instanceof EndpointError)
+      this.#hear({
+        jsonrpc: '2.0',
+        id,
+        error: { code: -32603, message: `Internal error: the server refused the request (${thrown.code})` },
+      });
+    else if (method === 'initialize') this.kill(reason);
+    else if (isUntaken(thrown))
+      this.#hear({
+        jsonrpc: '2.0',
+        id,
+        error: {
+          code: -32000,
+          message: 'The server cannot be reached, and has not got the request; call again',
+        },
+      });
+    else this.#events.lost?.(id, reason);
+  }
+}
+
+/** The client's capabilities in this revision's words; tasks are this package's own. */
+function declared({ tasks: _2025, extensions, elicitation, ...capabilities }: JsonObject): JsonObject {
+  const { [TASKS]: _own, ...others } = isObject(extensions) ? extensions : {};
+  const hasModes = isObject(elicitation) && ('form' in elicitation || 'url' in elicitation);
+  return {
+    ...capabilities,
+    ...(isObject(elicitation) && { elicitation: hasModes ? elicitation : { ...elicitation, form: {} } }),
+    ...(Object.keys(others).length > 0 && { extensions: others }),
+  };
+}
+
+function offeredBy(has: unknown): JsonObject {
+  const { extensions, ...capabilities } = isObject(has) ? has : {};
+  const { [TASKS]: _own, ...others } = isObject(extensions) ? extensions : {};
+  return { ...capabilities, ...(Object.keys(others).length > 0 && { extensions: others }) };
+}
+
+/** A response without what this revision alone has in it. */
+function plain(response: JsonObject): JsonObject {
+  if (!isObject(response.result)) return { error: response.error };
+  const { resultType, _meta: meta, ...result } = response.result;
+  const { [SERVER_INFO]: _server, ...others } = isObject(meta) ? meta : {};
+  return {
+    result: {
+      ...result,
+      ...(resultType !== undefined && resultType !== 'complete' && { resultType }),
+      ...(Object.keys(others).length > 0 && { _meta: others }),
+    },
+  };
+}
