@@ -21,7 +21,7 @@ import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call
 import type { Instance, InstanceLeg, Leg, Outcome } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
 import { notDoneYet, sentBefore } from './said.ts';
-import type { Standing, WaitingCalls, WaitsFor } from './waiting-calls.ts';
+import { isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How long a request waits for the person, in milliseconds: clients give up after a minute, some after half of one. */
 const WAIT = 25_000;
@@ -36,6 +36,18 @@ const TRIES = 5;
 
 /** Longest idempotency key, in characters. */
 const KEY_LENGTH = 256;
+/** What an instance is told of a turn's request. */
+const PASSED = [
+  'isRehearsal',
+  'authInfo',
+  'request',
+  'logLevel',
+  'workspace',
+  'progressToken',
+  'isLocal',
+  'closeStream',
+  'closeStanding',
+] as const satisfies readonly (keyof InstanceLeg)[];
 const UNKNOWN: Standing = { kind: 'unknown' };
 const OTHER_ARGUMENTS: Response = {
   error: {
@@ -87,7 +99,7 @@ export class ContinuedCall implements Instance {
   #own: CallRecord;
   /** Fires when the client cancels the request, or goes away. */
   readonly #gone = new AbortController();
-  /** Fires when nobody here waits any more. */
+  /** Fires when no request waits for the call here. */
   readonly #over = new AbortController();
   #facts: InstanceLeg;
   /** Whether the waiting call has the instance, and ends it. */
@@ -146,7 +158,7 @@ export class ContinuedCall implements Instance {
       }
     }
     const begun = this.#request.isAgain ? await this.#begun() : UNKNOWN;
-    return this.#from(frame, begun, () => this.#begin(frame));
+    return this.#from(frame, begun);
   }
 
   /** The call that the request began elsewhere, perhaps under another secret. */
@@ -175,15 +187,11 @@ export class ContinuedCall implements Instance {
     // The process that took the key writes the call down next, or has ended.
     for (; standing.kind === 'unknown' && clock.elapsed() < until; standing = await calls.standing(id))
       await sleep(clock, LOOK);
-    return this.#from(frame, standing, () => this.#begin(frame));
+    return this.#from(frame, standing);
   }
 
   /** Continues the call from where it stands. */
-  async #from(
-    frame: Frame,
-    standing: Standing,
-    begin: () => Promise<Outcome>,
-  ): Promise<Response | undefined> {
+  async #from(frame: Frame, standing: Standing): Promise<Response | undefined> {
     switch (standing.kind) {
       case 'ended':
         return standing.response ?? CANCELLED;
@@ -192,7 +200,7 @@ export class ContinuedCall implements Instance {
       case 'runs':
         return this.#after(frame, await this.#takeUp(frame));
       case 'unknown':
-        return this.#after(frame, await begin());
+        return this.#after(frame, await this.#begin(frame));
     }
   }
 
@@ -278,10 +286,9 @@ export class ContinuedCall implements Instance {
 
   #forPage(open: readonly OpenAsk[]): OpenAsk[] {
     if (this.#request.person === undefined) return [];
-    return open.filter(({ method, params }) => {
-      const isForm = method === 'elicitation/create' && params.mode !== 'url';
-      return isForm && missingCapability(this.#declared, method, params) !== undefined;
-    });
+    return open.filter(
+      (ask) => isForm(ask) && missingCapability(this.#declared, ask.method, ask.params) !== undefined,
+    );
   }
 
   /** The answers to all of its asks; undefined where the person has not answered. */
@@ -429,17 +436,6 @@ export class ContinuedCall implements Instance {
   #leg(frame: Frame): Leg {
     const { refuses, address } = this.#request.leg;
     const { home, isKept } = this.#request;
-    const {
-      isRehearsal,
-      authInfo,
-      request,
-      logLevel,
-      workspace,
-      progressToken,
-      isLocal,
-      closeStream,
-      closeStanding,
-    } = this.#facts;
     return {
       live: false,
       goesOn: this.#parts.isShared || this.#isNamed,
@@ -451,15 +447,7 @@ export class ContinuedCall implements Instance {
       ...defined({
         refuses,
         address,
-        isRehearsal,
-        authInfo,
-        request,
-        logLevel,
-        workspace,
-        progressToken,
-        isLocal,
-        closeStream,
-        closeStanding,
+        ...Object.fromEntries(PASSED.map((name) => [name, this.#facts[name]])),
       }),
     };
   }

@@ -3,7 +3,6 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
-import { timingSafeEqual } from 'node:crypto';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
@@ -15,9 +14,9 @@ import type { Logger } from '../observe/logger.ts';
 import { nameOf } from './options.ts';
 import { STYLE_HASH } from './page/document.ts';
 import { readForm } from './page/form.ts';
-import { askPage, listPage, notePage } from './page/pages.ts';
+import { askPage, type ListedAsk, listPage, notePage, type Submitted } from './page/pages.ts';
 import type { AskSettings, PageAsks } from './page-asks.ts';
-import type { Standing, WaitsFor } from './waiting-calls.ts';
+import { isForm, type Standing, type WaitsFor } from './waiting-calls.ts';
 
 /** Longest form, in bytes. */
 export const FORM_BYTES = 262_144;
@@ -134,9 +133,7 @@ export class AskPage {
 
   async #unanswered(callId: string, open: readonly OpenAsk[]): Promise<OpenAsk[]> {
     const { calls } = this.#parts.asking;
-    const forms = open.filter(
-      ({ method, params }) => method === 'elicitation/create' && params.mode !== 'url',
-    );
+    const forms = open.filter(isForm);
     const answers = await Promise.all(forms.map(({ key }) => calls.answerTo(callId, key)));
     return forms.filter((_ask, nth) => answers[nth] === undefined);
   }
@@ -176,10 +173,10 @@ export class AskPage {
       client: nameOfClient(call),
       asked: call.created,
       expires: call.expires,
-      args: isObject(call.params.arguments) ? call.params.arguments : {},
+      args: argumentsOf(call),
       asks: open.map(({ key, params }) => ({
         key,
-        message: String(params.message ?? ''),
+        message: messageOf(params),
         schema: schemaOf(params),
       })),
       action: url,
@@ -256,30 +253,14 @@ export class AskPage {
   }
 }
 
-interface Submitted {
-  readonly key: string;
-  readonly form: URLSearchParams;
-  readonly errors: Readonly<Record<string, string>>;
-}
-
-interface ListedAsk {
-  readonly href: string;
-  readonly message: string;
-  readonly client: string;
-  readonly asked: number;
-  readonly expires: number;
-  readonly args: JsonObject;
-}
-
 function listed(call: CallRecord, { url }: WaitsFor, { params }: OpenAsk): ListedAsk {
-  const { arguments: args } = call.params;
   return {
     href: url,
-    message: String(params.message ?? ''),
+    message: messageOf(params),
     client: nameOfClient(call),
     asked: call.created,
     expires: call.expires,
-    args: isObject(args) ? args : {},
+    args: argumentsOf(call),
   };
 }
 
@@ -287,13 +268,20 @@ function nameOfClient({ client: { info } }: CallRecord): string {
   return [info.title ?? info.name ?? 'unknown', info.version].filter((part) => part !== undefined).join(' ');
 }
 
+function messageOf({ message }: JsonObject): string {
+  return String(message ?? '');
+}
+
+function argumentsOf({ params: { arguments: args } }: CallRecord): JsonObject {
+  return isObject(args) ? args : {};
+}
+
 function schemaOf({ requestedSchema }: JsonObject): JsonObject {
   return isObject(requestedSchema) ? requestedSchema : {};
 }
 
 function same(one: JsonObject, other: JsonObject): boolean {
-  const [a, b] = [one, other].map((value) => Buffer.from(JSON.stringify(value)));
-  return a !== undefined && b !== undefined && a.length === b.length && timingSafeEqual(a, b);
+  return JSON.stringify(one) === JSON.stringify(other);
 }
 
 function page(status: number, body: string): Reply {

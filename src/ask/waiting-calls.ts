@@ -6,7 +6,7 @@
  */
 import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject } from '../base/json.ts';
-import type { CallRecord, Checkpoint, Entry, Response } from '../call/journal/entries.ts';
+import type { CallRecord, Checkpoint, Entry, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { IndexRecords } from '../call/task/index.ts';
 import { TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -62,6 +62,11 @@ interface BookParts {
   urlOf(call: CallRecord): string;
   /** The server's name. */
   server(): string;
+}
+
+/** Whether an ask is one that the page has a form for. */
+export function isForm({ method, params }: OpenAsk): boolean {
+  return method === 'elicitation/create' && params.mode !== 'url';
 }
 
 /** Whether a call goes on without the request that began it, and is no client's to name. */

@@ -27,11 +27,13 @@ export interface AskView {
   /** The URL of the person's list. */
   readonly list: string;
   /** A submitted form that was wrong, shown again; the error of `''` is the whole form's. */
-  readonly given?: {
-    readonly key: string;
-    readonly form: URLSearchParams;
-    readonly errors: FieldErrors;
-  };
+  readonly given?: Submitted;
+}
+
+export interface Submitted {
+  readonly key: string;
+  readonly form: URLSearchParams;
+  readonly errors: FieldErrors;
 }
 
 export function askPage(view: AskView): string {
@@ -122,19 +124,21 @@ ${whole !== undefined && html`<li>${readable(whole)}</li>\n`}${wrong.map(
 `;
 }
 
+export interface ListedAsk {
+  readonly href: string;
+  readonly message: string;
+  readonly client: string;
+  readonly asked: number;
+  readonly expires: number;
+  readonly args: JsonObject;
+}
+
 export interface ListView {
   readonly person: string;
   readonly groups: readonly {
     readonly server: string;
     readonly tool: string;
-    readonly asks: readonly {
-      readonly href: string;
-      readonly message: string;
-      readonly client: string;
-      readonly asked: number;
-      readonly expires: number;
-      readonly args: JsonObject;
-    }[];
+    readonly asks: readonly ListedAsk[];
   }[];
 }
 
