@@ -1,4 +1,5 @@
 /** How requests of 2026-07-28 reach a server: each a POST, or all in one pair of pipes. */
+import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { Endpoint } from '../client/endpoint.ts';
 import { isUntaken, serverErrorIn } from '../client/failure.ts';
@@ -143,10 +144,11 @@ class PipeWire implements ModernWire {
 
   async open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
     const { id } = request;
-    const answer = new Promise<RpcAnswer>((settle) => {
+    const answer = new Promise<RpcAnswer>((settle, reject) => {
       this.#waiting.set(id, { settle, hear });
       const cancel = (): void => {
         if (!this.#waiting.delete(id)) return;
+        reject(new AwaitError('stream', 'the request was cancelled'));
         this.link?.send({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id } });
       };
       signal.addEventListener('abort', cancel, { once: true });

@@ -165,7 +165,10 @@ export class ModernPeerLink implements PeerLink {
     const request: ClientRequest = { jsonrpc: '2.0', id, method: 'server/discover' };
     const { answer } = await this.#exchange(request, signal, () => {});
     const response = await answer;
-    if ('error' in response) return { error: response.error };
+    if ('error' in response) {
+      const { code, message } = response.error;
+      return { error: { code, message: `server/discover: ${message}` } };
+    }
     const { supportedVersions, capabilities: has, instructions, _meta: meta } = response.result;
     if (!Array.isArray(supportedVersions) || !supportedVersions.includes(RELEASED.revision))
       return { error: { code: -32022, message: `it does not serve ${RELEASED.revision}` } };

@@ -22,7 +22,7 @@ import { modernServer } from '../fixtures/modern-server.ts';
 import { answer, asks, begin } from './anywhere.ts';
 import { accept, legacy, modern, oldest, post, textOf } from './clients.ts';
 import { listen, serveHere, shut } from './harness.ts';
-import { fixture, startProxy } from './proxied.ts';
+import { effectsFile, fixture, startProxy } from './proxied.ts';
 import { REDIS, redisDatabase } from './services.ts';
 
 const closing: (() => Promise<void>)[] = [];
@@ -216,8 +216,14 @@ describe('a remote server of 2026-07-28', () => {
     await other.close();
   });
 
-  it('is told that a call was cancelled', async () => {
-    const { url, effects } = await serve();
+  it.each(['remote', 'child'])('is told that a call was cancelled: a %s one', async (kind) => {
+    const file = effectsFile();
+    const own = await serve();
+    const child = stdioHost({ ...CHILD, env: { EFFECTS: file.path } });
+    const served = kind === 'remote' ? own : await serveHere(child, { limits: { drain: 300 } });
+    if (kind === 'child') closing.unshift(() => served.close());
+    const { url } = served;
+    const effects = (): string[] => (kind === 'remote' ? own.effects : file.lines());
     const client = new Client({ name: 'stops', version: '1' });
     await client.connect(new StreamableHTTPClientTransport(new URL(url)) as Transport);
     const stop = new AbortController();
@@ -225,9 +231,9 @@ describe('a remote server of 2026-07-28', () => {
       signal: stop.signal,
     });
     call.catch(() => {});
-    await expect.poll(() => effects).toEqual(['slow begins']);
+    await expect.poll(effects, { timeout: 10_000 }).toEqual(['slow begins']);
     stop.abort();
-    await expect.poll(() => effects).toEqual(['slow begins', 'slow stopped']);
+    await expect.poll(effects, { timeout: 10_000 }).toEqual(['slow begins', 'slow stopped']);
     await client.close();
   });
 
