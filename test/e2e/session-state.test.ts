@@ -1,6 +1,7 @@
 /** Messages that a server sends for its session outside of calls, where each request may reach another process. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { some } from '../short.ts';
 import { answer, asks, begin, call, type Session } from './anywhere.ts';
 import type { Rpc } from './clients.ts';
 import { effectsIn, Fleet, type Spawned, scratch } from './harness.ts';
@@ -40,7 +41,7 @@ async function say(session: Session, to: number, name: string, uri?: string): Pr
   return textOf(stream);
 }
 
-for (const kind of KINDS) {
+for (const kind of some(KINDS)) {
   describe.skipIf(kind.down)(`three processes on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
     const fleet = new Fleet('session-server.ts', 3, { args: kind.args(), env: { EFFECTS: effects } });

@@ -13,6 +13,7 @@ import { Reader } from '../e2e/reader.ts';
 import { STORES } from '../e2e/services.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { flakyStore } from '../fixtures/flaky-store.ts';
+import { some } from '../short.ts';
 import { begin, initialize, inSession, Peer } from './peer.ts';
 
 const ends: (() => unknown)[] = [];
@@ -122,7 +123,7 @@ describe('the records of sessions', () => {
   });
 });
 
-describe.each(STORES)('calls of strangers in $name', ({ url: location, down }) => {
+describe.each(some(STORES))('calls of strangers in $name', ({ url: location, down }) => {
   it.skipIf(down)('take callerStoredBytes of each process, and known callers have theirs', async () => {
     const store = await openStore(location());
     ends.push(() => store.disconnect());
@@ -158,7 +159,7 @@ describe('a call that ended in another process', () => {
     await expect.poll(next, { timeout: 5_000 }).toBeUndefined();
   });
 
-  it.each(STORES)(
+  it.each(some(STORES))(
     'makes room for the next one on $name',
     async ({ url: location, down }) => {
       if (down) return;

@@ -7,6 +7,7 @@ import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SHORT, some } from '../short.ts';
 import { type AnyScenario, anyScenarios, playAny } from './live.ts';
 import { MUTANTS, type Mutant } from './mutants.ts';
 
@@ -46,7 +47,7 @@ describe.concurrent('the simulator sees it when', () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it.each(MUTANTS)(
+  it.each(some(MUTANTS, 2))(
     '$name',
     async (mutant) => {
       const { code, output } = await simulate(broken(folder, mutant), mutant.rare ? ['--kept'] : []);
@@ -56,11 +57,15 @@ describe.concurrent('the simulator sees it when', () => {
     120_000,
   );
 
-  it('nothing is broken, and says so', async () => {
-    const { code, output } = await simulate(copy(join(folder, 'sound')));
-    expect(output).toContain('no violation');
-    expect(code).toBe(0);
-  }, 120_000);
+  it.skipIf(SHORT)(
+    'nothing is broken, and says so',
+    async () => {
+      const { code, output } = await simulate(copy(join(folder, 'sound')));
+      expect(output).toContain('no violation');
+      expect(code).toBe(0);
+    },
+    120_000,
+  );
 });
 
 function copy(to: string): string {
