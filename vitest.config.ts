@@ -12,10 +12,12 @@ export default defineConfig(({ mode }) => {
       globalSetup: ['test/setup.ts'],
       env: { MCP_AWAIT_SHORT_TESTS: isShort ? '1' : '' },
       // In CI the other half takes most of both cores.
-      testTimeout: process.env.CI === undefined ? 30_000 : 120_000,
+      testTimeout: process.env.CI === undefined ? 60_000 : 120_000,
       hookTimeout: process.env.CI === undefined ? 60_000 : 120_000,
-      // Most files wait for processes and leases: two cores serve six.
-      maxWorkers: 6,
+      // A condition that is waited for comes late where others take the cores; the second of the default is a time.
+      expect: { poll: { timeout: 20_000 } },
+      // Most files wait for processes and leases: two cores serve eight.
+      maxWorkers: 8,
       // CI runs chaos and simulation beside the tests: one that waits for processes may be starved. Retries are reported.
       retry: process.env.CI === undefined ? 0 : 1,
       projects: [

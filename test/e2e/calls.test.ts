@@ -151,7 +151,7 @@ describe('mcp-await calls', () => {
   const place = (url: string): string[] => ['--store', url, '--audience', 'shop'];
   beforeAll(() => expect(CLI).toContain('dist'));
 
-  it.each(some([false, true]))(
+  it.skipIf(SHORT).each([false, true])(
     'lists, shows and ends calls while a server runs (encrypted: %s)',
     async (encrypt) => {
       const url = SQLITE.url();

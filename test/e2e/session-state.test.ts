@@ -58,7 +58,7 @@ for (const kind of some(KINDS)) {
       const result = { roots: [{ uri: 'file:///here' }] };
       expect((await session.post(2, { id: ask.id, result })).status).toBe(202);
       const say = async () => textOf(await session.post(0, call('roots')));
-      await expect.poll(say, { timeout: 10_000 }).toBe('file:///here');
+      await expect.poll(say, { timeout: 25_000 }).toBe('file:///here');
     });
 
     it('hear in each of them that the roots of its client changed', async () => {
@@ -79,7 +79,7 @@ for (const kind of some(KINDS)) {
               await answerAll(uri);
               return say(session, to, 'roots', uri);
             },
-            { timeout: 10_000 },
+            { timeout: 25_000 },
           )
           .toBe(uri);
       for (const to of [0, 1]) await knows(to, 'file:///before');

@@ -55,7 +55,7 @@ const CLIENTS: readonly (readonly [string, Connect])[] = [
   ['SDK v2 as it meets servers of 2025', (args) => modernOver(new ModernStdio(params(args)), {}, 'legacy')],
 ];
 
-describe.concurrent.each(some(CLIENTS, 2))('on stdio %s', { timeout: 60_000 }, (_name, connect) => {
+describe.concurrent.each(some(CLIENTS))('on stdio %s', { timeout: 60_000 }, (_name, connect) => {
   it('completes every asking tool, prompt and resource of a module', async () => {
     const client = await connect(['serve', fixture('asking-server.ts'), '--stdio']);
     expect(await client.tool('one')).toBe('Hello its name');

@@ -166,7 +166,7 @@ describe('a call that ended in another process', () => {
       // Two Keyvs of one process may share a pool, which ends once.
       const place = location();
       const audience = `elsewhere ${Date.now()}`;
-      const limits = { callerStoredBytes: 100_000, lease: 50, frames: 0 };
+      const limits = { callerStoredBytes: 100_000, lease: 200, frames: 0 };
       const open = async () => {
         const store = await openStore(place);
         ends.push(() => store.disconnect().catch(() => {}));
