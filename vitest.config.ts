@@ -6,11 +6,12 @@ const APART = ['test/observe/**/*.test.ts', 'test/record/**/*.test.ts', 'test/**
 export default defineConfig(({ mode }) => {
   const isShort = mode !== 'all';
   // `npm run test:all` runs those too.
+  // For each project: it reads this file again, in another mode.
+  const env = { MCP_AWAIT_SHORT_TESTS: isShort ? '1' : '' };
   const long = isShort ? ['test/**/*.long.test.ts'] : [];
   return {
     test: {
       globalSetup: ['test/setup.ts'],
-      env: { MCP_AWAIT_SHORT_TESTS: isShort ? '1' : '' },
       // In CI the other half takes most of both cores.
       testTimeout: process.env.CI === undefined ? 60_000 : 120_000,
       hookTimeout: process.env.CI === undefined ? 60_000 : 120_000,
@@ -24,9 +25,9 @@ export default defineConfig(({ mode }) => {
         // Loading the SDKs anew for each file would take a third of the time.
         {
           extends: true,
-          test: { name: 'shared', include: ['test/**/*.test.ts'], exclude: APART, isolate: false },
+          test: { name: 'shared', env, include: ['test/**/*.test.ts'], exclude: APART, isolate: false },
         },
-        { extends: true, test: { name: 'apart', include: APART, exclude: long } },
+        { extends: true, test: { name: 'apart', env, include: APART, exclude: long } },
       ],
     },
   };
