@@ -87,7 +87,8 @@ export async function serveHere(factory: HostFactory, options: AwaitOptions = {}
   const handler = createAwaitHandler(factory, { logger: log, ...options });
   const listener = toNodeHandler(handler);
   let requests = 0;
-  const server = createServer((req: NodeRequest, res) => {
+  // Clients keep connections for four seconds; a process that is starved would close one that is used again.
+  const server = createServer({ keepAliveTimeout: 30_000 }, (req: NodeRequest, res) => {
     requests += 1;
     const caller = /^Bearer (\w+)$/.exec(req.headers.authorization ?? '')?.[1];
     if (caller !== undefined) req.auth = { token: `secret-of-${caller}`, clientId: caller, scopes: [] };

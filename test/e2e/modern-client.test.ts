@@ -291,7 +291,7 @@ describe('a call that is left, and gone on with', () => {
     const answer = (params: Record<string, unknown>): ElicitResult | Promise<ElicitResult> =>
       isHere ? (filledIn(params) as ElicitResult) : new Promise(() => {});
     const client = await plain(served.url, answer, { onState });
-    const late = client.callTool({ name: 'one', arguments: {} }, undefined, { timeout: 200 });
+    const late = client.callTool({ name: 'one', arguments: {} }, undefined, { timeout: 2_000 });
     await expect(late).rejects.toMatchObject({ code: -32001 });
     expect(states).toHaveLength(1);
     isHere = true;
