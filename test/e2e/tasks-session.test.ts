@@ -362,7 +362,7 @@ for (const kind of some([
         [taskId, 'completed'],
       ]);
     }, 60_000);
-    it.each(['is killed', 'lives on'])(
+    it.each(some(['is killed', 'lives on']))(
       'go on with the reply to tasks/result at another one, where the first %s',
       async (how) => {
         servers = await spawnServers('task-server.ts', 3, { args: kind.args() });

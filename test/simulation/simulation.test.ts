@@ -47,7 +47,7 @@ describe.concurrent('the simulator sees it when', () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it.each(some(MUTANTS, 2))(
+  it.each(some(MUTANTS))(
     '$name',
     async (mutant) => {
       const { code, output } = await simulate(broken(folder, mutant), mutant.rare ? ['--kept'] : []);
