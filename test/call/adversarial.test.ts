@@ -9,14 +9,13 @@ import {
   legOf,
   MemoryStore,
   resultOf,
+  pause as sleep,
   start,
   suspended,
   type Tool,
   workbench,
   wrapped,
 } from './bench.ts';
-
-const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** The same store, as a process sees it that is slow to reach it. */
 function slow(store: MemoryStore, verb: 'read' | 'append', ms: number): MemoryStore {
@@ -173,7 +172,7 @@ describe('a request that comes again', () => {
     const first = suspended(await start(here.engine));
     const gone = new AbortController();
     const left = there.engine.resume(first.token, BINDING, answers(first), legOf({ signal: gone.signal }));
-    setTimeout(() => gone.abort(), 5);
+    void sleep(5).then(() => gone.abort());
     await sleep(15);
     const again = new AbortController();
     const retry = there.engine.resume(first.token, BINDING, answers(first), legOf({ signal: again.signal }));

@@ -1,6 +1,6 @@
 /** A workbench for the engine: no HTTP, no Keyv, no SDK. A tool is a function, a client is a function. */
 
-import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { type Clock, sleep } from '../../src/base/clock.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import { canonical, type JsonObject } from '../../src/base/json.ts';
 import { Engine, type EngineParts, type Started } from '../../src/call/engine.ts';
@@ -21,6 +21,7 @@ import type {
   TokenState,
 } from '../../src/call/ports.ts';
 import type { HandoffParts } from '../../src/call/run/handoff.ts';
+import { steadyClock } from '../fixtures/steady-clock.ts';
 
 export interface ToolApi {
   ask(
@@ -55,7 +56,7 @@ export class MemoryStore implements CallStore {
       read: (position) => this.read(call.id, position),
       beat: (sign) => this.beat(call, sign),
     };
-    return openJournal(entries, call, after, systemClock, this.lease);
+    return openJournal(entries, call, after, steadyClock, this.lease);
   }
 
   async insertEntry({ id }: CallRecord, position: number, entry: Entry): Promise<boolean> {
@@ -151,7 +152,7 @@ export interface WorkbenchOptions {
 export function workbench(tool: Tool, options: WorkbenchOptions = {}): Workbench {
   const log: Workbench['log'] = [];
   const counts = { opened: 0, released: 0 };
-  const clock = options.clock ?? systemClock;
+  const clock = options.clock ?? steadyClock;
   const engine = new Engine({
     ...(options.store !== undefined && { store: options.store }),
     tokens: plainTokens,
@@ -363,7 +364,8 @@ export function beginResumable(engine: Engine, leg: Leg, binding: Binding = BIND
   return engine.start({ method: 'tools/call', params, requestId: 1, client, binding, resumable: true }, leg);
 }
 
-export const pause = (ms = 2): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+/** In the time of the engines of this file, which does not go on while they get no CPU. */
+export const pause = (ms = 2): Promise<void> => sleep(steadyClock, ms);
 
 export async function until(condition: () => boolean): Promise<void> {
   for (let tries = 0; !condition(); tries += 1) {

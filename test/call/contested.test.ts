@@ -1,10 +1,10 @@
 /** A process that waits for a turn and is stopped itself: the time that it was stopped is not the owner's silence. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { sleep } from '../../src/base/clock.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import { readOn } from '../../src/call/journal/follow.ts';
 import type { CallStore } from '../../src/call/ports.ts';
+import { steadyClock } from '../fixtures/steady-clock.ts';
 
 const LEASE = 200;
 const claim: Entry = { type: 'claimed', answers: [], sent: 'same', by: 'the owner' };
@@ -15,7 +15,7 @@ function watching(
   beats = true,
   failedReads: (look: number) => number = () => 0,
 ): Promise<unknown> {
-  const started = performance.now();
+  const started = steadyClock.elapsed();
   let look = 0;
   const store: CallStore = {
     open: () => {
@@ -29,8 +29,8 @@ function watching(
     insertEntry: async () => false,
     heard: async () => {
       look += 1;
-      const said = beats ? Math.floor((performance.now() - started) / (LEASE / 3)) : 0;
-      await sleep(slept(look));
+      const said = beats ? Math.floor((steadyClock.elapsed() - started) / (LEASE / 3)) : 0;
+      await sleep(steadyClock, slept(look));
       return said;
     },
   };
@@ -40,7 +40,7 @@ function watching(
     at: 0,
     sent: 'same',
     abandoned: () => false,
-    clock: systemClock,
+    clock: steadyClock,
     stopped: () => false,
     running: [],
     lease: LEASE,

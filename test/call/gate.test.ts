@@ -105,7 +105,10 @@ describe('a parked frame', () => {
   it('is not timed out, and arms no timer of its own', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
     try {
-      const { engine } = workbench(({ elicit }) => elicit('one'), { store: new MemoryStore() });
+      const { engine } = workbench(({ elicit }) => elicit('one'), {
+        store: new MemoryStore(),
+        clock: systemClock,
+      });
       const first = suspended(await start(engine));
       const timers = vi.getTimerCount();
       suspended(await start(engine));

@@ -5,10 +5,12 @@ import {
   errorOf,
   legOf,
   MemoryStore,
+  pause,
   resultOf,
   start,
   suspended,
   type Tool,
+  until,
   workbench,
 } from './bench.ts';
 
@@ -31,10 +33,6 @@ function slowly() {
   return { keys, finishers, tool };
 }
 
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5));
-}
-
 describe('a turn whose owner', () => {
   it('is alive is waited for, however long it takes', async () => {
     const { keys, finishers, tool } = slowly();
@@ -47,7 +45,7 @@ describe('a turn whose owner', () => {
     const run = owner.engine.resume(first.token, BINDING, answers(first), legOf());
     await until(() => keys.length === 2);
     const twin = other.engine.resume(first.token, BINDING, answers(first), legOf());
-    await new Promise((resolve) => setTimeout(resolve, 4 * LIMITS.lease));
+    await pause(4 * LIMITS.lease);
     expect(keys).toHaveLength(2);
     finishers[0]?.();
     expect([resultOf(await run), resultOf(await twin)]).toEqual([

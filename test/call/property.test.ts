@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/base/json.ts';
+import { SHORT } from '../short.ts';
 import {
   complete,
   legOf,
@@ -114,7 +115,7 @@ describe('any tool, however its call moves', () => {
             expect(moved.effects.steps.size).toBe(parked.effects.steps.size);
           },
         ),
-        { numRuns: 150 },
+        { numRuns: SHORT ? 50 : 150 },
       );
     });
   }

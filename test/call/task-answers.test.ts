@@ -140,7 +140,7 @@ describe('a bad answer to a task', () => {
     const busy: Tool = async ({ ask, step }) => {
       const [answer] = await Promise.all([
         ask('elicitation/create', form('one')),
-        step('slow', () => new Promise<void>((resolve) => setTimeout(resolve, 150))),
+        step('slow', () => pause(150)),
       ]);
       return answer.content;
     };

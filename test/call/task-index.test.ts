@@ -1,8 +1,8 @@
 /** Which tasks there are: rows that many processes append to, and that are read while they grow. */
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
 import { TaskIndex } from '../../src/call/task/index.ts';
 import { sweepTasks } from '../../src/call/task/sweeper.ts';
+import { steadyClock } from '../fixtures/steady-clock.ts';
 import { pause, until } from './bench.ts';
 
 const HOUR = 3_600_000;
@@ -147,7 +147,7 @@ describe('the sweeper', () => {
     const call = { id: 'one' } as never;
     const sweeper = sweepTasks({
       failedReads: () => 0,
-      clock: systemClock,
+      clock: steadyClock,
       lease: 10,
       added: async () => [],
       heard: async () => undefined,
@@ -176,7 +176,7 @@ describe('the sweeper', () => {
     const taken: string[] = [];
     const sweeper = sweepTasks({
       failedReads: () => 0,
-      clock: systemClock,
+      clock: steadyClock,
       lease: 20,
       added: async () => Array.from({ length: 50 }, (_, nth) => String(nth)),
       heard: async (id) => {
@@ -206,7 +206,7 @@ describe('the sweeper', () => {
     const taken: string[] = [];
     const sweeper = sweepTasks({
       failedReads: () => failures,
-      clock: systemClock,
+      clock: steadyClock,
       lease: 20,
       added: async () => ['7'],
       heard: async () => {
@@ -232,7 +232,7 @@ describe('the sweeper', () => {
     const lease = 60;
     const sweeper = sweepTasks({
       failedReads: () => 0,
-      clock: systemClock,
+      clock: steadyClock,
       lease,
       added: async () => Array.from({ length: count }, (_, nth) => String(nth)),
       heard: async () => undefined,

@@ -1,9 +1,9 @@
 /** Tasks are bounded: how many run in a process, how many of one caller, and what each may write (invariant 14). */
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
 import type { TaskWish } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { sweepTasks } from '../../src/call/task/sweeper.ts';
+import { steadyClock } from '../fixtures/steady-clock.ts';
 import { answers, BINDING, errorOf, MemoryStore, pause, suspended, type Tool, until } from './bench.ts';
 import {
   accepted,
@@ -100,7 +100,7 @@ describe('limits.tasks', () => {
     if (tasks === undefined) throw new Error('no tasks');
     const sweeper = sweepTasks({
       failedReads: () => 0,
-      clock: systemClock,
+      clock: steadyClock,
       lease: LEASE,
       added: async () => [id],
       heard: (call) => store.heard(call),

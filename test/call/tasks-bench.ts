@@ -1,9 +1,10 @@
 /** Processes that share tasks: each sees the one store through a door of its own, which may close. */
-import { type Clock, systemClock } from '../../src/base/clock.ts';
+import type { Clock } from '../../src/base/clock.ts';
 import type { Json, JsonObject } from '../../src/base/json.ts';
 import type { Entry, OpenAsk, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Leg, Outcome } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
+import { steadyClock } from '../fixtures/steady-clock.ts';
 import {
   accept,
   BINDING,
@@ -46,9 +47,9 @@ export function processOf(tool: Tool, shared: MemoryStore, options: WorkbenchOpt
     else asleep.push(fn);
   };
   const clock: Clock = {
-    ...systemClock,
-    after: (milliseconds, fn) => systemClock.after(milliseconds, awake(fn)),
-    soon: (fn) => systemClock.soon(awake(fn)),
+    ...steadyClock,
+    after: (milliseconds, fn) => steadyClock.after(milliseconds, awake(fn)),
+    soon: (fn) => steadyClock.soon(awake(fn)),
   };
   const began: string[] = [];
   const watched: string[] = [];

@@ -9,6 +9,7 @@ import { describe, expect, it } from 'vitest';
 import { insertIfAbsent, read, remove } from '../../src/checkpoint/insert.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { STORES } from '../e2e/services.ts';
+import { SHORT } from '../short.ts';
 
 const PROCESSES = ['a', 'b', 'c', 'd'];
 const CLAIMANTS = 8;
@@ -41,7 +42,7 @@ async function startRacer(name: string, url: string, prefix: string): Promise<Ra
 }
 
 for (const { name, url: urlOf, down } of STORES) {
-  describe.skipIf(down)(`a race on ${name}`, () => {
+  describe.skipIf(SHORT || down)(`a race on ${name}`, () => {
     it('has one winner for each position, whom every process reads', { timeout: 120_000 }, async () => {
       const url = urlOf();
       const prefix = `race:${randomUUID()}`;

@@ -20,6 +20,7 @@ import {
   shut,
   spawnServers,
 } from '../e2e/harness.ts';
+import { SHORT } from '../short.ts';
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 const FIXTURE = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
@@ -250,7 +251,7 @@ describe('serve --ask-pair', () => {
     }
   });
 
-  it('serves the page of a server on stdio that has the same store', async () => {
+  it.skipIf(SHORT)('serves the page of a server on stdio that has the same store', async () => {
     const store = ['--store', `sqlite://${join(scratch(), 'calls.db')}`];
     const { page, code, end } = await inTerminal(await freePort(), ...store);
     const client = new Client({ name: 'host', version: '1' });
@@ -290,7 +291,7 @@ const LOGIN = [
 ];
 const LOCAL_PAGE = ['--ask-page', 'http://127.0.0.1:3000/ask'];
 
-it.each([
+it.skipIf(SHORT).each([
   ['the page alone', LOCAL_PAGE, '--ask-jwks, --ask-issuer, --ask-audience, --ask-callers'],
   ['one audience for both', [...LOCAL_PAGE, ...LOGIN, '--ask-callers', AUDIENCE], 'another audience'],
   [

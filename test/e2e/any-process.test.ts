@@ -1,6 +1,7 @@
 /** 2025 clients whose every request may reach another process: streams, answers and calls are everybody's. */
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { some } from '../short.ts';
 import { answer, asks, begin as beginAt, call, type Session } from './anywhere.ts';
 import { effectsIn, Fleet, type Spawned, scratch } from './harness.ts';
 import { NATS, NATS_URL, POSTGRES, REDIS, REDIS_URL, SQLITE } from './services.ts';
@@ -26,7 +27,7 @@ const lasting = (): Promise<unknown> => new Promise((resolve) => setTimeout(reso
 let servers: Spawned[] = [];
 const begin = (): Promise<Session> => beginAt(servers);
 
-for (const kind of KINDS) {
+for (const kind of some(KINDS)) {
   describe.skipIf(kind.down)(`three processes on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
     const fleet = new Fleet('asking-server.ts', 3, { args: kind.args(), env: { EFFECTS: effects } });

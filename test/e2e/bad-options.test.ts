@@ -6,6 +6,7 @@ import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
 import { AwaitError, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { some } from '../short.ts';
 import { LogBook, SECRET } from './harness.ts';
 import { SQLITE } from './services.ts';
 
@@ -103,17 +104,19 @@ describe('mcp-await serve ends with 2 and one sentence for', () => {
   const server = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
   const harness = new URL('harness.ts', import.meta.url).pathname;
 
-  it.each<[string, string[], RegExp]>([
-    ['no module', [], /takes one module/],
-    ['a port that is none', [server, '--port', 'abc'], /--port abc must be/],
-    ['a state that is none', [server, '--state', 'nowhere'], /--state nowhere must be/],
-    ['a store that is none', [server, '--store', 'mongo://x'], /--store mongo:…: use/],
-    ['a level that is none', [server, '--log', 'loud'], /--log loud must be/],
-    ['an option that is none', [server, '--loud'], /--loud/],
-    ['a shared store without a secret', [server, '--store', SQLITE.url()], /MCP_AWAIT_SECRET/],
-    ['a secret that is too short', [server, '--secret', 'short'], /at least 32 bytes/],
-    ['a module without a factory', [harness], /must be a factory/],
-  ])('%s', (_name, args, sentence) => {
+  it.each(
+    some<[string, string[], RegExp]>([
+      ['no module', [], /takes one module/],
+      ['a port that is none', [server, '--port', 'abc'], /--port abc must be/],
+      ['a state that is none', [server, '--state', 'nowhere'], /--state nowhere must be/],
+      ['a store that is none', [server, '--store', 'mongo://x'], /--store mongo:…: use/],
+      ['a level that is none', [server, '--log', 'loud'], /--log loud must be/],
+      ['an option that is none', [server, '--loud'], /--loud/],
+      ['a shared store without a secret', [server, '--store', SQLITE.url()], /MCP_AWAIT_SECRET/],
+      ['a secret that is too short', [server, '--secret', 'short'], /at least 32 bytes/],
+      ['a module without a factory', [harness], /must be a factory/],
+    ]),
+  )('%s', (_name, args, sentence) => {
     const env = { ...process.env };
     delete env.MCP_AWAIT_SECRET;
     const { status, stderr } = spawnSync(process.execPath, [cli, 'serve', ...args], { env, timeout: 20_000 });

@@ -13,6 +13,7 @@ import type { AuditEvent } from '../../src/observe/audit.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { jwt, QUESTION, type Service, serve, WORD } from '../security/service.ts';
 import { type Held, WIRES } from '../security/wires.ts';
+import { SHORT, some } from '../short.ts';
 import { begin as beginSession, call } from './anywhere.ts';
 import { OLD_SECRET, SECRET, scratch, serveHere } from './harness.ts';
 import { REDIS, redisDatabase, SQLITE } from './services.ts';
@@ -150,7 +151,7 @@ describe('mcp-await calls', () => {
   const place = (url: string): string[] => ['--store', url, '--audience', 'shop'];
   beforeAll(() => expect(CLI).toContain('dist'));
 
-  it.each([false, true])(
+  it.skipIf(SHORT).each([false, true])(
     'lists, shows and ends calls while a server runs (encrypted: %s)',
     async (encrypt) => {
       const url = SQLITE.url();
@@ -187,7 +188,7 @@ describe('mcp-await calls', () => {
     },
   );
 
-  it('lists the oldest first, under a header, with the age of its question', async () => {
+  it.skipIf(SHORT)('lists the oldest first, under a header, with the age of its question', async () => {
     const url = SQLITE.url();
     const service = await started(url, { audience: 'shop' });
     const before = Date.now();
@@ -213,7 +214,7 @@ describe('mcp-await calls', () => {
     expect((await run(['show', short, ...place(url)])).err).toBe('');
   });
 
-  it('lists again with --watch, until nobody reads it any more', async () => {
+  it.skipIf(SHORT)('lists again with --watch, until nobody reads it any more', async () => {
     const url = SQLITE.url();
     const service = await started(url, { audience: 'shop' });
     const env = { ...process.env, MCP_AWAIT_SECRET: SECRET };
@@ -232,49 +233,55 @@ describe('mcp-await calls', () => {
     expect(child.stderr.read()).toBeNull();
   });
 
-  it.each(['2025-11-25', '2025-03-26'])('tells a client of %s that its call was ended', async (version) => {
-    const url = SQLITE.url();
-    const served = await serveHere(() => buildServer(() => {}), {
-      store: await openStore(url),
-      audience: 'shop',
-      secrets: [SECRET],
-    });
-    ends.push(() => served.close());
-    const session = await beginSession([served], { elicitation: {} }, undefined, version);
-    const reply = await session.post(0, call('one'));
-    await reply.next(({ method }) => method === 'elicitation/create');
-    const [listed] = (await run(['list', ...place(url), '--json'])).out.trim().split('\n');
-    const waiting = JSON.parse(listed ?? '{}') as { call: string };
-    expect((await run(['expire', waiting.call, ...place(url)])).err).toBe('');
-    const told = await reply.next(({ id }) => id === 7);
-    expect(told.error).toEqual({ code: -32000, message: 'This request was cancelled' });
-  });
+  it.each(some(['2025-11-25', '2025-03-26']))(
+    'tells a client of %s that its call was ended',
+    async (version) => {
+      const url = SQLITE.url();
+      const served = await serveHere(() => buildServer(() => {}), {
+        store: await openStore(url),
+        audience: 'shop',
+        secrets: [SECRET],
+      });
+      ends.push(() => served.close());
+      const session = await beginSession([served], { elicitation: {} }, undefined, version);
+      const reply = await session.post(0, call('one'));
+      await reply.next(({ method }) => method === 'elicitation/create');
+      const [listed] = (await run(['list', ...place(url), '--json'])).out.trim().split('\n');
+      const waiting = JSON.parse(listed ?? '{}') as { call: string };
+      expect((await run(['expire', waiting.call, ...place(url)])).err).toBe('');
+      const told = await reply.next(({ id }) => id === 7);
+      expect(told.error).toEqual({ code: -32000, message: 'This request was cancelled' });
+    },
+  );
 
-  it.each([false, true])('says how many calls it cannot open (encrypted: %s)', async (encrypt) => {
-    const url = SQLITE.url();
-    const service = await started(url, { audience: 'shop', encrypt });
-    await begin('2026-07-28, round trips', service);
-    await begin('2026-07-28, round trips', service, ANN);
-    const wrong = [
-      await run(['list', ...place(url)], OLD_SECRET),
-      await run(['list', ...place(url), '--json'], OLD_SECRET),
-      await run(['list', '--store', url]),
-      await run(['show', 'm', ...place(url)], OLD_SECRET),
-    ];
-    expect(wrong.map(({ code }) => code)).toEqual([1, 1, 1, 2]);
-    for (const { out, err } of wrong) {
-      expect(err).toMatch(
-        /2 calls in this store cannot be opened, such as: .* another service, or under other/,
-      );
-      for (const content of [WORD, QUESTION]) expect(out + err).not.toContain(content);
-    }
-    expect(wrong[0]?.out).toBe('0 calls, 0 of them waiting for their caller\n');
-    const both = await run(['list', ...place(url)], `${OLD_SECRET},${SECRET}`);
-    expect([both.code, both.err]).toEqual([0, '']);
-    expect(both.out).toContain('2 calls');
-  });
+  it.skipIf(SHORT).each([false, true])(
+    'says how many calls it cannot open (encrypted: %s)',
+    async (encrypt) => {
+      const url = SQLITE.url();
+      const service = await started(url, { audience: 'shop', encrypt });
+      await begin('2026-07-28, round trips', service);
+      await begin('2026-07-28, round trips', service, ANN);
+      const wrong = [
+        await run(['list', ...place(url)], OLD_SECRET),
+        await run(['list', ...place(url), '--json'], OLD_SECRET),
+        await run(['list', '--store', url]),
+        await run(['show', 'm', ...place(url)], OLD_SECRET),
+      ];
+      expect(wrong.map(({ code }) => code)).toEqual([1, 1, 1, 2]);
+      for (const { out, err } of wrong) {
+        expect(err).toMatch(
+          /2 calls in this store cannot be opened, such as: .* another service, or under other/,
+        );
+        for (const content of [WORD, QUESTION]) expect(out + err).not.toContain(content);
+      }
+      expect(wrong[0]?.out).toBe('0 calls, 0 of them waiting for their caller\n');
+      const both = await run(['list', ...place(url)], `${OLD_SECRET},${SECRET}`);
+      expect([both.code, both.err]).toEqual([0, '']);
+      expect(both.out).toContain('2 calls');
+    },
+  );
 
-  it('says that there is no such SQLite file, and makes none', async () => {
+  it.skipIf(SHORT)('says that there is no such SQLite file, and makes none', async () => {
     const path = join(scratch(), 'mistyped.db');
     for (const verb of [['list'], ['show', 'm'], ['expire', 'm']]) {
       const { code, out, err } = await run([...verb, ...place(`sqlite://${path}`)]);
@@ -284,7 +291,7 @@ describe('mcp-await calls', () => {
     expect(existsSync(path)).toBe(false);
   });
 
-  it('says what is missing', async () => {
+  it.skipIf(SHORT)('says what is missing', async () => {
     const url = SQLITE.url();
     await begin('2026-07-28, round trips', await started(url, { audience: 'shop' }));
     for (const [args, secret, told] of [

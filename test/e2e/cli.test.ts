@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { SHORT, some } from '../short.ts';
 import { accept, modern, post, textOf } from './clients.ts';
 import { compiled, SECRET, type Spawned, scratch, spawnServers } from './harness.ts';
 import { REDIS, REDIS_URL } from './services.ts';
@@ -63,7 +64,7 @@ it('logs the reason of a refusal on stderr, one JSON line, and no token', async 
   expect(server().stderr()).not.toContain(SECRET);
 });
 
-it('goes on where nobody reads its log any more', async () => {
+it.skipIf(SHORT)('goes on where nobody reads its log any more', async () => {
   const child = spawn(
     process.execPath,
     [CLI, 'serve', await compiled(FIXTURE), '--port', '0', '--secret', SECRET],
@@ -115,7 +116,7 @@ describe('a TypeScript module', () => {
   const serve = (path: string, ...args: string[]) =>
     spawn(process.execPath, [CLI, 'serve', path, '--port', '0', '--secret', SECRET, ...args]);
 
-  it.each([{ type: 'module' }, { type: 'commonjs' }, {}])(
+  it.each(some([{ type: 'module' }, { type: 'commonjs' }, {}]))(
     'of a package with %j is served',
     async (manifest) => {
       const child = serve(moduleOf(manifest, `${SERVER}export default build;`));
@@ -128,23 +129,26 @@ describe('a TypeScript module', () => {
     },
   );
 
-  it.skipIf(REDIS.down)('that is no factory ends with 2, with a store that was opened before', async () => {
-    const child = serve(moduleOf({}, `${SERVER}export const server = build();`), '--store', REDIS_URL);
-    let told = '';
-    child.stderr.on('data', (chunk) => {
-      told += String(chunk);
-    });
-    try {
-      expect(await once(child, 'exit', { signal: AbortSignal.timeout(15_000) })).toEqual([2, null]);
-      expect(told).toContain('must be a factory');
-    } finally {
-      child.kill('SIGKILL');
-    }
-  });
+  it.skipIf(SHORT || REDIS.down)(
+    'that is no factory ends with 2, with a store that was opened before',
+    async () => {
+      const child = serve(moduleOf({}, `${SERVER}export const server = build();`), '--store', REDIS_URL);
+      let told = '';
+      child.stderr.on('data', (chunk) => {
+        told += String(chunk);
+      });
+      try {
+        expect(await once(child, 'exit', { signal: AbortSignal.timeout(15_000) })).toEqual([2, null]);
+        expect(told).toContain('must be a factory');
+      } finally {
+        child.kill('SIGKILL');
+      }
+    },
+  );
 });
 
 describe('serve on an address that others reach', () => {
-  it('warns that it authenticates nobody, and not on loopback', async () => {
+  it.skipIf(SHORT)('warns that it authenticates nobody, and not on loopback', async () => {
     const [open] = await spawnServers('asking-server.ts', 1, {
       args: ['--host', '0.0.0.0', '--log', 'warn'],
     });

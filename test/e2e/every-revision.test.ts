@@ -17,6 +17,7 @@ import type { AwaitOptions, HostFactory, Revision } from '../../src/index.ts';
 import '../../src/compare/vitest.ts';
 import type { Answering } from '../../src/compare/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { SHORT } from '../short.ts';
 import { CAPABILITIES, filledIn, legacy, modern, type Rpc } from './clients.ts';
 import { type Served, serveHere } from './harness.ts';
 import { TOOLS } from './tools.ts';
@@ -144,7 +145,7 @@ describe.each([
   ['frames kept in one process', 1],
   ['frames dropped, in two processes in turn', 2],
 ] as const)('on every revision, %s', (_frames, processes) => {
-  it.each(SERVERS)('%s', async (_name, factory, calls) => {
+  it.skipIf(SHORT).each(SERVERS)('%s', async (_name, factory, calls) => {
     const steps = calls.map(([call, args, text]) => {
       // It returns the name of the model, which is another one here.
       const own = call === 'sample-by-extra' ? 'side-by-side' : text;

@@ -9,6 +9,7 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { some } from '../short.ts';
 import { CAPABILITIES, modernHeaders, post, type Rpc, textOf } from './clients.ts';
 import { compiled, effectsIn, SECRET, scratch } from './harness.ts';
 import { NATS, NATS_URL, REDIS, REDIS_URL, SQLITE, STORES } from './services.ts';
@@ -186,7 +187,7 @@ class Session {
   }
 }
 
-describe.each(STORES)('a process on $name that gets SIGTERM', ({ url: placeOf, down }) => {
+describe.each(some(STORES))('a process on $name that gets SIGTERM', ({ url: placeOf, down }) => {
   it.skipIf(down)('serves what comes on open connections, closes each, and exits by itself', async () => {
     const leaving = await own({ store: placeOf() });
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });

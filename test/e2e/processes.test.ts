@@ -1,12 +1,13 @@
 /** Two processes behind a round-robin: every POST of a call to the other one, and one that dies (issue, 3 and 4). */
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { some } from '../short.ts';
 import { accept, modern, post, type TestClient, textOf } from './clients.ts';
 import { asking, type Balancer, balance, effectsIn, type Spawned, scratch, spawnServers } from './harness.ts';
 import { KINDS } from './services.ts';
 import { TOOLS } from './tools.ts';
 
-for (const kind of KINDS) {
+for (const kind of some(KINDS)) {
   describe.skipIf(kind.down)(`two processes on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
     let servers: Spawned[] = [];

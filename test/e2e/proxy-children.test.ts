@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import process from 'node:process';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { type StdioHostOptions, stdioHost } from '../../src/index.ts';
+import { SHORT, some } from '../short.ts';
 import { legacy, modern, post, textOf } from './clients.ts';
 import { type Served, scratch, serveHere } from './harness.ts';
 import { effectsFile, failedProxy, isAlive, node, spawnProxy, startProxy } from './proxied.ts';
@@ -23,24 +24,26 @@ async function behind(way: string, options: Partial<StdioHostOptions> = {}): Pro
 }
 
 describe.concurrent('a proxy ends with 1 and one line', () => {
-  it.each([
-    [
-      'a command that does not exist',
-      ['no-such-command'],
-      /^mcp-await: no-such-command .*there is no command/,
-    ],
-    ['one that ends at once', node('misbehaving.mjs', 'exits'), /exit code 3/],
-    [
-      'one that never answers initialize',
-      node('misbehaving.mjs', 'silent'),
-      /did not answer initialize within 1000 ms/,
-    ],
-    [
-      'one that only prints',
-      [process.execPath, '-e', "console.log('Hello'); setInterval(() => {}, 1e3)"],
-      /stdout began with "Hello"/,
-    ],
-  ] as const)('for %s', async (_what, command, reason) => {
+  it.each(
+    some([
+      [
+        'a command that does not exist',
+        ['no-such-command'],
+        /^mcp-await: no-such-command .*there is no command/,
+      ],
+      ['one that ends at once', node('misbehaving.mjs', 'exits'), /exit code 3/],
+      [
+        'one that never answers initialize',
+        node('misbehaving.mjs', 'silent'),
+        /did not answer initialize within 1000 ms/,
+      ],
+      [
+        'one that only prints',
+        [process.execPath, '-e', "console.log('Hello'); setInterval(() => {}, 1e3)"],
+        /stdout began with "Hello"/,
+      ],
+    ] as const),
+  )('for %s', async (_what, command, reason) => {
     const { code, stderr } = await failedProxy(command, ['--start-timeout', '1s', '--log', 'error']);
     expect(code).toBe(1);
     expect(stderr.trim().split('\n')).toHaveLength(1);
@@ -57,7 +60,7 @@ describe('a child', () => {
     expect(served.log.text).toContain('is not a JSON-RPC message');
   });
 
-  it('that floods does not keep others from their answers', async () => {
+  it.skipIf(SHORT)('that floods does not keep others from their answers', async () => {
     const served = await behind('floods');
     const other = await legacy(served.url);
     const flood = post(served.url, { tool: 'try' });
@@ -101,7 +104,7 @@ describe('a child', () => {
     expect(served.log.text).toContain('exit code 7');
   });
 
-  it('that dies in a call which may be run again ends it after some attempts', async () => {
+  it.skipIf(SHORT)('that dies in a call which may be run again ends it after some attempts', async () => {
     const served = await behind('dies', { replay: 'allow' });
     expect(JSON.stringify(await post(served.url, { tool: 'try' }))).toContain('ended or cannot be started');
   });
@@ -134,25 +137,25 @@ describe.concurrent('no child is left', () => {
   const gone = (pids: () => number[]) =>
     vi.waitFor(() => expect(pids().filter(isAlive)).toEqual([]), { timeout: 15_000, interval: 50 });
 
-  it.each(['SIGTERM', 'SIGINT', 'SIGHUP'] as const)('on %s', async (signal) => {
+  it.each(some(['SIGTERM', 'SIGINT', 'SIGHUP'] as const))('on %s', async (signal) => {
     const { proxy, pids } = await started('well');
     expect(await proxy.stop(signal)).toBe(0);
     await gone(pids);
   });
 
-  it('when it ignores the end of its input and SIGTERM', async () => {
+  it.skipIf(SHORT)('when it ignores the end of its input and SIGTERM', async () => {
     const { proxy, pids } = await started('stays');
     expect(await proxy.stop()).toBe(0);
     await gone(pids);
   });
 
-  it('when its proxy is killed by a signal that it cannot catch', async () => {
+  it.skipIf(SHORT)('when its proxy is killed by a signal that it cannot catch', async () => {
     const { proxy, pids } = await started('stays');
     expect(await proxy.stop('SIGKILL')).toBe('SIGKILL');
     await gone(pids);
   });
 
-  it('when the pipe to the client of its proxy breaks', async () => {
+  it.skipIf(SHORT)('when the pipe to the client of its proxy breaks', async () => {
     const pids = effectsFile();
     const { child, ended } = spawnProxy(node('misbehaving.mjs', 'stays', pids.path), ['--stdio']);
     const params = {
@@ -171,7 +174,7 @@ describe.concurrent('no child is left', () => {
     await gone(() => pids.lines().map(Number));
   });
 
-  it('when its proxy crashes', async () => {
+  it.skipIf(SHORT)('when its proxy crashes', async () => {
     const pids = effectsFile();
     const script = join(scratch(), 'crash.mjs');
     const index = new URL('../../dist/src/index.js', import.meta.url).href;
@@ -189,7 +192,7 @@ describe.concurrent('no child is left', () => {
     await gone(() => pids.lines().map(Number));
   });
 
-  it('of what a child started itself', async () => {
+  it.skipIf(SHORT)('of what a child started itself', async () => {
     const pids = effectsFile();
     const inner = node('misbehaving.mjs', 'stays', pids.path);
     const proxy = await startProxy(['sh', '-c', `${inner.join(' ')}; true`]);

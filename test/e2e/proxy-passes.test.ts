@@ -11,6 +11,7 @@ import {
 } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { stdioHost } from '../../src/index.ts';
+import { SHORT } from '../short.ts';
 import { accept, filledIn, post, type RawCall, type RawReply, textOf } from './clients.ts';
 import { type Served, serveHere } from './harness.ts';
 import { effectsFile, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
@@ -161,29 +162,33 @@ describe.each([
 });
 
 describe("a child's own tasks", () => {
-  it('stay its own on 2025-11-25: created, looked at, and their result fetched', async () => {
-    const everything = stdioHost({ command: process.execPath, args: [EVERYTHING, 'stdio'] });
-    const served = await serveHere(everything, { limits: { drain: 300 } });
-    const client = new Client(INFO, { capabilities: CAPABILITIES });
-    client.setRequestHandler(ElicitRequestSchema, ({ params }) => filledIn(params));
-    await client.connect(new LegacyTransport(new URL(served.url)) as Transport);
-    await client.listTools();
-    const query = { name: 'simulate-research-query', arguments: { topic: 'python', ambiguous: false } };
-    const stream = client.experimental.tasks.callToolStream(query, CallToolResultSchema, {
-      task: { ttl: 60_000 },
-    });
-    const seen: string[] = [];
-    for await (const message of stream) {
-      if (message.type === 'error') throw message.error;
-      seen.push(message.type);
-      if (message.type === 'result') expect(JSON.stringify(message.result)).toContain('Research Report');
-      // Ours begin with the time of their end; the SDK's ids are hexadecimal.
-      if (message.type === 'taskCreated') expect(message.task.taskId).toMatch(/^[0-9a-f]+$/);
-    }
-    expect([seen[0], seen.at(-1)]).toEqual(['taskCreated', 'result']);
-    await client.close();
-    await served.close();
-  }, 60_000);
+  it.skipIf(SHORT)(
+    'stay its own on 2025-11-25: created, looked at, and their result fetched',
+    async () => {
+      const everything = stdioHost({ command: process.execPath, args: [EVERYTHING, 'stdio'] });
+      const served = await serveHere(everything, { limits: { drain: 300 } });
+      const client = new Client(INFO, { capabilities: CAPABILITIES });
+      client.setRequestHandler(ElicitRequestSchema, ({ params }) => filledIn(params));
+      await client.connect(new LegacyTransport(new URL(served.url)) as Transport);
+      await client.listTools();
+      const query = { name: 'simulate-research-query', arguments: { topic: 'python', ambiguous: false } };
+      const stream = client.experimental.tasks.callToolStream(query, CallToolResultSchema, {
+        task: { ttl: 60_000 },
+      });
+      const seen: string[] = [];
+      for await (const message of stream) {
+        if (message.type === 'error') throw message.error;
+        seen.push(message.type);
+        if (message.type === 'result') expect(JSON.stringify(message.result)).toContain('Research Report');
+        // Ours begin with the time of their end; the SDK's ids are hexadecimal.
+        if (message.type === 'taskCreated') expect(message.task.taskId).toMatch(/^[0-9a-f]+$/);
+      }
+      expect([seen[0], seen.at(-1)]).toEqual(['taskCreated', 'result']);
+      await client.close();
+      await served.close();
+    },
+    60_000,
+  );
 });
 
 describe('flags of mcp-await proxy', () => {
@@ -196,15 +201,18 @@ describe('flags of mcp-await proxy', () => {
   afterEach(() => proxy.stop());
   const FAR = { 'x-forwarded-for': '203.0.113.9' };
 
-  it('--shared: callers that are not known share a process, wherever they come from', async () => {
-    const call = await start('--shared');
-    const pidOf = async (headers: Record<string, string>): Promise<string> =>
-      textOf(await call({ tool: 'pid', headers }));
-    const pid = await pidOf(FAR);
-    expect(pid).toMatch(/^\d+$/);
-    expect(await pidOf({ 'x-forwarded-for': '198.51.100.1' })).toBe(pid);
-    expect(await pidOf({})).toBe(pid);
-  });
+  it.skipIf(SHORT)(
+    '--shared: callers that are not known share a process, wherever they come from',
+    async () => {
+      const call = await start('--shared');
+      const pidOf = async (headers: Record<string, string>): Promise<string> =>
+        textOf(await call({ tool: 'pid', headers }));
+      const pid = await pidOf(FAR);
+      expect(pid).toMatch(/^\d+$/);
+      expect(await pidOf({ 'x-forwarded-for': '198.51.100.1' })).toBe(pid);
+      expect(await pidOf({})).toBe(pid);
+    },
+  );
 
   /** A call whose process is killed while it waits for an answer, and what its client is told then. */
   const afterKill = async (
@@ -219,18 +227,21 @@ describe('flags of mcp-await proxy', () => {
     return call({ ...request, state: first.state, responses: accept(first.keys, content) });
   };
 
-  it('--replay never: no call that was sent is run again, and its error names no answer', async () => {
-    const call = await start('--replay', 'never');
-    const done = await afterKill(call, { tool: 'greet' }, { name: 'a secret' });
-    expect(JSON.stringify(done.message)).toContain('may not be run again');
-    expect(JSON.stringify(done.message)).not.toContain('secret');
-    // One that waits for the process of another call is not sent yet: it runs in the next one.
-    const [died, pid] = await Promise.all([call({ tool: 'die' }), call({ tool: 'pid' })]);
-    expect(JSON.stringify(died.message)).toContain('may not be run again');
-    expect(textOf(pid)).toMatch(/^\d+$/);
-  });
+  it.skipIf(SHORT)(
+    '--replay never: no call that was sent is run again, and its error names no answer',
+    async () => {
+      const call = await start('--replay', 'never');
+      const done = await afterKill(call, { tool: 'greet' }, { name: 'a secret' });
+      expect(JSON.stringify(done.message)).toContain('may not be run again');
+      expect(JSON.stringify(done.message)).not.toContain('secret');
+      // One that waits for the process of another call is not sent yet: it runs in the next one.
+      const [died, pid] = await Promise.all([call({ tool: 'die' }), call({ tool: 'pid' })]);
+      expect(JSON.stringify(died.message)).toContain('may not be run again');
+      expect(textOf(pid)).toMatch(/^\d+$/);
+    },
+  );
 
-  it('by default a prompt is run again, and led through its answers', async () => {
+  it.skipIf(SHORT)('by default a prompt is run again, and led through its answers', async () => {
     const call = await start();
     const request = { method: 'prompts/get', tool: 'greeting', headers: {} };
     const done = await afterKill(call, request, { name: 'Ann' });

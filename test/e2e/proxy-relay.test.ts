@@ -5,6 +5,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { memoryRelay, stdioHost } from '../../src/index.ts';
 import { natsRelay } from '../../src/relay/nats.ts';
+import { SHORT } from '../short.ts';
 import { accept, legacy, modern, post, textOf } from './clients.ts';
 import { balance, SECRET, type Served, scratch, serveHere } from './harness.ts';
 import { effectsFile, PYTHON, type RunningProxy, startProxy } from './proxied.ts';
@@ -143,7 +144,7 @@ describe('with a relay', () => {
   });
 });
 
-describe.skipIf(REDIS.down)(`over ${REDIS.name}`, () => {
+describe.skipIf(SHORT || REDIS.down)(`over ${REDIS.name}`, () => {
   it('two proxies share a process, and the one that is left starts another when its owner is killed', async () => {
     const url = redisDatabase(9);
     const pids = effectsFile();

@@ -6,6 +6,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { type PeerHostOptions, stdioHost } from '../../src/index.ts';
+import { SHORT } from '../short.ts';
 import { accept, CAPABILITIES, legacy, modern, oldest, post, textOf } from './clients.ts';
 import { type Served, serveHere } from './harness.ts';
 import { effectsFile, fixture, node, PYTHON, startProxy } from './proxied.ts';
@@ -348,7 +349,7 @@ describe('mcp-await proxy', () => {
     }
   });
 
-  it.each([
+  it.skipIf(SHORT).each([
     [
       '@modelcontextprotocol/server-everything/dist/index.js',
       ['stdio'],

@@ -4,6 +4,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { CallToolResultSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { some } from '../short.ts';
 import {
   accept,
   type ElicitAnswer,
@@ -25,10 +26,12 @@ const ASKING_TOOLS: readonly (readonly [string, Record<string, unknown>, RegExp]
   ['trigger-url-elicitation', { url: 'https://example.com/pay' }, /accept/],
 ];
 
-describe.each([
-  ['SQLite', () => ['--store', SQLITE.url()]],
-  ['no store, state sealed', () => ['--state', 'sealed']],
-])('@modelcontextprotocol/server-everything in two processes, %s', (_name, args) => {
+describe.each(
+  some([
+    ['SQLite', () => ['--store', SQLITE.url()]],
+    ['no store, state sealed', () => ['--state', 'sealed']],
+  ] as const),
+)('@modelcontextprotocol/server-everything in two processes, %s', (_name, args) => {
   let servers: Spawned[] = [];
   let balancer: Balancer;
   let client: TestClient;

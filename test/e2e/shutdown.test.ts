@@ -85,7 +85,7 @@ it('lets a turn end that does, serves new requests meanwhile, and refuses them a
 });
 
 it('hands over a call that asks once the others were handed over', async () => {
-  const old = await serve(SQLITE.url(), { open: Promise.resolve() }, [], 20_000);
+  const old = await serve(SQLITE.url(), { open: Promise.resolve() }, [], 3_000);
   const session = await legacySession(old.url, { elicitation: {} });
   await old.handler.leave();
   const params = { name: 'work', arguments: {} };

@@ -6,6 +6,7 @@ import process from 'node:process';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { tcpProxy } from '../fixtures/tcp-proxy.ts';
+import { SHORT, some } from '../short.ts';
 import { SECRET, scratch } from './harness.ts';
 import { NATS, NATS_URL, POSTGRES, REDIS, REDIS_URL } from './services.ts';
 
@@ -118,7 +119,7 @@ const STORES = [
   },
 ] as const;
 
-describe.each(STORES.map((store) => ({ down: false, ...store })))('$name', ({ url, told, down }) => {
+describe.each(some(STORES.map((store) => ({ down: false, ...store }))))('$name', ({ url, told, down }) => {
   const expectTold = (text: string): void => {
     for (const part of told) expect(text).toMatch(part);
     expect(text).not.toContain(PASSWORD);
@@ -146,24 +147,26 @@ describe.each(STORES.map((store) => ({ down: false, ...store })))('$name', ({ ur
   });
 });
 
-describe.each([
-  {
-    name: 'a Redis relay on a port that is closed',
-    url: `redis://:${PASSWORD}@127.0.0.1:1`,
-    told: 'ECONNREFUSED',
-  },
-  {
-    name: 'a Redis relay with a wrong password',
-    url: changed(REDIS_URL, stranger),
-    told: 'WRONGPASS',
-    down: REDIS.down,
-  },
-  {
-    name: 'a NATS relay on a port that is closed',
-    url: `nats://u:${PASSWORD}@127.0.0.1:1`,
-    told: /refused/i,
-  },
-])('$name', ({ url, told, down = false }) => {
+describe.each(
+  some([
+    {
+      name: 'a Redis relay on a port that is closed',
+      url: `redis://:${PASSWORD}@127.0.0.1:1`,
+      told: 'ECONNREFUSED',
+    },
+    {
+      name: 'a Redis relay with a wrong password',
+      url: changed(REDIS_URL, stranger),
+      told: 'WRONGPASS',
+      down: REDIS.down,
+    },
+    {
+      name: 'a NATS relay on a port that is closed',
+      url: `nats://u:${PASSWORD}@127.0.0.1:1`,
+      told: /refused/i,
+    },
+  ]),
+)('$name', ({ url, told, down = false }) => {
   it.skipIf(down)('ends serve with 2', async () => {
     const running = start('serve', SERVER, '--port', '0', '--relay', url);
     expect(await running.code).toBe(2);
@@ -176,12 +179,12 @@ describe.each([
 
 describe('--wait-for-store', () => {
   it.each(
-    [
+    some([
       { flag: '--store', what: 'Redis', url: REDIS_URL, port: 6379, down: REDIS.down },
       { flag: '--store', what: 'PostgreSQL', url: POSTGRES.url(), port: 5432, down: POSTGRES.down },
       { flag: '--relay', what: 'Redis', url: REDIS_URL, port: 6379, down: REDIS.down },
       { flag: '--relay', what: 'NATS', url: NATS_URL, port: 4222, down: NATS.down },
-    ].filter(({ down }) => !down),
+    ]).filter(({ down }) => !down),
   )('waits for $flag on $what until it answers', async ({ flag, url, port }) => {
     const proxy = await tcpProxy(url, port);
     await proxy.cut();
@@ -197,7 +200,7 @@ describe('--wait-for-store', () => {
     await proxy.cut();
   });
 
-  it('waits for a SQLite file', async () => {
+  it.skipIf(SHORT)('waits for a SQLite file', async () => {
     const place = join(scratch(), 'later');
     const running = start(
       'serve',
@@ -215,15 +218,18 @@ describe('--wait-for-store', () => {
   });
 });
 
-it.skipIf(REDIS.down)('a relay that goes while a process runs does not keep it from ending', async () => {
-  const proxy = await tcpProxy(REDIS_URL);
-  const running = start('serve', SERVER, '--port', '0', '--relay', `redis://127.0.0.1:${proxy.port}`);
-  await expect.poll(() => running.out, { timeout: 20_000 }).toContain('listening on');
-  await proxy.cut();
-  running.child.kill('SIGTERM');
-  const code = await running.code;
-  expect({ code, err: running.err }).toEqual({
-    code: 0,
-    err: expect.not.stringContaining('could not close'),
-  });
-});
+it.skipIf(SHORT || REDIS.down)(
+  'a relay that goes while a process runs does not keep it from ending',
+  async () => {
+    const proxy = await tcpProxy(REDIS_URL);
+    const running = start('serve', SERVER, '--port', '0', '--relay', `redis://127.0.0.1:${proxy.port}`);
+    await expect.poll(() => running.out, { timeout: 20_000 }).toContain('listening on');
+    await proxy.cut();
+    running.child.kill('SIGTERM');
+    const code = await running.code;
+    expect({ code, err: running.err }).toEqual({
+      code: 0,
+      err: expect.not.stringContaining('could not close'),
+    });
+  },
+);

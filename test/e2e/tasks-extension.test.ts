@@ -13,6 +13,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { TASKS_META } from '../../compat/tasks/marks.ts';
 import { type AwaitOptions, memoryRelay, step } from '../../src/index.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
+import { some } from '../short.ts';
 import { post, type Rpc, send } from './clients.ts';
 import {
   effectsIn,
@@ -573,7 +574,7 @@ describe('the option tasks', () => {
   });
 });
 
-for (const kind of [
+for (const kind of some([
   { name: REDIS.name, down: REDIS.down, args: () => ['--store', OWN_URL] },
   {
     name: `${REDIS.name}, with a relay`,
@@ -581,7 +582,7 @@ for (const kind of [
     args: () => ['--store', OWN_URL, '--relay', OWN_URL],
   },
   { name: SQLITE.name, down: false, args: () => ['--store', SQLITE.url()] },
-]) {
+])) {
   describe.skipIf(kind.down)(`tasks at three processes on ${kind.name}`, () => {
     const effects = join(scratch(), 'effects');
     const begin = async () => {

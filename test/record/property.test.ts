@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { sent } from './fake-network.ts';
 import '../../src/record/index.ts';
 import { complete, MemoryStore, resultOf, start, type Tool, type ToolApi, workbench } from '../call/bench.ts';
+import { SHORT } from '../short.ts';
 
 type Plan =
   | { readonly kind: 'draw'; readonly of: keyof typeof DRAWS }
@@ -141,7 +142,7 @@ describe('any tool that draws in branches, replayed each turn', () => {
         const questions = new Set(seen.asked);
         expect(questions.size).toBe(count(root, 'ask'));
       }),
-      { numRuns: 300 },
+      { numRuns: SHORT ? 75 : 300 },
     );
   });
 });

@@ -4,6 +4,7 @@ import { afterEach, expect, it } from 'vitest';
 import { stdioHost } from '../../src/index.ts';
 import { post, textOf } from '../e2e/clients.ts';
 import { type Served, serveHere } from '../e2e/harness.ts';
+import { some } from '../short.ts';
 
 /** Harms as the tool says, once in each process; `well` is answered. */
 const CHILD = `
@@ -35,7 +36,7 @@ afterEach(async () => {
   served = undefined;
 });
 
-it.each(['ask', 'notification', 'result', 'values', 'array'])(
+it.each(some(['ask', 'notification', 'result', 'values', 'array'], 4))(
   'of too much in a message (%s)',
   async (how) => {
     served = await serveHere(stdioHost({ command: process.execPath, args: ['-e', CHILD] }), {

@@ -11,6 +11,7 @@ import { redisRelay } from '../../src/relay/redis.ts';
 import { sharedId } from '../../src/stream/event-id.ts';
 import type { EventStreams } from '../../src/stream/event-streams.ts';
 import { NATS, NATS_URL, POSTGRES, REDIS, REDIS_URL, SQLITE } from '../e2e/services.ts';
+import { some } from '../short.ts';
 import { Connection, follow, numbers, REFUSED, SCOPE, startProcess, until } from './workbench.ts';
 
 interface Kind {
@@ -79,7 +80,7 @@ async function gone(streams: EventStreams, id: string, scope: string): Promise<u
   throw new Error(`${id} is still there`);
 }
 
-for (const { name, down, stores, relays } of KINDS) {
+for (const { name, down, stores, relays } of some(KINDS, 2)) {
   describe.skipIf(down)(`streams on ${name}`, () => {
     let here: EventStreams;
     let there: EventStreams;
