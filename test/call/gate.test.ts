@@ -13,7 +13,7 @@ import {
   workbench,
 } from './bench.ts';
 
-const idle = (ms = 30): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+const idle = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 30));
 
 function deferred(): { promise: Promise<string>; resolve: (value: string) => void } {
   let resolve: (value: string) => void = () => {};
@@ -150,15 +150,20 @@ describe('a parked frame', () => {
 
   it('says what it had to say when its turn comes, once', async () => {
     const heard: string[] = [];
+    let park = (): void => {};
+    const parked = new Promise<void>((resolve) => {
+      park = resolve;
+    });
     const tool: Tool = async ({ elicit, notify }) => {
       const answer = elicit('one');
-      await idle(10);
+      await parked;
       notify('while parked');
       await answer;
       notify('after');
     };
     const { engine } = workbench(tool, { store: new MemoryStore() });
     const first = suspended(await start(engine, legOf({ heard })));
+    park();
     await idle();
     expect(heard).toEqual([]);
     await engine.resume(first.token, BINDING, answers(first), legOf({ heard }));
