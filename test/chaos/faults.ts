@@ -82,31 +82,41 @@ export function disturb(
     }
   };
 
+  const rounds: Promise<void>[] = [];
   const loop = async <K>(
     random: Random,
     kinds: readonly K[],
     pause: readonly [number, number],
     inflict: (kind: K, random: Random) => Promise<void>,
   ): Promise<void> => {
+    let round = (): void => {};
+    rounds.push(new Promise((resolve) => (round = resolve)));
     for (;;) {
       for (const kind of random.shuffled(kinds)) {
         await sleep(random.between(...pause));
         if (isOver()) return;
         await inflict(kind, random);
       }
+      round();
     }
   };
 
+  const of = (...loops: Promise<void>[]) => ({
+    faults,
+    /** Each kind of fault was inflicted once: on a busy machine a process may take all of a short run to start. */
+    everyKind: Promise.all(rounds),
+    done: Promise.all(loops),
+  });
   const storeKinds: readonly StoreFault[] =
     store.restart === undefined
       ? ['full', 'slow a little', 'full', 'slow']
       : ['restart', 'slow a little', 'restart', 'slow'];
   if (which === 'kills') {
-    return { faults, done: loop(randomOf(seed), ['kill'] as const, [LEASE, LEASE], toProcess) };
+    return of(loop(randomOf(seed), ['kill'] as const, [LEASE, LEASE], toProcess));
   }
   if (which === 'cuts') {
     const cut = (): Promise<void> => during('cut', undefined, async () => proxy?.blink(CUT));
-    return { faults, done: loop(randomOf(seed), ['cut'] as const, [300, 2_500], cut) };
+    return of(loop(randomOf(seed), ['cut'] as const, [300, 2_500], cut));
   }
   if (which === 'moments') {
     const inMoment = async (): Promise<void> => {
@@ -118,11 +128,10 @@ export function disturb(
       over?.();
       await replaced;
     };
-    return { faults, done: loop(randomOf(seed), ['kill'] as const, [300, 1_000], inMoment) };
+    return of(loop(randomOf(seed), ['kill'] as const, [300, 1_000], inMoment));
   }
-  const done = Promise.all([
+  return of(
     loop(randomOf(seed), ['kill', 'kill', 'stop'] as const, [500, 1_400], toProcess),
     loop(randomOf(seed + 1), storeKinds, [2_000, 4_000], toStore),
-  ]);
-  return { faults, done };
+  );
 }

@@ -107,7 +107,7 @@ await fleet.start();
 
 const isOver = (): boolean => over;
 const tally: Tally = { completed: 0, neverBegan: 0, retries: 0, lost: [], done: [] };
-const { faults, done } = disturb(fleet, store, seed, which, isOver, moment, proxy);
+const { faults, everyKind, done } = disturb(fleet, store, seed, which, isOver, moment, proxy);
 const balancer = await balanceFleet(fleet, randomOf(seed + 3));
 const isTasks = kind === 'tasks';
 const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
@@ -116,7 +116,10 @@ const clients = Array.from({ length: isTasks ? TASKS : CLIENTS }, (_, nth) => {
   if (own === 'raw' || own === undefined) return client(fleet, randomOf(seed + 10 + nth), tally, isOver);
   return sessionClient(own, balancer.url, tally, isOver);
 });
-await Promise.race([isTasks ? Promise.all(clients) : sleep(minutes * 60_000), done]);
+await Promise.race([
+  isTasks ? Promise.all(clients) : Promise.all([sleep(minutes * 60_000), everyKind]),
+  done,
+]);
 over = true;
 onMoment?.();
 // A call that begins now would wait for a kill that never comes.
