@@ -33,7 +33,9 @@ export class Authorization {
     if (response.status === 403 && error !== 'insufficient_scope') return false;
     await drainBody(response.body);
     this.#resourceMetadataUrl = resourceMetadataUrl ?? this.#resourceMetadataUrl;
-    this.#scope = scope ?? this.#scope;
+    const stepsUp = response.status === 403;
+    const granted = stepsUp ? [(await this.#provider.tokens())?.scope, this.#scope] : [];
+    this.#scope = union(...granted, scope) ?? this.#scope;
     await this.#authorize();
     return true;
   }
@@ -53,6 +55,12 @@ export class Authorization {
     });
     if (result !== 'AUTHORIZED') throw new UnauthorizedError();
   }
+}
+
+/** A step up keeps what was granted before: scopes in the order in which they were asked for (SEP-2350). */
+function union(...scopes: readonly (string | undefined)[]): string | undefined {
+  const names = scopes.flatMap((scope) => scope?.split(' ') ?? []);
+  return names.length === 0 ? undefined : [...new Set(names)].join(' ');
 }
 
 const load = () => import('@modelcontextprotocol/sdk/client/auth.js');

@@ -252,20 +252,14 @@ describe('requests', () => {
       reply.json('who are you', 401);
       return true;
     });
-    const base = new URL(server.url).origin;
-    const redirected: string[] = [];
+    const redirected: URL[] = [];
     const provider: OAuthClientProvider = {
-      redirectUrl: `${base}/callback`,
-      clientMetadata: { redirect_uris: [`${base}/callback`] },
-      clientInformation: () => ({ client_id: 'test' }),
+      ...user(server.url, redirected),
       tokens: () => ({ access_token: fresh ? 'fresh' : 'stale', token_type: 'Bearer' }),
-      saveTokens: () => {},
       redirectToAuthorization: (url) => {
-        redirected.push(url.pathname);
+        redirected.push(url);
         fresh = true;
       },
-      saveCodeVerifier: () => {},
-      codeVerifier: () => 'verifier',
     };
     const first = connect(server.url, undefined, { authProvider: provider });
     await expect(first).rejects.toBeInstanceOf(UnauthorizedError);
@@ -274,6 +268,35 @@ describe('requests', () => {
     expect(transport.protocolVersion).toBe(DRAFT);
     expect(redirected).toHaveLength(1);
   });
+
+  it('step up to what they were granted and what is asked for besides (SEP-2350)', async () => {
+    const challenge = 'Bearer error="insufficient_scope", scope="files:write files:read"';
+    const server = await serve(
+      DRAFT,
+      onCall((_, { res }) => res.writeHead(403, { 'www-authenticate': challenge }).end()),
+    );
+    const redirected: URL[] = [];
+    const provider = user(server.url, redirected);
+    const { call } = await connected(server.url, undefined, { authProvider: provider });
+    await expect(call()).rejects.toBeInstanceOf(UnauthorizedError);
+    expect(redirected.map((url) => url.searchParams.get('scope'))).toEqual([
+      'files:read mail:read files:write',
+    ]);
+  });
+
+  function user(server: string, redirected: URL[]): OAuthClientProvider {
+    const { origin } = new URL(server);
+    return {
+      redirectUrl: `${origin}/callback`,
+      clientMetadata: { redirect_uris: [`${origin}/callback`] },
+      clientInformation: () => ({ client_id: 'test' }),
+      tokens: () => ({ access_token: 'granted', token_type: 'Bearer', scope: 'files:read mail:read' }),
+      saveTokens: () => {},
+      redirectToAuthorization: (url) => void redirected.push(url),
+      saveCodeVerifier: () => {},
+      codeVerifier: () => 'verifier',
+    };
+  }
 });
 
 describe('connections', () => {
