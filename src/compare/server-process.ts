@@ -36,6 +36,8 @@ export interface ServerProcess {
 
 /** Milliseconds that a module may take to load, and a process to answer once a step took too long. */
 const LOADING = 10_000;
+/** Or, on a machine so busy that this is longer, as many times what the process took to start. */
+const STARTS = 10;
 /** Milliseconds to wait for what a process that ended has written. */
 const LAST_LINES = 500;
 
@@ -71,7 +73,10 @@ export async function startServer({ server }: Version): Promise<ServerProcess> {
 async function startProgram(program: Program): Promise<ServerProcess> {
   const args = 'module' in program ? [program.module] : ['--', ...program.command];
   const named = 'module' in program ? program.module : program.command.join(' ');
+  const spawned = performance.now();
   const child = spawnChild(args);
+  let patience = LOADING;
+  const seconds = (): number => Math.round(patience / 1_000);
   let stderr = '';
   child.stderr?.on('data', (chunk: Buffer) => {
     stderr = (stderr + chunk.toString()).slice(-4_000);
@@ -101,7 +106,10 @@ async function startProgram(program: Program): Promise<ServerProcess> {
       for (const { stage, name } of sites.values()) stage.onOutput?.(chunk.toString(), name);
     });
   const ipc = new Ipc(child, {
-    loading: () => begin(),
+    loading: () => {
+      patience = Math.max(LOADING, STARTS * (performance.now() - spawned));
+      begin();
+    },
     get: (id: string, key: string) => siteOf(id).store.get(key),
     set: (id: string, key: string, value: unknown) => siteOf(id).store.set(key, value),
     delete: (id: string, key: string) => siteOf(id).store.delete(key),
@@ -128,7 +136,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
       // Its last lines may still be in the pipe; a child of its own may hold that open.
       await Promise.race([once(child, 'close'), sleep(LAST_LINES)]);
       const how = isStuck
-        ? `was killed, since it answered nothing for ${LOADING / 1_000} seconds: something in it never returns`
+        ? `was killed, since it answered nothing for ${seconds()} seconds: something in it never returns`
         : code === null
           ? `ended by ${signal}`
           : `ended with exit code ${code}`;
@@ -143,8 +151,8 @@ async function startProgram(program: Program): Promise<ServerProcess> {
   });
   const hangs = async (): Promise<never> => {
     await begun;
-    await sleep(LOADING, undefined, { ref: false });
-    throw new Error(`it has not loaded after ${LOADING / 1_000} seconds${lastLines(stderr)}`);
+    await sleep(patience, undefined, { ref: false });
+    throw new Error(`it has not loaded after ${seconds()} seconds${lastLines(stderr)}`);
   };
   try {
     await Promise.race([ipc.call('ready'), hangs()]);
@@ -167,7 +175,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
           const stuck = setTimeout(() => {
             isStuck = true;
             child.kill('SIGKILL');
-          }, LOADING);
+          }, patience);
           await ipc.call('ready').finally(() => clearTimeout(stuck));
         },
         close: async () => void (await ipc.call('close', id).catch(() => {})),

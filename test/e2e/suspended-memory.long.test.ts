@@ -14,7 +14,7 @@ async function measure(...args: string[]): Promise<{ perCall: number; asked: num
   return JSON.parse(stdout) as { perCall: number; asked: number; parked: number };
 }
 
-describe('10,000 suspended calls leave under 2 KiB of heap each', { timeout: 120_000 }, () => {
+describe('10,000 suspended calls leave under 2 KiB of heap each', { timeout: 300_000 }, () => {
   it.each([
     ['sealed, no store', ['sealed']],
     ['in the in-memory store', ['stored']],
