@@ -13,6 +13,7 @@ import { keepNewest } from '../../src/base/bounded.ts';
 import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import { mirrorsArguments } from '../../src/host/guards.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
+import { toolPages } from '../../src/host/tool-pages.ts';
 
 /** The `_meta` entry by which a tool of any language declares when it is a task: `{ support, when }`, each optional. */
 export const TASKS_META = 'mcp-await/tasks';
@@ -36,8 +37,6 @@ const NAMES = 5_000;
 const CALLERS = 20_000;
 /** Lists that differ. */
 const LISTS = 200;
-/** Pages of a list that are read. */
-const PAGES = 50;
 
 export class ToolMarks {
   /** The digests of their lists; anonymous callers are one. */
@@ -113,16 +112,12 @@ type ListedInstance = Pick<HostInstance, 'request' | 'forbids'>;
 
 async function list(instance: ListedInstance): Promise<Marks> {
   const marks = new Map<string, TaskMark>();
-  let cursor: unknown;
-  for (let page = 0; page < PAGES; page += 1) {
-    const params = cursor === undefined ? {} : { cursor };
-    const response = await instance.request({ id: `marks-${page}`, method: 'tools/list', params }, {});
-    if (!('result' in response)) break;
-    const { nextCursor } = response.result;
-    for (const [name, mark] of marksIn(response.result, instance)) marks.set(name, mark);
-    if (typeof nextCursor !== 'string') break;
-    cursor = nextCursor;
-  }
+  let page = 0;
+  const pages = toolPages((params) =>
+    instance.request({ id: `marks-${page++}`, method: 'tools/list', params }, {}),
+  );
+  for await (const result of pages)
+    for (const [name, mark] of marksIn(result, instance)) marks.set(name, mark);
   return marks;
 }
 

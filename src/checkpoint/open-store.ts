@@ -3,8 +3,11 @@ import type { EventEmitter } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import Keyv, { type KeyvStoreAdapter } from 'keyv';
 import { AwaitError } from '../base/error.ts';
+import { importPeer } from '../base/peer.ts';
 import { read } from './insert.ts';
 import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
+
+const USE = 'this store needs the package';
 
 /**
  * Opens a store, as `mcp-await serve --store` does, with what its adapter needs to survive a lost connection. The store
@@ -25,7 +28,7 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'memory':
       return new Keyv();
     case 'sqlite': {
-      const { default: Sqlite } = await load('@keyv/sqlite', () => import('@keyv/sqlite'));
+      const { default: Sqlite } = await importPeer(USE, '@keyv/sqlite', () => import('@keyv/sqlite'));
       const { keyv, adapter } = await tried(url, () => {
         keepToOwner(sqliteFile(url));
         const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000 });
@@ -41,14 +44,14 @@ export async function openStore(url: string): Promise<Keyv> {
     }
     case 'redis':
     case 'rediss': {
-      const { default: KeyvRedis } = await load('@keyv/redis', () => import('@keyv/redis'));
+      const { default: KeyvRedis } = await importPeer(USE, '@keyv/redis', () => import('@keyv/redis'));
       // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
       // connection takes the replies of the next one for those of other commands, until it is restarted.
       return (await tried(url, () => new KeyvRedis({ url, disableOfflineQueue: true }), true)).keyv;
     }
     case 'postgres':
     case 'postgresql': {
-      const { default: Postgres } = await load('@keyv/postgres', () => import('@keyv/postgres'));
+      const { default: Postgres } = await importPeer(USE, '@keyv/postgres', () => import('@keyv/postgres'));
       return (await tried(url, () => new Postgres({ uri: url, log: outlive }))).keyv;
     }
     default:
@@ -110,12 +113,4 @@ function outlive(this: EventEmitter): void {
 export function shown(url: string): string {
   const scheme = /^[a-z][a-z0-9+.-]{0,30}:/i.exec(url)?.[0];
   return scheme === undefined ? 'has no scheme' : `${scheme}…`;
-}
-
-async function load<T>(name: string, importer: () => Promise<T>): Promise<T> {
-  try {
-    return await importer();
-  } catch (error) {
-    throw new AwaitError('bad-option', `this store needs the package ${name}: npm install ${name}`, error);
-  }
 }

@@ -4,6 +4,7 @@ import { createParser } from 'eventsource-parser';
 import type { Revision } from '../../compat/revisions.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
+import { importPeer } from '../base/peer.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
 import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
 import { openWorkspace } from './workspace-client.ts';
@@ -17,6 +18,8 @@ interface Speaker {
   readonly open: OpenClient;
 }
 
+/** The client SDKs are peers that a server does not need. */
+const USE = 'a side-by-side comparison plays with the official client';
 const OURS: Speaker['client'] = 'mcp-await/client';
 
 const SPEAKERS: Readonly<Record<Revision, Speaker>> = {
@@ -44,7 +47,8 @@ const RECONNECTION = {
 };
 
 async function overSse(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
-  const { SSEClientTransport } = await load(
+  const { SSEClientTransport } = await importPeer(
+    USE,
     '@modelcontextprotocol/sdk',
     () => import('@modelcontextprotocol/sdk/client/sse.js'),
   );
@@ -82,7 +86,8 @@ function resuming(more: Readonly<Record<string, string>>): typeof fetch {
 }
 
 async function overHttp(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
-  const { StreamableHTTPClientTransport } = await load(
+  const { StreamableHTTPClientTransport } = await importPeer(
+    USE,
     '@modelcontextprotocol/sdk',
     () => import('@modelcontextprotocol/sdk/client/streamableHttp.js'),
   );
@@ -115,7 +120,7 @@ async function legacy(
   { name, capabilities }: PlayedCaller,
   onAsk: OnAsk,
 ): Promise<Player> {
-  const [{ Client }, types] = await load('@modelcontextprotocol/sdk', () =>
+  const [{ Client }, types] = await importPeer(USE, '@modelcontextprotocol/sdk', () =>
     Promise.all([
       import('@modelcontextprotocol/sdk/client/index.js'),
       import('@modelcontextprotocol/sdk/types.js'),
@@ -152,7 +157,11 @@ async function modern(
   { name, capabilities, ...who }: PlayedCaller,
   onAsk: OnAsk,
 ): Promise<Player> {
-  const sdk = await load('@modelcontextprotocol/client', () => import('@modelcontextprotocol/client'));
+  const sdk = await importPeer(
+    USE,
+    '@modelcontextprotocol/client',
+    () => import('@modelcontextprotocol/client'),
+  );
   const client = new sdk.Client(
     { name, version: '1.0.0' },
     {
@@ -213,17 +222,4 @@ async function checked<T>(
   const verdict = await schema['~standard'].validate(value);
   if (isObject(verdict) && 'value' in verdict) return verdict.value as T;
   throw new AwaitError('bad-option', `the scenario's answer is not a result: ${JSON.stringify(value)}`);
-}
-
-/** The client SDKs are peers that a server does not need. */
-async function load<T>(name: string, importing: () => Promise<T>): Promise<T> {
-  try {
-    return await importing();
-  } catch (error) {
-    throw new AwaitError(
-      'bad-option',
-      `a side-by-side comparison plays with the official clients: npm install --save-dev ${name}`,
-      error,
-    );
-  }
 }

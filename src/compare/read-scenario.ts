@@ -2,8 +2,11 @@
 import { readFile } from 'node:fs/promises';
 import { AwaitError } from '../base/error.ts';
 import { isObject } from '../base/json.ts';
+import { importPeer } from '../base/peer.ts';
 import { importModule } from '../cli/load.ts';
 import type { Scenario } from './scenario.ts';
+
+const USE = 'scenarios need the package';
 
 export interface ReadScenario {
   readonly scenario: Scenario;
@@ -26,7 +29,7 @@ export async function readScenario(path: string): Promise<ReadScenario> {
 
 /** @param path for messages */
 async function parseScenario(text: string, path: string): Promise<ReadScenario> {
-  const { LineCounter, parseDocument } = await peer('yaml', () => import('yaml'));
+  const { LineCounter, parseDocument } = await importPeer(USE, 'yaml', () => import('yaml'));
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines });
   const lineAt = (keys: readonly PropertyKey[]): number | undefined => {
@@ -58,7 +61,7 @@ async function checked(
   path: string,
   lineAt: (keys: readonly PropertyKey[]) => number | undefined = () => undefined,
 ): Promise<Scenario> {
-  const { scenarioSchema } = await peer('zod', () => import('./scenario-schema.ts'));
+  const { scenarioSchema } = await importPeer(USE, 'zod', () => import('./scenario-schema.ts'));
   const read = scenarioSchema.safeParse(value);
   if (!read.success) {
     const [issue] = read.error.issues;
@@ -78,16 +81,4 @@ async function checked(
 
 function wrong(path: string, line: number | undefined, why: string): AwaitError {
   return new AwaitError('bad-option', `${path}${line === undefined ? '' : `, line ${line}`}: ${why}`);
-}
-
-async function peer<T>(name: string, importing: () => Promise<T>): Promise<T> {
-  try {
-    return await importing();
-  } catch (error) {
-    throw new AwaitError(
-      'bad-option',
-      `scenarios need the package ${name}: npm install --save-dev ${name}`,
-      error,
-    );
-  }
 }

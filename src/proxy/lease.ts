@@ -15,7 +15,8 @@ import type { Response } from '../call/journal/entries.ts';
 import { wireError } from '../call/run/wire-error.ts';
 import type { HostTransport, Message } from '../host/transport.ts';
 import type { Group, PeerTurn } from './group.ts';
-import type { PeerLogger } from './link.ts';
+import { LEFT, type PeerLogger } from './link.ts';
+import { taskOf } from './modern-tasks.ts';
 import { type Holder, type Peer, type PeerAsk, PeerGone, type RequestOwner, SENDING } from './peer.ts';
 import { SENT, type SentCall } from './replay-rule.ts';
 
@@ -189,6 +190,8 @@ export class PeerLease implements RequestOwner {
 
   async #mayRepeat(peer: Peer, method: string, params: JsonObject): Promise<boolean> {
     if (this.#options.repeatsAll || method === 'prompts/get' || method === 'resources/read') return true;
+    // To wait for a task twice makes no second one.
+    if (taskOf(params) !== undefined) return true;
     return method === 'tools/call' && (await peer.mayRepeat(String(params.name)));
   }
 
@@ -242,7 +245,7 @@ function endIn({ turn, sent }: PeerWork): void {
   if (turn === undefined || sent === undefined) return;
   const { peer } = turn;
   if (peer.isConcurrent) {
-    peer.cancel(sent);
+    peer.cancel(sent, LEFT);
     peer.forget(sent);
   } else peer.kill(true);
 }

@@ -2,6 +2,9 @@
 
 import { isObject, type JsonObject } from '../base/json.ts';
 
+/** The reason of a `notifications/cancelled` where the instance is over: its call may go on in another process. */
+export const LEFT = 'mcp-await: the connection is over';
+
 export interface PeerLink {
   /** Sends one JSON-RPC message. A message that cannot be delivered ends the link; it never throws. */
   send(message: JsonObject): void;

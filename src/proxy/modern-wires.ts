@@ -15,14 +15,13 @@ import { exchange } from '../client/modern/exchange.ts';
 import { RequestHeaders } from '../client/modern/headers.ts';
 import { Attempts, RECONNECTION, retry } from '../client/retry.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
+import { toolPages } from '../host/tool-pages.ts';
 import type { LinkEvents, OpenLink, PeerLink, PeerLogger } from './link.ts';
 import { ModernPeerLink, type ModernWire } from './modern.ts';
 import type { RemoteOptions } from './remote.ts';
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
-/** Pages of a list of tools that are read. */
-const PAGES = 50;
 /** A server that restarts is back within eight seconds, or the request fails. */
 const UNREACHED = { ...RECONNECTION, initialReconnectionDelay: 250, maxRetries: 7 };
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
@@ -99,19 +98,18 @@ class HttpWire implements ModernWire {
   }
 
   async #learn({ id, params }: ClientRequest, signal: AbortSignal): Promise<void> {
-    let cursor: unknown;
-    for (let page = 0; page < PAGES; page += 1) {
-      const asked = { _meta: params?._meta, ...(typeof cursor === 'string' && { cursor }) };
-      const list: ClientRequest = {
+    let page = 0;
+    const list = async (cursor: JsonObject): Promise<Rpc> => {
+      const asked = { _meta: params?._meta, ...cursor };
+      const request: ClientRequest = {
         jsonrpc: '2.0',
-        id: `${id}~tools~${page}`,
+        id: `${id}~tools~${page++}`,
         method: 'tools/list',
         params: asked,
       };
-      const answer = await (await this.open(list, signal, () => {})).answer;
-      cursor = 'result' in answer ? answer.result.nextCursor : undefined;
-      if (typeof cursor !== 'string') return;
-    }
+      return (await this.open(request, signal, () => {})).answer;
+    };
+    for await (const _ of toolPages(list));
   }
 }
 

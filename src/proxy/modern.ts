@@ -2,7 +2,8 @@
  * A server of 2026-07-28, as a `Peer` knows servers: `initialize` on this side, an envelope in each request on the other.
  * 1. What `initialize` declares of the client goes with each request; the server's `server/discover` is the response.
  * 2. An `input_required` is passed as it is: the instance asks, and calls again with the answers (`src/host/rounds.ts`).
- *    So the server's `requestState` is in the call's log, nothing is parked in a server, and any process goes on.
+ *    So the server's `requestState` is in the call's log, nothing is parked in a server, and any process goes on. A task
+ *    that a server makes of a call is such a round, too (`modern-tasks.ts`).
  * 3. Requests are apart from each other, and run at the same time. One that is lost on its way takes no other along.
  * 4. Subscriptions of a session are one `subscriptions/listen`. What the revision has no method for is answered here.
  */
@@ -15,7 +16,8 @@ import { Listener } from '../client/modern/listener.ts';
 import { RECONNECTION } from '../client/retry.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { Inflow } from './inflow.ts';
-import type { LinkEvents, PeerLink, PeerLogger } from './link.ts';
+import { LEFT, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';
+import { asRound, followTask, taskOf } from './modern-tasks.ts';
 
 /** Messages of a server that are read in a second. */
 const RATE = 1_000;
@@ -56,7 +58,10 @@ export class ModernPeerLink implements PeerLink {
   readonly #listener: Listener;
   readonly #inflow: Inflow;
   readonly #closed = new AbortController();
-  readonly #open = new Map<RequestId, AbortController>();
+  readonly #open = new Map<
+    RequestId,
+    { readonly stop: AbortController; readonly task: string | undefined }
+  >();
   readonly #uris = new Set<string>();
   /** The `_meta` of every request. */
   #envelope: JsonObject = {};
@@ -87,7 +92,7 @@ export class ModernPeerLink implements PeerLink {
     if (isRequestId(id)) void this.#request({ jsonrpc: '2.0', id, method, params });
     else if (method === 'notifications/initialized' && this.#options.listens) this.#listener.start();
     else if (method === 'notifications/cancelled' && isRequestId(params.requestId))
-      this.#open.get(params.requestId)?.abort();
+      this.#cancel(params.requestId, params.reason !== LEFT);
   }
 
   async close(): Promise<void> {
@@ -114,13 +119,26 @@ export class ModernPeerLink implements PeerLink {
     this.#listener.close();
     this.#closed.abort();
     this.#inflow.close();
-    for (const stop of this.#open.values()) stop.abort();
+    for (const { stop } of this.#open.values()) stop.abort();
+  }
+
+  /** @param isMeant whether its client wants no result; else another process may go on with its task */
+  #cancel(id: RequestId, isMeant: boolean): void {
+    const { stop, task } = this.#open.get(id) ?? {};
+    stop?.abort();
+    if (task === undefined || !isMeant) return;
+    // Where it is not taken, the task ends with its `ttl`.
+    void this.#exchange(
+      { jsonrpc: '2.0', id: `${id}~cancel`, method: 'tasks/cancel', params: { taskId: task } },
+      this.#closed.signal,
+      () => {},
+    ).catch(() => {});
   }
 
   async #request(request: ClientRequest): Promise<void> {
     const { id, method } = request;
     const stop = new AbortController();
-    this.#open.set(id, stop);
+    this.#open.set(id, { stop, task: taskOf(request.params ?? {}) });
     try {
       const result = await this.#result(request, stop.signal);
       if (!stop.signal.aborted) this.#hear({ jsonrpc: '2.0', id, ...result } as Rpc);
@@ -148,8 +166,14 @@ export class ModernPeerLink implements PeerLink {
         await this.#listener.unsubscribe(String(params.uri));
         return { result: {} };
       default: {
-        const { answer } = await this.#exchange(request, signal, (message) => this.#hear(message, id));
-        return plain(await answer);
+        const send = async (sent: ClientRequest): Promise<Rpc> =>
+          (await this.#exchange(sent, signal, (message) => this.#hear(message, id))).answer;
+        const task = taskOf(params);
+        if (task === undefined) return asRound(plain(await send(request)));
+        let nth = 0;
+        const about = (name: string, more: JsonObject): Promise<Rpc> =>
+          send({ jsonrpc: '2.0', id: `${id}~${nth++}`, method: name, params: more });
+        return plain(await followTask(task, params.inputResponses, about, signal));
       }
     }
   }
@@ -172,7 +196,7 @@ export class ModernPeerLink implements PeerLink {
     const { supportedVersions, capabilities: has, instructions, _meta: meta } = response.result;
     if (!Array.isArray(supportedVersions) || !supportedVersions.includes(RELEASED.revision))
       return { error: { code: -32022, message: `it does not serve ${RELEASED.revision}` } };
-    const offered = offeredBy(has);
+    const offered = without(isObject(has) ? has : {}, 'extensions', TASKS);
     this.#listener.declared = offered;
     return {
       result: {
@@ -211,69 +235,50 @@ export class ModernPeerLink implements PeerLink {
 
   #pass({ message, about }: Heard): void {
     const { params } = message;
-    if (!isObject(params) || !isObject(params._meta) || params._meta[SUBSCRIPTION] === undefined) {
-      this.#events.message(message, about);
-      return;
-    }
-    // Its number is of this link's own stream.
-    const { [SUBSCRIPTION]: _own, ...meta } = params._meta;
-    const { _meta, ...rest } = params;
-    const kept = Object.keys(meta).length > 0 ? { _meta: meta } : {};
-    this.#events.message({ ...message, params: { ...rest, ...kept } }, about);
+    // The number of a subscription is of this link's own stream.
+    const told = isObject(params) ? { ...message, params: without(params, '_meta', SUBSCRIPTION) } : message;
+    this.#events.message(told, about);
   }
 
   #failed(id: RequestId, method: string, thrown: unknown): void {
     const error = asError(thrown);
     const reason = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
     const own = serverErrorIn(thrown);
+    const refuse = (code: number, why: string): void =>
+      this.#hear({ jsonrpc: '2.0', id, error: { code, message: why } });
     if (own !== undefined) this.#hear({ jsonrpc: '2.0', id, error: own });
     else if (thrown instanceof EndpointError)
-      this.#hear({
-        jsonrpc: '2.0',
-        id,
-        error: { code: -32603, message: `Internal error: the server refused the request (${thrown.code})` },
-      });
+      refuse(-32603, `Internal error: the server refused the request (${thrown.code})`);
     else if (method === 'initialize') this.kill(reason);
     else if (isUntaken(thrown))
-      this.#hear({
-        jsonrpc: '2.0',
-        id,
-        error: {
-          code: -32000,
-          message: 'The server cannot be reached, and has not got the request; call again',
-        },
-      });
+      refuse(-32000, 'The server cannot be reached, and has not got the request; call again');
     else this.#events.lost?.(id, reason);
   }
 }
 
-/** The client's capabilities in this revision's words; tasks are this package's own. */
+/** The client's capabilities in this revision's words, and that of following tasks, which is this link's. */
 function declared({ tasks: _2025, extensions, elicitation, ...capabilities }: JsonObject): JsonObject {
-  const { [TASKS]: _own, ...others } = isObject(extensions) ? extensions : {};
   const hasModes = isObject(elicitation) && ('form' in elicitation || 'url' in elicitation);
   return {
     ...capabilities,
     ...(isObject(elicitation) && { elicitation: hasModes ? elicitation : { ...elicitation, form: {} } }),
-    ...(Object.keys(others).length > 0 && { extensions: others }),
+    extensions: { ...(isObject(extensions) && extensions), [TASKS]: {} },
   };
-}
-
-function offeredBy(has: unknown): JsonObject {
-  const { extensions, ...capabilities } = isObject(has) ? has : {};
-  const { [TASKS]: _own, ...others } = isObject(extensions) ? extensions : {};
-  return { ...capabilities, ...(Object.keys(others).length > 0 && { extensions: others }) };
 }
 
 /** A response without what this revision alone has in it. */
 function plain(response: JsonObject): JsonObject {
   if (!isObject(response.result)) return { error: response.error };
-  const { resultType, _meta: meta, ...result } = response.result;
-  const { [SERVER_INFO]: _server, ...others } = isObject(meta) ? meta : {};
+  const { resultType, ...result } = without(response.result, '_meta', SERVER_INFO);
   return {
-    result: {
-      ...result,
-      ...(resultType !== undefined && resultType !== 'complete' && { resultType }),
-      ...(Object.keys(others).length > 0 && { _meta: others }),
-    },
+    result: { ...result, ...(resultType !== undefined && resultType !== 'complete' && { resultType }) },
   };
+}
+
+/** An object whose member `name` lacks a key, and which lacks that member where it had nothing else. */
+function without(object: JsonObject, name: string, key: string): JsonObject {
+  const { [name]: member, ...rest } = object;
+  if (!isObject(member)) return object;
+  const { [key]: _dropped, ...others } = member;
+  return Object.keys(others).length > 0 ? { ...rest, [name]: others } : rest;
 }

@@ -6,8 +6,10 @@
  * server that cannot be reached, is the end of the link.
  */
 import { boundedResponse } from '../base/bounded-response.ts';
-import { AwaitError } from '../base/error.ts';
+import type { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
+import { importPeer } from '../base/peer.ts';
+import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
 import { isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
 
@@ -147,46 +149,29 @@ async function make(
   const requestInit = { headers: { ...headers } };
   const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> =>
     boundedResponse(await fetchHere(input, init), MESSAGE_BYTES, onExceeded);
-  try {
+  const options = { requestInit, fetch };
+  return importPeer('a remote server needs the package', '@modelcontextprotocol/sdk', async () => {
     if (wire === 'sse') {
       const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
-      return new SSEClientTransport(new URL(url), { requestInit, fetch }) as Transport;
+      return new SSEClientTransport(new URL(url), options) as Transport;
     }
     const { StreamableHTTPClientTransport } = await import(
       '@modelcontextprotocol/sdk/client/streamableHttp.js'
     );
-    return new StreamableHTTPClientTransport(new URL(url), { requestInit, fetch }) as Transport;
-  } catch (error) {
-    const message =
-      'a remote server needs the package @modelcontextprotocol/sdk: npm install @modelcontextprotocol/sdk';
-    throw new AwaitError('bad-option', message, error);
-  }
+    return new StreamableHTTPClientTransport(new URL(url), options) as Transport;
+  });
 }
 
 /** Bytes of one message of a remote server, as of one line of a child. */
 const MESSAGE_BYTES = 16_777_216;
-const REDIRECTS = 5;
 
-/**
- * `fetch` that follows no redirect to another origin: the headers, which may be credentials, and the callers' messages
- * are for the server that was named.
- */
-async function fetchHere(input: string | URL, init?: RequestInit): Promise<Response> {
-  let url = new URL(input);
-  for (let count = 0; count <= REDIRECTS; count += 1) {
-    const response = await fetch(url, { ...init, redirect: 'manual' });
-    const location = response.headers.get('location');
-    if (response.status < 300 || response.status > 399 || location === null) return response;
-    await response.body?.cancel();
-    const next = new URL(location, url);
-    if (next.origin !== url.origin)
-      throw new Error(`the server redirects to ${next.origin}; name the URL that is meant`);
-    const keepsMethod = response.status === 307 || response.status === 308 || init?.method !== 'POST';
-    if (!keepsMethod)
-      throw new Error(`the server redirects a POST with ${response.status}; name ${next.href}`);
-    url = next;
-  }
-  throw new Error(`the server redirects more than ${REDIRECTS} times`);
+/** The headers, which may be credentials, and the callers' messages are for the server that was named. */
+async function fetchHere(input: string | URL, init: RequestInit = {}): Promise<Response> {
+  const response = await fetchWithinOrigin(fetch, new URL(input), { ...init, redirect: 'follow' });
+  const location = response.headers.get('location');
+  if (response.status < 300 || response.status > 399 || location === null) return response;
+  await response.body?.cancel();
+  throw new Error(`the server redirects to ${new URL(location, input).href}; name the URL that is meant`);
 }
 
 function reasonOf(error: unknown): string {

@@ -7,6 +7,7 @@ import { isObject, type JsonObject } from '../base/json.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
 import { isRound } from '../call/frame/rounds.ts';
 import type { CallRecord, Completion, Response } from '../call/journal/entries.ts';
+import { toolPages } from '../host/tool-pages.ts';
 
 /** Where it is recorded: no step of a tool has such a name. */
 export const SENT: DrawPlace = { site: 'sent-to-server', branch: '[]' };
@@ -41,26 +42,17 @@ export function replayRule(
   };
 }
 
-/** Pages of a list of tools that are read. */
-const PAGES = 50;
-
 /** The names of the tools that may be called twice, of all pages of a server's list. */
 export async function repeatableTools(
   list: (params: JsonObject) => Promise<Response>,
 ): Promise<ReadonlySet<string>> {
   const names = new Set<string>();
-  let cursor: unknown;
-  for (let page = 0; page < PAGES; page += 1) {
-    const response = await list(cursor === undefined ? {} : { cursor });
-    if (!('result' in response)) break;
-    const { tools, nextCursor } = response.result;
+  for await (const { tools } of toolPages(list)) {
     for (const tool of Array.isArray(tools) ? tools : []) {
       const { readOnlyHint, idempotentHint } =
         isObject(tool) && isObject(tool.annotations) ? tool.annotations : {};
       if (isObject(tool) && (readOnlyHint === true || idempotentHint === true)) names.add(String(tool.name));
     }
-    if (typeof nextCursor !== 'string') break;
-    cursor = nextCursor;
   }
   return names;
 }

@@ -1,12 +1,14 @@
 /** Opens a relay by URL, as the command line takes it. */
 import { randomUUID } from 'node:crypto';
 import { AwaitError } from '../base/error.ts';
+import { importPeer } from '../base/peer.ts';
 import type { Relay } from '../call/ports.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { shown } from '../checkpoint/open-store.ts';
 import { FIRST, unreachable } from '../checkpoint/unreachable.ts';
 import { natsRelay } from './nats.ts';
 
+const USE = 'this relay needs the package';
 const NATS: string = '@nats-io/transport-node';
 
 /**
@@ -20,7 +22,7 @@ export async function openRelay(url: string): Promise<Relay> {
   switch (/^([a-z]+):/.exec(url)?.[1]) {
     case 'redis':
     case 'rediss': {
-      const { redisRelay } = await load('@redis/client', () => import('./redis.ts'));
+      const { redisRelay } = await importPeer(USE, '@redis/client', () => import('./redis.ts'));
       const { createClient } = await import('@redis/client');
       // A client of its own: that of the relay tries for ever, and reports nothing.
       return tried(
@@ -35,7 +37,7 @@ export async function openRelay(url: string): Promise<Relay> {
     }
     case 'nats':
     case 'tls':
-      await load(NATS, () => import(NATS));
+      await importPeer(USE, NATS, () => import(NATS));
       return tried(url, () => natsRelay(url));
     default:
       throw new AwaitError('bad-option', `--relay ${shown(url)}: use redis://host:port or nats://host:port`);
@@ -57,13 +59,5 @@ async function tried(url: string, open: () => Relay, connect?: () => Promise<voi
   } catch (error) {
     void relay?.close().catch(() => {});
     throw unreachable('relay', url, error);
-  }
-}
-
-async function load<T>(name: string, importer: () => Promise<T>): Promise<T> {
-  try {
-    return await importer();
-  } catch (error) {
-    throw new AwaitError('bad-option', `this relay needs the package ${name}: npm install ${name}`, error);
   }
 }

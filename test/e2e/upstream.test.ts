@@ -18,7 +18,7 @@ import { createMcpHandler } from '@modelcontextprotocol/server';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { AwaitClientTransport } from '../../src/client/index.ts';
-import { remoteHost, stdioHost } from '../../src/index.ts';
+import { createAwaitHandler, remoteHost, stdioHost } from '../../src/index.ts';
 import { modernServer } from '../fixtures/modern-server.ts';
 import { SHORT, some } from '../short.ts';
 import { answer, asks, begin } from './anywhere.ts';
@@ -39,7 +39,7 @@ interface UpstreamServer {
 }
 
 function nodeListener(
-  handler: ReturnType<typeof createMcpHandler>,
+  handler: Pick<ReturnType<typeof createMcpHandler>, 'fetch'>,
   seen: (method: string) => void = () => {},
 ) {
   return async (req: IncomingMessage, res: ServerResponse): Promise<void> => {
@@ -82,6 +82,24 @@ async function upstream(
     await shut(server);
   });
   return { url, methods, notify: handler.notify };
+}
+
+/** A server that makes a task of each call of a client that takes them: this package's, of 2026-07-28 alone. */
+async function taskServer(act: (effect: string) => void): Promise<UpstreamServer> {
+  const methods: string[] = [];
+  const handler = createAwaitHandler(() => modernServer(act), {
+    store: await openStore(SQLITE.url()),
+    secrets: [SECRET],
+    revisions: ['2026-07-28'],
+    tasks: () => 'now',
+  });
+  const server = createServer(nodeListener(handler, (method) => void methods.push(method)));
+  const url = `${await listen(server)}/mcp`;
+  closing.push(async () => {
+    await handler.close();
+    await shut(server);
+  });
+  return { url, methods, notify: handler.notify as never };
 }
 
 const CHILD = { command: process.execPath, args: ['--import', 'tsx', fixture('modern-server.ts')] };
@@ -144,6 +162,24 @@ describe('a remote server of 2026-07-28', () => {
     const client = await legacy(url, {}, transport as Transport);
     expect(await client.tool('wizard')).toBe('its name of its city');
     expect(client.asked).toEqual(['name?', 'city?']);
+    await client.close();
+  });
+
+  it.each([
+    ['2026-07-28', modern],
+    ['2025-11-25', legacy],
+  ] as const)('has its tasks followed for clients of %s', async (_revision, connect) => {
+    const effects: string[] = [];
+    const { url: remote, methods } = await taskServer((effect) => void effects.push(effect));
+    const { url, close } = await serveHere(remoteHost({ url: remote }), { limits: { drain: 300 } });
+    closing.unshift(() => close());
+    const client = await connect(url);
+    expect(await client.tool('wizard')).toBe('its name of its city');
+    expect(await client.tool('order')).toBe('shipped to its name, charged');
+    expect(client.asked).toEqual(['name?', 'city?', 'name?']);
+    expect(effects).toEqual(['charge', 'ship']);
+    expect(methods.filter((method) => method === 'tools/call')).toHaveLength(2);
+    expect(methods.filter((method) => method === 'tasks/update')).toHaveLength(3);
     await client.close();
   });
 
@@ -230,14 +266,19 @@ describe('a remote server of 2026-07-28', () => {
     await other.close();
   });
 
-  it.each(some(['remote', 'child']))('is told that a call was cancelled: a %s one', async (kind) => {
+  it.each(['remote', 'child', 'task'])('is told that a call was cancelled: a %s one', async (kind) => {
     const file = effectsFile();
-    const own = await serve();
-    const child = stdioHost({ ...CHILD, env: { EFFECTS: file.path } });
-    const served = kind === 'remote' ? own : await serveHere(child, { limits: { drain: 300 } });
-    if (kind === 'child') closing.unshift(() => served.close());
+    const told: string[] = [];
+    const act = (effect: string): void => void told.push(effect);
+    const remote = await (kind === 'task' ? taskServer(act) : upstream('reject', act));
+    const host =
+      kind === 'child'
+        ? stdioHost({ ...CHILD, env: { EFFECTS: file.path } })
+        : remoteHost({ url: remote.url });
+    const served = await serveHere(host, { limits: { drain: 300 } });
+    closing.unshift(() => served.close());
     const { url } = served;
-    const effects = (): string[] => (kind === 'remote' ? own.effects : file.lines());
+    const effects = (): string[] => (kind === 'child' ? file.lines() : told);
     const client = new Client({ name: 'stops', version: '1' });
     await client.connect(new StreamableHTTPClientTransport(new URL(url)) as Transport);
     const stop = new AbortController();
@@ -246,6 +287,7 @@ describe('a remote server of 2026-07-28', () => {
     });
     call.catch(() => {});
     await expect.poll(effects, { timeout: 10_000 }).toEqual(['slow begins']);
+    if (kind === 'task') await expect.poll(() => remote.methods).toContain('tasks/get');
     stop.abort();
     await expect.poll(effects, { timeout: 10_000 }).toEqual(['slow begins', 'slow stopped']);
     await client.close();
@@ -304,9 +346,10 @@ describe('a remote server of 2026-07-28', () => {
 });
 
 describe.skipIf(REDIS.down)('two proxies before a server of 2026-07-28', () => {
-  const start = async (pause = 0) => {
+  const start = async (pause = 0, hasTasks = false) => {
     const effects: string[] = [];
-    const remote = await upstream('reject', (effect) => void effects.push(effect));
+    const act = (effect: string): void => void effects.push(effect);
+    const remote = hasTasks ? await taskServer(act) : await upstream('reject', act);
     const options = ['--url', remote.url, '--store', redisDatabase(10), '--limit', 'lease=2500'];
     const proxies = await Promise.all([startProxy([], options), startProxy([], options)]);
     closing.unshift(async () => void (await Promise.all(proxies.map((proxy) => proxy.stop('SIGKILL')))));
@@ -350,6 +393,30 @@ describe.skipIf(REDIS.down)('two proxies before a server of 2026-07-28', () => {
     expect(effects).toEqual(['charge', 'ship']);
     expect(calls(remote)).toBe(2);
   });
+
+  it.each([
+    ['while it runs', 1_500],
+    ['while it asks', 0],
+  ])(
+    'go on with the task that a server made of a call, when the first is killed %s',
+    async (_when, pause) => {
+      const { effects, remote, proxies, args } = await start(pause, true);
+      const session = await begin(proxies, { elicitation: {} });
+      const params = { name: 'order', arguments: args };
+      const stream = await session.post(0, { id: 7, method: 'tools/call', params });
+      await expect.poll(() => remote.methods).toContain('tasks/get');
+      let ask = pause === 0 ? await stream.next(asks('name')) : undefined;
+      const { last } = stream;
+      await proxies[0].stop('SIGKILL');
+      const resumed = await session.get(1, last);
+      ask ??= await resumed.next(asks('name'));
+      await session.post(1, answer(ask, 'name'));
+      const { result } = await resumed.next(({ id }) => id === 7);
+      expect(result?.content?.[0]?.text).toBe('shipped to its name, charged');
+      expect(effects).toEqual(['charge', 'ship']);
+      expect(calls(remote)).toBe(1);
+    },
+  );
 
   it('do not repeat a round that was in the server when its proxy was killed', async () => {
     const { effects, proxies, args } = await start(1_500);
