@@ -9,7 +9,9 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { exportJWK, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { WebSocket } from 'ws';
 import { SignedCaller } from '../../src/cli/signed-caller.ts';
+import { AwaitWebSocketTransport } from '../../src/client/index.ts';
 import {
   compiled,
   LogBook,
@@ -20,6 +22,7 @@ import {
   shut,
   spawnServers,
 } from '../e2e/harness.ts';
+import { startProxy } from '../e2e/proxied.ts';
 import { SHORT } from '../short.ts';
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
@@ -123,10 +126,14 @@ async function freePort(): Promise<number> {
   return Number(port);
 }
 
-async function clientOf(url: string, token?: string): Promise<Client> {
-  const client = new Client({ name: 'host', version: '1' });
+function clientOf(url: string, token?: string): Promise<Client> {
   const requestInit = token === undefined ? {} : { headers: { authorization: `Bearer ${token}` } };
-  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
+  return connected(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
+}
+
+async function connected(transport: Transport): Promise<Client> {
+  const client = new Client({ name: 'host', version: '1' });
+  await client.connect(transport);
   clients.push(client);
   return client;
 }
@@ -206,6 +213,50 @@ describe('serve --ask-jwks', () => {
     ]);
     expect(await call(await clientOf(url())).catch(String)).not.toContain('NOT DONE YET');
   });
+
+  it('knows its callers over WebSocket as well', async () => {
+    const over = (token?: string) => {
+      const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+      const open = (to: string, protocol: string) => new WebSocket(to, protocol, { headers });
+      return connected(
+        new AwaitWebSocketTransport(url().replace('http', 'ws'), {
+          open: open as never,
+          reconnectionOptions: { maxRetries: 0 },
+        }),
+      );
+    };
+    const client = await over(await tokenOf('carol', { aud: CALLERS }));
+    const told = await call(client);
+    expect(told).toContain('NOT DONE YET');
+    const link = linkIn(told);
+    expect((await answer(link, { 'x-jwt': await tokenOf('bob') })).status).toBe(404);
+    expect((await answer(link, { 'x-jwt': await tokenOf('carol') })).status).toBe(303);
+    expect(await call(client)).toContain('Hello Ann');
+    await expect(over(await tokenOf('carol', { aud: 'shop' }))).rejects.toThrow();
+    expect(await call(await over()).catch(String)).not.toContain('NOT DONE YET');
+  });
+});
+
+it('proxy --ask-jwks asks for a server that returns its questions, and goes on once they are answered', async () => {
+  const port = await freePort();
+  const page = `http://127.0.0.1:${port}/ask`;
+  const login = ['--ask-jwks', jwks, '--ask-issuer', ISSUER, '--ask-audience', AUDIENCE];
+  const proxy = await startProxy(
+    [process.execPath, '--import', 'tsx', new URL('../fixtures/modern-server.ts', import.meta.url).pathname],
+    [
+      ...['--port', String(port), '--upstream', '2026-07-28', '--ask-page', page],
+      ...[...login, '--ask-callers', CALLERS, '--ask-header', 'X-Jwt'],
+    ],
+  );
+  try {
+    const client = await clientOf(proxy.url, await tokenOf('ann', { aud: CALLERS }));
+    const told = await call(client);
+    expect(told).toContain('NOT DONE YET');
+    expect((await answer(linkIn(told), { 'x-jwt': await tokenOf('ann') })).status).toBe(303);
+    expect(await call(client)).toContain('Hello Ann');
+  } finally {
+    await proxy.stop('SIGKILL');
+  }
 });
 
 /** `serve` in a pseudo-terminal, and what it wrote there. */
