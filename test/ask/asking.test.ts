@@ -13,11 +13,12 @@ import { CreateMessageRequestSchema, ElicitRequestSchema } from '@modelcontextpr
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import type { AskEvent } from '../../src/ask/options.ts';
+import { AwaitClientTransport } from '../../src/client/index.ts';
 import { step } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { STORES } from '../e2e/services.ts';
-import { some } from '../short.ts';
+import { SHORT, some } from '../short.ts';
 
 const PAGE = 'http://127.0.0.1:1/ask';
 const AUDIENCE = `asking ${Date.now()}`;
@@ -77,8 +78,11 @@ interface Asker {
   close(): Promise<void>;
 }
 
-type Kind = 'v1 2025-11-25' | 'v1 2024-11-05' | 'v2 2026-07-28';
-const KINDS: readonly Kind[] = ['v1 2025-11-25', 'v1 2024-11-05', 'v2 2026-07-28'];
+const DRAFTS = ['DRAFT-SEP-1858', 'DRAFT-SEP-2322', 'DRAFT-MRTR-2026-02'] as const;
+type Draft = (typeof DRAFTS)[number];
+type Kind = 'v1 2025-11-25' | 'v1 2024-11-05' | 'v2 2026-07-28' | Draft;
+const KINDS: readonly Kind[] = ['v1 2025-11-25', 'v1 2024-11-05', 'v2 2026-07-28', ...(SHORT ? [] : DRAFTS)];
+const isDraft = (kind: Kind): kind is Draft => kind.startsWith('DRAFT');
 
 async function open(
   kind: Kind,
@@ -117,8 +121,11 @@ async function open(
       ? new ModernTransport(new URL(url), { requestInit })
       : kind === 'v1 2024-11-05'
         ? new SSEClientTransport(new URL(url.replace('/mcp', '/sse')), { requestInit })
-        : new StreamableHTTPClientTransport(new URL(url), { requestInit });
+        : isDraft(kind)
+          ? new AwaitClientTransport(url, { revision: kind, requestInit })
+          : new StreamableHTTPClientTransport(new URL(url), { requestInit });
   await client.connect(transport as Transport as never);
+  if (transport instanceof AwaitClientTransport) expect(transport.protocolVersion).toBe(kind);
   return {
     async call(tool, to) {
       const result = await client.callTool({ name: tool, arguments: { to } }, ...([] as []));
