@@ -3,7 +3,6 @@
  * (`INFO commandstats`), and round trips (`total_reads_processed`: commands that are sent together are one). A change
  * that costs more has to change the bound here, and say why.
  */
-import { createClient } from '@redis/client';
 import type Keyv from 'keyv';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tuned } from '../../src/call/limits.ts';
@@ -12,6 +11,7 @@ import type { Revision } from '../../src/index.ts';
 import { type OwnStore, ownStore } from '../chaos/stores.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { REDIS } from '../e2e/services.ts';
+import { type Cost, commandsOf } from './commands.ts';
 import { build, casesOf, clientOf, overHttp, speakerFor, type What } from './served.ts';
 
 /** Calls that a session has made before: a cost that grows with it would be missed on a fresh one. */
@@ -20,12 +20,6 @@ const BEFORE = 150;
 const CALLS = 9;
 
 type Bound = readonly [commands: number, trips: number, why: string];
-
-interface Cost {
-  readonly commands: number;
-  readonly trips: number;
-  readonly counted: Readonly<Record<string, number>>;
-}
 
 const SESSION = 'is the session over, and what was set in it';
 const LIVE = {
@@ -66,8 +60,6 @@ const BOUNDS: Readonly<Record<Revision, Readonly<Record<What, Bound>>>> = {
     ask: [5, 5, 'the same; the call, the ask, the answer, the end'],
   },
 };
-/** Commands of this test. */
-const OWN: readonly string[] = ['info', 'config|resetstat'];
 /** They have their connections besides their requests. */
 const SPOKEN: ReadonlySet<string> = new Set<Revision>(['2024-11-05', 'workspace-sse']);
 
@@ -75,12 +67,11 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
   let redis: OwnStore;
   let store: Keyv;
   let served: Served;
-  let client: ReturnType<typeof createClient>;
+  let counter: Awaited<ReturnType<typeof commandsOf>>;
 
   beforeAll(async () => {
     redis = await ownStore('redis');
-    client = createClient({ url: redis.url });
-    await client.connect();
+    counter = await commandsOf(redis.url);
     store = await openStore(redis.url);
     // On a machine that is busy with other things a call may take longer than a moment.
     served = await serveHere(build, {
@@ -93,35 +84,9 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
   afterAll(async () => {
     await served?.close();
     await store?.disconnect();
-    await client?.close();
+    await counter?.close();
     redis?.remove();
   });
-
-  /** What others than this test cost in the meantime, once no more comes. */
-  async function costOf(run: () => Promise<void>): Promise<Cost> {
-    await client.sendCommand(['CONFIG', 'RESETSTAT']);
-    let own = 0;
-    const count = async (): Promise<Cost> => {
-      own += 1;
-      const info = await client.info('all');
-      const stats = [...info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)];
-      const counted = Object.fromEntries(
-        stats.flatMap(([, name = '', calls]) => (OWN.includes(name) ? [] : [[name, Number(calls)]])),
-      );
-      const reads = Number(/^total_reads_processed:(\d+)/m.exec(info)?.[1]);
-      const commands = Object.values(counted).reduce((sum, calls) => sum + calls, 0);
-      return { commands, trips: reads - own, counted };
-    };
-    await run();
-    let last: Cost | undefined;
-    const settled = async (): Promise<boolean> => {
-      const before = last;
-      last = await count();
-      return last.commands === before?.commands;
-    };
-    await expect.poll(settled, { interval: 10 }).toBe(true);
-    return last ?? count();
-  }
 
   for (const { revision, what, bound } of casesOf(BOUNDS)) {
     const [most, mostTrips, why] = bound;
@@ -130,9 +95,9 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
         ? await speakerFor(new URL(served.url).origin, revision)
         : await clientOf(overHttp(served.url), revision);
       for (let nth = 0; nth < BEFORE; nth += 1) await call(what);
-      await costOf(() => call(what));
+      await counter.costOf(() => call(what));
       const each: Cost[] = [];
-      for (let nth = 0; nth < CALLS; nth += 1) each.push(await costOf(() => call(what)));
+      for (let nth = 0; nth < CALLS; nth += 1) each.push(await counter.costOf(() => call(what)));
       const least = (of: (cost: Cost) => number): number => Math.min(...each.map(of));
       const counted = JSON.stringify(each);
       expect(

@@ -1,0 +1,132 @@
+/** What the option `ask` costs the store, counted as in `store-commands.long.test.ts`. */
+import type Keyv from 'keyv';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { openStore } from '../../src/checkpoint/open-store.ts';
+import { type OwnStore, ownStore } from '../chaos/stores.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { REDIS } from '../e2e/services.ts';
+import { commandsOf } from './commands.ts';
+import { build, type What } from './served.ts';
+
+/** Calls of the same caller before: what grows with them would be missed on the first. */
+const BEFORE = 150;
+const CALLS = 5;
+const MODERN = '2026-07-28';
+const META = 'io.modelcontextprotocol';
+
+describe.skipIf(REDIS.down)('commands of a call whose client cannot be asked, on Redis', () => {
+  let redis: OwnStore;
+  let store: Keyv;
+  let served: Served;
+  let counter: Awaited<ReturnType<typeof commandsOf>>;
+  let nth = 0;
+
+  beforeAll(async () => {
+    redis = await ownStore('redis');
+    counter = await commandsOf(redis.url);
+    store = await openStore(redis.url);
+    served = await serveHere(build, {
+      store,
+      secrets: [SECRET],
+      ask: {
+        page: 'http://127.0.0.1:1/ask',
+        authorize: (request) => request.headers.get('x-person') ?? undefined,
+        person: (authInfo) => authInfo?.clientId as string | undefined,
+      },
+    });
+  });
+  afterAll(async () => {
+    await served?.close();
+    await store?.disconnect();
+    await counter?.close();
+    redis?.remove();
+  });
+
+  async function call(name: What, args: object): Promise<string> {
+    const response = await fetch(served.url, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        authorization: 'Bearer ann',
+        'mcp-protocol-version': MODERN,
+        'mcp-method': 'tools/call',
+        'mcp-name': name,
+      },
+      body: JSON.stringify({
+        jsonrpc: '2.0',
+        id: 1,
+        method: 'tools/call',
+        params: {
+          name,
+          arguments: args,
+          _meta: {
+            [`${META}/protocolVersion`]: MODERN,
+            [`${META}/clientInfo`]: { name: 'host', version: '1' },
+            [`${META}/clientCapabilities`]: {},
+          },
+        },
+      }),
+    });
+    return response.text();
+  }
+
+  const here = (link: string): string => link.replace('http://127.0.0.1:1', new URL(served.url).origin);
+
+  async function answer(link: string): Promise<void> {
+    const person = { 'x-person': 'ann' };
+    const text = await (await fetch(here(link), { headers: person })).text();
+    const value = (name: string): string =>
+      new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(text)?.[1] ?? '';
+    const body = new URLSearchParams({ key: value('key'), token: value('token'), action: 'accept' });
+    const { status } = await fetch(here(link), {
+      method: 'POST',
+      body,
+      redirect: 'manual',
+      headers: { ...person, origin: 'http://127.0.0.1:1' },
+    });
+    expect(status).toBe(303);
+  }
+
+  /** One call, from its question to its outcome. */
+  async function round() {
+    nth += 1;
+    const args = { nth };
+    let told = '';
+    const asked = await counter.costOf(async () => {
+      told = await call('ask', args);
+    });
+    const link = /http:[^\s"\\]+\/ask\/[^\s"\\]+/.exec(told)?.[0] ?? '';
+    const answered = await counter.costOf(() => answer(link));
+    let outcome = '';
+    const continued = await counter.costOf(async () => {
+      outcome = await call('ask', args);
+    });
+    expect(outcome).toContain('undefined');
+    return { asked, answered, continued };
+  }
+
+  it('asks, is answered on the page, and goes on: at most 14, 13 and 12', async () => {
+    for (let before = 0; before < BEFORE; before += 1) await round();
+    const each: Awaited<ReturnType<typeof round>>[] = [];
+    for (let at = 0; at < CALLS; at += 1) each.push(await round());
+    const least = (of: 'asked' | 'answered' | 'continued'): number =>
+      Math.min(...each.map((costs) => costs[of].commands));
+    const counted = JSON.stringify(each);
+    // The rows of equal calls, the call, its step to the page, the person's list, and what says who answers.
+    expect(least('asked'), counted).toBeLessThanOrEqual(14);
+    // The form and its answer: each reads the call's log, and who may answer it.
+    expect(least('answered'), counted).toBeLessThanOrEqual(13);
+    // The rows, the log, the answer; the claim, the end, and when the outcome was sent.
+    expect(least('continued'), counted).toBeLessThanOrEqual(12);
+  }, 120_000);
+
+  it('never asks: at most 2 in one round trip, which are the rows of equal calls', async () => {
+    await call('plain', {});
+    const costs = [];
+    for (let at = 0; at < CALLS; at += 1) costs.push(await counter.costOf(() => call('plain', { at })));
+    const counted = JSON.stringify(costs);
+    expect(Math.min(...costs.map(({ commands }) => commands)), counted).toBeLessThanOrEqual(2);
+    expect(Math.min(...costs.map(({ trips }) => trips)), counted).toBeLessThanOrEqual(1);
+  });
+});
