@@ -29,8 +29,8 @@ export interface NewCall {
   /** Whether it continues without its request: others may follow it, and take it over (`takeUp`). */
   readonly resumable?: boolean;
   /**
-   * Where given, nothing of it is written before its first ask or step, or before `keep` is called. Then this is called, once or, where it fails, again: it gives the client its way back, and no step runs
-   * before it resolves.
+   * Where given, nothing of it is written before its first ask or step, or before `keep` is called. Then this is called,
+   * once or, where it fails, again: it gives the client its way back, and no step runs before it resolves.
    */
   readonly onDurable?: () => Promise<void>;
 }

@@ -7,7 +7,7 @@ import { importPeer } from '../base/peer.ts';
 import { read } from './insert.ts';
 import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
 
-const USE = 'this store needs the package';
+const need = (name: string): string => `this store needs the package ${name}: npm install ${name}`;
 
 /**
  * Opens a store, as `mcp-await serve --store` does, with what its adapter needs to survive a lost connection. The store
@@ -28,7 +28,7 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'memory':
       return new Keyv();
     case 'sqlite': {
-      const { default: Sqlite } = await importPeer(USE, '@keyv/sqlite', () => import('@keyv/sqlite'));
+      const { default: Sqlite } = await importPeer(need, '@keyv/sqlite', () => import('@keyv/sqlite'));
       const { keyv, adapter } = await tried(url, () => {
         keepToOwner(sqliteFile(url));
         const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000 });
@@ -44,14 +44,14 @@ export async function openStore(url: string): Promise<Keyv> {
     }
     case 'redis':
     case 'rediss': {
-      const { default: KeyvRedis } = await importPeer(USE, '@keyv/redis', () => import('@keyv/redis'));
+      const { default: KeyvRedis } = await importPeer(need, '@keyv/redis', () => import('@keyv/redis'));
       // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
       // connection takes the replies of the next one for those of other commands, until it is restarted.
       return (await tried(url, () => new KeyvRedis({ url, disableOfflineQueue: true }), true)).keyv;
     }
     case 'postgres':
     case 'postgresql': {
-      const { default: Postgres } = await importPeer(USE, '@keyv/postgres', () => import('@keyv/postgres'));
+      const { default: Postgres } = await importPeer(need, '@keyv/postgres', () => import('@keyv/postgres'));
       return (await tried(url, () => new Postgres({ uri: url, log: outlive }))).keyv;
     }
     default:

@@ -19,7 +19,9 @@ interface Speaker {
 }
 
 /** The client SDKs are peers that a server does not need. */
-const USE = 'a side-by-side comparison plays with the official client';
+const need = (name: string): string =>
+  `a side-by-side comparison plays with the official clients: npm install --save-dev ${name}`;
+const SDK = '@modelcontextprotocol/sdk';
 const OURS: Speaker['client'] = 'mcp-await/client';
 
 const SPEAKERS: Readonly<Record<Revision, Speaker>> = {
@@ -48,8 +50,8 @@ const RECONNECTION = {
 
 async function overSse(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
   const { SSEClientTransport } = await importPeer(
-    USE,
-    '@modelcontextprotocol/sdk',
+    need,
+    SDK,
     () => import('@modelcontextprotocol/sdk/client/sse.js'),
   );
   const headers = headersOf(who);
@@ -87,8 +89,8 @@ function resuming(more: Readonly<Record<string, string>>): typeof fetch {
 
 async function overHttp(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
   const { StreamableHTTPClientTransport } = await importPeer(
-    USE,
-    '@modelcontextprotocol/sdk',
+    need,
+    SDK,
     () => import('@modelcontextprotocol/sdk/client/streamableHttp.js'),
   );
   let isClosed = false;
@@ -120,7 +122,7 @@ async function legacy(
   { name, capabilities }: PlayedCaller,
   onAsk: OnAsk,
 ): Promise<Player> {
-  const [{ Client }, types] = await importPeer(USE, '@modelcontextprotocol/sdk', () =>
+  const [{ Client }, types] = await importPeer(need, SDK, () =>
     Promise.all([
       import('@modelcontextprotocol/sdk/client/index.js'),
       import('@modelcontextprotocol/sdk/types.js'),
@@ -158,7 +160,7 @@ async function modern(
   onAsk: OnAsk,
 ): Promise<Player> {
   const sdk = await importPeer(
-    USE,
+    need,
     '@modelcontextprotocol/client',
     () => import('@modelcontextprotocol/client'),
   );

@@ -4,13 +4,12 @@
  * What the task asks is asked as the asks of any round; its client sees a call, which may be a task of this package.
  */
 import { isObject, type JsonObject } from '../base/json.ts';
+import { RELEASED } from '../client/modern/dialect.ts';
 import { pause } from '../client/retry.ts';
 import { outcomeOf } from '../client/round-trips/reading.ts';
+import { pollInterval } from '../client/round-trips/task.ts';
 
 const STATE = 'mcp-await/task:';
-/** Milliseconds between two questions, where the server names none, and at least. */
-const INTERVAL = 1_000;
-const LEAST = 10;
 
 /** The task that the params of a round name; undefined of another one. */
 export function taskOf({ requestState }: JsonObject): string | undefined {
@@ -31,7 +30,7 @@ export function asRound(response: JsonObject): JsonObject {
  *
  * @param given the answers to what it asked before
  * @param request sends a request about the task
- * @param signal aborted where nobody waits for it
+ * @param signal aborts when the client cancels the call, or the link closes
  */
 export async function followTask(
   taskId: string,
@@ -54,8 +53,7 @@ export async function followTask(
     const open = asks.filter(([key]) => !Object.hasOwn(answers, key));
     if (task.status === 'input_required' && open.length > 0)
       return { result: roundOf(taskId, Object.fromEntries(open)) };
-    const { pollIntervalMs: interval } = task;
-    await pause(typeof interval === 'number' ? Math.max(interval, LEAST) : INTERVAL, signal);
+    await pause(pollInterval(task[RELEASED.tasks.interval]), signal);
     signal.throwIfAborted();
   }
 }

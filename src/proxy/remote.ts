@@ -150,7 +150,7 @@ async function make(
   const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> =>
     boundedResponse(await fetchHere(input, init), MESSAGE_BYTES, onExceeded);
   const options = { requestInit, fetch };
-  return importPeer('a remote server needs the package', '@modelcontextprotocol/sdk', async () => {
+  return importPeer(need, '@modelcontextprotocol/sdk', async () => {
     if (wire === 'sse') {
       const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
       return new SSEClientTransport(new URL(url), options) as Transport;
@@ -162,6 +162,8 @@ async function make(
   });
 }
 
+const need = (name: string): string => `a remote server needs the package ${name}: npm install ${name}`;
+
 /** Bytes of one message of a remote server, as of one line of a child. */
 const MESSAGE_BYTES = 16_777_216;
 
@@ -171,7 +173,9 @@ async function fetchHere(input: string | URL, init: RequestInit = {}): Promise<R
   const location = response.headers.get('location');
   if (response.status < 300 || response.status > 399 || location === null) return response;
   await response.body?.cancel();
-  throw new Error(`the server redirects to ${new URL(location, input).href}; name the URL that is meant`);
+  throw new Error(
+    `the server redirects to ${new URL(location, response.url).href}; name the URL that is meant`,
+  );
 }
 
 function reasonOf(error: unknown): string {

@@ -35,17 +35,17 @@ function withoutPackage(missing: string): string {
 }
 
 it.each([
-  ['yaml', 'server.mjs', 'scenarios need the package yaml: npm install yaml'],
-  ['zod', 'server.mjs', 'scenarios need the package zod: npm install zod'],
+  ['yaml', 'server.mjs', 'scenarios need the package yaml: npm install --save-dev yaml'],
+  ['zod', 'server.mjs', 'scenarios need the package zod: npm install --save-dev zod'],
   [
     '@modelcontextprotocol/sdk',
     'server.mjs',
-    'a side-by-side comparison plays with the official client @modelcontextprotocol/sdk: npm install @modelcontextprotocol/sdk',
+    'a side-by-side comparison plays with the official clients: npm install --save-dev @modelcontextprotocol/sdk',
   ],
   [
     '@modelcontextprotocol/client',
     'server.mjs',
-    'a side-by-side comparison plays with the official client @modelcontextprotocol/client: npm install @modelcontextprotocol/client',
+    'a side-by-side comparison plays with the official clients: npm install --save-dev @modelcontextprotocol/client',
   ],
   [
     'tsx',

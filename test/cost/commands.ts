@@ -1,4 +1,4 @@
-/** What a Redis that nobody else uses is asked to do. */
+/** Counts the commands that a Redis of the test's own gets. */
 import { createClient } from '@redis/client';
 import { expect } from 'vitest';
 

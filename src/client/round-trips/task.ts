@@ -16,6 +16,11 @@ const INTERVAL = 1_000;
 /** However often a server wants to be asked. */
 const LEAST = 10;
 
+/** @param said milliseconds, as the server names them */
+export function pollInterval(said: unknown): number {
+  return typeof said === 'number' && said >= 0 ? Math.max(said, LEAST) : INTERVAL;
+}
+
 export interface TaskPorts extends RoundPorts {
   readonly dialect: ClientDialect;
   readonly taskId: string;
@@ -136,8 +141,7 @@ export class TaskFollower {
   /** Waits until the server's polling interval is over, or there is a message to send. */
   async #rest(task: JsonObject): Promise<void> {
     if (this.#isSettled) return;
-    const said = task[this.#ports.dialect.tasks.interval];
-    const interval = typeof said === 'number' && said >= 0 ? Math.max(said, LEAST) : INTERVAL;
+    const interval = pollInterval(task[this.#ports.dialect.tasks.interval]);
     const nap = new AbortController();
     const wake = (): void => nap.abort();
     this.#wake = wake;
