@@ -88,7 +88,7 @@ export async function serveHost(draft: Draft, log: string, load: () => Promise<H
       server.getConnections((error, count) => resolve(error === null ? count : 0)),
     );
     const idle = Math.max(0, connections - requests.size);
-    const open = `${counted(requests.size, 'open request')} have ${seconds(options.limits?.drain ?? LIMITS.drain)}`;
+    const open = `${counted(requests.size, 'open request')} ${requests.size === 1 ? 'has' : 'have'} ${seconds(options.limits?.drain ?? LIMITS.drain)}`;
     return `${open}, ${counted(idle, 'idle connection')} ${seconds(serving.idleTime + 1_000)}`;
   });
   // Last: who reads this may send a signal at once.
