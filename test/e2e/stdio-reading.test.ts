@@ -6,6 +6,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, expect, it } from 'vitest';
 import { type Limits, tuned } from '../../src/call/limits.ts';
 import { createStdio } from '../../src/stdio.ts';
+import { some } from '../short.ts';
 import { LogBook } from './harness.ts';
 
 const ends: (() => unknown)[] = [];
@@ -71,10 +72,12 @@ async function* slowly(client: Socket): AsyncGenerator<Buffer> {
   }
 }
 
-it.each([
-  ['2026-07-28', MODERN],
-  ['2025-11-25', undefined],
-])('one that reads slowly gets everything, on %s', { timeout: 60_000 }, async (_revision, meta) => {
+it.each(
+  some([
+    ['2026-07-28', MODERN],
+    ['2025-11-25', undefined],
+  ]),
+)('one that reads slowly gets everything, on %s', { timeout: 60_000 }, async (_revision, meta) => {
   const { client, say, effects, isClosed, log } = await served({ stalled: 2_000 });
   if (meta === undefined) {
     const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo };

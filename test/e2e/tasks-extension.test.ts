@@ -13,7 +13,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { TASKS_META } from '../../compat/tasks/marks.ts';
 import { type AwaitOptions, memoryRelay, step } from '../../src/index.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
-import { some } from '../short.ts';
+import { SHORT, some } from '../short.ts';
 import { post, type Rpc, send } from './clients.ts';
 import {
   effectsIn,
@@ -460,7 +460,7 @@ describe('subscriptions/listen', () => {
     expect(error).toMatchObject({ code: -32602, message: expect.stringContaining('taskIds') });
   });
 
-  it('tells where a task is, and each time it continues, as tasks/get would', async () => {
+  it.skipIf(SHORT)('tells where a task is, and each time it continues, as tasks/get would', async () => {
     const urls = await start();
     const client = clientOf(urls);
     const { taskId } = (await client.call('both')).result as Task;

@@ -394,7 +394,7 @@ describe.skipIf(REDIS.down)('two proxies before a server of 2026-07-28', () => {
     expect(calls(remote)).toBe(2);
   });
 
-  it.each([
+  it.skipIf(SHORT).each([
     ['while it runs', 1_500],
     ['while it asks', 0],
   ])(

@@ -7,7 +7,7 @@ import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { openRelay } from '../../src/relay/open-relay.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
-import { some } from '../short.ts';
+import { SHORT, some } from '../short.ts';
 import { effectsIn, Fleet, SECRET, type Served, type Spawned, scratch, serveHere } from './harness.ts';
 import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 import { answer, call, get, initialize, post, textOf } from './workspace-wire.ts';
@@ -140,7 +140,7 @@ for (const { name, down, store, relay } of some(KINDS)) {
 
     for (const fate of ['killed', 'stopped'] as const) {
       // Each takes a lease and more: not everywhere.
-      it.skipIf(relay !== undefined || (fate === 'stopped') === (name === SQLITE.name))(
+      it.skipIf(SHORT || relay !== undefined || (fate === 'stopped') === (name === SQLITE.name))(
         `take a call up whose process was ${fate}, while the GET of another stays open`,
         async () => {
           const url = await start();
