@@ -112,6 +112,9 @@ async function startServer(options = [], env = {}) {
     'examples/conformance-server.ts',
     '--port',
     String(port),
+    // Its scenarios of tasks need them.
+    '--tasks',
+    'optional',
     ...options,
   ];
   // In a process group of its own, so that whatever it starts ends with it.

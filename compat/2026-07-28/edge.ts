@@ -23,10 +23,10 @@ import type { Edges } from '../revision.ts';
 import { sourceOf } from '../session/start.ts';
 import { sinkOf, WITHOUT_IDS } from '../sink.ts';
 import type { TaskMark } from '../tasks/marks.ts';
-import { taskRequest, wishFor } from '../tasks/wish.ts';
+import { declaresTasks, makesTasks, taskRequest, wishFor } from '../tasks/wish.ts';
 import { type CallSource, createSdkEdge, type SdkEdge } from './sdk-edge.ts';
 import { alsoTelling, listensToTasks, tasksListenedTo, withoutTaskIds } from './task-listening.ts';
-import { declaresTasks, isTaskMethod, MISSING, serveTask, taskResult } from './tasks.ts';
+import { isTaskMethod, MISSING, serveTask, taskResult } from './tasks.ts';
 import {
   ASKING,
   complete,
@@ -78,8 +78,8 @@ export function createEdge(services: Services): Edges {
     const route = classify(inbound, body);
     if (route.kind === 'legacy') return undefined;
     const isOurs = route.kind === 'modern' && route.classification.revision === REVISION;
-    if (isOurs && isTaskRequest(body)) return serveTaskRequest(services, body, inbound);
-    if (isOurs && isObject(body) && listensToTasks(body)) return listen(services, sdk, inbound, body);
+    if (isOurs && isObject(body) && (isTaskRequest(body) || listensToTasks(body)))
+      return aboutTasks(services, sdk, inbound, body);
     if (lean === undefined || !isOurs) return sdk.serve(inbound, body);
     if (sound.size < SOUND_KEPT && lean.envelope.length < SOUND_LENGTH) sound.add(lean.envelope);
     return serveChecked(lean.request, inbound);
@@ -114,6 +114,19 @@ function isOfSession(body: unknown): boolean {
 /** The SDK knows these methods, as another revision had them, and refuses them. */
 function isTaskRequest(body: unknown): body is JsonObject & ModernRequest {
   return isObject(body) && isTaskMethod(String(body.method)) && isRequestId(body.id) && isObject(body.params);
+}
+
+/** A request about tasks; without any, it is the SDK's as all others. */
+async function aboutTasks(
+  services: Services,
+  sdk: SdkEdge,
+  inbound: Inbound,
+  body: JsonObject,
+): Promise<Reply> {
+  if (!(await sdk.makesTasks(inbound, body))) return sdk.serve(inbound, body);
+  return isTaskRequest(body)
+    ? serveTaskRequest(services, body, inbound)
+    : listen(services, sdk, inbound, body);
 }
 
 async function serveTaskRequest(
@@ -208,9 +221,12 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
 
 /** How a call of a tool may become a task; `unknown` where its instance must be asked. */
 function taskFor(services: Services, read: Read): TaskWish | Response | undefined | 'unknown' {
-  if (services.engine.tasks === undefined) return undefined;
-  const mark = services.marks.known(read.binding.principal, read.binding.target);
-  return mark === undefined ? 'unknown' : wishOf(services, read, mark);
+  const { engine, marks, settings } = services;
+  if (engine.tasks === undefined) return undefined;
+  const mark = marks.known(read.binding.principal, read.binding.target);
+  return mark === undefined || typeof settings.tasks !== 'function'
+    ? 'unknown'
+    : wishOf(services, read, mark);
 }
 
 function wishOf(services: Services, read: Read, mark: TaskMark): TaskWish | Response | undefined {
@@ -244,12 +260,11 @@ function startCall(
 ): Promise<Outcome> {
   const { method, id: requestId } = request;
   const { params, client, binding, inputResponses } = read;
-  const choose = async (instance: Instance): Promise<TaskWish | Response | undefined> =>
-    wishOf(
-      services,
-      read,
-      await services.marks.of(binding.principal, binding.target, instance as HostInstance),
-    );
+  const choose = async (opened: Instance): Promise<TaskWish | Response | undefined> => {
+    const instance = opened as HostInstance;
+    const mark = await services.marks.of(binding.principal, binding.target, instance);
+    return makesTasks(services, instance.initialized) ? wishOf(services, read, mark) : undefined;
+  };
   const call = {
     method,
     params,

@@ -27,7 +27,8 @@ import { noSession, type Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { CachingValidator } from '../../src/host/validator.ts';
 import { kept } from '../sink.ts';
-import { EXTENSION, taskResult } from './tasks.ts';
+import { EXTENSION, makesTasks } from '../tasks/wish.ts';
+import { taskResult } from './tasks.ts';
 import { ASKING, errorOnWire, inputRequired, type ModernRequest, REVISION, readRequest } from './wire.ts';
 
 /** The methods a server answers, by the capability that it declares them with. */
@@ -57,6 +58,8 @@ export interface SdkEdge {
   serve(inbound: Inbound, body: unknown): Promise<Reply>;
   /** The SDK's refusal of a valid request by its server's own declarations: scopes, mirrored headers. */
   refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined>;
+  /** Whether calls become tasks; where no instance has reported it yet, one is opened. */
+  makesTasks(inbound: Inbound, body: unknown): Promise<boolean>;
   /** Ends the streams of `subscriptions/listen`: their clients listen again at another process. */
   leave(): Promise<void>;
   close(): Promise<void>;
@@ -115,6 +118,19 @@ export function createSdkEdge(
       const reply = await fetched({ inbound, body, onPassed });
       return hasPassed ? undefined : reply;
     },
+    async makesTasks(inbound, body) {
+      if (makesTasks(services, {})) return true;
+      if (services.makesTasks === undefined) {
+        const instance = await openInstance(
+          services,
+          readRequest(modernRequestOf(body), undefined).client,
+          inbound,
+        );
+        instance.close();
+        services.makesTasks = makesTasks(services, instance.initialized);
+      }
+      return services.makesTasks;
+    },
     async leave() {
       const old = listening;
       listening = newHandler();
@@ -149,8 +165,9 @@ async function lightServer(
   const instance = await openInstance(services, client, inbound);
   const { capabilities, serverInfo, instructions } = instance.initialized;
   services.serverInfo ??= serverInfo;
-  const declared =
-    services.engine.tasks === undefined ? asObject(capabilities) : withTasks(asObject(capabilities));
+  const isTasking = makesTasks(services, instance.initialized);
+  services.makesTasks ??= isTasking;
+  const declared = inThisRevision(asObject(capabilities), isTasking);
   const own = new McpServer(serverInfo as { name: string; version: string }, {
     supportedProtocolVersions: [REVISION],
     ...(typeof instructions === 'string' && { instructions }),
@@ -252,9 +269,10 @@ function openInstance(services: Services, client: Client, inbound: Inbound): Pro
   });
 }
 
-/** The Tasks extension replaces the tasks capability that a server declares to clients of 2025. */
-function withTasks({ tasks: _own, extensions, ...declared }: JsonObject): JsonObject {
-  return { ...declared, extensions: { ...asObject(extensions), [EXTENSION]: {} } };
+/** Tasks of 2025 are no capability here; the Tasks extension is, where calls become tasks. */
+function inThisRevision({ tasks: _2025, ...declared }: JsonObject, isTasking: boolean): JsonObject {
+  if (!isTasking) return declared;
+  return { ...declared, extensions: { ...asObject(declared.extensions), [EXTENSION]: {} } };
 }
 
 function asObject(value: unknown): JsonObject {

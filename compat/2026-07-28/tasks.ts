@@ -10,9 +10,8 @@ import type { Response, RpcError } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
 import { refusal, UNKNOWN } from '../tasks/refusal.ts';
+import { EXTENSION } from '../tasks/wish.ts';
 import { askOnWire, complete, errorOnWire } from './wire.ts';
-
-export const EXTENSION = 'io.modelcontextprotocol/tasks';
 
 const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
 
@@ -22,10 +21,6 @@ export const MISSING: RpcError = {
   message: `Missing required client capability: ${EXTENSION}`,
   data: { requiredCapabilities: { extensions: { [EXTENSION]: {} } } },
 };
-
-export function declaresTasks({ extensions }: JsonObject): boolean {
-  return isObject(extensions) && isObject(extensions[EXTENSION]);
-}
 
 export function isTaskMethod(method: string): boolean {
   return METHODS.has(method);

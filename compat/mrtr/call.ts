@@ -9,7 +9,7 @@ import type { Outcome } from '../../src/call/ports.ts';
 import { isBadToken } from '../../src/call/run/wire-error.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { remembered } from '../session/state.ts';
-import { hasOwnTasks, withTaskSupport } from '../tasks/legacy-wire.ts';
+import { runsTasks, withTaskSupport } from '../tasks/legacy-wire.ts';
 import type { Incoming } from './dialect.ts';
 import { type PreparedCall, prepare } from './prepare.ts';
 import { type Responding, refusal, type Served } from './served.ts';
@@ -64,8 +64,7 @@ export async function serveCall(served: Served, incoming: Incoming): Promise<Res
 
 /** Tools may be called as tasks, where these are kept here. */
 function announced({ exchange, request, dialect }: Served, shared: HostInstance, outcome: Outcome): Outcome {
-  const isListing = request.method === 'tools/list' && exchange.services.engine.tasks !== undefined;
-  if (!isListing || hasOwnTasks(shared.initialized)) return outcome;
+  if (request.method !== 'tools/list' || !runsTasks(exchange.services, shared.initialized)) return outcome;
   if (outcome.kind !== 'responded' || !('result' in outcome.response)) return outcome;
   exchange.services.marks.learn(exchange.session.principal, outcome.response.result, shared);
   return {

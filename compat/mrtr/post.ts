@@ -52,7 +52,7 @@ import type { Exchange } from '../session/exchange.ts';
 import { accepts, isMessage, isRequest } from '../session/messages.ts';
 import { inWork, take } from '../session/requests.ts';
 import type { RpcRequest } from '../session/start.ts';
-import { hasOwnTasks } from '../tasks/legacy-wire.ts';
+import { runsTasks } from '../tasks/legacy-wire.ts';
 import { serveCall } from './call.ts';
 import type { Dialect, GivenAnswers, Incoming } from './dialect.ts';
 import { held, type Serve, streamed } from './reply.ts';
@@ -98,7 +98,7 @@ async function taskAnswers(
     if (error.code !== 'bad-answer') throw error;
     return json({ jsonrpc: '2.0', id, error: wireError(error) }, status);
   }
-  if (found === undefined || hasOwnTasks((await exchange.instance()).initialized)) return undefined;
+  if (found === undefined || !runsTasks(services, (await exchange.instance()).initialized)) return undefined;
   const { taskId, answers } = found;
   const wrong = await answerTask(tasks, exchange, taskId, answers);
   if (wrong !== undefined) {
@@ -167,9 +167,8 @@ async function serve(
   const told = async (notify: (notification: JsonObject) => void): Promise<Responding> => {
     const served = { exchange, dialect, request, gone, notify };
     const { tasks } = services.engine;
-    const isOurs =
-      tasks !== undefined && isTaskMethod(method) && !hasOwnTasks((await exchange.instance()).initialized);
-    if (!isOurs) return serveCall(served, opened.incoming);
+    const isOurs = isTaskMethod(method) && runsTasks(services, (await exchange.instance()).initialized);
+    if (!isOurs || tasks === undefined) return serveCall(served, opened.incoming);
     // A wait for a task is one open connection, and ends with it.
     inbound.signal.addEventListener('abort', gone.fire, { once: true });
     return serveTask(tasks, served);

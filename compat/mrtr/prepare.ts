@@ -7,7 +7,7 @@ import { bindingOf } from '../../src/call/run/binding.ts';
 import { isRequestId } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { sourceOf } from '../session/start.ts';
-import { hasOwnTasks, withoutTask } from '../tasks/legacy-wire.ts';
+import { hasOwnTasks, runsTasks, withoutTask } from '../tasks/legacy-wire.ts';
 import { wantedTask } from '../tasks/wanted.ts';
 import type { Incoming } from './dialect.ts';
 import type { Served } from './served.ts';
@@ -30,12 +30,11 @@ export async function prepare(
   const { method } = request;
   // Without tasks a client's wish for one is passed over, and a server that has its own gets it as it is.
   const isTheirs = hasOwnTasks(shared.initialized);
-  const isOurs = method === 'tools/call' && !isTheirs;
   const { task } = given;
   const params = isTheirs ? given : withoutTask(method, given);
   const { _meta, ...bound } = params;
   const meta = isObject(_meta) ? _meta : {};
-  const mayBeTask = isOurs && services.engine.tasks !== undefined;
+  const mayBeTask = method === 'tools/call' && runsTasks(services, shared.initialized);
   const { revision } = dialect;
   const { principal } = session;
   const mark = mayBeTask ? await services.marks.of(principal, String(params.name ?? ''), shared) : {};

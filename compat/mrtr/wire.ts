@@ -3,7 +3,7 @@ import { primed } from '../session/connection.ts';
 import { refuseOneKind } from '../session/live.ts';
 import { accepts } from '../session/messages.ts';
 import type { SessionWire } from '../session/wire.ts';
-import { hasOwnTasks } from '../tasks/legacy-wire.ts';
+import { runsTasks } from '../tasks/legacy-wire.ts';
 import { withTaskCapability } from '../tasks/session.ts';
 import type { Dialect } from './dialect.ts';
 import { post } from './post.ts';
@@ -15,9 +15,7 @@ export function roundTrips(dialect: Dialect): SessionWire {
     refuse: (inbound, body) =>
       accepts(inbound.header('accept') ?? '', 'application/json') ? undefined : refuseOneKind(inbound, body),
     begun({ services }, { initialized }) {
-      // A server that runs no tasks of its own has its calls run as tasks here, where a store keeps them.
-      const isOurs = services.engine.tasks !== undefined && !hasOwnTasks(initialized);
-      const result = isOurs ? withTaskCapability(initialized) : initialized;
+      const result = runsTasks(services, initialized) ? withTaskCapability(initialized) : initialized;
       return dialect.complete({ ...result, protocolVersion: dialect.revision });
     },
     post: (exchange, body) => post(exchange, dialect, body),

@@ -10,7 +10,7 @@ import { rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { failure, undelivered } from '../failure.ts';
-import { hasOwnTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
+import { withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
 import type { TaskMark } from '../tasks/marks.ts';
 import { hasTasks, isSessionTaskMethod, serveSessionTask, taskCreated } from '../tasks/session.ts';
 import { wantedTask } from '../tasks/wanted.ts';
@@ -81,8 +81,8 @@ export async function run(
 ): Promise<Work> {
   const { instance, shared, source, stream } = running;
   const isAmongTasks = hasTasks(services, session, shared);
-  const mayBeTask = hasOwnTasks(shared.initialized) || (isAmongTasks && given.method === 'tools/call');
-  const request = mayBeTask ? given : { ...given, params: withoutTask(given.method, given.params) };
+  const isPassedOver = isAmongTasks && given.method !== 'tools/call';
+  const request = isPassedOver ? { ...given, params: withoutTask(given.method, given.params) } : given;
   const { outcome } = isAmongTasks
     ? await runAmongTasks(services, session, request, running)
     : session.start(request, instance, source, stream);

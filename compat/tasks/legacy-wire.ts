@@ -10,7 +10,7 @@ import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { markOf } from './marks.ts';
-import { taskRequest } from './wish.ts';
+import { chosenBy, makesTasks, taskRequest } from './wish.ts';
 
 /** The `_meta` entry that names a message's task. */
 const RELATED_TASK = 'io.modelcontextprotocol/related-task';
@@ -79,6 +79,11 @@ export function hasOwnTasks({ capabilities }: JsonObject): boolean {
   return isObject(capabilities) && isObject(capabilities.tasks);
 }
 
+/** Whether this package runs the tasks of a session's clients. */
+export function runsTasks(services: Services, initialized: JsonObject): boolean {
+  return makesTasks(services, initialized) && !hasOwnTasks(initialized);
+}
+
 /** The result of `tools/list` where this package runs the tasks. */
 export function withTaskSupport(
   services: Services,
@@ -99,11 +104,11 @@ export function withTaskSupport(
 }
 
 /** A list is not lost for an option that does not expect a call without arguments. */
-function choiceIn({ settings }: Services, request: TaskRequest): TaskChoice | undefined {
+function choiceIn(services: Services, request: TaskRequest): TaskChoice | undefined {
   try {
-    return settings.tasks?.(request);
+    return chosenBy(services, request);
   } catch (error) {
-    settings.logger.warn(AwaitError.from(error).message, { name: request.params.name });
+    services.settings.logger.warn(AwaitError.from(error).message, { name: request.params.name });
     return undefined;
   }
 }

@@ -13,7 +13,7 @@ import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Session } from '../session/session.ts';
 import { listening, type RpcRequest } from '../session/start.ts';
-import { hasOwnTasks, legacyTask, relatedTo, TASKS_CAPABILITY } from './legacy-wire.ts';
+import { legacyTask, relatedTo, runsTasks, TASKS_CAPABILITY } from './legacy-wire.ts';
 import { refusal } from './refusal.ts';
 import { listTasks } from './wanted.ts';
 
@@ -21,7 +21,7 @@ const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'task
 /** Whether a session's calls can be tasks of ours. */
 export function hasTasks(services: Services, session: Session, instance: HostInstance): boolean {
   const isSpoken = session.revision === session.client.protocolVersion && session.can('tasks');
-  return services.engine.tasks !== undefined && isSpoken && !hasOwnTasks(instance.initialized);
+  return isSpoken && runsTasks(services, instance.initialized);
 }
 
 export function isSessionTaskMethod(method: string): boolean {

@@ -7,7 +7,7 @@ import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { Session } from '../session/session.ts';
 import type { TaskMark } from './marks.ts';
-import { taskRequest, wishFor } from './wish.ts';
+import { chosenBy, taskRequest, wishFor } from './wish.ts';
 
 /** Milliseconds, whatever less a client asks for: a task must be there to be asked about (2025-11-25 lets us override a ttl). */
 const LEAST_LIFE = 1_000;
@@ -38,8 +38,7 @@ export function wantedTask(
     return { error: { code: -32602, message: 'Invalid params: task must be { ttl }, in milliseconds' } };
   const isWanted = task !== undefined;
   const request = taskRequest('tools/call', params, revision, session.principal);
-  const isNever =
-    mark.support !== 'required' && (services.settings.tasks?.(request) ?? mark.when) === 'never';
+  const isNever = mark.support !== 'required' && (chosenBy(services, request) ?? mark.when) === 'never';
   if (isWanted && (isNever || mark.support === 'forbidden'))
     return notAsTask(`${name} cannot be run as a task`);
   const owner = ownerOf(session);

@@ -1,11 +1,38 @@
 /** Which calls become tasks, and when: by the option `tasks`, the tool's declaration, and the client's capabilities. */
 
-import type { JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { CLIENT_ROUNDS } from '../../src/call/frame/turn.ts';
 import type { TaskWish } from '../../src/call/journal/entries.ts';
 import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { TaskMark } from './marks.ts';
+
+/** The Tasks extension of 2026-07-28. */
+export const EXTENSION = 'io.modelcontextprotocol/tasks';
+
+/** Whether a client or a server declares the Tasks extension. */
+export function declaresTasks({ extensions }: JsonObject): boolean {
+  return isObject(extensions) && isObject(extensions[EXTENSION]);
+}
+
+/**
+ * Whether this package makes tasks of a server's calls: by the option `tasks`, else if the server declares tasks.
+ * @param initialized what the server declares
+ */
+export function makesTasks({ engine, settings }: Services, { capabilities }: JsonObject): boolean {
+  if (engine.tasks === undefined || settings.tasks === 'never') return false;
+  if (settings.tasks !== undefined) return true;
+  return isObject(capabilities) && (isObject(capabilities.tasks) || declaresTasks(capabilities));
+}
+
+/** The choice of the option `tasks` for a call; undefined where its client and its tool decide. */
+export function chosenBy(
+  { settings: { tasks } }: Services,
+  request: TaskRequest,
+): Exclude<TaskChoice, 'optional'> | undefined {
+  const choice = tasks === 'never' ? tasks : tasks?.(request);
+  return choice === 'optional' ? undefined : choice;
+}
 
 export interface AskedTask {
   readonly request: TaskRequest;
@@ -24,7 +51,7 @@ export function wishFor(services: Services, asked: AskedTask): TaskWish | 'requi
   if (services.engine.tasks === undefined) return undefined;
   if (!canTake) return mark.support === 'required' ? 'required' : undefined;
   const must = mark.support === 'required' || isWanted;
-  const when = whenFor(services.settings.tasks?.(request), mark, must);
+  const when = whenFor(chosenBy(services, request), mark, must);
   if (when === undefined) return undefined;
   return {
     when,
@@ -37,7 +64,7 @@ export function wishFor(services: Services, asked: AskedTask): TaskWish | 'requi
 }
 
 function whenFor(
-  chosen: TaskChoice | undefined,
+  chosen: Exclude<TaskChoice, 'optional'> | undefined,
   mark: TaskMark,
   must: boolean,
 ): TaskWish['when'] | undefined {

@@ -353,15 +353,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   ],
   'How calls are run': [
     plain('instance'),
-    oneOf(
-      'tasks',
-      'WHEN',
-      'never | now | after-asks: which calls become tasks (default by client and tool)',
-      ['never', 'now', 'after-asks'],
-      ({ options }, when) => {
-        options.tasks = () => when;
-      },
-    ),
+    plain('tasks'),
     oneOf(
       'replay',
       'WHETHER',

@@ -16,7 +16,13 @@ interface PlainFlag {
 }
 
 type OptionRow =
-  | { readonly kind: 'choice'; readonly values: readonly string[]; readonly flag: PlainFlag }
+  /** `byCall`: or a function that chooses one for each call. */
+  | {
+      readonly kind: 'choice';
+      readonly values: readonly string[];
+      readonly flag: PlainFlag;
+      readonly byCall?: true;
+    }
   /** Milliseconds above 0. */
   | { readonly kind: 'time'; readonly flag: PlainFlag }
   /** `sets`: what its flag sets it to, instead of true. */
@@ -101,7 +107,16 @@ export const OPTIONS = {
     },
   },
   revisions: OTHER,
-  tasks: FUNCTION,
+  tasks: {
+    kind: 'choice',
+    values: ['never', 'now', 'after-asks', 'optional'],
+    byCall: true,
+    flag: {
+      name: 'tasks',
+      value: 'WHEN',
+      help: 'never | now | after-asks | optional: which calls become tasks (default never, unless the server declares tasks)',
+    },
+  },
   paths: OTHER,
   audience: {
     kind: 'name',
@@ -138,8 +153,9 @@ export function wrongIn(row: OptionRow, value: unknown): string | undefined {
   if (value === undefined) return undefined;
   switch (row.kind) {
     case 'choice':
-      if (row.values.some((one) => one === value)) return undefined;
-      return `must be one of ${row.values.map((one) => `'${one}'`).join(', ')}, not ${JSON.stringify(value)}`;
+      if (row.values.some((one) => one === value) || (row.byCall && typeof value === 'function'))
+        return undefined;
+      return `must be one of ${row.values.map((one) => `'${one}'`).join(', ')}${row.byCall ? ', or a function' : ''}, not ${JSON.stringify(value)}`;
     case 'time':
       if (typeof value === 'number' && Number.isFinite(value) && value > 0) return undefined;
       return `must be a positive number of milliseconds, not ${String(value)}`;

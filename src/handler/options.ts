@@ -32,8 +32,11 @@ export interface TaskRequest {
   readonly principal?: string;
 }
 
-/** Never a task; one at once; or one from its first step on, with the asks before that as rounds. */
-export type TaskChoice = 'never' | 'now' | 'after-asks';
+/**
+ * Never a task; one at once; one from its first step on, with the asks before that as rounds; or one if its client or
+ * tool wants that, or if it runs for longer than `limits.taskAfter`.
+ */
+export type TaskChoice = 'never' | 'now' | 'after-asks' | 'optional';
 
 /**
  * The options of `createAwaitHandler`. Every one may be left out.
@@ -149,12 +152,14 @@ export interface AwaitOptions<Name extends string = string> {
    */
   readonly revisions?: readonly RevisionEntry<Name>[];
   /**
-   * Which calls become tasks, where their client can take one: `'never'`, `'now'` or `'after-asks'`. By default those
-   * that their client, or their tool, wants to be one, and those that run for longer than `limits.taskAfter`.
-   * @remarks Set it to `'now'` for calls that take minutes. It needs a store ([tasks](tasks.md)).
-   * @defaultValue by client and tool
+   * Which calls become tasks, where their client can take one: `'never'`, `'now'`, `'after-asks'`, or `'optional'`, those
+   * that their client, or their tool, wants to be one, and those that run for longer than `limits.taskAfter`. A function
+   * chooses for each call.
+   * @remarks Set it to `'optional'` for clients that have tasks, and to `'now'` for calls that take minutes. It needs a
+   * store ([tasks](tasks.md)).
+   * @defaultValue `'never'`; `'optional'` for a server that declares tasks
    */
-  readonly tasks?: (call: TaskRequest) => TaskChoice;
+  readonly tasks?: TaskChoice | ((call: TaskRequest) => TaskChoice);
   /**
    * Where the wires with paths of their own are served: `{ sse, messages, workspace }`.
    * @remarks Set it where your application has these paths; `false` turns a wire off.

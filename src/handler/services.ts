@@ -88,6 +88,8 @@ export interface Services {
   readonly page: AskPage | undefined;
   /** The server's name and version, once an instance reported it. */
   serverInfo?: unknown;
+  /** Whether calls of 2026-07-28 become tasks, once an instance reported what the server declares. */
+  makesTasks?: boolean;
   /** Whether there are secrets to seal with; they may have to be asked for. */
   ready(): boolean | Promise<boolean>;
   /** Lists a stream under its known caller before its first event: a stream that cannot be found cannot be erased. */

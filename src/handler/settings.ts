@@ -40,7 +40,8 @@ export interface Settings {
   readonly allowedOrigins: readonly string[];
   readonly allowedHosts: readonly string[] | undefined;
   readonly revisions: ReadonlySet<string>;
-  readonly tasks: ((call: TaskRequest) => TaskChoice) | undefined;
+  /** `never`: no call; undefined: `optional`, if the server declares tasks. */
+  readonly tasks: 'never' | ((call: TaskRequest) => TaskChoice) | undefined;
   /** Whether SEP-1858 writes events without data. */
   readonly literal: boolean;
   readonly paths: Paths;
@@ -72,7 +73,7 @@ export function settle(options: AwaitOptions, all: KnownRevisions): Settings {
     throw badOption('encrypt', 'needs secrets: what is encrypted with a random one cannot be read again');
   }
   const { store, state = 'stored' } = options;
-  if (options.tasks !== undefined && store === undefined && state === 'sealed') {
+  if (options.tasks !== undefined && options.tasks !== 'never' && store === undefined && state === 'sealed') {
     throw badOption(
       'tasks',
       "needs a store: with state: 'sealed' alone nobody keeps a task. Add store: new Keyv(…)",
@@ -98,7 +99,7 @@ export function settle(options: AwaitOptions, all: KnownRevisions): Settings {
     revisions: revisions.names,
     literal: revisions.literal,
     workspaceCapabilities: revisions.capabilities,
-    tasks: options.tasks && choiceOf(options.tasks),
+    tasks: tasksOf(options.tasks),
     paths: pathsOf(options.paths),
     audience: options.audience ?? 'mcp-await',
     steps: options.steps ?? true,
@@ -114,12 +115,12 @@ function askOf(ask: PageOptions, { secrets, store, state }: AwaitOptions): AskSe
   return { ...ask, url: checkAsk(ask, { secrets: secrets !== undefined, store: hasStore }) };
 }
 
-const CHOICES: ReadonlySet<unknown> = new Set<TaskChoice | undefined>([
-  undefined,
-  'never',
-  'now',
-  'after-asks',
-]);
+const CHOICES: ReadonlySet<unknown> = new Set<unknown>([undefined, ...OPTIONS.tasks.values]);
+
+function tasksOf(tasks: AwaitOptions['tasks']): Settings['tasks'] {
+  if (tasks === undefined || tasks === 'never') return tasks;
+  return typeof tasks === 'function' ? choiceOf(tasks) : () => tasks;
+}
 
 /** Wraps the author's function, so that its mistakes are errors that name the option. */
 function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest) => TaskChoice {
@@ -135,7 +136,10 @@ function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest)
     // Its rejection must not end the process.
     void Promise.resolve(chosen).catch(() => {});
     const got = chosen instanceof Promise ? 'a promise' : JSON.stringify(chosen);
-    throw badOption('tasks', `returned ${got} for ${name}: return 'never', 'now' or 'after-asks', at once`);
+    throw badOption(
+      'tasks',
+      `returned ${got} for ${name}: return 'never', 'now', 'after-asks' or 'optional', at once`,
+    );
   };
 }
 

@@ -196,7 +196,7 @@ export class ModernPeerLink implements PeerLink {
     const { supportedVersions, capabilities: has, instructions, _meta: meta } = response.result;
     if (!Array.isArray(supportedVersions) || !supportedVersions.includes(RELEASED.revision))
       return { error: { code: -32022, message: `it does not serve ${RELEASED.revision}` } };
-    const offered = without(isObject(has) ? has : {}, 'extensions', TASKS);
+    const offered = isObject(has) ? has : {};
     this.#listener.declared = offered;
     return {
       result: {

@@ -50,7 +50,7 @@ let served: Served;
 const open: Client[] = [];
 beforeEach(async () => {
   ended = 0;
-  served = await serveHere(build, { secrets: [SECRET], ask });
+  served = await serveHere(build, { tasks: 'optional', secrets: [SECRET], ask });
 });
 afterEach(async () => {
   await Promise.all(open.splice(0).map((client) => client.close()));

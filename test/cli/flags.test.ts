@@ -129,8 +129,8 @@ describe('a flag', () => {
       rateLimit: { calls: { most: 100, per: 60_000 } },
       paths: { sse: false, workspace: '/w/:workspace' },
       allowedHosts: ['a.example', 'b.example'],
+      tasks: 'now',
     });
-    expect(set.tasks?.({ method: 'tools/call', params: {}, revision: '2026-07-28' })).toBe('now');
   });
 
   it.each([

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import { afterEach, describe, it } from 'vitest';
-import { type AwaitHandler, createAwaitHandler } from '../../src/index.ts';
+import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { LogBook } from '../e2e/harness.ts';
 import { type Differs, expectSame } from './compare.ts';
 import { mirrorV1 } from './mirror-v1.ts';
@@ -16,6 +16,7 @@ interface Case {
   readonly method: string;
   readonly params?: Json;
   readonly differs?: Differs;
+  readonly options?: AwaitOptions;
 }
 
 const call = (name: string, args: Json = {}, rest: Partial<Case> = {}): Case => ({
@@ -32,9 +33,23 @@ const CASES: readonly Case[] = [
   call('echo', { value: 'seven' }, { name: 'arguments that break the schema' }),
   call('nowhere'),
   call('says', {}, { params: { name: 'says', arguments: {}, _meta: { progressToken: 'p1' } } }),
+  call(
+    'echo',
+    {},
+    { name: 'a call as a task', params: { name: 'echo', arguments: { value: 7 }, task: { ttl: 60_000 } } },
+  ),
   {
-    name: 'tools/list',
+    name: 'a prompt as a task',
+    method: 'prompts/get',
+    params: { name: 'greet', arguments: { name: 'Ann' }, task: {} },
+  },
+  { name: 'tasks/get', method: 'tasks/get', params: { taskId: 'any' } },
+  { name: 'tasks/list', method: 'tasks/list' },
+  { name: 'tools/list', method: 'tools/list' },
+  {
+    name: 'tools/list, with tasks',
     method: 'tools/list',
+    options: { tasks: 'optional' },
     differs: { 'response.result.tools.*.execution.taskSupport': 'task-support' },
   },
   { name: 'prompts/list', method: 'prompts/list' },
@@ -53,8 +68,8 @@ afterEach(async () => {
   handlers = [];
 });
 
-function hosted(): Fetch {
-  const handler = createAwaitHandler((view) => mirrorV1(view), { logger: new LogBook() });
+function hosted(options: AwaitOptions = {}): Fetch {
+  const handler = createAwaitHandler((view) => mirrorV1(view), { logger: new LogBook(), ...options });
   handlers.push(handler);
   return (request) => handler.fetch(request, { authInfo: AUTH });
 }
@@ -74,9 +89,9 @@ const see = async (talk: Talk): Promise<unknown> =>
   seenIn(await talk.request('tools/call', { name: 'see', arguments: {} }));
 
 describe.each(['2025-11-25', '2025-06-18'])('a server of SDK v1 and a client of %s', (revision) => {
-  it.each(CASES)('gets the same: $name', async ({ method, params, differs }) => {
+  it.each(CASES)('gets the same: $name', async ({ method, params, differs, options }) => {
     const one = await (await sessionTalk(native(), revision)).request(method, params);
-    const other = await (await sessionTalk(hosted(), revision)).request(method, params);
+    const other = await (await sessionTalk(hosted(options), revision)).request(method, params);
     expectSame(one, other, revision === '2025-11-25' ? differs : undefined);
   });
 

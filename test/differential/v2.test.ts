@@ -1,6 +1,6 @@
 /** A server of SDK v2, on its own SDK's transports and hosted: equal, or a line in `docs/differences.md`. */
 import { afterEach, describe, it } from 'vitest';
-import { createAwaitHandler } from '../../src/index.ts';
+import { type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { CELLS, LogBook, optionsOf } from '../e2e/harness.ts';
 import { type Differs, expectSame } from './compare.ts';
 import { mirrorV2 } from './mirror-v2.ts';
@@ -25,6 +25,7 @@ interface Case {
   readonly headers?: Readonly<Record<string, string>>;
   readonly how?: How;
   readonly differs?: Differs;
+  readonly options?: AwaitOptions;
 }
 
 const call = (name: string, rest: Partial<Case> = {}, args: Json = {}): Case => ({
@@ -59,13 +60,26 @@ const CASES: readonly Case[] = [
     params: { ref: { type: 'ref/prompt', name: 'greet' }, argument: { name: 'name', value: 'A' } },
   },
   { name: 'an unknown method', method: 'vendor/nothing' },
+  call('echo', {
+    name: 'a call as a task',
+    params: { name: 'echo', arguments: { value: 7 }, task: { ttl: 60_000 } },
+  }),
+  {
+    name: 'a prompt as a task',
+    method: 'prompts/get',
+    params: { name: 'greet', arguments: { name: 'Ann' }, task: {} },
+  },
+  { name: 'tasks/get', method: 'tasks/get', params: { taskId: 'any' } },
+  { name: 'tasks/cancel', method: 'tasks/cancel', params: { taskId: 'any' } },
 ];
 
 const LEGACY: readonly Case[] = [
   ...CASES,
+  { name: 'tools/list', method: 'tools/list' },
   {
-    name: 'tools/list',
+    name: 'tools/list, with tasks',
     method: 'tools/list',
+    options: { tasks: 'optional' },
     differs: { 'response.result.tools.*.execution': 'task-support' },
   },
 ];
@@ -73,9 +87,11 @@ const LEGACY: readonly Case[] = [
 const MODERN: readonly Case[] = [
   ...CASES,
   { name: 'tools/list', method: 'tools/list' },
+  { name: 'server/discover', method: 'server/discover' },
   {
-    name: 'server/discover',
+    name: 'server/discover, with tasks',
     method: 'server/discover',
+    options: { tasks: 'optional' },
     differs: { 'response.result.capabilities.extensions': 'tasks-extension' },
   },
   call('says', { params: { name: 'says', arguments: {}, _meta: { progressToken: 'p1' } } }),
@@ -109,9 +125,9 @@ const stateOf = ({ response }: Told): Json => (response?.result ?? {}) as Json;
 describe('a server of SDK v2 and a client of 2026-07-28', () => {
   const native = (): Fetch => nativeModern((view) => mirrorV2(view), AUTH);
 
-  it.each(MODERN)('gets the same: $name', async ({ method, params, headers, how, differs }) => {
+  it.each(MODERN)('gets the same: $name', async ({ method, params, headers, how, differs, options }) => {
     const one = await modernTalk(native(), how).request(method, params, headers);
-    const other = await modernTalk(hosted(), how).request(method, params, headers);
+    const other = await modernTalk(hosted(options), how).request(method, params, headers);
     expectSame(one, other, differs);
   });
 
@@ -166,8 +182,8 @@ describe('a server of SDK v2 and a client of 2025-11-25', () => {
       '2025-11-25',
     );
 
-  it.each(LEGACY)('gets the same: $name', async ({ method, params, differs }) => {
-    const other = await (await sessionTalk(hosted(), '2025-11-25')).request(method, params);
+  it.each(LEGACY)('gets the same: $name', async ({ method, params, differs, options }) => {
+    const other = await (await sessionTalk(hosted(options), '2025-11-25')).request(method, params);
     expectSame(await (await native()).request(method, params), other, differs);
   });
 

@@ -45,7 +45,7 @@ describe('createAwaitHandler refuses', () => {
     ['askDelay', { askDelay: 5 }],
     ['shedAbove', { limits: { shedAbove: 0 } }],
     ['stalled', { limits: { stalled: 500 } }],
-    ['tasks', { tasks: 'now' }],
+    ['tasks', { tasks: 'late' }],
     ['tasks', { tasks: () => 'now', state: 'sealed', secrets: [SECRET] }],
     ['revisions', { revisions: ['DRAFT-SEP-1858'], state: 'sealed', secrets: [SECRET] }],
     ['principal', { principal: 'sub' }],

@@ -38,7 +38,8 @@ for (const kind of [...WANTED, RELAYED]) {
     const file = join(scratch(), 'effects');
     let servers: Spawned[] = [];
     beforeAll(async () => {
-      servers = await spawnServers('rounds-server.ts', 2, { args: kind.args(), env: { EFFECTS: file } });
+      const args = [...kind.args(), ...(kind.name.includes('sealed') ? [] : ['--tasks', 'optional'])];
+      servers = await spawnServers('rounds-server.ts', 2, { args, env: { EFFECTS: file } });
     });
     afterAll(() => Promise.all(servers.map((server) => server.kill())));
     const urls = (): string[] => servers.map(({ url }) => url);
@@ -116,7 +117,7 @@ for (const kind of [...WANTED, RELAYED]) {
 
 describe.skipIf(REDIS.down)(`what is lost with a process, on ${REDIS.name}`, () => {
   const start = (env: Record<string, string> = {}): Promise<Spawned[]> =>
-    spawnServers('rounds-server.ts', 1, { args: ['--store', OWN_URL], env });
+    spawnServers('rounds-server.ts', 1, { args: ['--store', OWN_URL, '--tasks', 'optional'], env });
 
   it.each(DRAFTS)('no task ($revision)', async (words) => {
     const servers = (await Promise.all([start(), start()])).flat();

@@ -46,7 +46,11 @@ async function newTask(session: RawSession, message: Json): Promise<string> {
 
 describe.each(MATRIX)('tasks of $words.revision ($name)', ({ words, cell }) => {
   const start = async (options: AwaitOptions = {}): Promise<RawSession> => {
-    served = await serveRounds(cell, options, { act: (effect) => effects.push(effect) });
+    served = await serveRounds(
+      cell,
+      { tasks: 'optional', ...options },
+      { act: (effect) => effects.push(effect) },
+    );
     return openSession(served.url, words.revision);
   };
   const answer = (session: RawSession, taskId: string, results: unknown) =>
@@ -292,7 +296,7 @@ describe.each(MATRIX)('tasks of $words.revision ($name)', ({ words, cell }) => {
 
 describe.each(DRAFTS)('what a server says of tasks itself ($revision)', (words) => {
   const [cell = CELLS[0]] = STORED;
-  const options = cell === undefined ? {} : optionsOf(cell);
+  const options: AwaitOptions = { tasks: 'optional', ...(cell && optionsOf(cell)) };
 
   it('makes a tool a task alone, or never one', async () => {
     served = await serveHere(() => {
@@ -348,7 +352,7 @@ describe.each(DRAFTS)('what a server says of tasks itself ($revision)', (words) 
 it('an ask of a task that is answered by an error rejects (first draft)', async () => {
   const [cell] = STORED;
   if (cell === undefined) throw new Error('no cell with a store');
-  served = await serveRounds(cell);
+  served = await serveRounds(cell, { tasks: 'optional' });
   const session = await openSession(served.url, FIRST.revision);
   const taskId = await newTask(session, call('echo', TASK));
   await until(session, taskId, 'input_required');

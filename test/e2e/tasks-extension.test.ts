@@ -321,7 +321,7 @@ describe('a task of 2026-07-28', () => {
   ])('is no plain call where its retry does not declare the extension (%s)', async (_, options) => {
     const effects: string[] = [];
     const build = () => buildAfterAsks(effects);
-    const shared = { store: new Keyv(), secrets: [SECRET], ...options };
+    const shared: AwaitOptions = { store: new Keyv(), secrets: [SECRET], tasks: 'optional', ...options };
     served = await serveHere(build, shared);
     const other = await serveHere(build, shared);
     const urls = [served.url, other.url];
@@ -370,14 +370,17 @@ describe('a task of 2026-07-28', () => {
 
   it('follows the declaration of its own caller’s tools, whichever caller came before', async () => {
     const required = { [TASKS_META]: { support: 'required' } };
-    served = await serveHere(({ authInfo }) => {
-      const server = new McpServer({ name: 'reports', version: '1' });
-      server.registerTool('other', {}, () => ({ content: [] }));
-      if (authInfo?.clientId === 'ann') {
-        server.registerTool('report', { _meta: required }, () => ({ content: [] }));
-      }
-      return server;
-    });
+    served = await serveHere(
+      ({ authInfo }) => {
+        const server = new McpServer({ name: 'reports', version: '1' });
+        server.registerTool('other', {}, () => ({ content: [] }));
+        if (authInfo?.clientId === 'ann') {
+          server.registerTool('report', { _meta: required }, () => ({ content: [] }));
+        }
+        return server;
+      },
+      { tasks: 'optional' },
+    );
     const bob = clientOf([served.url], {}, 'bob');
     expect((await bob.call('report')).result).toMatchObject({ isError: true });
     const { error } = await clientOf([served.url], {}, 'ann').call('report');
@@ -386,7 +389,7 @@ describe('a task of 2026-07-28', () => {
   });
 
   it('is not what a client of 2025 would wish for: params.task is passed over', async () => {
-    served = await serveHere(() => buildTaskServer(() => {}));
+    served = await serveHere(() => buildTaskServer(() => {}), { tasks: 'optional' });
     const client = clientOf([served.url]);
     const { result } = await client.call('sleep', { ms: 1 }, { task: { ttl: 1_000 } });
     expect(result).toMatchObject({ resultType: 'complete', content: [{ text: 'slept 1' }] });
@@ -421,7 +424,10 @@ describe('a call of 2026-07-28', () => {
   });
 
   it('that takes long becomes a task, and one that does not, does not', async () => {
-    served = await serveHere(() => buildTaskServer(() => {}), { limits: { taskAfter: 150 } });
+    served = await serveHere(() => buildTaskServer(() => {}), {
+      tasks: 'optional',
+      limits: { taskAfter: 150 },
+    });
     const client = clientOf([served.url]);
     expect((await client.call('sleep', { ms: 10 })).result).toMatchObject({ resultType: 'complete' });
     const { taskId, resultType } = (await client.call('sleep', { ms: 600 })).result as Task;
@@ -430,7 +436,7 @@ describe('a call of 2026-07-28', () => {
   });
 
   it('that asks more often than its client comes back becomes a task before that', async () => {
-    served = await serveHere(() => buildTaskServer(() => {}));
+    served = await serveHere(() => buildTaskServer(() => {}), { tasks: 'optional' });
     const client = clientOf([served.url]);
     const pages = 12;
     let reply = (await client.call('wizard', { pages })).result as Task & { requestState: string };
@@ -552,6 +558,48 @@ describe('two handlers over one store', () => {
 });
 
 describe('the option tasks', () => {
+  const DECLARED = { extensions: { [EXTENSION]: {} } };
+  const declaring = (capabilities: object) => () =>
+    new McpServer({ name: 'declares', version: '1' }, { capabilities: { tools: {}, ...capabilities } });
+  const OWN = { tasks: { list: {}, requests: { tools: { call: {} } } } };
+
+  it.each<[string, AwaitOptions, object, { extension: boolean; session: boolean }]>([
+    ['left out', {}, {}, { extension: false, session: false }],
+    ['never', { tasks: 'never' }, {}, { extension: false, session: false }],
+    [
+      'never, of a server that declares the extension',
+      { tasks: 'never' },
+      DECLARED,
+      { extension: true, session: false },
+    ],
+    ['optional', { tasks: 'optional' }, {}, { extension: true, session: true }],
+    ['a function', { tasks: () => 'never' }, {}, { extension: true, session: true }],
+    ['left out, of a server that declares the extension', {}, DECLARED, { extension: true, session: true }],
+    ['left out, of a server with tasks of its own', {}, OWN, { extension: true, session: true }],
+  ])('decides what clients are told of tasks: %s', async (_, options, capabilities, told) => {
+    served = await serveHere(declaring(capabilities), options);
+    const { result } = await clientOf([served.url]).request('server/discover', {});
+    const discovered = (result as Json | undefined)?.capabilities;
+    if (told.extension) expect(discovered).toMatchObject(DECLARED);
+    else expect(discovered).not.toHaveProperty('extensions');
+    for (const revision of ['2025-11-25', 'DRAFT-SEP-2322']) {
+      const params = { protocolVersion: revision, capabilities: {}, clientInfo: { name: 'c', version: '1' } };
+      const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params });
+      const { message } = await send(served.url, body);
+      const { capabilities: said } = (message as unknown as { result: { capabilities: Json } }).result;
+      if (told.session) expect(said, revision).toHaveProperty('tasks');
+      else expect(said, revision).not.toHaveProperty('tasks');
+    }
+  });
+
+  it('left out leaves calls what they are, however long, and however their client asks', async () => {
+    served = await serveHere(() => buildTaskServer(() => {}), { limits: { taskAfter: 50 } });
+    const client = clientOf([served.url]);
+    const { result } = await client.call('sleep', { ms: 300 });
+    expect(result).toMatchObject({ resultType: 'complete', content: [{ text: 'slept 300' }] });
+    expect((await client.request('tasks/get', { taskId: 'any' })).error).toMatchObject({ code: -32601 });
+  });
+
   it('needs a store', async () => {
     const refused = serveHere(() => buildTaskServer(() => {}), {
       tasks: () => 'now',
@@ -587,7 +635,7 @@ for (const kind of some([
     const effects = join(scratch(), 'effects');
     const begin = async () => {
       servers = await spawnServers('marked-task-server.ts', 3, {
-        args: kind.args(),
+        args: [...kind.args(), '--tasks', 'optional'],
         env: { EFFECTS: effects },
       });
       return clientOf(servers.map(({ url }) => url));

@@ -39,7 +39,7 @@ afterEach(async () => {
 });
 
 const start = async (options: AwaitOptions = {}): Promise<Session> => {
-  served = await serveHere(() => buildTaskServer(() => {}), options);
+  served = await serveHere(() => buildTaskServer(() => {}), { tasks: 'optional', ...options });
   return begin([served]);
 };
 
@@ -180,7 +180,7 @@ describe('a task of 2025-11-25', () => {
   });
 
   it('cannot be seen, answered or cancelled by another caller', async () => {
-    served = await serveHere(() => buildTaskServer(() => {}));
+    served = await serveHere(() => buildTaskServer(() => {}), { tasks: 'optional' });
     const [ann, bob] = [await begin([served], undefined, 'ann'), await begin([served], undefined, 'bob')];
     const { taskId } = await create(ann, 'ship');
     const result = await ann.post(0, { id: 'result', method: 'tasks/result', params: { taskId } });
@@ -210,13 +210,16 @@ describe('a task of 2025-11-25', () => {
   });
 
   it('that ends in a JSON-RPC error has failed, and tasks/result is that error', async () => {
-    served = await serveHere(() => {
-      const server = new Server({ name: 'low', version: '1' }, { capabilities: { tools: {} } });
-      server.setRequestHandler(CallToolRequestSchema, () => {
-        throw new McpError(-32001, 'broken');
-      });
-      return server;
-    });
+    served = await serveHere(
+      () => {
+        const server = new Server({ name: 'low', version: '1' }, { capabilities: { tools: {} } });
+        server.setRequestHandler(CallToolRequestSchema, () => {
+          throw new McpError(-32001, 'broken');
+        });
+        return server;
+      },
+      { tasks: 'optional' },
+    );
     const session = await begin([served]);
     const { taskId } = await create(session, 'any');
     await expect.poll(() => statusOf(session, taskId)).toBe('failed');
@@ -257,21 +260,18 @@ describe('a task of 2025-11-25', () => {
   });
 
   it('is no other request than tools/call: a wish for one is passed over', async () => {
-    for (const options of [{}, { state: 'sealed', secrets: [SECRET] }] as const) {
-      served = await serveHere(() => buildServer(() => {}), options);
-      const session = await begin([served]);
-      for (const [method, params] of [
-        ['prompts/get', { name: 'greet' }],
-        ['resources/read', { uri: 'diary://today' }],
-      ] as const) {
-        const stream = await session.post(0, { id: 7, method, params: { ...params, task: { ttl: 1_000 } } });
-        await session.post(0, answer(await stream.next(asks('name')), 'name'));
-        const final = await stream.next(({ id }) => id === 7);
-        expect(JSON.stringify(final.result)).toContain('its name');
-      }
-      expect((await ask(session, 'tools/list', { task: {} })).result).toHaveProperty('tools');
-      await served.close();
+    served = await serveHere(() => buildServer(() => {}), { tasks: 'optional' });
+    const session = await begin([served]);
+    for (const [method, params] of [
+      ['prompts/get', { name: 'greet' }],
+      ['resources/read', { uri: 'diary://today' }],
+    ] as const) {
+      const stream = await session.post(0, { id: 7, method, params: { ...params, task: { ttl: 1_000 } } });
+      await session.post(0, answer(await stream.next(asks('name')), 'name'));
+      const final = await stream.next(({ id }) => id === 7);
+      expect(JSON.stringify(final.result)).toContain('its name');
     }
+    expect((await ask(session, 'tools/list', { task: {} })).result).toHaveProperty('tools');
   });
 
   for (const [how, end] of [
@@ -339,7 +339,7 @@ for (const kind of some([
 ])) {
   describe.skipIf(kind.down)(`tasks of 2025-11-25 at three processes on ${kind.name}`, () => {
     it('are asked about and answered at any of them', async () => {
-      servers = await spawnServers('task-server.ts', 3, { args: kind.args() });
+      servers = await spawnServers('task-server.ts', 3, { args: [...kind.args(), '--tasks', 'optional'] });
       const session = await begin(servers);
       const { taskId } = await create(session, 'ship', {}, {}, 1);
       const result = await session.post(2, { id: 'result', method: 'tasks/result', params: { taskId } });
@@ -365,7 +365,7 @@ for (const kind of some([
     it.each(some(['is killed', 'lives on']))(
       'go on with the reply to tasks/result at another one, where the first %s',
       async (how) => {
-        servers = await spawnServers('task-server.ts', 3, { args: kind.args() });
+        servers = await spawnServers('task-server.ts', 3, { args: [...kind.args(), '--tasks', 'optional'] });
         const session = await begin(servers);
         // The task is not run by the process that its client waits at.
         const { taskId } = await create(session, 'ship', {}, {}, 1);

@@ -37,7 +37,7 @@ describe.each(CELLS)('the examples of the first draft ($name)', (cell) => {
   let served: Served;
   let session: RawSession;
   beforeEach(async () => {
-    served = await serveRounds(cell);
+    served = await serveRounds(cell, cell.state === 'stored' ? { tasks: 'optional' } : {});
     session = await openSession(served.url, FIRST.revision);
   });
   afterEach(() => served.close());
@@ -87,7 +87,7 @@ describe.each(CELLS)('the examples of SEP-2322 ($name)', (cell) => {
   let served: Served;
   let session: RawSession;
   beforeEach(async () => {
-    served = await serveRounds(cell);
+    served = await serveRounds(cell, cell.state === 'stored' ? { tasks: 'optional' } : {});
     session = await openSession(served.url, APPROVED.revision);
   });
   afterEach(() => served.close());

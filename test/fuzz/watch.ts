@@ -14,6 +14,7 @@ const silent: Logger = { debug: () => {}, info: () => {}, warn: () => {}, error:
 
 /** Options of a handler that is fuzzed: nothing lasts long. */
 export const FUZZED: AwaitOptions = {
+  tasks: 'optional',
   secrets: ['the secret of the HTTP fuzz: longer than 32 bytes'],
   logger: silent,
   ttl: 5_000,

@@ -45,7 +45,7 @@ function host(list: (server: Server) => Promise<unknown>, options: AwaitOptions 
   return (request) => handler.fetch(request);
 }
 
-const STORED = { store: new Keyv(), secrets: [SECRET] };
+const STORED = { store: new Keyv(), secrets: [SECRET], tasks: 'optional' as const };
 const elicit = (server: Server): Promise<unknown> =>
   server.elicitInput({ message: 'sure?', requestedSchema });
 const call = { name: 'unlisted', arguments: {} };
