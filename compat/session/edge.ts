@@ -92,6 +92,9 @@ async function startSession(parts: SessionEdgeParts, inbound: Inbound, request: 
   if (wire === undefined) return invalid('no revision of this protocolVersion is served');
   const taker = takerOf(services, inbound);
   const { principal } = taker;
+  const named = inbound.header(SESSION);
+  if (named !== undefined && (await sessions.find(named, taker)) !== undefined)
+    return rpcError(400, -32600, 'Invalid Request: Server already initialized', id);
   // Before anything is kept of it.
   sessions.makeRoom(taker);
   const { id: sessionId, identity } = await createIdentity(services, client, principal, draft);
@@ -170,19 +173,14 @@ async function sessionOf(
   const name = inbound.header(SESSION);
   if (name === undefined) {
     return {
-      reply: rpcError(
-        400,
-        -32000,
-        'Bad Request: Mcp-Session-Id header is required; send initialize first',
-        id,
-      ),
+      reply: rpcError(400, -32000, 'Bad Request: Mcp-Session-Id header is required', id),
     };
   }
   const version = inbound.header(VERSION);
   const isKnown =
     version === undefined ||
     ((SPOKEN.has(version) || wires.has(version)) && services.settings.revisions.has(version));
-  if (!isKnown) return { reply: rpcError(400, -32000, 'Bad Request: Unsupported protocol version', id) };
+  if (!isKnown) return { reply: unsupported(version, services.settings.revisions, id) };
   const { session, news } = (await sessions.find(name, takerOf(services, inbound))) ?? {};
   // A session of a draft keeps that draft, and no other session changes to it.
   const isOther =
@@ -198,6 +196,12 @@ async function sessionOf(
   }
   await services.rates?.badToken(inbound);
   return { reply: notFound(id) };
+}
+
+function unsupported(version: string, served: ReadonlySet<string>, id: string | number | null): Reply {
+  const supported = [...served].filter((name) => SPOKEN.has(name)).join(', ');
+  const message = `Bad Request: Unsupported protocol version: ${version} (supported versions: ${supported})`;
+  return rpcError(400, -32000, message, id);
 }
 
 function notFound(id: string | number | null): Reply {

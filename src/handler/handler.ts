@@ -19,7 +19,7 @@ import type { Inbound, Reply, SentReply } from '../doors/http/exchange.ts';
 import { onExpiry } from '../doors/http/expiry.ts';
 import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } from '../doors/http/origin.ts';
 import type { Place } from '../doors/http/paths.ts';
-import { empty, idOf, json, rpcError } from '../doors/http/reply.ts';
+import { idOf, json, rpcError } from '../doors/http/reply.ts';
 import { Traffic } from '../doors/http/traffic.ts';
 import { checkFactory } from '../host/check.ts';
 import type { FactoryContext, HostFactory } from '../host/host.ts';
@@ -372,5 +372,6 @@ function methodNotAllowed(edges: readonly Edge[], inbound: Inbound): Reply {
 }
 
 function notAllowed(allow: string): Reply {
-  return { ...empty(405, { allow }), body: '' };
+  const error = { code: -32000, message: 'Method not allowed.' };
+  return json({ jsonrpc: '2.0', id: null, error }, 405, { allow });
 }
