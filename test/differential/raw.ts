@@ -110,7 +110,7 @@ export function modern(fetch: Fetch, given: RawRequest): Promise<Seen> {
   });
 }
 
-export const META = {
+const META = {
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',
   'io.modelcontextprotocol/clientInfo': INFO,
   'io.modelcontextprotocol/clientCapabilities': CAPABILITIES,
