@@ -180,6 +180,7 @@ async function fetchHere(input: string | URL, init: RequestInit = {}): Promise<R
 
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const { cause } = error;
-  return cause instanceof Error ? `${error.message}: ${cause.message}` : error.message;
+  const { cause, message } = error;
+  const status = 'code' in error && typeof error.code === 'number' ? ` (${error.code})` : '';
+  return cause instanceof Error ? `${message}: ${cause.message}` : `${message}${status}`;
 }

@@ -278,3 +278,43 @@ describe('an ask for a URL that is none of the web’s', () => {
     expect(JSON.stringify(failure)).not.toContain('javascript');
   });
 });
+
+describe('a server that wants credentials', () => {
+  const CHALLENGE =
+    'Bearer resource_metadata="https://upstream.example/.well-known/oauth-protected-resource"';
+
+  it.each(['2025-11-25', '2026-07-28'] as const)(
+    'gets none of a client’s, and no client is sent to its authorization server (%s)',
+    async (revision) => {
+      const credentials: (string | undefined)[] = [];
+      const server = createServer((req, res) => {
+        credentials.push(req.headers.authorization);
+        res.writeHead(401, { 'www-authenticate': CHALLENGE }).end();
+      });
+      const url = `${await listen(server)}/mcp`;
+      ends.push(() => shut(server));
+      const served = await serveHere(remoteHost({ url, upstream: revision }));
+      ends.push(() => served.close());
+      const params = {
+        protocolVersion: '2025-11-25',
+        capabilities: {},
+        clientInfo: { name: 'c', version: '1' },
+      };
+      const reply = await fetch(served.url, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json, text/event-stream',
+          authorization: 'Bearer ann',
+        },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
+      });
+      expect(reply.status).toBe(500);
+      expect(reply.headers.get('www-authenticate')).toBeNull();
+      expect(await reply.text()).not.toContain('upstream.example');
+      expect(credentials.length).toBeGreaterThan(0);
+      expect(new Set(credentials)).toEqual(new Set([undefined]));
+      expect(served.log.text).toMatch(/401/);
+    },
+  );
+});
