@@ -111,7 +111,7 @@ export class ContinuedCall implements Instance {
     this.#parts = parts;
     this.#request = request;
     this.#facts = request.leg;
-    const { task: _task, session: _session, ...call } = request.call;
+    const { task: _task, session: _session, outlasted: _outlasted, ...call } = request.call;
     const { capabilities: declared } = call.client;
     const capabilities = request.person === undefined ? declared : withForms(declared);
     this.#own = { ...call, id: parts.calls.idsFor(call)[0], client: { ...call.client, capabilities } };

@@ -1,9 +1,10 @@
 /** The option `ask` at work: which calls are for a person, what their servers are told, and who is told of them. */
 import { type Clock, systemClock } from '../base/clock.ts';
+import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine, EngineParts } from '../call/engine.ts';
-import type { CallRecord, Client } from '../call/journal/entries.ts';
+import type { CallRecord, Client, Outlasted } from '../call/journal/entries.ts';
 import type { Leg } from '../call/ports.ts';
 import type { IndexRecords } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -60,17 +61,23 @@ export class PageAsks {
   /** What a server is told of its client: that it can be asked by forms, where a person can. */
   believed(client: Client, principal: string | undefined, authInfo: JsonObject | undefined): Client {
     if (principal === undefined || this.#person(authInfo) === undefined) return client;
-    return { ...client, capabilities: withForms(client.capabilities) };
+    return believing(client);
   }
 
   /** See `EngineParts`. */
-  readonly route: NonNullable<EngineParts['route']> = (home, call, leg, how) => {
-    if (call.method !== 'tools/call' || call.principal === undefined || leg.isRehearsal) return undefined;
+  readonly outlasts = (call: CallRecord, leg: Leg): Outlasted | undefined => {
+    if (call.method !== 'tools/call' || call.principal === undefined) return undefined;
     // What runs in a continued call's own instance is the tool.
     if (isContinued(call.id)) return undefined;
     const person = this.#personFor(call, leg);
     const key = keyOf(call.params, leg);
-    if (person === undefined && key === undefined) return undefined;
+    return person === undefined && key === undefined ? undefined : defined({ person, key });
+  };
+
+  /** See `EngineParts`. */
+  readonly route: NonNullable<EngineParts['route']> = (home, call, leg, how) => {
+    if (call.outlasted === undefined || leg.isRehearsal) return undefined;
+    const { person, key } = call.outlasted;
     const { engine, store, lease } = this.#parts;
     const opened = (waiting: CallRecord, waits: WaitsFor): void => this.#opened(waiting, waits);
     const parts = {
@@ -140,4 +147,9 @@ function keyOf({ _meta: meta }: JsonObject, { idempotencyKey }: Leg): string | u
   if (key === undefined) return undefined;
   // One that is none is refused: without it a call would run twice.
   return typeof key === 'string' ? key : '';
+}
+
+/** A client, as a server is told of it that a person can answer for. */
+export function believing(client: Client): Client {
+  return { ...client, capabilities: withForms(client.capabilities) };
 }

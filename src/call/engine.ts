@@ -146,7 +146,7 @@ export class Engine {
     const kept = new Promise<void>((resolve) => {
       onKept = resolve;
     });
-    const record = this.#record(request);
+    const record = this.#record(request, leg);
     const { binding, responses, resumable = false } = request;
     const { room } = this.#runs;
     const { onDurable } = request;
@@ -523,11 +523,11 @@ export class Engine {
     );
   }
 
-  #record(request: NewCall): CallRecord {
+  #record(request: NewCall, leg: Leg): CallRecord {
     const { method, params, requestId, client, binding, ttl = this.#parts.ttl } = request;
     const created = this.#parts.clock.now();
     const expires = created + Math.min(ttl, this.#parts.ttl);
-    return {
+    const record: CallRecord = {
       id: request.callId ?? newCallId(expires),
       method,
       params,
@@ -539,5 +539,7 @@ export class Engine {
       created,
       expires,
     };
+    const outlasted = this.#parts.outlasts?.(record, leg);
+    return outlasted === undefined ? record : { ...record, outlasted };
   }
 }

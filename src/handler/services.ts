@@ -2,7 +2,7 @@
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import type { RevisionFacts } from '../../compat/revision-facts.ts';
 import { ToolMarks } from '../../compat/tasks/marks.ts';
-import { PageAsks } from '../ask/page-asks.ts';
+import { believing, PageAsks } from '../ask/page-asks.ts';
 import { AskPage } from '../ask/serve.ts';
 import { systemClock, within } from '../base/clock.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
@@ -263,7 +263,7 @@ export function createServices(
     });
   const engine: Engine = new Engine({
     ...(store !== undefined && { store }),
-    ...(asking !== undefined && { route: asking.route }),
+    ...(asking !== undefined && { route: asking.route, outlasts: asking.outlasts }),
     local: logs,
     read: (callId, entry) => replies.moved(callId, entry),
     tokens: stateTokens(sealer),
@@ -315,7 +315,7 @@ export function createServices(
         id,
         era: table.get(revision)?.era ?? 'legacy',
         revision,
-        client,
+        client: call.outlasted?.person === undefined ? client : believing(client),
         principal: caller,
         authInfo: leg.authInfo,
         request: leg.request,

@@ -12,6 +12,7 @@ import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { openStore } from '../../src/store.ts';
+import { accept, post, type RawCall, type RawReply, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { STORES } from '../e2e/services.ts';
 import { some } from '../short.ts';
@@ -175,6 +176,38 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
       expect(await here.call('ask', of('q'), of('q'))).toBe('asked 1 true');
       expect(here.asked).toEqual([`Order ${of('q')}?`]);
       await here.close();
+    });
+  });
+
+  describe('2026-07-28, by hand', () => {
+    const of = (name: string): string => `${name} by hand ${service.name}`;
+    const send = (to: Served, what: string, more: RawCall = {}, key?: string): Promise<RawReply> =>
+      post(to.url, {
+        tool: 'ask',
+        args: { what },
+        ...more,
+        headers: { authorization: 'Bearer ann', ...(key !== undefined && { 'idempotency-key': key }) },
+      });
+
+    it('is ignored beside a requestState: the call goes on as it began', async () => {
+      const plain = await send(one, of('p'));
+      const answered = { state: plain.state, responses: accept(plain.keys, { yes: true }) };
+      expect(textOf(await send(two, of('p'), answered, of('late')))).toBe('asked 1 true');
+      const named = await send(one, of('r'), {}, of('r'));
+      const without = { state: named.state, responses: accept(named.keys, { yes: true }) };
+      expect(textOf(await send(two, of('r'), without))).toBe('asked 1 true');
+      expect(textOf(await send(two, of('r'), {}, of('r')))).toBe('asked 1 true');
+      // The one that came too late names nothing: a first request with it is a call of its own.
+      expect((await send(one, of('late'), {}, of('late'))).keys).toHaveLength(1);
+    });
+
+    it('gets the same asks while the call waits, also beside answers to none of them', async () => {
+      const first = await send(one, of('w'), {}, of('w'));
+      const again = await send(two, of('w'), { responses: { other: { action: 'accept' } } }, of('w'));
+      expect(again.message.result?.inputRequests).toEqual(first.message.result?.inputRequests);
+      const answers = { state: again.state, responses: accept(again.keys, { yes: true }) };
+      expect(textOf(await send(one, of('w'), answers, of('w')))).toBe('asked 1 true');
+      expect(textOf(await send(two, of('w'), {}, of('w')))).toBe('asked 1 true');
     });
   });
 });

@@ -14,6 +14,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import * as z from 'zod';
 import { balance, compiled, effectsIn, SECRET, scratch } from '../e2e/harness.ts';
 import { STORES } from '../e2e/services.ts';
 import { some } from '../short.ts';
@@ -58,21 +59,26 @@ const RETRIES = {
   maxRetries: 30,
 };
 
+async function opened(url: string): Promise<Client> {
+  const client = new Client({ name: 'host', version: '1' });
+  const options = { reconnectionOptions: RETRIES };
+  await client.connect(new StreamableHTTPClientTransport(new URL(url), options) as Transport);
+  cleanUps.push(() => client.close());
+  return client;
+}
+
 async function open(
   kind: '2025-11-25' | '2026-07-28',
   url: string,
 ): Promise<(to: string) => Promise<string>> {
   const info = { name: 'host', version: '1' };
   let client: Client | ModernClient;
-  if (kind === '2025-11-25') {
-    client = new Client(info);
-    const options = { reconnectionOptions: RETRIES };
-    await client.connect(new StreamableHTTPClientTransport(new URL(url), options) as Transport);
-  } else {
+  if (kind === '2025-11-25') client = await opened(url);
+  else {
     client = new ModernClient(info, { versionNegotiation: { mode: { pin: '2026-07-28' } } });
     await client.connect(new ModernTransport(new URL(url)));
+    cleanUps.push(() => client.close());
   }
-  cleanUps.push(() => client.close());
   return async (to) => {
     const { content } = (await client.callTool({ name: 'book', arguments: { to } })) as {
       content: { text: string }[];
@@ -136,6 +142,32 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
     expect(text).toMatch(/^NOT DONE YET/);
     await answer(text, b.url);
     expect(await call(to)).toBe('booked on Monday');
+    expect(effectsIn(file)).toEqual([`hold ${to}`, `pay ${to}`]);
+  });
+
+  it('2025-11-25: a task whose process is killed while its question is open', async () => {
+    const file = join(scratch(), 'effects');
+    const to = randomUUID();
+    writeFileSync(`${file}.${to}`, '');
+    const store = service.url();
+    const [a, b] = await Promise.all([start(store, file), start(store, file)]);
+    const client = await opened(a.url);
+    const { task } = await client.request(
+      { method: 'tools/call', params: { name: 'book', arguments: { to }, task: { ttl: 600_000 } } },
+      z.looseObject({ task: z.looseObject({ taskId: z.string() }) }),
+    );
+    const list = async (): Promise<string> =>
+      (await fetch(b.url.replace('/mcp', '/ask'), { headers: { 'x-person': 'ann' } })).text();
+    await expect.poll(list, { timeout: 10_000 }).toContain(to);
+    const [link = ''] = (await list()).match(new RegExp(`${ORIGIN}/ask/[^"]*(?="[^]*${to})`)) ?? [];
+    await killed(a.child);
+    await answer(link, b.url);
+    const other = await opened(b.url);
+    const { content } = await other.request(
+      { method: 'tasks/result', params: { taskId: task.taskId } },
+      z.looseObject({ content: z.array(z.looseObject({ text: z.string() })) }),
+    );
+    expect(content[0]?.text).toBe('booked on Monday');
     expect(effectsIn(file)).toEqual([`hold ${to}`, `pay ${to}`]);
   });
 });

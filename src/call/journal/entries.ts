@@ -42,6 +42,14 @@ export interface TaskWish {
   readonly asksUrls?: true;
 }
 
+/** Why a call goes on without the request that began it. */
+export interface Outlasted {
+  /** Who answers what its client cannot be asked. */
+  readonly person?: string;
+  /** Its idempotency key. */
+  readonly key?: string;
+}
+
 /** The facts that stay the same for the whole life of a call, taken from its first leg. */
 export interface CallRecord {
   readonly id: string;
@@ -59,6 +67,8 @@ export interface CallRecord {
   readonly session?: string;
   /** How it may become a task, where its client can take one. */
   readonly task?: TaskWish;
+  /** That a call of its own outlasts its request; decided once, since later requests may have other headers. */
+  readonly outlasted?: Outlasted;
   /** Milliseconds since the epoch. */
   readonly created: number;
   readonly expires: number;

@@ -36,7 +36,7 @@ export interface Leg extends InstanceLeg {
   readonly capabilities: JsonObject;
   /** Fires when the client goes away. */
   readonly signal?: Gone;
-  /** The request's header `Idempotency-Key`. */
+  /** The request's header `Idempotency-Key`: of one that begins a call. */
   readonly idempotencyKey?: string;
   /** Where an anonymous caller's request comes from, for the limits. */
   readonly address?: string;

@@ -7,7 +7,15 @@ import { type JsonObject, memoryOf } from '../../base/json.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
-import type { CallRecord, Checkpoint, Completion, Entry, Response, TaskWish } from '../journal/entries.ts';
+import type {
+  CallRecord,
+  Checkpoint,
+  Completion,
+  Entry,
+  Outlasted,
+  Response,
+  TaskWish,
+} from '../journal/entries.ts';
 import type { RunJournal } from '../journal/run-journal.ts';
 import type { CallStore } from '../journal/store.ts';
 import type { Limits } from '../limits.ts';
@@ -55,8 +63,10 @@ export interface EngineParts {
     call: CallRecord,
     leg: Leg,
   ) => Promise<Response | undefined> | undefined;
+  /** Whether a new call is to outlast its request: its record says so from then on. */
+  readonly outlasts?: (call: CallRecord, leg: Leg) => Outlasted | undefined;
   /**
-   * The instance that a call runs in instead, where its client cannot be asked and somebody else can.
+   * The instance that a call which outlasts its request runs in instead.
    * @param how `isKept`: other calls use it too; `isAgain`: the call began before
    */
   readonly route?: (
