@@ -313,7 +313,7 @@ export class ContinuedCall implements Instance {
         }
         responses[ask.key] = response.result;
         if (page.size > 0 && kept === undefined)
-          await calls.answer(call, ask.key, { response, by: '', route: 'client', time: clock.now() });
+          await calls.answer(call, ask, { response, by: '', route: 'client', time: clock.now() });
       }),
     );
     if (page.size > 0) {
@@ -337,6 +337,9 @@ export class ContinuedCall implements Instance {
     this.#waiting = call;
     try {
       if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
+      // Nobody opens the page of a question that is answered.
+      const answered = frame.pastSheds === 0 ? await this.#read(call, asks) : undefined;
+      if (answered !== undefined) return answered;
       const { url } = waits;
       const [first] = asks;
       const { result } = orDeclined(
@@ -348,9 +351,12 @@ export class ContinuedCall implements Instance {
       );
       // Its `accept` says that the page was opened.
       if (result.action !== 'accept') return this.#taken(call, asks, result);
-      for (let round = leg.live ? ROUNDS : frame.sheds; ; round += 1) {
+      // Rounds that are over are not waited for again.
+      const rounds = leg.live ? 0 : ROUNDS;
+      for (let round = 0; round < frame.pastSheds; round += 1) await frame.context.shed?.();
+      for (let round = frame.pastSheds; ; round += 1) {
         const given = await this.#awaited(call, asks, leg.live ? this.#untilExpiry(call) : WAIT);
-        if (given !== undefined || round >= ROUNDS || this.#over.signal.aborted) return given;
+        if (given !== undefined || round >= rounds || this.#over.signal.aborted) return given;
         await frame.context.shed?.();
       }
     } finally {
@@ -366,7 +372,7 @@ export class ContinuedCall implements Instance {
   ): Promise<Record<string, JsonObject> | undefined> {
     const { calls, clock } = this.#parts;
     const given = { response: { result: { action } }, by: '', route: 'client', time: clock.now() } as const;
-    for (const { key } of asks) await calls.answer(call, key, given);
+    for (const ask of asks) await calls.answer(call, ask, given);
     return this.#read(call, asks);
   }
 

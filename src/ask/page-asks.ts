@@ -13,7 +13,7 @@ import type { Sealer } from '../checkpoint/sealed.ts';
 import type { Logger } from '../observe/logger.ts';
 import { ContinuedCall, withForms } from './continued-call.ts';
 import type { AskEvent, PageOptions } from './options.ts';
-import { isContinued, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { isContinued, type KeptAnswer, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** In `_meta` of a call: names it, so that it runs once however often its request comes. */
 const KEY = 'mcp-await/idempotency-key';
@@ -41,6 +41,7 @@ export interface PageAsksParts {
   readonly engine: () => Engine;
   /** The server's name, once it is known. */
   readonly server: () => string;
+  readonly answered: (call: CallRecord, answer: KeptAnswer) => void;
 }
 
 export class PageAsks {
@@ -52,10 +53,10 @@ export class PageAsks {
 
   constructor(parts: PageAsksParts) {
     this.#parts = parts;
-    const { store, records, names, sealer, ttl, now, settings, server } = parts;
+    const { store, records, names, sealer, ttl, now, settings, server, answered } = parts;
     const urlOf = ({ id, expires }: CallRecord): string =>
       `${settings?.url.href}/${sealer.seal('ask', { id }, expires)}`;
-    this.calls = new WaitingCalls({ store, records, names, ttl, now, urlOf, server });
+    this.calls = new WaitingCalls({ store, records, names, ttl, now, urlOf, server, answered });
   }
 
   /** What a server is told of its client: that it can be asked by forms, where a person can. */

@@ -236,7 +236,7 @@ export class AskPage {
       result = { action, content: read.content };
     }
     const given = { response: { result }, by: person, route: 'page', time: now() } as const;
-    if (!(await asking.calls.answer(call, key, given)))
+    if (!(await asking.calls.answer(call, ask, given)))
       return note(409, 'This was answered already', DONE, list);
     asking.tell('answered', call, waits);
     // A page that is loaded again sends no form again.

@@ -21,12 +21,19 @@ const CONTINUED = '~';
 const MOST_EQUAL = 50;
 
 /** An answer, and who gave it. */
-interface PageAnswer {
+interface GivenAnswer {
   readonly response: { readonly result: JsonObject };
+  /** The person; `''` where the client answered for them. */
   readonly by: string;
   readonly route: 'page' | 'client';
   /** Milliseconds since the epoch. */
   readonly time: number;
+}
+
+/** What the records keep of it: with the digests of what was asked, and of the arguments. */
+export interface KeptAnswer extends GivenAnswer {
+  readonly question: string;
+  readonly arguments: string;
 }
 
 /** Who may answer a call's asks, and the page on which they do. */
@@ -62,6 +69,8 @@ interface BookParts {
   urlOf(call: CallRecord): string;
   /** The server's name. */
   server(): string;
+  /** An answer counts from now on. */
+  answered?(call: CallRecord, answer: KeptAnswer): void;
 }
 
 /** Whether an ask is one that the page has a form for. */
@@ -177,15 +186,17 @@ export class WaitingCalls {
   }
 
   /** @returns false where the ask has an answer already */
-  async answer(call: CallRecord, key: string, given: PageAnswer): Promise<boolean> {
-    const name = answerName(call.id, key);
-    const isFirst = await this.#parts.store.insert(name, given, call.expires, { holder: call });
+  async answer(call: CallRecord, ask: OpenAsk, given: GivenAnswer): Promise<boolean> {
+    const { store, answered } = this.#parts;
+    const kept = { ...given, question: ask.question, arguments: digest(call.params.arguments ?? {}) };
+    const isFirst = await store.insert(answerName(call.id, ask.key), kept, call.expires, { holder: call });
+    if (isFirst) answered?.(call, kept);
     for (const listener of this.#listeners.get(call.id) ?? []) listener();
     return isFirst;
   }
 
-  async answerTo(callId: string, key: string): Promise<PageAnswer | undefined> {
-    return (await this.#parts.store.get(answerName(callId, key))) as PageAnswer | undefined;
+  async answerTo(callId: string, key: string): Promise<KeptAnswer | undefined> {
+    return (await this.#parts.store.get(answerName(callId, key))) as KeptAnswer | undefined;
   }
 
   /** Calls the function when an answer comes to this process. @returns ends that */

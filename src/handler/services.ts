@@ -115,7 +115,7 @@ export function createServices(
   traffic = new Traffic(given.limits, counters),
 ): Services {
   const { limits, audience, secrets } = given;
-  const now = Date.now;
+  const { now } = systemClock;
   const ring = new KeyRing(typeof secrets === 'function' ? undefined : secrets);
   const source =
     typeof secrets === 'function'
@@ -133,8 +133,8 @@ export function createServices(
     now,
     ...(unknown !== undefined && { unknown }),
   });
-  const audit = (what: AuditEvent['what'], call: CallRecord): void =>
-    settings.audit?.(auditEvent(what, names.label(call.id), call, now()));
+  const audit = (what: AuditEvent['what'], call: CallRecord, more: Partial<AuditEvent> = {}): void =>
+    settings.audit?.({ ...auditEvent(what, names.label(call.id), call, now()), ...more });
   let callIndex: TaskIndex | undefined;
   const bytes = { all: limits.storedBytes, caller: limits.callerStoredBytes };
   const retry = new Retry({
@@ -260,6 +260,8 @@ export function createServices(
       mayReplay,
       engine: () => engine,
       server: () => nameOfServer(services.serverInfo),
+      answered: (call, { by, route, question, arguments: args }) =>
+        audit('given', call, { person: by, route, question, arguments: args }),
     });
   const engine: Engine = new Engine({
     ...(store !== undefined && { store }),

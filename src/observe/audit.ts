@@ -9,8 +9,9 @@ export interface AuditEvent {
   readonly time: number;
   /**
    * `called`: a request came that may ask; later events have its call once it is durable. `asked`: an ask went to its
-   * caller; `answered`: the caller answered; `stepped`: a step of its tool is done; `detached`: it continues as a task;
-   * `cancelled`, `completed`, `failed`: it has ended. `forgotten`: it was erased (`handler.forget`).
+   * caller; `answered`: the call got the answer; `stepped`: a step of its tool is done; `detached`: it continues as a task;
+   * `cancelled`, `completed`, `failed`: it has ended. `forgotten`: it was erased (`handler.forget`). `given`: of a call
+   * that waits for a person, the answer came that counts.
    */
   readonly what:
     | 'called'
@@ -21,7 +22,8 @@ export interface AuditEvent {
     | 'cancelled'
     | 'completed'
     | 'failed'
-    | 'forgotten';
+    | 'forgotten'
+    | 'given';
   /** The call's label, as the log and `mcp-await calls` have it; its id does not follow from it. */
   readonly call: string;
   /** The caller's stable name; absent for an anonymous one. */
@@ -30,6 +32,12 @@ export interface AuditEvent {
   readonly method: string;
   /** The tool, the prompt, or the resource's URI without its query; cut after 200 characters. */
   readonly target: string;
+  /** Of `given`: the person who answered, `''` where the client did for them, and by which way. */
+  readonly person?: string;
+  readonly route?: 'page' | 'client';
+  /** Of `given`: digests of what was asked, and of the call's arguments. */
+  readonly question?: string;
+  readonly arguments?: string;
 }
 
 export type Audit = (event: AuditEvent) => void;

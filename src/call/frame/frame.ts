@@ -73,7 +73,9 @@ export class Frame {
   /** Whether the frame looks in the next turn of the event loop. */
   #scheduled = false;
   /** How often the tool offered to be given up (`shed`). */
-  sheds: number;
+  #sheds: number;
+  /** How often it was, before this frame. */
+  readonly pastSheds: number;
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     const completions = from?.completions ?? [];
@@ -86,10 +88,11 @@ export class Frame {
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(completions, from?.open ?? [], from?.fresh ?? 0);
     this.#rounds = new Rounds(completions);
-    this.sheds = this.#rounds.sheds;
+    this.#sheds = this.#rounds.sheds;
     this.#recording.pass(from?.isPast ? Number.POSITIVE_INFINITY : this.#rounds.past);
     this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
     const paths = completions.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
+    this.pastSheds = paths.filter(isShed).length;
     this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? LIMITS.journalBytes);
     const attempt = (made: Attempt): void => this.#attempt(made);
     this.#core = {
@@ -111,7 +114,7 @@ export class Frame {
       shed: async () =>
         this.#gate.isOver
           ? undefined
-          : this.#steps.once(this, `${SHED}#${++this.sheds}`, async () => {}, attempt),
+          : this.#steps.once(this, `${SHED}#${++this.#sheds}`, async () => {}, attempt),
       draw: (place, fresh) => (this.over ? fresh() : this.#drawn.draw(this.#rounds.placeOf(place), fresh)),
       once: (place, fn) =>
         this.#gate.isFinished

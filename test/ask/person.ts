@@ -1,0 +1,56 @@
+/** A person at the page, as a browser would be. */
+export const ORIGIN = 'http://127.0.0.1:1';
+export const PAGE = `${ORIGIN}/ask`;
+
+export const linkIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? 'no link';
+
+export class PersonAtPage {
+  readonly name: string;
+
+  constructor(name = 'ann') {
+    this.name = name;
+  }
+
+  /** The page's URL is a balancer's, which is not there. @param at the URL of a process */
+  fetch(at: string, url: string, init: RequestInit = {}): Promise<Response> {
+    const headers = { ...(init.headers as Record<string, string>), 'x-person': this.name };
+    return fetch(url.replace(ORIGIN, new URL(at).origin), { redirect: 'manual', ...init, headers });
+  }
+
+  async read(at: string, url: string): Promise<string> {
+    return (await this.fetch(at, url)).text();
+  }
+
+  /** @param nth of the forms on the page */
+  async answer(
+    at: string,
+    url: string,
+    fields: Readonly<Record<string, string>>,
+    action = 'accept',
+    nth = 0,
+  ): Promise<Response> {
+    const text = await this.read(at, url);
+    const value = (name: string): string =>
+      [...text.matchAll(new RegExp(`name="${name}"[^>]*value="([^"]*)"`, 'g'))][nth]?.[1] ?? '';
+    const own = Object.entries(fields).map(([name, given]): [string, string] => [`field.${name}`, given]);
+    const body = new URLSearchParams([
+      ...own,
+      ['key', value('key')],
+      ['token', value('token')],
+      ['action', action],
+    ]);
+    return this.send(at, url, body);
+  }
+
+  send(at: string, url: string, body: URLSearchParams): Promise<Response> {
+    return this.fetch(at, url, { method: 'POST', body, headers: { origin: ORIGIN } });
+  }
+}
+
+/** Of a handler whose callers are their own persons. */
+export const askOptions = {
+  page: PAGE,
+  authorize: (request: Request) => request.headers.get('x-person') ?? undefined,
+  person: (authInfo: Readonly<Record<string, unknown>> | undefined) =>
+    authInfo?.clientId as string | undefined,
+};
