@@ -146,7 +146,7 @@ export class ContinuedCall implements Instance {
     const { calls } = this.#parts;
     const { key } = this.#request;
     if (key !== undefined) return this.#named(frame, key);
-    for (const id of await calls.equal(this.#request.call)) {
+    for (const id of await calls.equal(this.#request.call, this.#workspace)) {
       const standing = await calls.standing(id);
       if (standing.kind === 'ended' && standing.response !== undefined) {
         const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
@@ -177,7 +177,7 @@ export class ContinuedCall implements Instance {
   async #named(frame: Frame, key: string): Promise<Response | undefined> {
     const { calls, clock, lease } = this.#parts;
     if (key.length === 0 || key.length > KEY_LENGTH) return BAD_KEY;
-    const id = await calls.named(this.#own, key);
+    const id = await calls.named(this.#own, key, this.#workspace);
     if (id === undefined) return OTHER_ARGUMENTS;
     const isOwn = id === this.#own.id;
     this.#own = { ...this.#own, id };
@@ -256,7 +256,7 @@ export class ContinuedCall implements Instance {
       const answers = await this.#answers(frame, standing, at === known);
       if (this.#over.signal.aborted) return undefined;
       if (answers === undefined) {
-        const { url } = await calls.opened(call, this.#request.person ?? '');
+        const { url } = await this.#opened(call);
         return notDoneYet(String(call.params.name), url, this.#forPage(checkpoint.open), call.expires);
       }
       const state = { callId: call.id, at, ...(by !== undefined && { owner: by }) };
@@ -331,8 +331,8 @@ export class ContinuedCall implements Instance {
     isTold: boolean,
   ): Promise<Record<string, JsonObject> | undefined> {
     const { calls, opened } = this.#parts;
-    const { person, leg } = this.#request;
-    const waits = await calls.opened(call, person ?? '');
+    const { leg } = this.#request;
+    const waits = await this.#opened(call);
     if (!isTold) opened(call, waits);
     this.#waiting = call;
     try {
@@ -424,6 +424,14 @@ export class ContinuedCall implements Instance {
 
   #untilExpiry({ expires }: CallRecord): number {
     return Math.max(0, expires - this.#parts.clock.now());
+  }
+
+  #opened(call: CallRecord): Promise<WaitsFor> {
+    return this.#parts.calls.opened(call, this.#request.person ?? '', this.#workspace);
+  }
+
+  get #workspace(): string | undefined {
+    return this.#request.leg.workspace;
   }
 
   get #isNamed(): boolean {

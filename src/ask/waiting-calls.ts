@@ -2,7 +2,7 @@
  * The records of calls that wait for a person, beside their logs: who may answer, the answers, whether the client has
  * stopped the call, and when its outcome was first sent. An answer is inserted if absent, so the first one counts,
  * whichever process got it; the call's next owner takes it into the log with its claim.
- * A call is found by what makes another call equal to it: its caller, client, revision, tool and arguments.
+ * A call is found by what makes another call equal to it: its caller, client, revision, workspace, tool and arguments.
  */
 import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject } from '../base/json.ts';
@@ -109,10 +109,12 @@ export class WaitingCalls {
     return [idOf(first), ...others.map(idOf)];
   }
 
-  /** The calls that a call is equal to, the oldest first. */
-  async equal(call: CallRecord): Promise<string[]> {
+  /** The calls that a call is equal to, the oldest first. @param workspace of its request */
+  async equal(call: CallRecord, workspace: string | undefined): Promise<string[]> {
     const row = Math.floor(this.#parts.now() / this.#unit);
-    const rows = this.#equalNames(call).flatMap((name) => [row - 1, row].map((at) => ({ name, at })));
+    const rows = this.#equalNames(call, workspace).flatMap((name) =>
+      [row - 1, row].map((at) => ({ name, at })),
+    );
     const found = await Promise.all(rows.map(({ name, at }) => this.#rowOf(name, at)));
     return found.flat();
   }
@@ -132,9 +134,13 @@ export class WaitingCalls {
    * differ meet in one.
    * @returns the id of the call that has it; undefined where that has other arguments
    */
-  async named({ id, principal, params }: CallRecord, key: string): Promise<string | undefined> {
+  async named(
+    { id, principal, params }: CallRecord,
+    key: string,
+    workspace: string | undefined,
+  ): Promise<string | undefined> {
     const { records, names, now } = this.#parts;
-    const what = digest([params.name ?? null, params.arguments ?? {}]);
+    const what = digest([params.name ?? null, params.arguments ?? {}, workspace ?? null]);
     const row = Math.floor(now() / this.#unit);
     const known = names.guessable('idempotency-key', principal ?? null, key);
     let owner = `${id} ${what}`;
@@ -155,7 +161,7 @@ export class WaitingCalls {
    * From here on calls equal to it continue it, and its person has it in their list.
    * @returns for whom it waits, and where: the same each time
    */
-  async opened(call: CallRecord, person: string): Promise<WaitsFor> {
+  async opened(call: CallRecord, person: string, workspace: string | undefined): Promise<WaitsFor> {
     const { store, records, now, urlOf, server } = this.#parts;
     const { id, expires } = call;
     const known = await this.waitsFor(id);
@@ -164,7 +170,7 @@ export class WaitingCalls {
     if (!(await store.insert(personName(id), waits, expires, { holder: call })))
       return (await this.waitsFor(id)) ?? waits;
     const row = Math.floor(now() / this.#unit);
-    const [name] = this.#equalNames(call);
+    const [name] = this.#equalNames(call, workspace);
     for (let nth = 0; ; nth += 1) {
       if (nth === MOST_EQUAL)
         throw new AwaitError('limit', `${MOST_EQUAL} equal calls of a caller wait for their person, or did`);
@@ -240,8 +246,12 @@ export class WaitingCalls {
     }
   }
 
-  #equalNames({ principal, client, revision, params }: CallRecord): readonly string[] {
-    const what = digest([client.info.name ?? null, revision, params.name ?? null, params.arguments ?? {}]);
+  #equalNames(
+    { principal, client, revision, params }: CallRecord,
+    workspace: string | undefined,
+  ): readonly string[] {
+    const where = [client.info.name ?? null, revision, workspace ?? null];
+    const what = digest([...where, params.name ?? null, params.arguments ?? {}]);
     return this.#parts.names.guessable('equal', principal ?? null, what);
   }
 

@@ -1,5 +1,5 @@
 /** A person at the page, as a browser would be. */
-export const ORIGIN = 'http://127.0.0.1:1';
+const ORIGIN = 'http://127.0.0.1:1';
 export const PAGE = `${ORIGIN}/ask`;
 
 export const linkIn = (text: string): string => /http\S+/.exec(text)?.[0] ?? 'no link';
