@@ -330,7 +330,7 @@ export class ContinuedCall implements Instance {
     asks: readonly OpenAsk[],
     isTold: boolean,
   ): Promise<Record<string, JsonObject> | undefined> {
-    const { calls, opened } = this.#parts;
+    const { opened } = this.#parts;
     const { leg } = this.#request;
     const waits = await this.#opened(call);
     if (!isTold) opened(call, waits);
