@@ -96,7 +96,7 @@ export class KeyvCallStore implements CallStore {
   open(call: CallRecord, after: number): OpenJournal {
     const entries: Entries = {
       insert: (at, entry, until) => this.#insertEntry(call, at, entry, until),
-      read: (at) => this.read(call.id, at),
+      read: (at, until) => this.read(call.id, at, until),
       beat: (sign) => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires)),
     };
     return openJournal(entries, call, after, this.#clock, this.#lease);
@@ -106,8 +106,8 @@ export class KeyvCallStore implements CallStore {
     return this.#insertEntry(call, position, entry, call.expires);
   }
 
-  async read(callId: string, position: number): Promise<Entry | undefined> {
-    const value = await this.get(`${callId}:${position}`);
+  async read(callId: string, position: number, until?: number): Promise<Entry | undefined> {
+    const value = await this.get(`${callId}:${position}`, until);
     return value === undefined ? undefined : readEntry(value, `${position} of call ${callId}`);
   }
 
@@ -273,8 +273,9 @@ export class KeyvCallStore implements CallStore {
     }
   }
 
-  get(name: string): Promise<unknown> {
-    return this.#retry.read(() => this.#backing.get(name));
+  /** @param until as in `Retry.insert` */
+  get(name: string, until?: number): Promise<unknown> {
+    return this.#retry.read(() => this.#backing.get(name), until);
   }
 
   /** Several records, in one read where the store can. */

@@ -53,14 +53,14 @@ export class Retry {
     return insert().catch((error: unknown) => this.#again(again, error, until));
   }
 
-  /** @throws AwaitError `store` after three leases */
-  read<T>(read: () => Promise<T>): Promise<T> {
+  /** @param until as in `insert` @throws AwaitError `store` when it gives up */
+  read<T>(read: () => Promise<T>, until?: number): Promise<T> {
     const failed = (error: unknown): void => {
       if (isStore(error)) this.#failedReads += 1;
     };
     return read().catch((error: unknown) => {
       failed(error);
-      return this.#again(read, error, undefined, failed);
+      return this.#again(read, error, until, failed);
     });
   }
 

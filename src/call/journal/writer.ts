@@ -19,7 +19,8 @@ export interface Entries {
    * @throws AwaitError `store` when it gives up: the entry may or may not be there
    */
   insert(position: number, entry: Entry, until?: number): Promise<boolean>;
-  read(position: number): Promise<Entry | undefined>;
+  /** @param until as in `insert` */
+  read(position: number, until?: number): Promise<Entry | undefined>;
   /** Overwrites the sign of life. */
   beat(sign: string): Promise<void>;
 }
@@ -159,7 +160,8 @@ class JournalWriter implements OpenJournal {
         onWritten();
         return true;
       }
-      const there = await this.#entries.read(this.#position + 1);
+      // For as long as the insert: the process has what is to be written.
+      const there = await this.#entries.read(this.#position + 1, until);
       if (this.#isAnswerInDoubt(there)) continue;
       if (there === undefined || !isReceived(there)) {
         throw new AwaitError(
@@ -178,7 +180,7 @@ class JournalWriter implements OpenJournal {
     try {
       if (await this.#entries.insert(position + 1, entry, until)) return true;
       const isInDoubt = canonical(this.#doubtful?.entry) === canonical(entry);
-      return isInDoubt && canonical(await this.#entries.read(position + 1)) === canonical(entry);
+      return isInDoubt && canonical(await this.#entries.read(position + 1, until)) === canonical(entry);
     } catch (error) {
       this.#doubtful = { entry, onWritten };
       throw error;

@@ -1,0 +1,57 @@
+/** A store that goes away between its reply to an insert and the read that follows. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { AwaitError } from '../../src/base/error.ts';
+import { type CallRecord, type Entry, FORMAT } from '../../src/call/journal/entries.ts';
+import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
+import { Retry } from '../../src/log/retry.ts';
+
+const LEASE = 50;
+
+it('a finished step whose position another process took waits until its call expires, not three leases', async () => {
+  const now = Date.now();
+  const call: CallRecord = {
+    id: 'one',
+    method: 'tools/call',
+    params: { name: 'order' },
+    requestId: 1,
+    revision: '2025-11-25',
+    client: { capabilities: {}, info: { name: 'desk', version: '1' }, protocolVersion: '2025-11-25' },
+    created: now,
+    expires: now + 60_000,
+  };
+  const stored: Entry[] = [
+    { type: 'called', format: FORMAT, call },
+    { type: 'reading', connection: 'of a client that came back' },
+  ];
+  const retry = new Retry({ clock: systemClock, lease: LEASE });
+  let isAway = true;
+  const entries: Entries = {
+    insert: async (position, entry) => {
+      if (position < stored.length) return false;
+      stored[position] = entry;
+      return true;
+    },
+    read: (position, until) =>
+      retry.read(async () => {
+        if (isAway) throw new AwaitError('store', 'it does not answer');
+        return stored[position];
+      }, until),
+    beat: async () => {},
+  };
+  const journal = openJournal(entries, call, 0, systemClock, LEASE);
+  const written = journal.append({
+    type: 'completed',
+    completion: { kind: 'step', path: 'charge', outcome: { value: 120 } },
+  });
+  let failure: unknown;
+  written.catch((error: unknown) => {
+    failure = error;
+  });
+  await sleep(6 * LEASE);
+  expect(failure).toBeUndefined();
+  isAway = false;
+  await written;
+  expect(stored.map(({ type }) => type)).toEqual(['called', 'reading', 'completed']);
+});
