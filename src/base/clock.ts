@@ -62,7 +62,8 @@ export function every(clock: Clock, milliseconds: number, fn: () => void): Timer
 export async function within(clock: Clock, wait: number, promise: Promise<unknown>): Promise<void> {
   const timer = await new Promise<Timer>((resolve) => {
     const armed = clock.after(wait, () => resolve(armed));
-    void promise.then(() => resolve(armed));
+    const over = (): void => resolve(armed);
+    promise.then(over, over);
   });
   timer.cancel();
 }

@@ -11,6 +11,7 @@ import { AwaitError } from '../base/error.ts';
 import { isObject, memoryOf } from '../base/json.ts';
 import { isPerRequest } from '../base/runtime.ts';
 import { wireError } from '../call/run/wire-error.ts';
+import { inTime } from '../checkpoint/in-time.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import { messagesOf, refuseLong } from '../doors/http/batch.ts';
 import { type BeginBody, bodiesOf } from '../doors/http/bodies.ts';
@@ -24,6 +25,7 @@ import { Traffic } from '../doors/http/traffic.ts';
 import { checkFactory } from '../host/check.ts';
 import type { FactoryContext, HostFactory } from '../host/host.ts';
 import { type Counters, newCounters } from '../observe/counters.ts';
+import { ENDING } from '../relay/ending.ts';
 import { type AwaitHandler, fetchOver, notifyBy } from './await-handler.ts';
 import type { AwaitOptions as Options } from './options.ts';
 import { handlerPerRequest } from './per-request.ts';
@@ -256,9 +258,9 @@ function createHandler(
     release: once(async () => {
       const { relay, store } = settings;
       try {
-        await relay?.close();
+        await letGo('relay', relay?.close());
       } finally {
-        if (store !== undefined && store !== 'memory') await store.disconnect();
+        if (store !== undefined && store !== 'memory') await letGo('store', store.disconnect());
       }
     }),
     health: async () => {
@@ -276,6 +278,15 @@ function createHandler(
       return services.engine.parked;
     },
   };
+}
+
+/** @throws AwaitError `store` where it is silent: its connection is open, and would keep the process */
+async function letGo(what: string, closing: Promise<void> = Promise.resolve()): Promise<void> {
+  try {
+    await inTime(closing, ENDING);
+  } catch (cause) {
+    throw new AwaitError('store', `the ${what} does not answer, so its connection stays open`, cause);
+  }
 }
 
 /** The first call counts; every one gets its promise. */

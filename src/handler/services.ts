@@ -229,7 +229,8 @@ export function createServices(
     factory.attach(logger, (notification) => void announcements.announce(notification, null), handoff);
   }
   // Without an async context of its own, nothing is known to be a call's.
-  const isWatched = settings.warnUnjournaled && settings.steps;
+  // The requests to a server that runs elsewhere are this package's own.
+  const isWatched = settings.warnUnjournaled && settings.steps && !isPeerHost(factory);
   const watch = isWatched ? watchUnjournaled((message, detail) => logger.warn(message, detail)) : undefined;
   const load = Number.isFinite(limits.shedAbove) ? watchLoad(limits.shedAbove) : undefined;
   let sweeper: Sweeper | undefined;
@@ -438,7 +439,7 @@ export function createServices(
       await within(systemClock, limits.drain, written(services.writing));
       replies.close();
       announcements.close();
-      await streams.close();
+      await within(systemClock, limits.drain, streams.close());
       if (isPeerHost(factory)) await factory.close();
     },
   };

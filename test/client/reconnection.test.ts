@@ -121,7 +121,7 @@ describe('a stream that breaks before input_required', () => {
     // The server has no GET.
     await expect(call()).rejects.toMatchObject({
       code: -32000,
-      message: expect.stringContaining('call again'),
+      message: expect.stringContaining('the call may have run'),
     });
     expect(aborted).toBe(true);
   });

@@ -9,6 +9,7 @@ import process from 'node:process';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { ownStore } from '../chaos/stores.ts';
 import { some } from '../short.ts';
 import { CAPABILITIES, modernHeaders, post, type Rpc, textOf } from './clients.ts';
 import { compiled, effectsIn, SECRET, scratch } from './harness.ts';
@@ -335,5 +336,25 @@ describe('mcp-await serve', () => {
     expect(await at('/healthz')).toEqual([200, { ready: true }]);
     expect((await post(leaving.url, { tool: 'one', headers: { connection: 'close' } })).keys).toHaveLength(1);
     expect(await leaving.exit).toBe(0);
+  });
+
+  it.skipIf(REDIS.down).each([
+    ['store', (url: string) => ['--store', url]],
+    ['relay', (url: string) => ['--store', SQLITE.url(), '--relay', url]],
+  ] as const)('ends by itself while its %s is silent, and says so', { timeout: 60_000 }, async (what, on) => {
+    const redis = await ownStore('redis');
+    try {
+      const args = [...on(redis.url), '--limit', 'lease=1000', '--idle-time', '1s'];
+      const leaving = await start([CLI, 'serve', await compiled(fixture), '--port', '0', ...args]);
+      await redis.pause();
+      // Where it reads its store, that read is under way.
+      const ready = await fetch(new URL('/readyz', leaving.url), { headers: { connection: 'close' } });
+      expect(ready.status).toBe(what === 'store' ? 503 : 200);
+      leaving.child.kill('SIGTERM');
+      expect(await leaving.exit).toBe(1);
+      expect(leaving.stderr()).toContain(`the ${what} does not answer, so its connection stays open`);
+    } finally {
+      redis.remove();
+    }
   });
 });

@@ -44,7 +44,7 @@ export async function exchange(
       }
       return isOver;
     };
-    const none = new AwaitError('stream', 'A request ended without its result; call again.');
+    const none = new AwaitError('stream', 'A request ended without its result; the call may have run.');
     readReply(response, take).then(() => reject(none), reject);
   });
   return { answer };

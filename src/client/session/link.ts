@@ -203,7 +203,7 @@ export class SessionLink implements ClientLink {
     else signal.addEventListener('abort', cancel);
     void over.then(() => {
       signal.removeEventListener('abort', cancel);
-      fail(new AwaitError('stream', 'A request ended without its result; call again.'));
+      fail(new AwaitError('stream', 'A request ended without its result; the call may have run.'));
     });
     return { answer };
   }

@@ -320,7 +320,7 @@ export class Call implements AskSender {
     if (this.#id === undefined || this.#cancelled || !isOurs) return;
     const error =
       thrown === undefined
-        ? new AwaitError('stream', 'The stream of a request ended without its result; call again.')
+        ? new AwaitError('stream', 'The stream of a request ended without its result; the call may have run.')
         : asError(thrown);
     if (thrown === undefined) this.#ports.report(error);
     this.#ports.deliver(failureOf(this.#id, error));
