@@ -5,6 +5,7 @@ import type { Services } from '../../src/handler/services.ts';
 import { lastingEventId } from '../../src/stream/event-id.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { sseEvent } from '../../src/stream/sse.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { LIVE_REPLY, type ReplyDialect } from '../session/call-reply.ts';
 import type { Exchange } from '../session/exchange.ts';
 import { type LastingStart, withCalls } from '../session/lasting.ts';
@@ -30,11 +31,13 @@ export function dialectOf(services: Services): ReplyDialect {
 
 /**
  * @param found the session's stream, from where its client is
+ * @param hears see `Session.announced`
  * @param from an event's id has the session's, since a client that comes back sends nothing else that names it
  */
 export function connected(
   exchange: Exchange,
   found: StreamPlace,
+  hears: (sink: Sink) => Sink,
   from: Omit<LastingStart, 'dialect'>,
 ): Reply {
   const { services, session, inbound } = exchange;
@@ -48,7 +51,7 @@ export function connected(
       // With an id, so that a client whose connection breaks before the first message can still resume its session.
       const id = lastingEventId(from.had);
       writer.write(sseEvent({ event: 'endpoint', id, retry: RETRY, data: endpoint }));
-      const sink = session.connect(sinkOf(services, writer));
+      const sink = hears(session.connect(sinkOf(services, writer)));
       void found.follow(withCalls(exchange, { dialect: dialectOf(services), ...from }, sink));
     },
   };

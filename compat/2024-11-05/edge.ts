@@ -93,7 +93,8 @@ async function get(parts: EdgeParts, inbound: Inbound): Promise<Reply> {
   const stream = { id: session.standing.id, scope: session.id };
   try {
     const found = await streams.find(stream.id, had.sequence, stream.scope);
-    return connected(exchange, found, { had, ...(await namedCalls(exchange, had, stream)) });
+    const named = await namedCalls(exchange, had, stream);
+    return connected(exchange, found, await session.announced(), { had, ...named });
   } catch (error) {
     return refusedEventId(services, inbound, error);
   }

@@ -129,7 +129,7 @@ async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
     if (last === undefined) {
       await exchange.instance();
       const standing = await services.streams.find(session.standing.id, 'new', session.id);
-      return sse(services, session, standing, 'getStreams');
+      return sse(services, session, standing, 'getStreams', await session.announced());
     }
     const event = parseEventId(last, services.settings.limits.eventIdBytes);
     const found = event && (await callAt(exchange, callIdOf(event.stream), event.sequence));
@@ -144,8 +144,9 @@ async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
       return resumed(exchange, logOf(found.call, wire.reply), event, last);
     }
     const place = await services.streams.resume(last, session.id);
+    const hears = event?.stream === session.standing.id ? await session.announced() : undefined;
     return sse(services, session, place, 'resumedStreams', (sink) =>
-      wire.follow(exchange, event?.stream ?? '', last, sink),
+      wire.follow(exchange, event?.stream ?? '', last, hears?.(sink) ?? sink),
     );
   } catch (error) {
     return refusedEventId(services, inbound, error);

@@ -194,6 +194,34 @@ export class Session {
     return { ...sink, end };
   }
 
+  /**
+   * Resolves once nothing is missed that `handler.notify` says.
+   * @returns has a connection of its standing stream get that, too, in events without ids
+   */
+  async announced(): Promise<(sink: Sink) => Sink> {
+    const { announcements, settings } = this.#services;
+    const end = await announcements.listen();
+    return (sink) => {
+      const send = (message: JsonObject): void =>
+        void sink.send({ event: 'message', data: JSON.stringify({ jsonrpc: '2.0', ...message }) });
+      const stop = announcements.onHeard((message, _audience, toSessions) => {
+        if (!toSessions) return;
+        if (message.method !== 'notifications/resources/updated') return send(message);
+        const uri = isObject(message.params) ? String(message.params.uri) : '';
+        void this.state.subscribes(uri).then(
+          (is) => is && send(message),
+          (error: unknown) =>
+            settings.logger.warn('the subscriptions of a session cannot be read', { error: String(error) }),
+        );
+      });
+      sink.onClose(() => {
+        stop();
+        end();
+      });
+      return sink;
+    };
+  }
+
   get standing(): SessionStream {
     return this.#standing;
   }

@@ -35,6 +35,8 @@ export class SessionState {
   readonly #services: Services;
   readonly #name: string;
   readonly #holder: Kept;
+  /** The resources that its client subscribed to, up to that position. */
+  readonly #uris = new Set<string>();
   /** The position up to which this process's instance knows it. */
   #at = 0;
   #last: Promise<void> = Promise.resolve();
@@ -78,7 +80,21 @@ export class SessionState {
 
   /** A request that this process's instance answered, for the others. */
   record(instance: HostInstance, method: string, params: JsonObject): Promise<void> | undefined {
-    return SETS_STATE.has(method) && this.#isShared ? this.#append(instance, { method, params }) : undefined;
+    if (!SETS_STATE.has(method)) return undefined;
+    if (this.#isShared) return this.#append(instance, { method, params });
+    setUri(this.#uris, { method, params });
+    return undefined;
+  }
+
+  /** Whether its client is subscribed to a resource, at whichever process it did that. */
+  async subscribes(uri: string): Promise<boolean> {
+    const uris = new Set([...this.#uris].filter((one) => one === uri));
+    for (let at = this.#at + 1; this.#isShared; at += 1) {
+      const entry = await this.#services.store?.get(this.#key(at));
+      if (!isObject(entry)) break;
+      setUri(uris, entry);
+    }
+    return uris.has(uri);
   }
 
   /**
@@ -133,7 +149,7 @@ export class SessionState {
   }
 
   /** Without an instance its entry is read back, by the one that this process makes if it is asked for. */
-  #append(instance: HostInstance | undefined, entry: object): Promise<void> {
+  #append(instance: HostInstance | undefined, entry: JsonObject): Promise<void> {
     return this.#inOrder(async () => {
       for (let at = this.#at; at < MOST; at += 1) {
         if (instance !== undefined) {
@@ -143,7 +159,10 @@ export class SessionState {
         const { store } = this.#services;
         if (!(await store?.insert(this.#key(at + 1), entry, this.#holder.expires, { holder: this.#holder })))
           continue;
-        if (instance !== undefined) this.#at = at + 1;
+        if (instance !== undefined) {
+          this.#at = at + 1;
+          setUri(this.#uris, entry);
+        }
         return;
       }
     });
@@ -166,6 +185,7 @@ export class SessionState {
         continue;
       }
       const params = isObject(found.params) ? found.params : {};
+      setUri(this.#uris, found);
       const id = `mcp-await-state-${this.#at}`;
       // An error is ignored: the client got the same one where it sent the request.
       await instance.request({ id, method: String(found.method), params }, {});
@@ -200,6 +220,12 @@ export class SessionState {
   #key(at: number): string {
     return `${this.#name}:state:${at}`;
   }
+}
+
+function setUri(uris: Set<string>, { method, params }: JsonObject): void {
+  const uri = isObject(params) ? String(params.uri) : '';
+  if (method === 'resources/subscribe') uris.add(uri);
+  else if (method === 'resources/unsubscribe') uris.delete(uri);
 }
 
 /** If it cannot be shared with other processes, it stays in this one, and its client is served all the same. */

@@ -4,7 +4,8 @@
  * 1. What is said in the code of a caller's calls is for that caller's listeners; what belongs to no call, for all.
  * 2. Listeners of this process hear it at once. Others read it from one log of the service, in which each is one entry:
  *    they look each `limits.streamPoll`, and at once where a relay wakes them. A lost wake-up costs that time.
- * 3. A process in which nobody listens reads nothing. Equal messages that wait to be written are one.
+ * 3. What `handler.notify` says goes to the standing streams of sessions, too (`Session.announced`).
+ * 4. A process in which nobody listens reads nothing. Equal messages that wait to be written are one.
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock, Timer } from '../base/clock.ts';
@@ -15,7 +16,8 @@ import type { TaskIndex } from '../call/task/index.ts';
 /** Whose listeners hear it: a known caller's, those of the anonymous ones (undefined), or all (null). */
 export type Audience = string | undefined | null;
 
-type Hear = (message: JsonObject, audience: Audience) => void;
+/** `toSessions`: for the sessions of revisions before 2026-07-28, too. */
+type Hear = (message: JsonObject, audience: Audience, toSessions: boolean) => void;
 
 /** The log is read this many times less often where a relay wakes its readers. */
 const WOKEN = 5;
@@ -52,17 +54,18 @@ export class Announcements {
     this.#parts = parts;
   }
 
-  /** Calls `hear` with whatever is announced, here or elsewhere. */
-  onHeard(hear: Hear): void {
+  /** Calls `hear` with whatever is announced, here or elsewhere. @returns ends it */
+  onHeard(hear: Hear): () => void {
     this.#heard.add(hear);
+    return () => void this.#heard.delete(hear);
   }
 
   /** Resolves once the listeners of other processes can read it; never rejects. */
-  async announce({ method, params }: JsonObject, audience: Audience): Promise<void> {
+  async announce({ method, params }: JsonObject, audience: Audience, toSessions = false): Promise<void> {
     const message = { method, ...(params !== undefined && { params }) };
-    this.#tell(message, audience);
+    this.#tell(message, audience, toSessions);
     if (this.#parts.log === undefined || this.#isClosed) return;
-    const whose = audience === null ? { all: true } : { caller: audience };
+    const whose = audience === null ? { all: true, ...(toSessions && { toSessions }) } : { caller: audience };
     this.#waiting.add(JSON.stringify({ by: this.#self, ...whose, message }));
     this.#writing ??= this.#write();
     await this.#writing;
@@ -103,8 +106,8 @@ export class Announcements {
     this.#stopListening = undefined;
   }
 
-  #tell(message: JsonObject, audience: Audience): void {
-    for (const hear of this.#heard) hear(message, audience);
+  #tell(message: JsonObject, audience: Audience, toSessions: boolean): void {
+    for (const hear of this.#heard) hear(message, audience, toSessions);
   }
 
   async #write(): Promise<void> {
@@ -158,6 +161,7 @@ export class Announcements {
     const said: unknown = JSON.parse(text);
     if (!isObject(said) || said.by === this.#self || !isObject(said.message)) return;
     const { all, caller, message } = said;
-    this.#tell(message, all === true ? null : typeof caller === 'string' ? caller : undefined);
+    const audience = all === true ? null : typeof caller === 'string' ? caller : undefined;
+    this.#tell(message, audience, said.toSessions === true);
   }
 }

@@ -68,8 +68,9 @@ export interface AwaitHandler {
    */
   readonly forget: (caller: string) => Promise<number>;
   /**
-   * Tells the clients that listen on 2026-07-28, in every process, what has changed outside of any call. Each resolves
-   * once the others can read it. What a tool's own server says reaches its caller's listeners by itself.
+   * Tells the clients that listen, in every process, what has changed outside of any call: on 2026-07-28, and on the
+   * standing streams of sessions. Each resolves once the others can read it. What a tool's own server says reaches its
+   * caller's listeners by itself.
    */
   readonly notify: {
     readonly toolsChanged: () => Promise<void>;

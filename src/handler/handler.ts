@@ -267,7 +267,7 @@ function createHandler(
       const reason = isLeaving ? 'this process is about to end' : await services.health();
       return reason === undefined ? { ready: true } : { ready: false, reason };
     },
-    notify: notifyBy((message) => services.announcements.announce(message, null)),
+    notify: notifyBy((message) => services.announcements.announce(message, null, true)),
     counters: services.counters,
     traffic,
     nameOf: services.principal,

@@ -1,11 +1,13 @@
 /** `subscriptions/listen` on 2026-07-28: what is said in one process is heard in the others, by those it is for. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { SubscribeRequestSchema, UnsubscribeRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { tuned } from '../../src/call/limits.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { type AwaitOptions, memoryRelay } from '../../src/index.ts';
 import { openRelay } from '../../src/relay/open-relay.ts';
 import { some } from '../short.ts';
+import { begin, type Session } from './anywhere.ts';
 import { post } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
 import { Reader } from './reader.ts';
@@ -22,6 +24,8 @@ function changing(): McpServer {
   const lists = { listChanged: true };
   const capabilities = { resources: { ...lists, subscribe: true }, tools: lists };
   const server = new McpServer({ name: 'changing', version: '1' }, { capabilities });
+  server.server.setRequestHandler(SubscribeRequestSchema, () => ({}));
+  server.server.setRequestHandler(UnsubscribeRequestSchema, () => ({}));
   server.registerTool('change', {}, async ({ sendNotification }) => {
     await sendNotification({ method: 'notifications/resources/updated', params: { uri: 'diary://today' } });
     server.registerTool('more', {}, async () => ({ content: [] }));
@@ -133,4 +137,42 @@ it('read nothing once nobody listens', async () => {
   const again = await listen(other, 'ann');
   await speaker.handler.notify.resourceUpdated('diary://today');
   await expect.poll(() => heard(again), { timeout: 5_000 }).toEqual([UPDATED]);
+});
+
+describe.each([
+  ['one process', 1],
+  ['two processes', 2],
+] as const)('sessions of 2025 at %s', (_, count) => {
+  it('hear on their standing stream what is said to all, and of resources what they subscribed to', async () => {
+    const place = STORES[0]?.url() ?? '';
+    const served = await processes(count, async () => (count === 1 ? {} : { store: await openStore(place) }));
+    const there = count - 1;
+    const subscribe = (session: Session, method: string, id: number): Promise<Reader> =>
+      session.post(0, { id, method, params: { uri: 'diary://today' } });
+    const sessions = await Promise.all([begin(served), begin(served, {}, 'ann'), begin(served, {}, 'ben')]);
+    const readers = await Promise.all(sessions.map((session) => session.get(there)));
+    const [, left] = sessions;
+    for (const session of sessions.slice(0, 2))
+      await (await subscribe(session, 'resources/subscribe', 1)).next(({ id }) => id === 1);
+    await (await subscribe(left as Session, 'resources/unsubscribe', 2)).next(({ id }) => id === 2);
+    const { notify } = (served[0] as Served).handler;
+    await notify.resourceUpdated('diary://today');
+    await notify.resourceUpdated('diary://tomorrow');
+    await notify.toolsChanged();
+    const [one, ...others] = readers as [Reader, ...Reader[]];
+    await expect.poll(() => heard(one).sort(), { timeout: 5_000 }).toEqual([UPDATED, CHANGED]);
+    for (const other of others) await expect.poll(() => heard(other), { timeout: 5_000 }).toEqual([CHANGED]);
+  });
+
+  it('hear it over HTTP+SSE, too', async () => {
+    const place = STORES[0]?.url() ?? '';
+    const served = await processes(count, async () => (count === 1 ? {} : { store: await openStore(place) }));
+    const stream = new AbortController();
+    streams.push(stream);
+    const url = served[count - 1]?.url.replace('/mcp', '/sse') ?? '';
+    const reader = new Reader(await fetch(url, { signal: stream.signal }));
+    await expect.poll(() => reader.text).toContain('endpoint');
+    await served[0]?.handler.notify.toolsChanged();
+    await expect.poll(() => reader.text, { timeout: 5_000 }).toContain(CHANGED);
+  });
 });
