@@ -30,6 +30,13 @@ const ROWS = [
   },
   ...['20', '22', '24'].map((node) => ({ name: `Node ${node}`, packages: V1, node })),
   { name: 'Keyv 6', packages: V1, node: '22', keyv: '6' },
+  {
+    name: 'Keyv 6, Redis client 6, vitest 5',
+    packages: [...V1, '@redis/client@6', 'vitest@5'],
+    node: '24',
+    keyv: '6',
+    types: '24',
+  },
   ...['5.4', '5.5', '5.6', '5.7', '5.8', '5.9', '6', '7'].map((typescript) => ({
     name: `TypeScript ${typescript}`,
     packages: V1,
@@ -107,7 +114,7 @@ function run(command, args, cwd) {
 }
 
 function check(row, tarball) {
-  const { packages, manager = 'npm', node, typescript = '5.9', keyv = '5' } = row;
+  const { packages, manager = 'npm', node, typescript = '5.9', keyv = '5', types = '20' } = row;
   const folder = mkdtempSync(join(tmpdir(), 'mcp-await-matrix-'));
   try {
     writeFileSync(join(folder, 'package.json'), '{"name":"matrix","private":true,"type":"module"}');
@@ -122,8 +129,8 @@ function check(row, tarball) {
     run(
       manager === 'npm' ? 'npm' : 'npx',
       manager === 'npm'
-        ? ['install', '--no-audit', '--no-fund', '@types/node@20']
-        : ['-y', 'pnpm@10', 'add', '@types/node@20'],
+        ? ['install', '--no-audit', '--no-fund', `@types/node@${types}`]
+        : ['-y', 'pnpm@10', 'add', `@types/node@${types}`],
       folder,
     );
     writeFileSync(

@@ -6,6 +6,7 @@ import { PATIENCE } from '../../src/checkpoint/in-time.ts';
 import { insertIfAbsent, overwrite, read, remove } from '../../src/checkpoint/insert.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { STORES } from '../e2e/services.ts';
+import { adapterOf } from '../fixtures/keyv-parts.ts';
 
 const MOST = { operations: 5, characters: 100 };
 
@@ -103,8 +104,7 @@ for (const service of STORES.filter(({ name }) => !name.startsWith('Redis'))) {
     it('takes what comes at the same time as one statement of each kind', async () => {
       const keyv = await openStore(service.url());
       const statements: string[] = [];
-      const adapter = (keyv as unknown as { _store: { query: (...args: unknown[]) => Promise<unknown> } })
-        ._store;
+      const adapter = adapterOf<{ query: (...args: unknown[]) => Promise<unknown> }>(keyv);
       const { query } = adapter;
       adapter.query = (sql, ...values) => {
         statements.push(String(sql).slice(0, 6));
@@ -128,8 +128,7 @@ for (const service of STORES.filter(({ name }) => !name.startsWith('Redis'))) {
 
     it('has as few statements at a time as its driver stands', async () => {
       const keyv = await openStore(service.url());
-      const adapter = (keyv as unknown as { _store: { query: (...args: unknown[]) => Promise<unknown> } })
-        ._store;
+      const adapter = adapterOf<{ query: (...args: unknown[]) => Promise<unknown> }>(keyv);
       const { query } = adapter;
       let running = 0;
       let most = 0;

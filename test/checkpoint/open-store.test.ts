@@ -16,6 +16,7 @@ import { openStore } from '../../src/checkpoint/open-store.ts';
 import { openRelay } from '../../src/relay/open-relay.ts';
 import { scratch } from '../e2e/harness.ts';
 import { POSTGRES, REDIS, SQLITE } from '../e2e/services.ts';
+import { adapterOf } from '../fixtures/keyv-parts.ts';
 
 describe('SQLite', () => {
   it('that is locked as it is opened is an error of the opening', { timeout: 20_000 }, async () => {
@@ -34,7 +35,7 @@ describe('SQLite', () => {
     const url = SQLITE.url();
     const keyv = await openStore(url);
     expect(await insertIfAbsent(keyv, 'x', 1, 60_000)).toBe(true);
-    const adapter = keyv.opts.store as KeyvSqlite;
+    const adapter = adapterOf<KeyvSqlite>(keyv);
     expect(await adapter.query('PRAGMA journal_mode')).toEqual([{ journal_mode: 'wal' }]);
     // FULL: an entry that was told outlives the machine's power.
     expect(await adapter.query('PRAGMA synchronous')).toEqual([{ synchronous: 2 }]);
@@ -96,7 +97,7 @@ describe.skipIf(REDIS.down)(REDIS.name, () => {
     } finally {
       Socket.prototype.connect = connect;
     }
-    const { client } = (keyv as unknown as { _store: KeyvRedis<unknown> })._store;
+    const { client } = adapterOf<KeyvRedis<unknown>>(keyv);
     // The client has it, and writes it in the next turn of the event loop.
     const ask = (): Promise<unknown> => (client as RedisClientType).get(key).catch(String);
     const asked = ask();

@@ -5,6 +5,7 @@ import { tuned } from '../../src/call/limits.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { flakyStore } from '../fixtures/flaky-store.ts';
 import { LIMIT } from '../fixtures/frozen.ts';
+import { textOfRecord } from '../fixtures/keyv-parts.ts';
 import { call, inSession, Peer, answer as reply } from '../security/peer.ts';
 import { accept, post, type RawReply, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
@@ -28,7 +29,7 @@ async function start(limits: { storedBytes: number; callerStoredBytes: number })
     ask: (caller?: string) => post(url, { tool: 'echo', args, ...headers(caller) }),
     answer: ({ state, keys }: RawReply, caller?: string) =>
       post(url, { tool: 'echo', args, state, responses: accept(keys, { name: 'ann' }), ...headers(caller) }),
-    bytes: () => [...kept.values()].reduce((sum, record) => sum + record.length, 0),
+    bytes: () => [...kept.values()].reduce((sum, record) => sum + textOfRecord(record).length, 0),
   };
 }
 

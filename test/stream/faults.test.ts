@@ -11,6 +11,7 @@ import { Sealer } from '../../src/checkpoint/sealed.ts';
 import { memoryRelay } from '../../src/index.ts';
 import { Retry } from '../../src/log/retry.ts';
 import { memoryRecords, type StreamRecords } from '../../src/stream/records.ts';
+import { adapterOf } from '../fixtures/keyv-parts.ts';
 import { Connection, FakeClock, follow, numbers, REFUSED, SCOPE, startProcess, until } from './workbench.ts';
 
 type Fault = 'before' | 'after' | undefined;
@@ -115,7 +116,7 @@ describe('time', () => {
     await until(() => stream.oldest === 26);
     await streams.standing(SCOPE, now + 1_000).append({ data: '1' });
     await follow(streams, streams.standing(SCOPE, now + 1_000).id, 'new');
-    const kept = (keyv as unknown as { _store: Map<string, unknown> })._store;
+    const kept = adapterOf<Map<string, unknown>>(keyv);
     expect(kept.size).toBeGreaterThan(7);
     expect(await store.sweep()).toBe(0);
     now += 2 * 3_600_000;
@@ -301,7 +302,7 @@ describe('encrypted records', () => {
     await (await there.resume(id, SCOPE)).follow(far);
     await until(() => far.ended !== undefined);
     expect(far.data).toEqual(['a password']);
-    const kept = (keyv as unknown as { _store: Map<string, unknown> })._store;
+    const kept = adapterOf<Map<string, unknown>>(keyv);
     const dump = JSON.stringify([...kept]);
     expect(dump).not.toContain('password');
     expect(dump, 'nor is an id there to be tried').not.toContain(stream.id);
