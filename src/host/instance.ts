@@ -91,6 +91,8 @@ export class LiveInstance implements HostInstance {
   readonly #begun: BegunHost;
   /** The calls that are open in the server, with the leg of their present turn. */
   readonly #calls = new Map<Frame, InstanceLeg>();
+  /** The ends of rounds of calls that wait for answers. */
+  readonly #between = new WeakMap<Frame, JsonObject>();
   #released = false;
   #again = 0;
   /** Ids of requests that ended without a response: what their handlers still do must not count as another one's. */
@@ -156,6 +158,7 @@ export class LiveInstance implements HostInstance {
     // A rehearsed call asks its client nothing: asks of the server's start-up wait for a call that is run.
     const held = leg.isRehearsal ? undefined : this.#router.adopt(frame);
     const round = this.#begun.takesRounds ? recordedRound(frame) : undefined;
+    if (round !== undefined) this.#between.set(frame, frame.lastRound ?? {});
     if (held === undefined && round === undefined) this.#attempt(frame, request);
     else void Promise.all([round, held]).then(([params]) => this.#attempt(frame, request, params));
   }
@@ -163,12 +166,14 @@ export class LiveInstance implements HostInstance {
   /** Runs the call's tool, from its start or with the answers that its last round needed. */
   #attempt(frame: Frame, request: SentRequest, round?: JsonObject): void {
     const { method, id } = request;
+    this.#between.delete(frame);
     const isOwn = frame.call.task?.isOwn === true && this.#options.single && this.#runsTasks;
     const params = { ...request.params, ...(isOwn && { task: {} }), ...round };
     this.#deliver(frame, { id, method, params }, (response) => {
       const needs = this.#begun.takesRounds ? needsOf(response) : undefined;
       const taskId = isOwn ? createdTask(response) : undefined;
       if (needs !== undefined) {
+        this.#between.set(frame, needs);
         void nextRound(frame, needs).then((next) => this.#attempt(frame, request, next));
       } else if (taskId !== undefined) {
         // If the server runs the tool as a task of its own, the call ends with that task; its asks are the call's.
@@ -223,6 +228,11 @@ export class LiveInstance implements HostInstance {
   cancel(frame: Frame, reason?: string): void {
     const { inFlight } = this.#router;
     this.#calls.delete(frame);
+    const { requestState } = this.#between.get(frame) ?? {};
+    this.#between.delete(frame);
+    // A server elsewhere may keep something for the call between its rounds, such as a task.
+    if (requestState !== undefined && reason !== WENT_ON && this.#begun.lowLevel === undefined)
+      this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestState } });
     for (const [id, entry] of inFlight) {
       if (entry.frame !== frame) continue;
       const params = { requestId: id, ...(reason !== undefined && { reason }) };
@@ -235,6 +245,7 @@ export class LiveInstance implements HostInstance {
   abandon(frame: Frame): void {
     const { inFlight } = this.#router;
     this.#calls.delete(frame);
+    this.#between.delete(frame);
     for (const [id, entry] of inFlight) if (entry.frame === frame) this.#forget(id);
   }
 

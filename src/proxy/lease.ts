@@ -112,9 +112,11 @@ export class PeerLease implements RequestOwner {
   #notified(method: string, message: Message): void {
     if (method === 'notifications/initialized') return;
     if (method === 'notifications/cancelled') {
-      const { requestId, reason } = message.params ?? {};
+      const { params = {} } = message;
+      const { requestId, reason } = params;
       const work = this.#work.get(requestId as string | number);
       if (work !== undefined) this.#cancel(work, reason);
+      else if (taskOf(params) !== undefined) this.#group.notify(message);
       return;
     }
     this.#group.notify(message);

@@ -46,7 +46,10 @@ export async function followTask(
   for (;;) {
     const { result: task, error } = await request('tasks/get', { taskId });
     if (!isObject(task)) return { error };
-    if (task.status === 'cancelled') return { error: { code: -32000, message: 'The task was cancelled' } };
+    if (task.status === 'cancelled') {
+      const { statusMessage: message = 'The task was cancelled' } = task;
+      return { error: { code: -32000, message: String(message) } };
+    }
     if (task.status === 'completed' || task.status === 'failed') return outcomeOf(task);
     const asks = Object.entries(isObject(task.inputRequests) ? task.inputRequests : {});
     // It may list for a while what was answered.

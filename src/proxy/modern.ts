@@ -93,6 +93,7 @@ export class ModernPeerLink implements PeerLink {
     else if (method === 'notifications/initialized' && this.#options.listens) this.#listener.start();
     else if (method === 'notifications/cancelled' && isRequestId(params.requestId))
       this.#cancel(params.requestId, params.reason !== LEFT);
+    else if (method === 'notifications/cancelled') this.#cancelTask(taskOf(params));
   }
 
   async close(): Promise<void> {
@@ -126,10 +127,14 @@ export class ModernPeerLink implements PeerLink {
   #cancel(id: RequestId, isMeant: boolean): void {
     const { stop, task } = this.#open.get(id) ?? {};
     stop?.abort();
-    if (task === undefined || !isMeant) return;
-    // Where it is not taken, the task ends with its `ttl`.
+    if (isMeant) this.#cancelTask(task);
+  }
+
+  /** Where that is not taken, the task ends with its `ttl`. */
+  #cancelTask(taskId: string | undefined): void {
+    if (taskId === undefined) return;
     void this.#exchange(
-      { jsonrpc: '2.0', id: `${id}~cancel`, method: 'tasks/cancel', params: { taskId: task } },
+      { jsonrpc: '2.0', id: `${taskId}~cancel`, method: 'tasks/cancel', params: { taskId } },
       this.#closed.signal,
       () => {},
     ).catch(() => {});

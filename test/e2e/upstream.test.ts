@@ -296,6 +296,26 @@ describe('a remote server of 2026-07-28', () => {
     await client.close();
   });
 
+  it('has its task cancelled where the call is cancelled while that asks', async () => {
+    const remote = await taskServer(() => {});
+    const served = await serveHere(remoteHost({ url: remote.url }), { limits: { drain: 300 } });
+    closing.unshift(() => served.close());
+    const client = new Client({ name: 'stops', version: '1' }, { capabilities: { elicitation: {} } });
+    let isAsked = false;
+    client.setRequestHandler(ElicitRequestSchema, () => {
+      isAsked = true;
+      return new Promise(() => {});
+    });
+    await client.connect(new StreamableHTTPClientTransport(new URL(served.url)) as Transport);
+    const stop = new AbortController();
+    client.callTool({ name: 'one', arguments: {} }, undefined, { signal: stop.signal }).catch(() => {});
+    await expect.poll(() => isAsked).toBe(true);
+    expect(remote.methods).not.toContain('tasks/cancel');
+    stop.abort();
+    await expect.poll(() => remote.methods, { timeout: 10_000 }).toContain('tasks/cancel');
+    await client.close();
+  });
+
   it('is heard by sessions that subscribed, and by listeners of 2026-07-28', async () => {
     const { url, remote } = await serve();
     const client = new Client({ name: 'listens', version: '1' });
