@@ -108,19 +108,17 @@ const LOOK_EVERY = 10_000;
  * @param name the name of its servers in the log
  * @param identity the command or the URL, in a form that is equal in all processes that may share servers over the relay
  * @param waysOf how one is started, or connected to, in each era; the way that is tried first is the first.
- * `listens`: somebody hears what it says outside of requests
+ * `listens`: somebody hears what it says outside of requests; `caller`: the known caller that it is for
  */
 export function peerHost(
   name: string,
   options: PeerHostOptions,
   identity: unknown,
-  waysOf: (logger: PeerLogger, listens: boolean) => readonly EraWay[],
+  waysOf: (logger: PeerLogger, listens: boolean, caller: string | undefined) => readonly EraWay[],
 ): PeerHost {
   const settings = checked(options);
   const upstream = new Upstream(settings.upstream);
-  const pool = new Pool(name, settings, identity, upstream, (logger, listens) =>
-    upstream.open(waysOf(logger, listens)),
-  );
+  const pool = new Pool(name, settings, identity, upstream, (...parts) => upstream.open(waysOf(...parts)));
   return Object.assign((context: FactoryContext) => pool.lease(context), {
     mayReplay: replayRule(settings.replay),
     outlives: () => settings.replay === 'allow' || upstream.era === '2026-07-28',
@@ -131,12 +129,14 @@ export function peerHost(
   });
 }
 
+type OpenLinkFor = (logger: PeerLogger, listens: boolean, caller: string | undefined) => OpenLink;
+
 class Pool {
   readonly #name: string;
   readonly #options: Required<PeerHostOptions>;
   readonly #identity: unknown;
   readonly #upstream: Upstream;
-  readonly #openLink: (logger: PeerLogger, listens: boolean) => OpenLink;
+  readonly #openLink: OpenLinkFor;
   readonly #groups = new Map<string, Group>();
   #logger: PeerLogger = SILENT;
   #sharing: Sharing | undefined;
@@ -150,7 +150,7 @@ class Pool {
     options: Required<PeerHostOptions>,
     identity: unknown,
     upstream: Upstream,
-    openLink: (logger: PeerLogger, listens: boolean) => OpenLink,
+    openLink: OpenLinkFor,
   ) {
     this.#name = name;
     this.#options = options;
@@ -189,7 +189,8 @@ class Pool {
     };
     const { key, isKept } = this.#keyOf(context, client);
     const isOfOneCall = !isKept && context.sessionId === undefined;
-    const group = this.#groups.get(key) ?? this.#newGroup(client, isOfOneCall ? undefined : key);
+    const group =
+      this.#groups.get(key) ?? this.#newGroup(client, isOfOneCall ? undefined : key, context.principal);
     this.#groups.set(key, group);
     const end = (): void => {
       if (isKept) return;
@@ -250,10 +251,10 @@ class Pool {
   }
 
   /** @param key the client's, where other processes may use its servers */
-  #newGroup(client: Client, key?: string): Group {
+  #newGroup(client: Client, key?: string, caller?: string): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
     const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
-    const local = this.#openLink(this.#logger, key !== undefined);
+    const local = this.#openLink(this.#logger, key !== undefined, caller);
     // Servers of 2026-07-28 keep nothing of a client: each process has its own.
     const sharing = key === undefined || this.#upstream.era === '2026-07-28' ? undefined : this.#sharing;
     const group: Group = new Group(

@@ -17,7 +17,7 @@ import { Attempts, RECONNECTION, retry } from '../client/retry.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { toolPages } from '../host/tool-pages.ts';
 import type { LinkEvents, OpenLink, PeerLink, PeerLogger } from './link.ts';
-import { ModernPeerLink, type ModernWire } from './modern.ts';
+import { type Listening, type ListeningPorts, ModernPeerLink, type ModernWire } from './modern.ts';
 import type { RemoteOptions } from './remote.ts';
 
 /** A request whose headers do not say what its arguments say. */
@@ -28,14 +28,19 @@ const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
 /** A remote server of 2026-07-28. */
 export function openModernRemote(
-  { url, headers }: RemoteOptions,
+  remote: RemoteOptions,
   logger: PeerLogger,
   listens: boolean,
   events: LinkEvents,
+  listening?: (ports: ListeningPorts) => Listening,
 ): PeerLink {
+  return new ModernPeerLink({ wire: openModernWire(remote, logger), logger, listens, listening }, events);
+}
+
+export function openModernWire({ url, headers }: RemoteOptions, logger: PeerLogger): ModernWire {
   const endpoint = new Endpoint(new URL(url), { headers });
   endpoint.protocolVersion = RELEASED.revision;
-  return new ModernPeerLink({ wire: new HttpWire(endpoint, logger), logger, listens }, events);
+  return new HttpWire(endpoint, logger);
 }
 
 class HttpWire implements ModernWire {

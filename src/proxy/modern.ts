@@ -5,7 +5,7 @@
  *    So the server's `requestState` is in the call's log, nothing is parked in a server, and any process goes on. A task
  *    that a server makes of a call is such a round, too (`modern-tasks.ts`).
  * 3. Requests are apart from each other, and run at the same time. One that is lost on its way takes no other along.
- * 4. Subscriptions of a session are one `subscriptions/listen`. What the revision has no method for is answered here.
+ * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`shared-listening.ts`). What the revision has no method for is answered here.
  */
 import { isObject, type JsonObject } from '../base/json.ts';
 import { EndpointError } from '../client/endpoint.ts';
@@ -38,11 +38,22 @@ export interface ModernWire {
   kill(reason?: string): void;
 }
 
+/** The subscriptions of a link. */
+export type Listening = Pick<Listener, 'declared' | 'start' | 'subscribe' | 'unsubscribe' | 'close'>;
+
+export interface ListeningPorts {
+  /** The `_meta` of the link's requests. */
+  readonly envelope: () => JsonObject;
+  readonly deliver: (message: Rpc) => void;
+}
+
 export interface ModernLinkOptions {
   readonly wire: ModernWire;
   readonly logger: PeerLogger;
   /** Whether what the server says outside of requests is for somebody. */
   readonly listens: boolean;
+  /** The subscriptions of a caller whose links share one stream; default: a stream of this link's own. */
+  readonly listening?: ((ports: ListeningPorts) => Listening) | undefined;
 }
 
 /** A message, and the request in whose reply it came. */
@@ -55,7 +66,7 @@ export class ModernPeerLink implements PeerLink {
   readonly isConcurrent = true;
   readonly #options: ModernLinkOptions;
   readonly #events: LinkEvents;
-  readonly #listener: Listener;
+  readonly #listener: Listening;
   readonly #inflow: Inflow;
   readonly #closed = new AbortController();
   readonly #open = new Map<
@@ -75,13 +86,17 @@ export class ModernPeerLink implements PeerLink {
       pass: (heard) => this.#pass(heard as Heard),
       failed: (reason) => this.kill(reason),
     });
-    this.#listener = new Listener({
-      open: (request, signal, hear) => this.#exchange(request, signal, hear),
-      deliver: (message) => this.#hear(message),
-      report: ({ message }) => options.logger.debug('a subscription broke', { error: message }),
-      reconnection: { ...RECONNECTION, maxRetries: Number.POSITIVE_INFINITY },
-      closed: this.#closed.signal,
-    });
+    const deliver = (message: Rpc): void => this.#hear(message);
+    const shared = options.listening?.({ envelope: () => this.#envelope, deliver });
+    this.#listener =
+      shared ??
+      new Listener({
+        open: (request, signal, hear) => this.#exchange(request, signal, hear),
+        deliver,
+        report: ({ message }) => options.logger.debug('a subscription broke', { error: message }),
+        reconnection: { ...RECONNECTION, maxRetries: Number.POSITIVE_INFINITY },
+        closed: this.#closed.signal,
+      });
   }
 
   send(message: JsonObject): void {

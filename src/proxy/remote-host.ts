@@ -2,8 +2,9 @@
 
 import { AwaitError } from '../base/error.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
-import { openModernRemote } from './modern-wires.ts';
+import { openModernRemote, openModernWire } from './modern-wires.ts';
 import { openRemote, type RemoteOptions } from './remote.ts';
+import { SharedListeners } from './shared-listening.ts';
 
 /** The options of `remoteHost`. */
 export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
@@ -25,8 +26,19 @@ export function remoteHost(options: RemoteHostOptions): PeerHost {
     throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
   }
   const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
-  return peerHost(new URL(url).host, host, remote, (logger, listens) => [
-    ['2026-07-28', (events) => openModernRemote(remote, logger, listens, events)],
+  const listeners = new SharedListeners((logger) => openModernWire(remote, logger));
+  return peerHost(new URL(url).host, host, remote, (logger, listens, caller) => [
+    [
+      '2026-07-28',
+      (events) =>
+        openModernRemote(
+          remote,
+          logger,
+          listens,
+          events,
+          caller === undefined ? undefined : (ports) => listeners.join(caller, logger, ports),
+        ),
+    ],
     ['2025-11-25', (events) => openRemote(remote, events)],
   ]);
 }

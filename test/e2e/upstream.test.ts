@@ -35,6 +35,8 @@ afterEach(async () => {
 interface UpstreamServer {
   readonly url: string;
   readonly methods: string[];
+  /** Subscriptions that are open. */
+  readonly listening?: () => number;
   readonly notify: ReturnType<typeof createMcpHandler>['notify'];
 }
 
@@ -75,13 +77,23 @@ async function upstream(
 ): Promise<UpstreamServer> {
   const handler = createMcpHandler(() => modernServer(act), { legacy: legacySide });
   const methods: string[] = [];
-  const server = createServer(nodeListener(handler, (method) => void methods.push(method)));
+  let open = 0;
+  const listener = nodeListener(handler, (method) => void methods.push(method));
+  const server = createServer((req, res) => {
+    if (req.headers['mcp-method'] === 'subscriptions/listen') {
+      open += 1;
+      res.on('close', () => {
+        open -= 1;
+      });
+    }
+    void listener(req, res);
+  });
   const url = `${await listen(server)}/mcp`;
   closing.push(async () => {
     await handler.close();
     await shut(server);
   });
-  return { url, methods, notify: handler.notify };
+  return { url, methods, listening: () => open, notify: handler.notify };
 }
 
 /** A server that makes a task of each call of a client that takes them: this package's, of 2026-07-28 alone. */
@@ -314,6 +326,59 @@ describe('a remote server of 2026-07-28', () => {
     stop.abort();
     await expect.poll(() => remote.methods, { timeout: 10_000 }).toContain('tasks/cancel');
     await client.close();
+  });
+
+  it('has one subscription for all sessions of a known caller, which hear what each of them wants', async () => {
+    const { url, remote } = await serve();
+    const connect = async (caller: string) => {
+      const client = new Client({ name: caller, version: '1' });
+      const updated: string[] = [];
+      let changed = 0;
+      client.setNotificationHandler(
+        ResourceUpdatedNotificationSchema,
+        ({ params }) => void updated.push(params.uri),
+      );
+      client.setNotificationHandler(ToolListChangedNotificationSchema, () => {
+        changed += 1;
+      });
+      const requestInit = { headers: { authorization: `Bearer ${caller}` } };
+      const transport = new StreamableHTTPClientTransport(new URL(url), { requestInit });
+      await client.connect(transport as Transport);
+      return { client, updated, changed: () => changed };
+    };
+    const sessions = [await connect('ann'), await connect('ann'), await connect('ann')];
+    const [one, two, three] = sessions as [(typeof sessions)[0], (typeof sessions)[0], (typeof sessions)[0]];
+    await one.client.subscribeResource({ uri: 'diary://today' });
+    await two.client.subscribeResource({ uri: 'diary://today' });
+    await two.client.subscribeResource({ uri: 'diary://other' });
+    await expect.poll(() => remote.listening?.()).toBe(1);
+    const bens = await connect('ben');
+    await bens.client.subscribeResource({ uri: 'diary://ben' });
+    await expect.poll(() => remote.listening?.()).toBe(2);
+    await expect
+      .poll(() => {
+        remote.notify.toolsChanged();
+        return Math.min(...[...sessions, bens].map(({ changed }) => changed()));
+      })
+      .toBeGreaterThan(0);
+    for (const name of ['today', 'other', 'ben']) remote.notify.resourceUpdated(`diary://${name}`);
+    await expect.poll(() => two.updated).toEqual(['diary://today', 'diary://other']);
+    await expect.poll(() => bens.updated).toEqual(['diary://ben']);
+    await expect.poll(() => one.updated).toEqual(['diary://today']);
+    expect(three.updated).toEqual([]);
+    // What it wants ends with a session, and nobody else's does.
+    await (two.client.transport as StreamableHTTPClientTransport).terminateSession();
+    await expect
+      .poll(() => {
+        remote.notify.resourceUpdated('diary://today');
+        return one.updated.length;
+      })
+      .toBeGreaterThan(1);
+    expect(remote.listening?.()).toBe(2);
+    for (const { client } of [one, three, bens])
+      await (client.transport as StreamableHTTPClientTransport).terminateSession();
+    await expect.poll(() => remote.listening?.(), { timeout: 10_000 }).toBe(0);
+    for (const { client } of [...sessions, bens]) await client.close();
   });
 
   it('is heard by sessions that subscribed, and by listeners of 2026-07-28', async () => {

@@ -59,9 +59,9 @@ export class Listener {
     });
   }
 
-  unsubscribe(uri: string): Promise<void> {
+  unsubscribe(...uris: readonly string[]): Promise<void> {
     return this.#change(async () => {
-      if (this.#uris.delete(uri)) await this.#replace();
+      if (uris.filter((uri) => this.#uris.delete(uri)).length > 0) await this.#replace();
     });
   }
 
