@@ -16,10 +16,13 @@ import { isObject, type JsonObject } from '../base/json.ts';
 import type { ErrorAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine } from '../call/engine.ts';
+import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
+import { authorsKeyOf, KEY_META } from '../call/frame/place.ts';
 import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
 import type { Instance, InstanceLeg, Leg, Outcome } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
+import { isBadToken } from '../call/run/wire-error.ts';
 import { notDoneYet, sentBefore } from './said.ts';
 import { isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
@@ -153,7 +156,6 @@ export class ContinuedCall implements Instance {
         if (isFirst) return standing.response;
         if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(standing.response);
       } else if (standing.kind === 'asks') {
-        await calls.stop(standing.checkpoint.call, false);
         return this.#goOn(frame, standing, true);
       }
     }
@@ -197,8 +199,13 @@ export class ContinuedCall implements Instance {
         return standing.response ?? CANCELLED;
       case 'asks':
         return this.#goOn(frame, standing, true);
-      case 'runs':
-        return this.#after(frame, await this.#takeUp(frame));
+      case 'runs': {
+        const outcome = await this.#takeUp(frame);
+        if (!isBadToken(outcome)) return this.#after(frame, outcome);
+        // One that was followed until it asked is not taken up.
+        const standing = await this.#parts.calls.standing(this.#own.id);
+        return standing.kind === 'asks' ? this.#goOn(frame, standing, true) : this.#after(frame, outcome);
+      }
       case 'unknown':
         return this.#after(frame, await this.#begin(frame));
     }
@@ -245,6 +252,8 @@ export class ContinuedCall implements Instance {
   /** Gets answers and continues, until the call is over or waits for its person. @param isTold whether its client knows */
   async #goOn(frame: Frame, from: AtAsks, isTold: boolean): Promise<Response | undefined> {
     const { engine, calls } = this.#parts;
+    const { call, open } = from.checkpoint;
+    if (isTold && this.#forPage(open).length > 0) await calls.stop(call, false);
     let known = isTold ? from.at : -1;
     let standing: Standing = from;
     for (let tries = 0; tries < TRIES; ) {
@@ -306,7 +315,7 @@ export class ContinuedCall implements Instance {
         if (page.has(ask)) return;
         // It waits with the call for the person, who may be asked about for hours.
         const kept = page.size > 0 ? await calls.answerTo(call.id, ask.key) : undefined;
-        const response = kept?.response ?? (await frame.ask(ask.method, ask.params, { inContext: true }));
+        const response = kept?.response ?? (await askedBy(frame, ask.key, ask.method, ask.params));
         if ('error' in response) {
           errors[ask.key] = response.error;
           return;
@@ -338,23 +347,24 @@ export class ContinuedCall implements Instance {
     try {
       if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
       // Nobody opens the page of a question that is answered.
-      const answered = frame.pastSheds === 0 ? await this.#read(call, asks) : undefined;
+      const answered = await this.#read(call, asks);
       if (answered !== undefined) return answered;
       const { url } = waits;
       const [first] = asks;
+      if (first === undefined) return {};
       const { result } = orDeclined(
-        await frame.ask(
-          'elicitation/create',
-          { ...URL_MODE, url, message: messageOf(first) },
-          { inContext: true },
-        ),
+        await askedBy(frame, first.key, 'elicitation/create', {
+          ...URL_MODE,
+          url,
+          message: String(first.params.message ?? ''),
+        }),
       );
       // Its `accept` says that the page was opened.
       if (result.action !== 'accept') return this.#taken(call, asks, result);
       // Rounds that are over are not waited for again.
+      const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
       const rounds = leg.live ? 0 : ROUNDS;
-      for (let round = 0; round < frame.pastSheds; round += 1) await frame.context.shed?.();
-      for (let round = frame.pastSheds; ; round += 1) {
+      for (let round = past; ; round += 1) {
         const given = await this.#awaited(call, asks, leg.live ? this.#untilExpiry(call) : WAIT);
         if (given !== undefined || round >= rounds || this.#over.signal.aborted) return given;
         await frame.context.shed?.();
@@ -473,8 +483,12 @@ export function withForms(capabilities: JsonObject): JsonObject {
   return { ...capabilities, elicitation: { ...elicitation, form: {} } };
 }
 
-function messageOf(ask: OpenAsk | undefined): string {
-  return String(ask?.params.message ?? '');
+/** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
+async function askedBy(frame: Frame, key: string, method: string, params: JsonObject): Promise<Response> {
+  const before = frame.past.findLast((done) => done.kind === 'answer' && authorsKeyOf(done.place) === key);
+  if (before?.kind === 'answer') return before.response;
+  const meta = isObject(params._meta) ? params._meta : {};
+  return frame.ask(method, { ...params, _meta: { ...meta, [KEY_META]: key } }, { inContext: true });
 }
 
 /** A client that cannot open a page has not answered for its user. */

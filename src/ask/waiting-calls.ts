@@ -47,7 +47,7 @@ export interface WaitsFor {
 /** Where a call stands. */
 export type Standing =
   | { readonly kind: 'unknown' }
-  /** `at`: the position of the checkpoint; `isClaimed`: something came after it. */
+  /** `at`: the position of the checkpoint; `isClaimed`: a turn after it has begun. */
   | {
       readonly kind: 'asks';
       readonly at: number;
@@ -60,9 +60,9 @@ export type Standing =
   | { readonly kind: 'ended'; readonly response: Response | undefined };
 
 interface BookParts {
-  readonly store: KeyvCallStore;
+  readonly store: Pick<KeyvCallStore, 'insert' | 'get' | 'replace' | 'read'>;
   readonly records: IndexRecords;
-  readonly names: Names;
+  readonly names: Pick<Names, 'guessable'>;
   readonly ttl: number;
   readonly now: () => number;
   /** A page of a call that waits; each time another one for the same call. */
@@ -273,7 +273,8 @@ function after(before: Standing, entry: Entry, at: number): Standing {
     case 'cancelled':
       return { kind: 'ended', response: undefined };
     default:
-      if (before.kind === 'asks') return { ...before, isClaimed: true };
+      // A step that runs beside the asks is recorded behind them, and leaves them open.
+      if (before.kind === 'asks') return entry.type === 'claimed' ? { ...before, isClaimed: true } : before;
       return entry.type === 'called'
         ? { kind: 'runs', call: entry.call }
         : before.kind === 'unknown'

@@ -2,7 +2,7 @@
 import type { Clock } from '../../src/base/clock.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import { canonical, type JsonObject } from '../../src/base/json.ts';
-import { Engine, type NewCall } from '../../src/call/engine.ts';
+import { Engine, type EngineParts, type NewCall } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { idempotencyKey } from '../../src/call/frame/step-outcome.ts';
 import { limitsOf } from '../../src/call/limits.ts';
@@ -19,6 +19,10 @@ export interface ClusterOptions {
   readonly relayed: boolean;
   /** Whether its calls are live, so that nothing runs before a call is written. */
   readonly live?: true;
+  /** What a process has of the page on which a person answers. */
+  readonly page?: (life: Life, clock: Clock, engine: () => Engine) => Pick<EngineParts, 'route' | 'outlasts'>;
+  /** What its client declares. */
+  readonly declares?: JsonObject;
 }
 
 export const LEASE = 1_000;
@@ -154,14 +158,16 @@ export class Cluster {
     signal: AbortSignal,
     isAble: boolean,
   ): Promise<Outcome> {
-    const capabilities = isAble ? CAPABILITIES : {};
-    const leg: Leg = { live: false, refuses: true, capabilities, signal, notify: () => {} };
+    const { declares = CAPABILITIES, page } = this.#options;
+    const capabilities = isAble ? declares : {};
+    const sheds = page !== undefined;
+    const leg: Leg = { live: false, refuses: true, sheds, capabilities, signal, notify: () => {} };
     if (turn !== undefined) {
       const outcome = await engine.resume(turn.token, BINDING, turn.responses, leg);
       this.#isWritten(turn.token, outcome);
       return outcome;
     }
-    const client = { capabilities: CAPABILITIES, info: {}, protocolVersion: '2025-11-25' };
+    const client = { capabilities: declares, info: {}, protocolVersion: '2025-11-25' };
     const call: NewCall = {
       method: 'tools/call',
       params: { name: 'tool' },
@@ -191,7 +197,7 @@ export class Cluster {
     const life: Life = { name, dead: false, asleepUntil: 0, disturbed: false };
     const clock = world.clockOf(life, skew);
     const { carry, frames, relayed } = this.#options;
-    const engine = new Engine({
+    const engine: Engine = new Engine({
       store: this.#store.for(life, clock, LEASE),
       read: (callId, entry) => this.#store.hooks.get(life)?.moved(callId, entry),
       tokens: TOKENS,
@@ -229,15 +235,18 @@ export class Cluster {
       ...(relayed && {
         handoff: { relay: this.#relay.for(life), seal: (message) => JSON.stringify(message), open: parse },
       }),
-      openInstance: async (call) => this.#instance(call.id, life, clock),
+      ...this.#options.page?.(life, clock, () => engine),
+      openInstance: async () => this.#instance(life, clock),
     });
     return { life, engine, clock };
   }
 
-  #instance(callId: string, life: Life, clock: Clock): Instance {
+  #instance(life: Life, clock: Clock): Instance {
     const wait = (time: number) => new Promise<void>((resolve) => clock.after(time, resolve));
     return {
-      call: (frame: Frame) =>
+      call: (frame: Frame) => {
+        // One that was opened for a request may run a call that outlasts it.
+        const callId = frame.call.id;
         runPlan(this.#options.plan, frame, {
           wait,
           begin: (path, key) => {
@@ -268,7 +277,8 @@ export class Cluster {
             if (!isWritten) this.#world.violated(`the tool is told '${answer}' before it is written`);
           },
           wasAt: (url) => this.visited.has(url),
-        }),
+        });
+      },
       refresh: () => {},
       cancel: () => {},
       release: () => {},

@@ -13,6 +13,7 @@ import { type CallConnection, CallConnections } from '../../src/stream/call-conn
 import { callIdOf, parseEventId } from '../../src/stream/event-id.ts';
 import type { Projected, Sink } from '../../src/stream/tail.ts';
 import { BINDING, CAPABILITIES, Cluster, LEASE, type Process } from './cluster.ts';
+import { type PageScenario, playPage } from './page.ts';
 import { answerTo, expected, has, isDeterministic, racesTimers } from './plan.ts';
 import { SimulatedRelay } from './relay.ts';
 import { CALM, END, play, type Report, type Scenario, scenarios, strike } from './scenario.ts';
@@ -23,9 +24,10 @@ import { World } from './world.ts';
 /** How long a reply is held back, in milliseconds. */
 const MOMENT = 50;
 
-/** A scenario of a call that suspends, or of a live one. */
+/** A scenario of a call that suspends, of a live one, or of one whose person answers on the page. */
 export interface AnyScenario extends Scenario {
   readonly live?: true;
+  readonly page?: PageScenario['page'];
 }
 
 /** Live calls have no asks for URLs that a tool throws. */
@@ -39,6 +41,8 @@ export const anyScenarios: fc.Arbitrary<AnyScenario> = fc.oneof(
 );
 
 export function playAny(scenario: AnyScenario): Promise<Report> {
+  const { page } = scenario;
+  if (page !== undefined) return playPage({ ...scenario, page });
   return scenario.live ? playLive(scenario) : play(scenario);
 }
 

@@ -8,6 +8,8 @@ export interface Mutant {
   readonly to: string;
   /** Seen for certain in the scenario that found it, and by chance in about one of ten thousand others. */
   readonly rare?: true;
+  /** Seen where a person answers on the page. */
+  readonly page?: true;
 }
 
 export const MUTANTS: readonly Mutant[] = [
@@ -139,5 +141,47 @@ export const MUTANTS: readonly Mutant[] = [
     file: 'src/log/retry.ts',
     from: 'if (isOver()) throw error;',
     to: 'throw error;',
+  },
+  {
+    name: 'an answer of the page overwrites the one before',
+    file: 'src/ask/waiting-calls.ts',
+    from: 'const isFirst = await store.insert(answerName(call.id, ask.key), kept, call.expires, { holder: call });',
+    to: 'const isFirst = [true, await store.replace(answerName(call.id, ask.key), kept, call.expires)][0];',
+    page: true,
+  },
+  {
+    name: 'a call that its client stopped takes answers',
+    file: 'src/ask/continued-call.ts',
+    from: 'if (call !== undefined) void this.#parts.calls.stop(call, true).catch(() => {});',
+    to: 'void call;',
+    page: true,
+  },
+  {
+    name: 'a call that comes again after it was stopped takes none',
+    file: 'src/ask/continued-call.ts',
+    from: 'if (isTold && this.#forPage(open).length > 0) await calls.stop(call, false);',
+    to: 'void [call, open];',
+    page: true,
+  },
+  {
+    name: 'an equal call begins anew',
+    file: 'src/ask/continued-call.ts',
+    from: 'for (const id of await calls.equal(this.#request.call, this.#workspace)) {',
+    to: 'for (const id of [] as string[]) {',
+    page: true,
+  },
+  {
+    name: 'a step that ends beside the asks takes them off the page',
+    file: 'src/ask/waiting-calls.ts',
+    from: "entry.type === 'claimed' ? { ...before, isClaimed: true } : before",
+    to: '{ ...before, isClaimed: true }',
+    page: true,
+  },
+  {
+    name: 'an answer is taken in while another one of its asks is open',
+    file: 'src/ask/continued-call.ts',
+    from: 'return given.length === asks.length ? Object.fromEntries(given) : undefined;',
+    to: 'return given.length > 0 ? Object.fromEntries(given) : undefined;',
+    page: true,
   },
 ];

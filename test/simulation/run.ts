@@ -11,6 +11,7 @@ import process from 'node:process';
 import { parseArgs } from 'node:util';
 import fc from 'fast-check';
 import { type AnyScenario, anyScenarios, playAny } from './live.ts';
+import { pageScenarios } from './page.ts';
 
 const { values } = parseArgs({
   options: {
@@ -21,6 +22,8 @@ const { values } = parseArgs({
     quick: { type: 'boolean', default: false },
     /** Plays those first that once showed a defect. */
     kept: { type: 'boolean', default: false },
+    /** Plays calls alone whose person answers on the page. */
+    page: { type: 'boolean', default: false },
   },
 });
 const runs = Number(values.runs);
@@ -40,13 +43,18 @@ async function playKept(): Promise<boolean> {
 
 async function simulate(): Promise<boolean> {
   if (values.kept && !(await playKept())) return false;
+  if (!values.page && !(await playRandom(anyScenarios, runs))) return false;
+  return playRandom(pageScenarios, values.page ? runs : Math.ceil(runs / 4));
+}
+
+async function playRandom(of: fc.Arbitrary<AnyScenario>, numRuns: number): Promise<boolean> {
   let repeated = 0;
-  const property = fc.asyncProperty(anyScenarios, async (scenario) => {
+  const property = fc.asyncProperty(of, async (scenario) => {
     const report = await playAny(scenario);
     repeated += report.repeated;
     if (report.violations.length > 0) throw new Error(report.violations.join('\n'));
   });
-  const details = await fc.check(property, { numRuns: runs, seed, endOnFailure: values.quick });
+  const details = await fc.check(property, { numRuns, seed, endOnFailure: values.quick });
   process.stdout.write(
     `seed ${seed}: ${details.numRuns} runs, ${repeated} effects begun again after a fault\n`,
   );
@@ -64,7 +72,9 @@ async function inWorkers(): Promise<boolean> {
   const share = Math.ceil(runs / workers);
   const ended = Array.from({ length: workers }, async (_, nth) => {
     const args = [`--runs=${share}`, `--seed=${(seed + nth) | 0}`];
-    const [code] = (await once(fork(script, values.quick ? [...args, '--quick'] : args), 'exit')) as [number];
+    if (values.quick) args.push('--quick');
+    if (values.page) args.push('--page');
+    const [code] = (await once(fork(script, args), 'exit')) as [number];
     return code === 0;
   });
   return (await Promise.all(ended)).every(Boolean);

@@ -328,7 +328,7 @@ function told(outcome: Outcome): unknown {
 }
 
 /** Outcomes that say to send the same request again. */
-function isTransient(outcome: Outcome): boolean {
+export function isTransient(outcome: Outcome): boolean {
   if (outcome.kind !== 'responded') return false;
   // Its client could not be asked, and says later that it can.
   if ('error' in outcome.response && outcome.response.error.code === -32021) return true;

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SHORT, some } from '../short.ts';
 import { type AnyScenario, anyScenarios, playAny } from './live.ts';
 import { MUTANTS, type Mutant } from './mutants.ts';
+import { pageScenarios } from './page.ts';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const ROOT = join(HERE, '../..');
@@ -22,8 +23,16 @@ describe('a simulated cluster', () => {
     await fc.assert(property, { numRuns: SHORT ? 250 : 1_000 });
   }, 120_000);
 
+  it('keeps them where a person answers on the page', async () => {
+    const property = fc.asyncProperty(pageScenarios, async (scenario) => {
+      expect((await playAny(scenario)).violations).toEqual([]);
+    });
+    await fc.assert(property, { numRuns: SHORT ? 250 : 1_000 });
+  }, 120_000);
+
   it('plays a scenario the same way each time', async () => {
-    for (const scenario of fc.sample(anyScenarios, { numRuns: 30, seed: 4 })) {
+    const seeded = { numRuns: 30, seed: 4 };
+    for (const scenario of [...fc.sample(anyScenarios, seeded), ...fc.sample(pageScenarios, seeded)]) {
       expect(await playAny(scenario)).toEqual(await playAny(scenario));
     }
   });
@@ -47,10 +56,13 @@ describe.concurrent('the simulator sees it when', () => {
   });
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-  it.each(some(MUTANTS))(
+  it.each([...some(MUTANTS.filter(({ page }) => !page)), ...some(MUTANTS.filter(({ page }) => page))])(
     '$name',
     async (mutant) => {
-      const { code, output } = await simulate(broken(folder, mutant), mutant.rare ? ['--kept'] : []);
+      const { code, output } = await simulate(broken(folder, mutant), [
+        ...(mutant.rare ? ['--kept'] : []),
+        ...(mutant.page ? ['--page'] : []),
+      ]);
       expect(output).toContain('violation');
       expect(code).toBe(1);
     },
@@ -68,8 +80,19 @@ describe.concurrent('the simulator sees it when', () => {
   );
 });
 
+const COPIED = [
+  'src/ask',
+  'src/base',
+  'src/call',
+  'src/checkpoint/page-records.ts',
+  'src/log',
+  'src/stream',
+  'test/simulation',
+  'package.json',
+];
+
 function copy(to: string): string {
-  for (const path of ['src/call', 'src/base', 'src/stream', 'src/log', 'test/simulation', 'package.json']) {
+  for (const path of COPIED) {
     cpSync(join(ROOT, path), join(to, path), { recursive: true });
   }
   return to;

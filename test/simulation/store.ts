@@ -17,6 +17,13 @@ export interface Written {
   readonly at: number;
 }
 
+/** Inserted if absent, or overwritten; nothing of it expires. */
+export interface BesideRecords {
+  get(name: string): Promise<unknown>;
+  insert(name: string, value: unknown): Promise<boolean>;
+  replace(name: string, value: unknown): Promise<void>;
+}
+
 /** A fault of the store, for a while. */
 export interface Outage {
   readonly from: number;
@@ -30,6 +37,8 @@ const HARMLESS = 500;
 
 export class SimulatedStore {
   readonly journals = new Map<string, Written[]>();
+  /** Records beside the journals, as JSON. */
+  readonly records = new Map<string, string>();
   /** What the connections of a process hear of its logs. */
   readonly hooks = new Map<
     Life,
@@ -105,6 +114,33 @@ export class SimulatedStore {
       },
       isShared: true,
       heard: (callId) => retry.read(() => this.#operate(life, () => this.#beats.get(callId))),
+    };
+  }
+
+  /** The records beside the journals, as one process sees them. */
+  recordsFor(life: Life, clock: Clock, lease: number): BesideRecords {
+    const retry = new Retry({ clock, lease });
+    const read = (name: string): Promise<unknown> =>
+      this.#operate(life, () => {
+        const found = this.records.get(name);
+        return found === undefined ? undefined : JSON.parse(found);
+      });
+    const insert = (name: string, text: string): Promise<boolean> =>
+      this.#operate(life, () => {
+        if (this.records.has(name)) return false;
+        this.records.set(name, text);
+        return true;
+      });
+    return {
+      get: (name) => retry.read(() => read(name)),
+      insert: (name, value) =>
+        retry.insert(
+          () => insert(name, JSON.stringify(value)),
+          () => read(name),
+          value,
+        ),
+      replace: (name, value) =>
+        retry.write(() => this.#operate(life, () => void this.records.set(name, JSON.stringify(value)))),
     };
   }
 

@@ -11,6 +11,7 @@ import {
   type AnswerCompletion,
   type CallRecord,
   type Checkpoint,
+  type Completion,
   FORMAT,
   type Journal,
   type OpenAsk,
@@ -74,12 +75,13 @@ export class Frame {
   #scheduled = false;
   /** How often the tool offered to be given up (`shed`). */
   #sheds: number;
-  /** How often it was, before this frame. */
-  readonly pastSheds: number;
+  /** What the call has recorded before this frame. */
+  readonly past: readonly Completion[];
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     const completions = from?.completions ?? [];
     this.call = call;
+    this.past = completions;
     this.journal = journal;
     this.#options = options;
     this.#gate = new Gate(options.maxHeldNotifications);
@@ -88,11 +90,10 @@ export class Frame {
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(completions, from?.open ?? [], from?.fresh ?? 0);
     this.#rounds = new Rounds(completions);
-    this.#sheds = this.#rounds.sheds;
     this.#recording.pass(from?.isPast ? Number.POSITIVE_INFINITY : this.#rounds.past);
     this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
     const paths = completions.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
-    this.pastSheds = paths.filter(isShed).length;
+    this.#sheds = from?.isPast ? paths.filter(isShed).length : this.#rounds.sheds;
     this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? LIMITS.journalBytes);
     const attempt = (made: Attempt): void => this.#attempt(made);
     this.#core = {

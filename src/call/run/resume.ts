@@ -10,6 +10,7 @@ import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
 import { authorsKeyOf, nextKey } from '../frame/place.ts';
+import { pastOf } from '../frame/turn.ts';
 import { addDrawn, type DrawnValues } from '../journal/drawn.ts';
 import type { CallRecord, Checkpoint, Completion, Entry, OpenAsk } from '../journal/entries.ts';
 import { type FoundTurn, readOn } from '../journal/follow.ts';
@@ -291,7 +292,7 @@ export class Resumption {
       clock: this.#parts.clock,
       most: this.#parts.limits.journalBytes,
     });
-    const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh });
+    const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh, ...pastOf(call) });
     const { binding } = request;
     const held = { by: leg.goesOn === true ? 'journal' : 'request' } as const;
     const isLogged = leg.isLogged === true;

@@ -6,6 +6,7 @@ import { sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
+import { pastOf } from '../frame/turn.ts';
 import type { CallRecord, Entry } from '../journal/entries.ts';
 import type { Folding } from '../journal/fold.ts';
 import { follow } from '../journal/follow.ts';
@@ -160,6 +161,7 @@ export class TakeOver {
       turn,
       fresh: known.fresh,
       ...drawn,
+      ...pastOf(call),
     };
     const frame = new Frame(call, journal, frameOptions, from);
     const isTask = known.detached !== undefined;
