@@ -14,7 +14,7 @@ import { defined } from '../base/defined.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { ErrorAnswers } from '../call/ask/answer.ts';
-import { missingCapability } from '../call/ask/capability.ts';
+import { isForPerson, missingCapability, roleOf } from '../call/ask/capability.ts';
 import type { Engine } from '../call/engine.ts';
 import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
@@ -296,7 +296,9 @@ export class ContinuedCall implements Instance {
   #forPage(open: readonly OpenAsk[]): OpenAsk[] {
     if (this.#request.person === undefined) return [];
     return open.filter(
-      (ask) => isForm(ask) && missingCapability(this.#declared, ask.method, ask.params) !== undefined,
+      (ask) =>
+        isForm(ask) &&
+        (isForPerson(ask.params) || missingCapability(this.#declared, ask.method, ask.params) !== undefined),
     );
   }
 
@@ -342,6 +344,7 @@ export class ContinuedCall implements Instance {
     const { opened } = this.#parts;
     const { leg } = this.#request;
     const waits = await this.#opened(call);
+    for (const { params } of asks) await this.#parts.calls.openedTo(call, roleOf(params));
     if (!isTold) opened(call, waits);
     this.#waiting = call;
     try {
@@ -464,6 +467,7 @@ export class ContinuedCall implements Instance {
       live: false,
       goesOn: this.#parts.isShared || this.#isNamed,
       capabilities: this.#own.client.capabilities,
+      hasPerson: this.#request.person !== undefined,
       // With a key its request may come again after a time-out, which cancels no more than the request.
       ...(!this.#isNamed && { signal: this.#gone.signal }),
       notify: (notification) => frame.notify(notification),

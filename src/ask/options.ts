@@ -1,6 +1,7 @@
 /** The option `ask`: the page on which a person answers whose client cannot be asked. */
 import { AwaitError, badOption } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
+import type { Authorized } from './waiting-calls.ts';
 
 /** Who a request to the page is from. */
 export type Person = string | { readonly person: string; readonly roles?: readonly string[] };
@@ -72,9 +73,13 @@ export function isLoopbackUrl({ hostname }: URL): boolean {
 }
 
 /** @throws AwaitError `bad-option` for a name that is none */
-export function nameOf(person: unknown): string | undefined {
-  const name = isObject(person) ? person.person : person;
+export function authorizedBy(person: unknown): Authorized | undefined {
+  const { person: name, roles = [] } = isObject(person) ? person : { person };
   if (name === undefined || name === null || name === '') return undefined;
-  if (typeof name === 'string') return name;
+  if (typeof name === 'string' && isTexts(roles)) return { person: name, roles };
   throw new AwaitError('bad-option', 'ask.authorize must return a name, { person, roles }, or a Response');
+}
+
+function isTexts(roles: unknown): roles is readonly string[] {
+  return Array.isArray(roles) && roles.every((role) => typeof role === 'string' && role !== '');
 }

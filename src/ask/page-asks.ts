@@ -93,18 +93,19 @@ export class PageAsks {
   };
 
   #personFor(call: CallRecord, leg: Leg): string | undefined {
+    // Also where its client can be asked: the tool may ask for a person.
     const isAsked = missingCapability(call.client.capabilities, 'elicitation/create', {}) === undefined;
-    const person = isAsked ? undefined : this.#person(leg.authInfo);
+    const person = this.#person(leg.authInfo);
     if (person === undefined || this.#parts.mayReplay(call, []) === 'allow') return person;
     const tool = String(call.params.name);
-    if (!this.#told.has(tool) && this.#told.size < 1_000)
+    if (!isAsked && !this.#told.has(tool) && this.#told.size < 1_000)
       this.#parts.logger.warn(
         'the asks of a tool are not on the page, since its calls may not be run again',
         {
           tool,
         },
       );
-    this.#told.add(tool);
+    if (!isAsked) this.#told.add(tool);
     return undefined;
   }
 

@@ -6,17 +6,18 @@
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
+import { roleOf } from '../call/ask/capability.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
 import type { BeginBody } from '../doors/http/bodies.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';
 import type { Logger } from '../observe/logger.ts';
-import { nameOf } from './options.ts';
+import { authorizedBy } from './options.ts';
 import { STYLE_HASH } from './page/document.ts';
 import { readForm } from './page/form.ts';
 import { askPage, type ListedAsk, listPage, notePage, type Submitted } from './page/pages.ts';
 import type { AskSettings, PageAsks } from './page-asks.ts';
-import { isForm, type Standing, type WaitsFor } from './waiting-calls.ts';
+import { type Authorized, isForm, type WaitsFor } from './waiting-calls.ts';
 
 /** Longest form, in bytes. */
 export const FORM_BYTES = 262_144;
@@ -39,6 +40,10 @@ const DONE = [
   'The call goes on only when it is made again. Until then nothing is done with your answer.',
 ];
 
+const OTHERS = [
+  'It needs an answer by somebody with another role, who finds it in their own list, or under this link.',
+];
+
 export interface PageParts {
   readonly settings: AskSettings;
   readonly asking: PageAsks;
@@ -54,8 +59,10 @@ export interface PageParts {
 interface Shown {
   readonly call: CallRecord;
   readonly waits: WaitsFor;
-  readonly standing: Standing;
+  /** Without answers, and for this person. */
   readonly open: readonly OpenAsk[];
+  /** Whether somebody with another role has to answer. */
+  readonly isOthers: boolean;
 }
 
 export class AskPage {
@@ -93,11 +100,12 @@ export class AskPage {
     const url = id === '' ? settings.url.href : `${settings.url.href}/${id}`;
     const authorized = await settings.authorize(inbound.request(), { url });
     if (authorized instanceof Response) return replyTo(authorized);
-    const person = nameOf(authorized);
-    if (person === undefined)
+    const who = authorizedBy(authorized);
+    if (who === undefined)
       return note(403, 'You are not signed in', ['Sign in to this service, and open the link again.']);
-    if (id === '') return this.#list(person);
-    const shown = await this.#shown(id, person, inbound);
+    if (id === '') return this.#list(who);
+    const { person } = who;
+    const shown = await this.#shown(id, who, inbound);
     if (shown === undefined) {
       const text = [
         'It was answered, has expired, or is for somebody else. Ask your assistant to try again.',
@@ -109,26 +117,37 @@ export class AskPage {
   }
 
   /** Where there is no such call of this person, the reply is the same as where there is no such call. */
-  async #shown(id: string, person: string, inbound: Inbound): Promise<Shown | undefined> {
+  async #shown(id: string, who: Authorized, inbound: Inbound): Promise<Shown | undefined> {
     const { sealer, guessed } = this.#parts;
     const opened = await sealer.open('ask', id).catch((): JsonObject => ({}));
     if (typeof opened.id !== 'string') {
       await guessed(inbound);
       return undefined;
     }
-    return this.#find(opened.id, person);
+    return this.#find(opened.id, who);
   }
 
-  async #find(callId: string, person: string): Promise<Shown | undefined> {
+  async #find(callId: string, who: Authorized): Promise<Shown | undefined> {
     const { calls } = this.#parts.asking;
     const waits = await calls.waitsFor(callId);
-    if (waits === undefined || waits.person !== person) return undefined;
+    if (waits === undefined) return undefined;
+    const isTheirs = waits.person === who.person;
+    // To those who have no role of it, and are not the caller's person, there is no such call.
+    if (!isTheirs && who.roles.length === 0) return undefined;
     const standing = await calls.standing(callId);
     if (standing.kind !== 'asks') return undefined;
     const { call, open } = standing.checkpoint;
     if (call.expires <= this.#parts.now()) return undefined;
-    const asks = standing.isClaimed ? [] : await this.#unanswered(callId, open);
-    return { call, waits, standing, open: asks };
+    const isAnswerable = ({ params }: OpenAsk): boolean => {
+      const role = roleOf(params);
+      return role === undefined ? isTheirs : who.roles.includes(role);
+    };
+    const theirs = open.filter(isAnswerable);
+    if (!isTheirs && theirs.length === 0) return undefined;
+    const asks = standing.isClaimed ? [] : await this.#unanswered(callId, theirs);
+    const isOthers =
+      asks.length === 0 && !standing.isClaimed && (await this.#unanswered(callId, open)).length > 0;
+    return { call, waits, open: asks, isOthers };
   }
 
   async #unanswered(callId: string, open: readonly OpenAsk[]): Promise<OpenAsk[]> {
@@ -138,11 +157,11 @@ export class AskPage {
     return forms.filter((_ask, nth) => answers[nth] === undefined);
   }
 
-  async #list(person: string): Promise<Reply> {
+  async #list(who: Authorized): Promise<Reply> {
     const { asking } = this.#parts;
     const shown: Shown[] = [];
-    for (const id of await asking.calls.of(person)) {
-      const found = await this.#find(id, person);
+    for (const id of await asking.calls.of(who)) {
+      const found = await this.#find(id, who);
       if (found !== undefined && found.open.length > 0) shown.push(found);
     }
     const groups = new Map<string, { server: string; tool: string; asks: ListedAsk[] }>();
@@ -153,13 +172,14 @@ export class AskPage {
       groups.set(name, group);
       group.asks.push(...open.map((ask) => listed(call, waits, ask)));
     }
-    return page(200, listPage({ person, groups: [...groups.values()] }));
+    return page(200, listPage({ person: who.person, groups: [...groups.values()] }));
   }
 
   async #show(shown: Shown, url: string, person: string, given?: Submitted): Promise<Reply> {
-    const { call, open, waits } = shown;
+    const { call, open, waits, isOthers } = shown;
     const { settings, asking } = this.#parts;
     const list = settings.url.href;
+    if (isOthers) return note(200, 'This waits for somebody else', OTHERS, list);
     if (open.length === 0) return note(200, 'This was answered', DONE, list);
     if (await asking.calls.isStopped(call.id)) {
       const text = [

@@ -11,7 +11,7 @@ import type { IndexRecords } from '../call/task/index.ts';
 import { TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
 import type { Names } from '../checkpoint/names.ts';
-import { answerName, personName, sentName, stoppedName } from '../checkpoint/page-records.ts';
+import { answerName, personName, roleName, sentName, stoppedName } from '../checkpoint/page-records.ts';
 
 /** Calls of one person that the list shows. */
 const MOST_LISTED = 200;
@@ -42,6 +42,12 @@ export interface WaitsFor {
   readonly url: string;
   /** The server's name. */
   readonly server: string;
+}
+
+/** Who a request to the page is from. */
+export interface Authorized {
+  readonly person: string;
+  readonly roles: readonly string[];
 }
 
 /** Where a call stands. */
@@ -86,6 +92,7 @@ export function isContinued(callId: string): boolean {
 export class WaitingCalls {
   readonly #parts: BookParts;
   readonly #byPerson: TaskIndex;
+  readonly #byRole: TaskIndex;
   /** How long a row of equal calls grows, in milliseconds: a call is in the row of now, or in the one before. */
   readonly #unit: number;
   /** Called when an answer came here. */
@@ -95,6 +102,7 @@ export class WaitingCalls {
     this.#parts = parts;
     const { records, names, ttl, now } = parts;
     this.#byPerson = new TaskIndex(records, (person) => names.guessable('asked', person), ttl, now);
+    this.#byRole = new TaskIndex(records, (role) => names.guessable('asked of', role), ttl, now);
     this.#unit = Math.max(ttl, 60_000);
   }
 
@@ -180,15 +188,24 @@ export class WaitingCalls {
     return waits;
   }
 
+  /** Those who have a role have the call in their list, too. */
+  async openedTo({ id, expires }: CallRecord, role: string | undefined): Promise<void> {
+    if (role === undefined || !(await this.#parts.store.insert(roleName(id, role), {}, expires))) return;
+    await this.#byRole.addOwn(id, role);
+  }
+
   /** Undefined for a call that waits for nobody. */
   async waitsFor(callId: string): Promise<WaitsFor | undefined> {
     return (await this.#parts.store.get(personName(callId))) as WaitsFor | undefined;
   }
 
-  /** A person's calls, the newest first. */
-  async of(person: string): Promise<readonly string[]> {
-    const { ids } = await this.#byPerson.list(person, undefined, MOST_LISTED);
-    return [...new Set(ids)];
+  /** The calls of a person and of their roles, the newest of each first. */
+  async of({ person, roles }: Authorized): Promise<readonly string[]> {
+    const lists = [
+      this.#byPerson.list(person, undefined, MOST_LISTED),
+      ...roles.map((role) => this.#byRole.list(role, undefined, MOST_LISTED)),
+    ];
+    return [...new Set((await Promise.all(lists)).flatMap(({ ids }) => ids))];
   }
 
   /** @returns false where the ask has an answer already */

@@ -45,6 +45,31 @@ function covers(declared: JsonObject, name: string, parts: JsonObject): boolean 
   return Object.keys(parts).every((part) => capability[part] !== undefined);
 }
 
+const BY = 'mcp-await/by';
+const OF = 'mcp-await/of';
+
+/** Whether a person has to answer an ask on the page, also where the client could be asked. */
+export function isForPerson({ _meta: meta }: JsonObject): boolean {
+  return isObject(meta) && (meta[BY] === 'person' || meta[OF] !== undefined);
+}
+
+/** The role that the one who answers an ask has to have; `''` for one that is none, which nobody has. */
+export function roleOf({ _meta: meta }: JsonObject): string | undefined {
+  const role = isObject(meta) ? meta[OF] : undefined;
+  return role === undefined || typeof role === 'string' ? role : '';
+}
+
+/** Why an ask for a person cannot go out where there is no page for it. */
+export const NO_PERSON: Lack = {
+  required: { elicitation: { [BY]: {} } },
+  response: {
+    error: {
+      code: -32602,
+      message: 'A person has to answer this on the page of the option ask, and this call has nobody there',
+    },
+  },
+};
+
 /** The same, with the error for the tool. */
 export function lackOf(declared: JsonObject, method: string, params: JsonObject): Lack | undefined {
   const required = missingCapability(declared, method, params);

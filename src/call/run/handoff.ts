@@ -127,7 +127,8 @@ export class Handoff {
       };
       const timer = clock.after(wait, () => decide(false));
       this.#waiting.set(id, { leg, heard: 0, early: new Map(), accept: decide, settle });
-      const { capabilities, progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses } = leg;
+      const { capabilities, progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses, hasPerson } =
+        leg;
       const sent = this.#tell(owner, {
         type: 'offer',
         id,
@@ -146,6 +147,7 @@ export class Handoff {
           ...(taskRefusal !== undefined && { taskRefusal }),
           ...(sheds !== undefined && { sheds }),
           ...(refuses !== undefined && { refuses }),
+          ...(hasPerson !== undefined && { hasPerson }),
         },
       });
       void sent.then((heard) => heard || decide(false));
@@ -225,6 +227,7 @@ export class Handoff {
       ...(sent.takesTasks === true && { takesTasks: true }),
       ...(isObject(sent.taskRefusal) && { taskRefusal: sent.taskRefusal as Response }),
       ...(sent.sheds === true && { sheds: true }),
+      ...(sent.hasPerson === true && { hasPerson: true }),
       ...(sent.refuses === true && { refuses: true }),
       signal: gone.signal,
       notify: (notification) => {

@@ -40,6 +40,8 @@ export interface Leg extends InstanceLeg {
   readonly idempotencyKey?: string;
   /** Where an anonymous caller's request comes from, for the limits. */
   readonly address?: string;
+  /** Whether a person answers its asks on a page. */
+  readonly hasPerson?: boolean;
   /** Whether its client brings a call back that was given up without an ask. */
   readonly sheds?: boolean;
   /** Whether the turn continues without its request: others may follow it, and take it over (`takeUp`). */

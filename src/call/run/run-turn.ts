@@ -3,7 +3,7 @@ import type { Allowance } from '../../base/allowance.ts';
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
-import { lackOf } from '../ask/capability.ts';
+import { isForPerson, lackOf, NO_PERSON } from '../ask/capability.ts';
 import { urlsNeeded } from '../ask/url-elicitation.ts';
 import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
@@ -61,7 +61,8 @@ export class RunTurn implements Turn {
   }
 
   missing(method: string, params: JsonObject): Lack | undefined {
-    return lackOf(this.#leg.capabilities, method, params);
+    const { capabilities, hasPerson } = this.#leg;
+    return isForPerson(params) && hasPerson !== true ? NO_PERSON : lackOf(capabilities, method, params);
   }
 
   unfit(method: string, params: JsonObject, isRaw: boolean): Response | undefined {

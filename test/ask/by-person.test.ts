@@ -1,0 +1,187 @@
+/** Asks that a person answers on the page alone, though the client could be asked: `mcp-await/by`, `mcp-await/of`. */
+import {
+  Client as ModernClient,
+  StreamableHTTPClientTransport as ModernTransport,
+} from '@modelcontextprotocol/client';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { afterEach, describe, expect, it } from 'vitest';
+import { type AwaitOptions, step } from '../../src/index.ts';
+import { openStore } from '../../src/store.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { SQLITE } from '../e2e/services.ts';
+import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
+
+const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
+const ROLES: Readonly<Record<string, readonly string[]>> = { ann: [], eve: ['sales'], fay: ['finance'] };
+const ann = new PersonAtPage('ann');
+const eve = new PersonAtPage('eve');
+const fay = new PersonAtPage('fay');
+let effects: string[] = [];
+
+function build(): McpServer {
+  const server = new McpServer({ name: 'bank', version: '1' });
+  const ask = async (message: string, _meta?: Record<string, unknown>): Promise<string> => {
+    const asked = { message, requestedSchema: FORM, ...(_meta !== undefined && { _meta }) };
+    const { action, content } = await server.server.elicitInput(asked);
+    return `${action} ${content?.day}`;
+  };
+  const said = (text: string) => ({ content: [{ type: 'text' as const, text }] });
+  server.registerTool('plain', {}, async () => said(await ask('Plain?')));
+  server.registerTool('pay', {}, async () => {
+    await step('hold', async () => void effects.push('hold'));
+    const mine = await ask('Mine?', { 'mcp-await/by': 'person' });
+    await step('pay', async () => void effects.push('pay'));
+    return said(mine);
+  });
+  server.registerTool('approve', {}, async () => said(await ask('Approved?', { 'mcp-await/of': 'finance' })));
+  server.registerTool('mixed', {}, async () => {
+    const all = [
+      ask('Plain?'),
+      ask('Mine?', { 'mcp-await/by': 'person' }),
+      ask('F?', { 'mcp-await/of': 'finance' }),
+    ];
+    return said((await Promise.all(all)).join(', '));
+  });
+  return server;
+}
+
+const KINDS = ['2025-11-25', '2026-07-28'] as const;
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  effects = [];
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+interface Caller {
+  readonly asked: string[];
+  call(name: string): Promise<string>;
+}
+
+/** A client that answers each ask by itself. */
+async function open(kind: (typeof KINDS)[number], { url }: Served, who = 'ann'): Promise<Caller> {
+  const asked: string[] = [];
+  const requestInit = who === '' ? {} : { headers: { authorization: `Bearer ${who}` } };
+  const capabilities = { elicitation: { form: {} } };
+  const info = { name: 'host', version: '1' };
+  const answer = (message: string) => {
+    asked.push(message);
+    return { action: 'accept' as const, content: { day: 'by the client' } };
+  };
+  let client: Client | ModernClient;
+  if (kind === '2025-11-25') {
+    client = new Client(info, { capabilities });
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => answer(params.message));
+    await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
+  } else {
+    client = new ModernClient(info, { capabilities, versionNegotiation: { mode: { pin: kind } } });
+    client.setRequestHandler('elicitation/create', ({ params }) => answer(params.message));
+    await client.connect(new ModernTransport(new URL(url), { requestInit }));
+  }
+  cleanUps.push(() => client.close());
+  return {
+    asked,
+    async call(name) {
+      const { content } = (await client.callTool({ name, arguments: {} })) as { content: { text: string }[] };
+      return content.map(({ text }) => text).join('\n');
+    },
+  };
+}
+
+const ask = {
+  ...askOptions,
+  authorize: (request: Request) => {
+    const person = request.headers.get('x-person');
+    return person === null ? undefined : { person, roles: ROLES[person] ?? [] };
+  },
+};
+
+async function serve(url: string, options: AwaitOptions = { ask }): Promise<Served> {
+  const served = await serveHere(build, { secrets: [SECRET], store: await openStore(url), ...options });
+  cleanUps.push(() => served.close());
+  return served;
+}
+
+describe.each(KINDS)('%s', (kind) => {
+  it('takes the page’s answer alone, though the client could be asked', async () => {
+    const url = SQLITE.url();
+    const [one, two] = [await serve(url), await serve(url)];
+    const caller = await open(kind, one);
+    const first = await caller.call('pay');
+    expect(first).toMatch(/^NOT DONE YET: pay waits for a person\.\nQuestion: Mine\?/);
+    await ann.answer(two.url, linkIn(first), { day: 'Monday' });
+    expect(await (await open(kind, two)).call('pay')).toBe('accept Monday');
+    expect([caller.asked, effects]).toEqual([[], ['hold', 'pay']]);
+  });
+
+  it('asks the client what has no such mark', async () => {
+    const served = await serve(SQLITE.url());
+    const caller = await open(kind, served);
+    expect(await caller.call('plain')).toBe('accept by the client');
+    expect(caller.asked).toEqual(['Plain?']);
+    expect(await ann.read(served.url, PAGE)).toContain('Nothing waits for you now');
+  });
+
+  it('takes an answer of somebody with the role, and not of the caller without it', async () => {
+    const served = await serve(SQLITE.url());
+    const caller = await open(kind, served);
+    const link = linkIn(await caller.call('approve'));
+    const own = await ann.fetch(served.url, link);
+    expect([own.status, await own.text()]).toEqual([200, expect.stringContaining('waits for somebody else')]);
+    const other = await eve.fetch(served.url, link);
+    const guessed = await eve.fetch(served.url, `${PAGE}/x`);
+    expect([other.status, await other.text()]).toEqual([404, await guessed.text()]);
+    for (const person of [ann, eve]) {
+      // A form that fay was shown, sent by another.
+      const text = await fay.read(served.url, link);
+      const value = (name: string): string =>
+        new RegExp(`name="${name}"[^>]*value="([^"]*)"`).exec(text)?.[1] ?? '';
+      const body = new URLSearchParams({ key: value('key'), token: value('token'), action: 'accept' });
+      expect((await person.send(served.url, link, body)).status).toBe(person === ann ? 403 : 404);
+    }
+    expect(await ann.read(served.url, PAGE)).not.toContain('Approved?');
+    expect(await eve.read(served.url, PAGE)).not.toContain('Approved?');
+    expect(await fay.read(served.url, PAGE)).toContain('Approved?');
+    expect((await fay.answer(served.url, link, { day: 'Friday' })).status).toBe(303);
+    expect(await caller.call('approve')).toBe('accept Friday');
+    expect(caller.asked).toEqual([]);
+  });
+
+  it('collects answers of the client, the caller’s person, and another', async () => {
+    const served = await serve(SQLITE.url());
+    const caller = await open(kind, served);
+    const link = linkIn(await caller.call('mixed'));
+    expect(caller.asked).toEqual(['Plain?']);
+    expect(await ann.read(served.url, link)).toContain('Mine?');
+    expect(await fay.read(served.url, link)).not.toContain('Mine?');
+    await ann.answer(served.url, link, { day: 'A' });
+    await fay.answer(served.url, link, { day: 'F' });
+    expect(await caller.call('mixed')).toBe('accept by the client, accept A, accept F');
+    expect(caller.asked).toEqual(['Plain?']);
+  });
+
+  it.each([
+    ['of an anonymous caller', { ask }, ''],
+    ['without a page', {}, 'ann'],
+    ['of a caller without a person', { ask: { ...ask, person: () => undefined } }, 'ann'],
+    ['of a tool that may not be run again', { ask, replay: () => 'never' as const }, 'ann'],
+  ])('is not asked %s', async (_name, options, who) => {
+    const caller = await open(kind, await serve(SQLITE.url(), options), who);
+    for (const tool of ['pay', 'approve'])
+      expect(await caller.call(tool).catch(String)).toMatch(
+        /on the page of the option ask|required for elicitation/,
+      );
+    expect(caller.asked).toEqual([]);
+  });
+});
+
+it('takes roles that are texts alone', async () => {
+  const served = await serve(SQLITE.url(), {
+    ask: { ...ask, authorize: () => ({ person: 'fay', roles: 'finance' as never }) },
+  });
+  expect((await fay.fetch(served.url, PAGE)).status).toBe(500);
+  expect(served.log.text).toContain('ask.authorize must return');
+});
