@@ -7,7 +7,9 @@
  * 2. What the client declares it is asked itself, in the request's own way; the rest is for the page.
  * 3. Its id follows from the first request's, so that a process that takes that request over finds it; no client can
  *    tell it, or it could answer for the person.
- * 4. A key is taken before the tool runs, by a record that is inserted if absent.
+ * 4. A client that has not proven that it asks its user may answer by itself, or show nothing: such an answer, or none,
+ *    ends the request, and the page asks. What its user answers later counts.
+ * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
 import { type Clock, sleep } from '../base/clock.ts';
 import { defined } from '../base/defined.ts';
@@ -36,6 +38,11 @@ const ROUNDS = 5;
 const LOOK = 500;
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
+
+/** An answer that comes sooner is not a person's, in milliseconds. */
+const AT_ONCE = 1_000;
+/** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
+const SHOWN = 45_000;
 
 /** Longest idempotency key, in characters. */
 const KEY_LENGTH = 256;
@@ -109,6 +116,10 @@ export class ContinuedCall implements Instance {
   #isGiven = false;
   /** The call that waits for the person now. */
   #waiting: CallRecord | undefined;
+  /** The asks of a call that the page gets, with those that its client was asked in vain. */
+  #page = new Set<OpenAsk>();
+  /** Asks that its client shows, or not: it is not proven. */
+  readonly #unproven = new Map<OpenAsk, CallRecord>();
 
   constructor(parts: ContinuedCallParts, request: ContinuedRequest) {
     this.#parts = parts;
@@ -135,8 +146,10 @@ export class ContinuedCall implements Instance {
   cancel(): void {
     this.#gone.abort();
     this.#over.abort();
+    for (const [ask, call] of this.#unproven) void this.#doubt(call, ask).catch(() => {});
+    if (this.#unproven.size > 0) return;
     const call = this.#waiting;
-    if (call !== undefined) void this.#parts.calls.stop(call, true).catch(() => {});
+    if (call !== undefined) void this.#parts.calls.stop(call).catch(() => {});
   }
 
   release(isUnfinished: boolean): void {
@@ -252,8 +265,8 @@ export class ContinuedCall implements Instance {
   /** Gets answers and continues, until the call is over or waits for its person. @param isTold whether its client knows */
   async #goOn(frame: Frame, from: AtAsks, isTold: boolean): Promise<Response | undefined> {
     const { engine, calls } = this.#parts;
-    const { call, open } = from.checkpoint;
-    if (isTold && this.#forPage(open).length > 0) await calls.stop(call, false);
+    const { call } = from.checkpoint;
+    if (isTold && this.#request.person !== undefined) await calls.resume(call);
     let known = isTold ? from.at : -1;
     let standing: Standing = from;
     for (let tries = 0; tries < TRIES; ) {
@@ -266,7 +279,7 @@ export class ContinuedCall implements Instance {
       if (this.#over.signal.aborted) return undefined;
       if (answers === undefined) {
         const { url } = await this.#opened(call);
-        return notDoneYet(String(call.params.name), url, this.#forPage(checkpoint.open), call.expires);
+        return notDoneYet(String(call.params.name), url, [...this.#page], call.expires);
       }
       const state = { callId: call.id, at, ...(by !== undefined && { owner: by }) };
       const outcome = await engine.resumeAt(
@@ -310,29 +323,101 @@ export class ContinuedCall implements Instance {
   ): Promise<{ responses: JsonObject; errors?: ErrorAnswers } | undefined> {
     const { calls, clock } = this.#parts;
     const page = new Set(this.#forPage(open));
+    const { person } = this.#request;
+    // One that is on the page may be answered there at any time: the first answer counts, and waits with the call.
+    const isOpen = page.size > 0 || (person !== undefined && (await calls.waitsFor(call.id)) !== undefined);
+    this.#page = page;
     const responses: Record<string, JsonObject> = {};
     const errors: Record<string, ErrorAnswers[string]> = {};
+    let isNews = false;
     await Promise.all(
       open.map(async (ask) => {
         if (page.has(ask)) return;
-        // It waits with the call for the person, who may be asked about for hours.
-        const kept = page.size > 0 ? await calls.answerTo(call.id, ask.key) : undefined;
-        const response = kept?.response ?? (await askedBy(frame, ask.key, ask.method, ask.params));
+        const isDoubtful = await this.#isUnproven(ask);
+        const isKept = isOpen || isDoubtful;
+        const kept = isKept ? await calls.answerTo(call.id, ask.key) : undefined;
+        const doubted = kept === undefined && isDoubtful ? await this.#shown(frame, call, ask) : undefined;
+        if (doubted !== undefined && !('response' in doubted)) {
+          page.add(ask);
+          isNews ||= doubted.isNews;
+          return;
+        }
+        const response =
+          kept?.response ?? doubted?.response ?? (await askedBy(frame, ask.key, ask.method, ask.params));
         if ('error' in response) {
           errors[ask.key] = response.error;
           return;
         }
         responses[ask.key] = response.result;
-        if (page.size > 0 && kept === undefined)
-          await calls.answer(call, ask, { response, by: '', route: 'client', time: clock.now() });
+        if (kept !== undefined || !isKept) return;
+        const given = { response, by: '', route: 'client', time: clock.now() } as const;
+        if (await calls.answer(call, ask, given)) return;
+        responses[ask.key] = (await calls.answerTo(call.id, ask.key))?.response.result ?? response.result;
       }),
     );
     if (page.size > 0) {
-      const given = await this.#fromPage(frame, call, [...page], isTold);
+      const given = await this.#fromPage(frame, call, [...page], isTold && !isNews);
       if (given === undefined) return undefined;
       Object.assign(responses, given);
     }
     return { responses, ...(Object.keys(errors).length > 0 && { errors }) };
+  }
+
+  /** Whether its client may deceive: it declares what the ask needs, and has not proven that it asks. */
+  async #isUnproven(ask: OpenAsk): Promise<boolean> {
+    const { person, call } = this.#request;
+    return person !== undefined && isForm(ask) && !(await this.#parts.calls.isProven(call));
+  }
+
+  /** Asks a client that is not proven. @returns no response where the page has to ask, and whether that is new */
+  async #shown(
+    frame: Frame,
+    call: CallRecord,
+    ask: OpenAsk,
+  ): Promise<{ readonly response: Response } | { readonly isNews: boolean }> {
+    const { calls, clock } = this.#parts;
+    // From here on an equal call continues it, whatever becomes of this request.
+    await this.#opened(call);
+    const past = pastAnswer(frame, ask.key);
+    if (await calls.isDoubted(call, ask))
+      return past !== undefined && 'result' in past && past.result.action === 'accept'
+        ? { response: past }
+        : { isNews: false };
+    const at = await calls.asked(call, ask);
+    const left = at + SHOWN - clock.now();
+    if (left <= 0 && past === undefined) return { isNews: await this.#doubt(call, ask) };
+    this.#unproven.set(ask, call);
+    const asked = askedBy(frame, ask.key, ask.method, ask.params);
+    const response = await (this.#request.leg.live ? this.#inTime(call, ask, asked, left) : asked);
+    this.#unproven.delete(ask);
+    if (response === undefined) return { isNews: await this.#doubt(call, ask) };
+    if ('error' in response) return { response };
+    const { action, content } = response.result;
+    const isAtOnce = clock.now() - at < AT_ONCE;
+    if (action !== 'accept' && isAtOnce) return { isNews: await this.#doubt(call, ask) };
+    const hasContent = isObject(content) && Object.keys(content).length > 0;
+    if (action === 'accept' && hasContent && !isAtOnce) await calls.prove(this.#request.call);
+    return { response };
+  }
+
+  async #inTime(
+    call: CallRecord,
+    ask: OpenAsk,
+    asked: Promise<Response>,
+    wait: number,
+  ): Promise<Response | undefined> {
+    const heard = new AbortController();
+    const page = this.#awaited(call, [ask], wait, heard.signal).then((given) => {
+      const result = given?.[ask.key];
+      return result && { result };
+    });
+    return Promise.race([asked, page]).finally(() => heard.abort());
+  }
+
+  async #doubt(call: CallRecord, ask: OpenAsk): Promise<boolean> {
+    const isNews = await this.#parts.calls.doubt(call, ask);
+    if (isNews && this.#gone.signal.aborted) this.#parts.opened(call, await this.#opened(call));
+    return isNews;
   }
 
   async #fromPage(
@@ -345,7 +430,7 @@ export class ContinuedCall implements Instance {
     const { leg } = this.#request;
     const waits = await this.#opened(call);
     for (const { params } of asks) await this.#parts.calls.openedTo(call, roleOf(params));
-    if (!isTold) opened(call, waits);
+    if (!isTold && !this.#gone.signal.aborted) opened(call, waits);
     this.#waiting = call;
     try {
       if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
@@ -404,10 +489,12 @@ export class ContinuedCall implements Instance {
     call: CallRecord,
     asks: readonly OpenAsk[],
     wait: number,
+    stop?: AbortSignal,
   ): Promise<Record<string, JsonObject> | undefined> {
     const { calls, clock } = this.#parts;
-    const { signal } = this.#over;
-    const until = clock.elapsed() + wait;
+    const over = this.#over.signal;
+    const signal = stop === undefined ? over : AbortSignal.any([over, stop]);
+    const end = clock.elapsed() + wait;
     for (;;) {
       let wake = (): void => {};
       const woken = new Promise<void>((resolve) => {
@@ -415,11 +502,11 @@ export class ContinuedCall implements Instance {
       });
       const unheard = calls.listen(call.id, wake);
       signal.addEventListener('abort', wake, { once: true });
-      const timer = clock.after(Math.min(LOOK, Math.max(0, until - clock.elapsed())), wake);
+      const timer = clock.after(Math.min(LOOK, Math.max(0, end - clock.elapsed())), wake);
       timer.unref();
       try {
         const given = await this.#read(call, asks);
-        if (given !== undefined || signal.aborted || clock.elapsed() >= until) return given;
+        if (given !== undefined || signal.aborted || clock.elapsed() >= end) return given;
         await woken;
       } finally {
         unheard();
@@ -457,7 +544,9 @@ export class ContinuedCall implements Instance {
   }
 
   get #takesUrls(): boolean {
-    return missingCapability(this.#declared, 'elicitation/create', URL_MODE) === undefined;
+    const lacks = (mode: JsonObject): boolean =>
+      missingCapability(this.#declared, 'elicitation/create', mode) !== undefined;
+    return lacks({}) && !lacks(URL_MODE);
   }
 
   #leg(frame: Frame): Leg {
@@ -489,8 +578,8 @@ export function withForms(capabilities: JsonObject): JsonObject {
 
 /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
 async function askedBy(frame: Frame, key: string, method: string, params: JsonObject): Promise<Response> {
-  const before = frame.past.findLast((done) => done.kind === 'answer' && authorsKeyOf(done.place) === key);
-  if (before?.kind === 'answer') return before.response;
+  const past = pastAnswer(frame, key);
+  if (past !== undefined) return past;
   const meta = isObject(params._meta) ? params._meta : {};
   return frame.ask(method, { ...params, _meta: { ...meta, [KEY_META]: key } }, { inContext: true });
 }
@@ -498,4 +587,9 @@ async function askedBy(frame: Frame, key: string, method: string, params: JsonOb
 /** A client that cannot open a page has not answered for its user. */
 function orDeclined(response: Response): { readonly result: JsonObject } {
   return 'error' in response ? { result: { action: 'cancel' } } : response;
+}
+
+function pastAnswer(frame: Frame, key: string): Response | undefined {
+  const past = frame.past.findLast((done) => done.kind === 'answer' && authorsKeyOf(done.place) === key);
+  return past?.kind === 'answer' ? past.response : undefined;
 }

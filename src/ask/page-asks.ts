@@ -2,6 +2,7 @@
 import { type Clock, systemClock } from '../base/clock.ts';
 import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
+import { sortAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine, EngineParts } from '../call/engine.ts';
 import type { CallRecord, Client, Outlasted } from '../call/journal/entries.ts';
@@ -38,6 +39,7 @@ export interface PageAsksParts {
   readonly now: () => number;
   readonly logger: Logger;
   readonly mayReplay: EngineParts['replay'];
+  readonly check: EngineParts['check'];
   readonly engine: () => Engine;
   /** The server's name, once it is known. */
   readonly server: () => string;
@@ -90,6 +92,26 @@ export class PageAsks {
       opened,
     };
     return new ContinuedCall(parts, { call, leg, person, key, home, ...how });
+  };
+
+  /** See `EngineParts`. A client's user has answered what the page asks by now: the first answer counts. */
+  readonly late: NonNullable<EngineParts['late']> = async (callId, principal, key, response) => {
+    if ('error' in response || isContinued(callId)) return false;
+    const { now, check } = this.#parts;
+    for (const id of this.calls.idsFor({ id: callId })) {
+      const standing = await this.calls.standing(id);
+      if (standing.kind !== 'asks' || standing.isClaimed) continue;
+      const { call, open } = standing.checkpoint;
+      const ask = open.find((one) => one.key === key);
+      if (ask === undefined || call.principal !== principal || !(await this.calls.isDoubted(call, ask)))
+        continue;
+      const { accepted } = sortAnswers([ask], { [key]: response.result }, now(), check);
+      const [given] = accepted;
+      if (given === undefined || 'error' in given.response) continue;
+      await this.calls.answer(call, ask, { response: given.response, by: '', route: 'client', time: now() });
+      return true;
+    }
+    return false;
   };
 
   #personFor(call: CallRecord, leg: Leg): string | undefined {

@@ -11,7 +11,15 @@ import type { IndexRecords } from '../call/task/index.ts';
 import { TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
 import type { Names } from '../checkpoint/names.ts';
-import { answerName, personName, roleName, sentName, stoppedName } from '../checkpoint/page-records.ts';
+import {
+  answerName,
+  askedName,
+  doubtName,
+  personName,
+  roleName,
+  sentName,
+  stoppedName,
+} from '../checkpoint/page-records.ts';
 
 /** Calls of one person that the list shows. */
 const MOST_LISTED = 200;
@@ -19,6 +27,9 @@ const MOST_LISTED = 200;
 const CONTINUED = '~';
 /** Equal calls that are told apart, within a `ttl`. */
 const MOST_EQUAL = 50;
+
+/** How long a client's proof holds that it asks its user, in milliseconds. */
+const PROOF = 30 * 86_400_000;
 
 /** An answer, and who gave it. */
 interface GivenAnswer {
@@ -222,6 +233,49 @@ export class WaitingCalls {
     return (await this.#parts.store.get(answerName(callId, key))) as KeptAnswer | undefined;
   }
 
+  /** When the client was asked first: now, where it was not. In milliseconds since the epoch. */
+  async asked({ id, expires }: CallRecord, { key }: OpenAsk): Promise<number> {
+    const { store, now } = this.#parts;
+    const at = now();
+    if (await store.insert(askedName(id, key), { at }, expires)) return at;
+    const found = await store.get(askedName(id, key));
+    return isObject(found) ? Number(found.at) : at;
+  }
+
+  /** The client has not asked its user: the page does. @returns false where that was known */
+  doubt({ id, expires }: CallRecord, { key }: OpenAsk): Promise<boolean> {
+    return this.#parts.store.insert(doubtName(id, key), {}, expires);
+  }
+
+  async isDoubted({ id }: CallRecord, { key }: OpenAsk): Promise<boolean> {
+    return (await this.#parts.store.get(doubtName(id, key))) !== undefined;
+  }
+
+  /** A client of a caller has shown that it asks its user. */
+  async prove(call: CallRecord): Promise<void> {
+    const { records, now } = this.#parts;
+    const [slot] = this.#proofs(call, 0);
+    if (slot !== undefined) await records.insert(slot.name, { at: now() }, slot.ends);
+  }
+
+  async isProven(call: CallRecord): Promise<boolean> {
+    const { records, now } = this.#parts;
+    for (const { name } of [...this.#proofs(call, 0), ...this.#proofs(call, 1)]) {
+      const found = await records.get(name);
+      if (isObject(found) && now() - Number(found.at) <= PROOF) return true;
+    }
+    return false;
+  }
+
+  /** The names of a proof in the row of now, or one before. */
+  #proofs({ principal, client }: CallRecord, before: number): { name: string; ends: number }[] {
+    const { names, now } = this.#parts;
+    const ends = (Math.floor(now() / PROOF) - before + 2) * PROOF;
+    return names
+      .guessable('proven', principal ?? null, String(client.info.name ?? ''))
+      .map((name) => ({ name: `${ends.toString(36)}.proven.${name}`, ends }));
+  }
+
   /** Calls the function when an answer comes to this process. @returns ends that */
   listen(callId: string, listener: () => void): () => void {
     const listeners = this.#listeners.get(callId) ?? new Set();
@@ -238,8 +292,13 @@ export class WaitingCalls {
     return isObject(found) && found.is === true;
   }
 
-  stop({ id, expires }: CallRecord, is: boolean): Promise<void> {
-    return this.#parts.store.replace(stoppedName(id), { is }, expires);
+  stop({ id, expires }: CallRecord): Promise<void> {
+    return this.#parts.store.replace(stoppedName(id), { is: true }, expires);
+  }
+
+  /** It was called again. */
+  async resume({ id, expires }: CallRecord): Promise<void> {
+    if (await this.isStopped(id)) await this.#parts.store.replace(stoppedName(id), { is: false }, expires);
   }
 
   /** When its outcome was sent first: now, where it was not. */

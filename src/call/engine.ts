@@ -291,7 +291,9 @@ export class Engine {
    */
   async deliver(callId: string, caller: CallerOf, key: string, response: Response): Promise<void> {
     if (this.tasks === undefined) throw new AwaitError('bad-token', 'without a store no call is found');
-    await this.tasks.answer(callId, caller, key, response);
+    await this.tasks.answer(callId, caller, key, response).catch(async (error: unknown) => {
+      if (!(await this.#parts.late?.(callId, caller.principal, key, response))) throw error;
+    });
   }
 
   /** Passes a client's progress on to an ask of a resumable call: see `Tasks.report`. */

@@ -6,13 +6,17 @@ export const personName = (callId: string): string => `${callId}:person`;
 export const stoppedName = (callId: string): string => `${callId}:stopped`;
 export const sentName = (callId: string): string => `${callId}:sent`;
 export const answerName = (callId: string, key: string): string => `${callId}:answer ${key}`;
+export const askedName = (callId: string, key: string): string => `${callId}:asked ${key}`;
+export const doubtName = (callId: string, key: string): string => `${callId}:doubt ${key}`;
 export const roleName = (callId: string, role: string): string => `${callId}:role ${role}`;
 
 /** All of them that a call may have. */
 export function pageRecords(callId: string, entries: readonly Entry[]): string[] {
   const asks = entries.flatMap((entry) => (entry.type === 'suspended' ? entry.checkpoint.open : []));
   if (asks.length === 0) return [];
-  const answers = new Set(asks.map(({ key }) => answerName(callId, key)));
+  const answers = new Set(
+    asks.flatMap(({ key }) => [answerName(callId, key), askedName(callId, key), doubtName(callId, key)]),
+  );
   const roles = new Set(asks.map(({ params }) => roleName(callId, roleOf(params) ?? '')));
   return [personName(callId), stoppedName(callId), sentName(callId), ...answers, ...roles];
 }

@@ -259,6 +259,7 @@ export function createServices(
       now,
       logger,
       mayReplay,
+      check,
       engine: () => engine,
       server: () => nameOfServer(services.serverInfo),
       answered: (call, { by, route, question, arguments: args }) =>
@@ -266,7 +267,7 @@ export function createServices(
     });
   const engine: Engine = new Engine({
     ...(store !== undefined && { store }),
-    ...(asking !== undefined && { route: asking.route, outlasts: asking.outlasts }),
+    ...(asking !== undefined && { route: asking.route, outlasts: asking.outlasts, late: asking.late }),
     local: logs,
     read: (callId, entry) => replies.moved(callId, entry),
     tokens: stateTokens(sealer),

@@ -152,15 +152,15 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a call that its client stopped takes answers',
     file: 'src/ask/continued-call.ts',
-    from: 'if (call !== undefined) void this.#parts.calls.stop(call, true).catch(() => {});',
+    from: 'if (call !== undefined) void this.#parts.calls.stop(call).catch(() => {});',
     to: 'void call;',
     page: true,
   },
   {
     name: 'a call that comes again after it was stopped takes none',
     file: 'src/ask/continued-call.ts',
-    from: 'if (isTold && this.#forPage(open).length > 0) await calls.stop(call, false);',
-    to: 'void [call, open];',
+    from: 'if (isTold && this.#request.person !== undefined) await calls.resume(call);',
+    to: 'void call;',
     page: true,
   },
   {

@@ -22,6 +22,8 @@ export interface PageScenario extends Scenario {
   readonly page: {
     /** Whether its client takes URLs, and opens the page by them. */
     readonly urls: boolean;
+    /** Whether it says that it takes forms: it answers them, or declines them at once, and is not proven. */
+    readonly forms?: boolean;
     /** Whether each request has the call's idempotency key. */
     readonly named: boolean;
     /** Probability that the client answers a URL itself, for the person. */
@@ -40,6 +42,7 @@ export const pageScenarios: fc.Arbitrary<PageScenario> = fc
     scenario: scenarios.filter(({ plan }) => !has(plan, 'url')),
     page: fc.record({
       urls: fc.boolean(),
+      forms: fc.boolean(),
       named: fc.boolean(),
       declines: fc.constantFrom(0, 0, 0.3),
       pace: fc.constantFrom(20, 400, 3_000),
@@ -55,6 +58,11 @@ export const pageScenarios: fc.Arbitrary<PageScenario> = fc
 
 /** The two browsers of the person give answers that differ. */
 const isSame = (text: string): string => text.replaceAll(/ by \d/g, '');
+
+function byBrowser(message: string, browser: number): JsonObject {
+  const { content } = answerTo(message) as { content: { a: string } };
+  return { action: 'accept', content: { a: `${content.a} by ${browser}` } };
+}
 
 class PageWorld {
   readonly #world: World;
@@ -132,8 +140,7 @@ class PageWorld {
       if ((await calls.answerTo(call.id, ask.key)) !== undefined) continue;
       // As the page does, after it has read all else.
       if (await calls.isStopped(call.id)) return;
-      const { content } = answerTo(String(ask.params.message)) as { content: { a: string } };
-      const result = { action: 'accept', content: { a: `${content.a} by ${browser}` } };
+      const result = byBrowser(String(ask.params.message), browser);
       const given = { response: { result }, by: PERSON, route: 'page', time: this.#world.time } as const;
       const isFirst = await calls.answer(call, ask, given);
       if (isFirst) this.#isKept(call, ask.key, given.response);
@@ -198,9 +205,14 @@ class AgentClient {
       this.#page.read(outcome);
       const responses: Record<string, JsonObject> = {};
       for (const { key, params } of asks) {
-        if (params.mode !== 'url') this.#world.violated(`its client is asked ${JSON.stringify(params)}`);
-        const isDeclined = this.#world.chance(this.#scenario.page.declines);
-        responses[key] = { action: isDeclined ? 'decline' : 'accept' };
+        const { forms = false, declines } = this.#scenario.page;
+        const isForm = params.mode !== 'url';
+        if (isForm !== forms) this.#world.violated(`its client is asked ${JSON.stringify(params)}`);
+        responses[key] = this.#world.chance(isForm ? declines * 2 : declines)
+          ? { action: 'decline' }
+          : isForm
+            ? byBrowser(String(params.message), 3)
+            : { action: 'accept' };
       }
       outcome = await this.#post({ token, responses });
     }
@@ -217,7 +229,14 @@ class AgentClient {
   async #stopOnce(): Promise<void> {
     const { page, faults, outages } = this.#scenario;
     // A request that ends with its process stops nothing, nor does one that the store does not hear of.
-    if (!page.stops || page.urls || page.named || faults.length + outages.length > 0 || this.#hasStopped)
+    if (
+      !page.stops ||
+      page.urls ||
+      page.forms ||
+      page.named ||
+      faults.length + outages.length > 0 ||
+      this.#hasStopped
+    )
       return;
     this.#hasStopped = true;
     const { cluster } = this.#page;
@@ -248,7 +267,7 @@ class AgentClient {
 
   #judge(response: Response): void {
     const { plan, page } = this.#scenario;
-    const isAnsweredFor = page.urls && page.declines > 0;
+    const isAnsweredFor = (page.urls || page.forms) && page.declines > 0;
     if ('error' in response) {
       if (!racesTimers(plan) && !isAnsweredFor)
         this.#world.violated(`it ended with ${JSON.stringify(response.error)}`);
@@ -285,7 +304,11 @@ export async function playPage(scenario: PageScenario): Promise<Report> {
     frames,
     relayed: weather !== undefined,
     page: page.parts,
-    declares: scenario.page.urls ? { elicitation: { url: {} } } : {},
+    declares: {
+      ...((scenario.page.urls || scenario.page.forms) && {
+        elicitation: { ...(scenario.page.urls && { url: {} }), ...(scenario.page.forms && { form: {} }) },
+      }),
+    },
   });
   page.cluster = cluster;
   for (const skew of scenario.skews) cluster.add(skew);

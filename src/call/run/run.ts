@@ -75,6 +75,13 @@ export interface EngineParts {
     leg: Leg,
     how: { readonly isKept: boolean; readonly isAgain: boolean },
   ) => Instance | undefined;
+  /** An answer came to an ask of a call that is over. @returns whether it counts for a call that outlasts it */
+  readonly late?: (
+    callId: string,
+    principal: string | undefined,
+    key: string,
+    response: Response,
+  ) => Promise<boolean>;
   /** Registers a task that another process runs, to take it over if its owner dies. */
   readonly watch?: (id: string) => void;
   /** A fresh instance of the user's server for one call. */

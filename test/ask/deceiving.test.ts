@@ -1,0 +1,254 @@
+/** Clients that declare elicitation and do not ask their user: they answer by themselves, show nothing, or give up. */
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sdk/types.js';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import * as z from 'zod';
+import type { AskEvent } from '../../src/ask/options.ts';
+import { systemClock } from '../../src/base/clock.ts';
+import { step } from '../../src/index.ts';
+import { openStore } from '../../src/store.ts';
+import { post, type RawReply, textOf } from '../e2e/clients.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { SQLITE } from '../e2e/services.ts';
+import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
+
+const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
+const YES: ElicitResult = { action: 'accept', content: { day: 'by the client' } };
+const NO: ElicitResult = { action: 'decline' };
+const ann = new PersonAtPage();
+const DAY = 86_400_000;
+let effects: string[] = [];
+let events: AskEvent[] = [];
+let ahead = 0;
+
+function build(): McpServer {
+  const server = new McpServer({ name: 'booking', version: '1' });
+  server.registerTool('book', { inputSchema: { to: z.string() } }, async ({ to }) => {
+    await step('hold', async () => void effects.push(`hold ${to}`));
+    const { action, content } = await server.server.elicitInput({
+      message: `When to ${to}?`,
+      requestedSchema: FORM,
+    });
+    await step('pay', async () => void effects.push(`pay ${to}`));
+    return { content: [{ type: 'text', text: `${action} ${content?.day}` }] };
+  });
+  return server;
+}
+
+const cleanUps: (() => unknown)[] = [];
+let one: Served;
+let two: Served;
+beforeEach(async () => {
+  effects = [];
+  events = [];
+  ahead = 0;
+  vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
+  vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
+  const url = SQLITE.url();
+  const serve = async (): Promise<Served> => {
+    const served = await serveHere(build, {
+      secrets: [SECRET],
+      store: await openStore(url),
+      // Calls outlast the days that a test lets pass.
+      ttl: 100 * DAY,
+      ask: { ...askOptions, on: (event) => void events.push(event) },
+      limits: { lease: 3_600_000 },
+    });
+    cleanUps.push(() => served.close());
+    return served;
+  };
+  one = await serve();
+  two = await serve();
+});
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+  vi.restoreAllMocks();
+});
+
+/** How a client answers: an answer, or none yet. */
+type Answers = () => ElicitResult | Promise<ElicitResult>;
+
+interface Caller {
+  call(to: string, signal?: AbortSignal): Promise<string>;
+}
+
+const KINDS = ['2025-11-25', '2026-07-28'] as const;
+
+async function open(
+  kind: (typeof KINDS)[number],
+  at: Served,
+  answers: Answers,
+  { name = 'host', who = 'ann' } = {},
+): Promise<Caller> {
+  const headers = { authorization: `Bearer ${who}` };
+  if (kind === '2025-11-25') {
+    const client = new Client({ name, version: '1' }, { capabilities: { elicitation: { form: {} } } });
+    client.setRequestHandler(ElicitRequestSchema, () => answers());
+    const options = { requestInit: { headers } };
+    await client.connect(new StreamableHTTPClientTransport(new URL(at.url), options) as Transport);
+    cleanUps.push(() => client.close());
+    return {
+      async call(to, signal) {
+        const request = { name: 'book', arguments: { to } };
+        const { content } = await client.callTool(request, undefined, signal && { signal });
+        return (content as { text: string }[]).map(({ text }) => text).join('\n');
+      },
+    };
+  }
+  const send = (to: string, more = {}): Promise<RawReply> =>
+    post(at.url, {
+      tool: 'book',
+      args: { to },
+      capabilities: { elicitation: { form: {} } },
+      headers,
+      ...more,
+    });
+  return {
+    async call(to) {
+      let reply = await send(to);
+      while (reply.state !== '') {
+        const given = await Promise.all(reply.keys.map(async (key) => [key, await answers()]));
+        reply = await send(to, { state: reply.state, responses: Object.fromEntries(given) });
+      }
+      return textOf(reply);
+    },
+  };
+}
+
+/** After more than a second. */
+const slowly =
+  (answer: ElicitResult): Answers =>
+  () => {
+    ahead += 1_500;
+    return answer;
+  };
+
+describe.each(KINDS)('%s', (kind) => {
+  it.each<ElicitResult>([NO, { action: 'cancel' }])(
+    'asks on the page where a client answers $action at once',
+    async (answer) => {
+      let asked = 0;
+      const caller = await open(kind, one, () => {
+        asked += 1;
+        return answer;
+      });
+      const first = await caller.call('rome');
+      expect(first).toMatch(/^NOT DONE YET: book waits for a person\.\nQuestion: When to rome\?/);
+      expect((await ann.answer(two.url, linkIn(first), { day: 'Monday' })).status).toBe(303);
+      expect(await caller.call('rome')).toBe('accept Monday');
+      expect([asked, effects]).toEqual([1, ['hold rome', 'pay rome']]);
+      expect(events.map(({ what }) => what)).toEqual(['opened', 'answered']);
+    },
+  );
+
+  it('believes an answer that a person may have given, and a decline of a client that is proven', async () => {
+    expect(await (await open(kind, one, () => YES)).call('oslo')).toBe('accept by the client');
+    expect(await (await open(kind, one, slowly(NO))).call('riga')).toBe('decline undefined');
+    // None of these is a proof.
+    expect(await (await open(kind, one, () => NO)).call('bern')).toMatch(/^NOT DONE YET/);
+    expect(await (await open(kind, one, slowly({ action: 'accept', content: {} }))).call('lima')).toMatch(
+      /^accept/,
+    );
+    expect(await (await open(kind, one, () => NO)).call('cairo')).toMatch(/^NOT DONE YET/);
+    expect(await (await open(kind, one, slowly(YES))).call('paris')).toBe('accept by the client');
+    expect(await (await open(kind, two, () => NO)).call('tokyo')).toBe('decline undefined');
+  });
+
+  it('keeps a proof for its caller and client, for thirty days', async () => {
+    expect(await (await open(kind, one, slowly(YES))).call('rome')).toBe('accept by the client');
+    expect(await (await open(kind, one, () => NO, { who: 'bob' })).call('rome')).toMatch(/^NOT DONE YET/);
+    if (kind === '2025-11-25')
+      expect(await (await open(kind, one, () => NO, { name: 'other' })).call('rome')).toMatch(
+        /^NOT DONE YET/,
+      );
+    ahead += 29 * DAY;
+    expect(await (await open(kind, two, () => NO)).call('oslo')).toBe('decline undefined');
+    ahead += 2 * DAY;
+    expect(await (await open(kind, two, () => NO)).call('bern')).toMatch(/^NOT DONE YET/);
+    expect(await (await open(kind, two, slowly(YES))).call('riga')).toBe('accept by the client');
+    expect(await (await open(kind, one, () => NO)).call('lima')).toBe('decline undefined');
+  });
+});
+
+describe('2025-11-25', () => {
+  it('asks on the page where a client shows nothing for 45 seconds; what its user answers later counts', async () => {
+    let answer: (given: ElicitResult) => void = () => {};
+    const isAsked = vi.fn();
+    const caller = await open('2025-11-25', one, () => {
+      isAsked();
+      return new Promise((resolve) => {
+        answer = resolve;
+      });
+    });
+    const first = caller.call('rome');
+    await expect.poll(() => isAsked.mock.calls.length).toBe(1);
+    ahead += 44_000;
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    ahead += 2_000;
+    expect(await first).toMatch(/^NOT DONE YET/);
+    expect(await ann.read(two.url, linkIn(await first))).toContain('When to rome?');
+    answer({ action: 'accept', content: { day: 'late' } });
+    await expect.poll(() => ann.read(two.url, PAGE)).toContain('Nothing waits for you now');
+    expect(await (await open('2025-11-25', two, () => NO)).call('rome')).toBe('accept late');
+    expect(effects).toEqual(['hold rome', 'pay rome']);
+  });
+
+  it('takes the page’s answer while the client shows the question', async () => {
+    const isAsked = vi.fn();
+    const caller = await open('2025-11-25', one, () => {
+      isAsked();
+      return new Promise<ElicitResult>(() => {});
+    });
+    const first = caller.call('oslo');
+    await expect.poll(() => isAsked.mock.calls.length).toBe(1);
+    const link = await expect
+      .poll(() => ann.read(two.url, PAGE))
+      .toContain('When to oslo?')
+      .then(async () => /href="(http[^"]*\/ask\/[^"]*)"/.exec(await ann.read(two.url, PAGE))?.[1] ?? '');
+    await ann.answer(two.url, link, { day: 'Friday' });
+    expect(await first).toBe('accept Friday');
+  });
+
+  it('ends the request alone where a call is cancelled while its question is open', async () => {
+    const isAsked = vi.fn();
+    const caller = await open('2025-11-25', one, () => {
+      isAsked();
+      return new Promise<ElicitResult>(() => {});
+    });
+    const stop = new AbortController();
+    const first = caller.call('bern', stop.signal).catch(() => 'cancelled');
+    await expect.poll(() => isAsked.mock.calls.length).toBe(1);
+    stop.abort();
+    expect(await first).toBe('cancelled');
+    await expect.poll(() => events.map(({ what }) => what)).toEqual(['opened']);
+    const link = events[0]?.url ?? '';
+    expect((await ann.answer(two.url, link, { day: 'Sunday' })).status).toBe(303);
+    expect(effects).toEqual(['hold bern']);
+    expect(await caller.call('bern')).toBe('accept Sunday');
+    expect([isAsked.mock.calls.length, effects]).toEqual([1, ['hold bern', 'pay bern']]);
+  });
+});
+
+it('2026-07-28: asks on the page once a question was open for 45 seconds; a late answer by the client counts', async () => {
+  const send = (more = {}): Promise<RawReply> =>
+    post(one.url, {
+      tool: 'book',
+      args: { to: 'rome' },
+      capabilities: { elicitation: { form: {} } },
+      headers: { authorization: 'Bearer ann' },
+      ...more,
+    });
+  const first = await send();
+  ahead += 46_000;
+  const link = linkIn(textOf(await send()));
+  expect(await ann.read(two.url, link)).toContain('When to rome?');
+  const responses = Object.fromEntries(
+    first.keys.map((key) => [key, { action: 'accept', content: { day: 'late' } }]),
+  );
+  expect(textOf(await send({ state: first.state, responses }))).toBe('accept late');
+  expect(textOf(await send())).toMatch(/^This call was already done.*\naccept late/);
+  expect(effects).toEqual(['hold rome', 'pay rome']);
+});
