@@ -342,8 +342,7 @@ export class ContinuedCall implements Instance {
           isNews ||= doubted.isNews;
           return;
         }
-        const response =
-          kept?.response ?? doubted?.response ?? (await askedBy(frame, ask.key, ask.method, ask.params));
+        const response = kept?.response ?? doubted?.response ?? (await this.#askedItself(frame, ask));
         if ('error' in response) {
           errors[ask.key] = response.error;
           return;
@@ -387,7 +386,7 @@ export class ContinuedCall implements Instance {
     const left = at + SHOWN - clock.now();
     if (left <= 0 && past === undefined) return { isNews: await this.#doubt(call, ask) };
     this.#unproven.set(ask, call);
-    const asked = askedBy(frame, ask.key, ask.method, ask.params);
+    const asked = this.#askedItself(frame, ask);
     const response = await (this.#request.leg.live ? this.#inTime(call, ask, asked, left) : asked);
     this.#unproven.delete(ask);
     if (response === undefined) return { isNews: await this.#doubt(call, ask) };
@@ -398,6 +397,11 @@ export class ContinuedCall implements Instance {
     const hasContent = isObject(content) && Object.keys(content).length > 0;
     if (action === 'accept' && hasContent && !isAtOnce) await calls.prove(this.#request.call);
     return { response };
+  }
+
+  #askedItself(frame: Frame, { key, method, params, deadline }: OpenAsk): Promise<Response> {
+    const left = deadline && Math.max(1, deadline.at - this.#parts.clock.now());
+    return askedBy(frame, key, method, params, left);
   }
 
   async #inTime(
@@ -577,11 +581,24 @@ export function withForms(capabilities: JsonObject): JsonObject {
 }
 
 /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
-async function askedBy(frame: Frame, key: string, method: string, params: JsonObject): Promise<Response> {
+async function askedBy(
+  frame: Frame,
+  key: string,
+  method: string,
+  params: JsonObject,
+  timeout?: number,
+): Promise<Response> {
   const past = pastAnswer(frame, key);
   if (past !== undefined) return past;
   const meta = isObject(params._meta) ? params._meta : {};
-  return frame.ask(method, { ...params, _meta: { ...meta, [KEY_META]: key } }, { inContext: true });
+  return frame.ask(
+    method,
+    { ...params, _meta: { ...meta, [KEY_META]: key } },
+    {
+      inContext: true,
+      ...defined({ timeout }),
+    },
+  );
 }
 
 /** A client that cannot open a page has not answered for its user. */

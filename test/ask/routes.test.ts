@@ -31,6 +31,11 @@ function build(): McpServer {
     const booked = `${action} ${content?.day}`;
     return { content: [{ type: 'text', text: booked }], structuredContent: { booked } };
   });
+  server.registerTool('hasty', {}, async () => {
+    const asked = server.server.elicitInput({ message: 'Now?', requestedSchema: FORM }, { timeout: 300 });
+    const text = await asked.then(({ action }) => action, String);
+    return { content: [{ type: 'text', text }] };
+  });
   return server;
 }
 
@@ -102,6 +107,13 @@ it('asks a client itself that declares forms', async () => {
   const client = await clientOf(one, { elicitation: { form: {} } }, 'Monday');
   expect(await book(client, 'rome')).toBe('accept Monday');
   expect(await ann.read(one.url, PAGE)).toContain('Nothing waits for you now');
+});
+
+it('ends a question with the time-out that its tool passed, where its client is asked', async () => {
+  const client = await clientOf(one, { elicitation: { form: {} } }, '');
+  client.setRequestHandler(ElicitRequestSchema, () => new Promise(() => {}));
+  const { content } = await client.callTool({ name: 'hasty', arguments: {} });
+  expect((content as { text: string }[])[0]?.text).toContain('Request timed out');
 });
 
 it('has an SDK’s client take the result of a tool with an output schema', async () => {
