@@ -115,7 +115,8 @@ export const LIMITS = {
    */
   keepAlive: 15_000,
   /**
-   * How long a call may run without an ask before it becomes a task, if its client accepts tasks, in milliseconds.
+   * With tasks on, how long a call may run without an ask before it becomes a task, if its client accepts tasks, in
+   * milliseconds.
    * @remarks Lower it where a proxy ends requests after a few seconds.
    */
   taskAfter: 10_000,

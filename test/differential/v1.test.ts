@@ -117,6 +117,15 @@ describe.each(['2025-11-25', '2025-06-18'])('a server of SDK v1 and a client of 
   });
 });
 
+it('a client that declared nothing is asked nothing', async () => {
+  const ask = async (fetch: Fetch): Promise<unknown> => {
+    const talk = await sessionTalk(fetch, '2025-11-25', { capabilities: {} });
+    const { asked, response } = await talk.request('tools/call', { name: 'asks', arguments: {} });
+    return { asked: asked.length, failed: (response?.result as Json | undefined)?.isError === true };
+  };
+  expectSame(await ask(native()), await ask(hosted()), { asked: 'undeclared-ask', failed: 'undeclared-ask' });
+});
+
 describe('a server of SDK v1 and a client of 2026-07-28, which its SDK does not know', () => {
   it('sees what it would see of a client of 2025-11-25', async () => {
     expectSame(await see(await sessionTalk(native(), '2025-11-25')), await see(modernTalk(hosted())), {
