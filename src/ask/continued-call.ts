@@ -321,7 +321,7 @@ export class ContinuedCall implements Instance {
     { checkpoint: { call, open } }: AtAsks,
     isTold: boolean,
   ): Promise<{ responses: JsonObject; errors?: ErrorAnswers } | undefined> {
-    const { calls, clock } = this.#parts;
+    const { calls } = this.#parts;
     const page = new Set(this.#forPage(open));
     const { person } = this.#request;
     // One that is on the page may be answered there at any time: the first answer counts, and waits with the call.
@@ -349,8 +349,7 @@ export class ContinuedCall implements Instance {
         }
         responses[ask.key] = response.result;
         if (kept !== undefined || !isKept) return;
-        const given = { response, by: '', route: 'client', time: clock.now() } as const;
-        if (await calls.answer(call, ask, given)) return;
+        if (await this.#count(call, ask, response)) return;
         responses[ask.key] = (await calls.answerTo(call.id, ask.key))?.response.result ?? response.result;
       }),
     );
@@ -389,13 +388,17 @@ export class ContinuedCall implements Instance {
     const asked = this.#askedItself(frame, ask);
     const response = await (this.#request.leg.live ? this.#inTime(call, ask, asked, left) : asked);
     this.#unproven.delete(ask);
-    if (response === undefined) return { isNews: await this.#doubt(call, ask) };
+    if (response === undefined) {
+      // A task waits on, and so does the question at its client.
+      const late = async (given: Response): Promise<unknown> =>
+        'result' in given && this.#count(call, ask, given);
+      asked.then(late).catch(() => {});
+      return { isNews: await this.#doubt(call, ask) };
+    }
     if ('error' in response) return { response };
-    const { action, content } = response.result;
     const isAtOnce = clock.now() - at < AT_ONCE;
-    if (action !== 'accept' && isAtOnce) return { isNews: await this.#doubt(call, ask) };
-    const hasContent = isObject(content) && Object.keys(content).length > 0;
-    if (action === 'accept' && hasContent && !isAtOnce) await calls.prove(this.#request.call);
+    if (!isAtOnce) await calls.prove(call, response.result);
+    else if (response.result.action !== 'accept') return { isNews: await this.#doubt(call, ask) };
     return { response };
   }
 
@@ -472,10 +475,14 @@ export class ContinuedCall implements Instance {
     asks: readonly OpenAsk[],
     { action }: JsonObject,
   ): Promise<Record<string, JsonObject> | undefined> {
-    const { calls, clock } = this.#parts;
-    const given = { response: { result: { action } }, by: '', route: 'client', time: clock.now() } as const;
-    for (const ask of asks) await calls.answer(call, ask, given);
+    for (const ask of asks) await this.#count(call, ask, { result: { action } });
     return this.#read(call, asks);
+  }
+
+  /** An answer by the client counts, if it is the first. */
+  #count(call: CallRecord, ask: OpenAsk, response: { readonly result: JsonObject }): Promise<boolean> {
+    const { calls, clock } = this.#parts;
+    return calls.answer(call, ask, { response, by: '', route: 'client', time: clock.now() });
   }
 
   async #read(call: CallRecord, asks: readonly OpenAsk[]): Promise<Record<string, JsonObject> | undefined> {

@@ -251,8 +251,9 @@ export class WaitingCalls {
     return (await this.#parts.store.get(doubtName(id, key))) !== undefined;
   }
 
-  /** A client of a caller has shown that it asks its user. */
-  async prove(call: CallRecord): Promise<void> {
+  /** A client answered after more than a second: with content it has shown that it asks its user. */
+  async prove(call: CallRecord, { action, content }: JsonObject): Promise<void> {
+    if (action !== 'accept' || !isObject(content) || Object.keys(content).length === 0) return;
     const { records, now } = this.#parts;
     const [slot] = this.#proofs(call, 0);
     if (slot !== undefined) await records.insert(slot.name, { at: now() }, slot.ends);

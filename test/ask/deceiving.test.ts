@@ -196,6 +196,39 @@ describe('2025-11-25', () => {
     expect(effects).toEqual(['hold rome', 'pay rome']);
   });
 
+  it('takes an answer of a task’s client that comes after 45 seconds', async () => {
+    let answer: ((given: ElicitResult) => void) | undefined;
+    const client = new Client(
+      { name: 'host', version: '1' },
+      { capabilities: { elicitation: { form: {} } } },
+    );
+    client.setRequestHandler(
+      ElicitRequestSchema,
+      () =>
+        new Promise<ElicitResult>((resolve) => {
+          answer = resolve;
+        }),
+    );
+    const requestInit = { headers: { authorization: 'Bearer ann' } };
+    await client.connect(new StreamableHTTPClientTransport(new URL(one.url), { requestInit }) as Transport);
+    cleanUps.push(() => client.close());
+    const params = { name: 'book', arguments: { to: 'lima' }, task: { ttl: DAY } };
+    const { task } = await client.request(
+      { method: 'tools/call', params },
+      z.looseObject({ task: z.looseObject({ taskId: z.string() }) }),
+    );
+    const result = client.request(
+      { method: 'tasks/result', params: { taskId: task.taskId } },
+      z.looseObject({ content: z.array(z.looseObject({ text: z.string() })) }),
+    );
+    await expect.poll(() => answer).toBeDefined();
+    ahead += 46_000;
+    await expect.poll(() => events.map(({ what }) => what)).toEqual(['opened']);
+    answer?.({ action: 'accept', content: { day: 'late' } });
+    expect((await result).content[0]?.text).toBe('accept late');
+    expect(effects).toEqual(['hold lima', 'pay lima']);
+  });
+
   it('takes the page’s answer while the client shows the question', async () => {
     const isAsked = vi.fn();
     const caller = await open('2025-11-25', one, () => {
