@@ -377,10 +377,11 @@ export class ContinuedCall implements Instance {
     // From here on an equal call continues it, whatever becomes of this request.
     await this.#opened(call);
     const past = pastAnswer(frame, ask.key);
-    if (await calls.isDoubted(call, ask))
-      return past !== undefined && 'result' in past && past.result.action === 'accept'
-        ? { response: past }
-        : { isNews: false };
+    if (await calls.isDoubted(call, ask)) {
+      if (past === undefined || 'error' in past || past.result.action !== 'accept') return { isNews: false };
+      await calls.prove(call, past.result);
+      return { response: past };
+    }
     const at = await calls.asked(call, ask);
     const left = at + SHOWN - clock.now();
     if (left <= 0 && past === undefined) return { isNews: await this.#doubt(call, ask) };
@@ -390,8 +391,11 @@ export class ContinuedCall implements Instance {
     this.#unproven.delete(ask);
     if (response === undefined) {
       // A task waits on, and so does the question at its client.
-      const late = async (given: Response): Promise<unknown> =>
-        'result' in given && this.#count(call, ask, given);
+      const late = async (given: Response): Promise<void> => {
+        if ('error' in given) return;
+        await calls.prove(call, given.result);
+        await this.#count(call, ask, given);
+      };
       asked.then(late).catch(() => {});
       return { isNews: await this.#doubt(call, ask) };
     }

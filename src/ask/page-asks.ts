@@ -108,6 +108,7 @@ export class PageAsks {
       const { accepted } = sortAnswers([ask], { [key]: response.result }, now(), check);
       const [given] = accepted;
       if (given === undefined || 'error' in given.response) continue;
+      await this.calls.prove(call, given.response.result);
       await this.calls.answer(call, ask, { response: given.response, by: '', route: 'client', time: now() });
       return true;
     }

@@ -193,7 +193,9 @@ describe('2025-11-25', () => {
     answer({ action: 'accept', content: { day: 'late' } });
     await expect.poll(() => ann.read(two.url, PAGE)).toContain('Nothing waits for you now');
     expect(await (await open('2025-11-25', two, () => NO)).call('rome')).toBe('accept late');
-    expect(effects).toEqual(['hold rome', 'pay rome']);
+    // It was a proof.
+    expect(await (await open('2025-11-25', two, () => NO)).call('riga')).toBe('decline undefined');
+    expect(effects.filter((effect) => effect.endsWith('rome'))).toEqual(['hold rome', 'pay rome']);
   });
 
   it('takes an answer of a task’s client that comes after 45 seconds', async () => {

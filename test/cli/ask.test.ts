@@ -3,6 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { createServer, type Server } from 'node:http';
 import { join } from 'node:path';
 import process from 'node:process';
+import { Client as ModernClient } from '@modelcontextprotocol/client';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
@@ -35,7 +36,7 @@ const { privateKey, publicKey } = await generateKeyPair('ES256');
 const stranger = await generateKeyPair('ES256');
 let keys: Server;
 let jwks: string;
-const clients: Client[] = [];
+const clients: (Client | ModernClient)[] = [];
 beforeAll(async () => {
   const jwk = { ...(await exportJWK(publicKey)), kid: 'one', alg: 'ES256' };
   keys = createServer((_req, res) => res.end(JSON.stringify({ keys: [jwk] })));
@@ -138,7 +139,7 @@ async function connected(transport: Transport): Promise<Client> {
   return client;
 }
 
-async function call(client: Client): Promise<string> {
+async function call(client: Client | ModernClient): Promise<string> {
   const { content } = await client.callTool({ name: 'one', arguments: {} });
   return (content as { text: string }[])[0]?.text ?? '';
 }
@@ -302,32 +303,39 @@ describe('serve --ask-pair', () => {
     }
   });
 
-  it.skipIf(SHORT)('serves the page of a server on stdio that has the same store', async () => {
-    const store = ['--store', `sqlite://${join(scratch(), 'calls.db')}`];
-    const { page, code, end } = await inTerminal(await freePort(), ...store);
-    const client = new Client({ name: 'host', version: '1' });
-    clients.push(client);
-    try {
-      const own = ['--stdio', '--ask-page', page, '--ask-pair', ...store];
-      const args = [CLI, 'serve', await compiled(FIXTURE), ...own];
-      const env = { ...(process.env as Record<string, string>), MCP_AWAIT_SECRET: SECRET };
-      const transport = new StdioClientTransport({ command: process.execPath, args, env, stderr: 'pipe' });
-      let logged = '';
-      transport.stderr?.on('data', (chunk) => {
-        logged += String(chunk);
-      });
-      await client.connect(transport);
-      const link = linkIn(await call(client));
-      expect(link.startsWith(`${page}/`)).toBe(true);
-      const paired = await pair(page, code, link);
-      const cookie = paired.headers.get('set-cookie')?.split(';')[0] ?? '';
-      expect((await answer(link, { cookie })).status).toBe(303);
-      expect(await call(client)).toContain('Hello Ann');
-      expect(logged).not.toContain('code there');
-    } finally {
-      end();
-    }
-  });
+  it.skipIf(SHORT).each(['2025-11-25', '2026-07-28'])(
+    'serves the page of a server on stdio that has the same store, on %s',
+    async (kind) => {
+      const store = ['--store', `sqlite://${join(scratch(), 'calls.db')}`];
+      const { page, code, end } = await inTerminal(await freePort(), ...store);
+      const info = { name: 'host', version: '1' };
+      const client =
+        kind === '2025-11-25'
+          ? new Client(info)
+          : new ModernClient(info, { versionNegotiation: { mode: { pin: kind } } });
+      clients.push(client);
+      try {
+        const own = ['--stdio', '--ask-page', page, '--ask-pair', ...store];
+        const args = [CLI, 'serve', await compiled(FIXTURE), ...own];
+        const env = { ...(process.env as Record<string, string>), MCP_AWAIT_SECRET: SECRET };
+        const transport = new StdioClientTransport({ command: process.execPath, args, env, stderr: 'pipe' });
+        let logged = '';
+        transport.stderr?.on('data', (chunk) => {
+          logged += String(chunk);
+        });
+        await client.connect(transport as never);
+        const link = linkIn(await call(client));
+        expect(link.startsWith(`${page}/`)).toBe(true);
+        const paired = await pair(page, code, link);
+        const cookie = paired.headers.get('set-cookie')?.split(';')[0] ?? '';
+        expect((await answer(link, { cookie })).status).toBe(303);
+        expect(await call(client)).toContain('Hello Ann');
+        expect(logged).not.toContain('code there');
+      } finally {
+        end();
+      }
+    },
+  );
 });
 
 const LOGIN = [
