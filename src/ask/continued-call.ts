@@ -399,7 +399,8 @@ export class ContinuedCall implements Instance {
       asked.then(late).catch(() => {});
       return { isNews: await this.#doubt(call, ask) };
     }
-    if ('error' in response) return { response };
+    // What the person has answered on the page is none of the client's.
+    if ('error' in response || (await calls.answerTo(call.id, ask.key)) !== undefined) return { response };
     const isAtOnce = clock.now() - at < AT_ONCE;
     if (!isAtOnce) await calls.prove(call, response.result);
     else if (response.result.action !== 'accept') return { isNews: await this.#doubt(call, ask) };

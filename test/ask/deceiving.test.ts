@@ -243,8 +243,11 @@ describe('2025-11-25', () => {
       .poll(() => ann.read(two.url, PAGE))
       .toContain('When to oslo?')
       .then(async () => /href="(http[^"]*\/ask\/[^"]*)"/.exec(await ann.read(two.url, PAGE))?.[1] ?? '');
+    ahead += 1_500;
     await ann.answer(two.url, link, { day: 'Friday' });
     expect(await first).toBe('accept Friday');
+    // The person's answer proves nothing of the client.
+    expect(await (await open('2025-11-25', one, () => NO)).call('riga')).toMatch(/^NOT DONE YET/);
   });
 
   it('ends the request alone where a call is cancelled while its question is open', async () => {
