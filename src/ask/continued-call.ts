@@ -20,11 +20,11 @@ import { isForPerson, missingCapability, roleOf } from '../call/ask/capability.t
 import type { Engine } from '../call/engine.ts';
 import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
-import { authorsKeyOf, KEY_META } from '../call/frame/place.ts';
 import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
 import type { Instance, InstanceLeg, Leg, Outcome } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
+import { askedBy, ClientAsks } from './client-asks.ts';
 import { notDoneYet, sentBefore } from './said.ts';
 import { isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
@@ -38,11 +38,6 @@ const ROUNDS = 5;
 const LOOK = 500;
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
-
-/** An answer that comes sooner is not a person's, in milliseconds. */
-const AT_ONCE = 1_000;
-/** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
-const SHOWN = 45_000;
 
 /** Longest idempotency key, in characters. */
 const KEY_LENGTH = 256;
@@ -118,13 +113,19 @@ export class ContinuedCall implements Instance {
   #waiting: CallRecord | undefined;
   /** The asks of a call that the page gets, with those that its client was asked in vain. */
   #page = new Set<OpenAsk>();
-  /** Asks that its client shows, or not: it is not proven. */
-  readonly #unproven = new Map<OpenAsk, CallRecord>();
+  readonly #asks: ClientAsks;
 
   constructor(parts: ContinuedCallParts, request: ContinuedRequest) {
     this.#parts = parts;
     this.#request = request;
     this.#facts = request.leg;
+    this.#asks = new ClientAsks({
+      ...parts,
+      request,
+      opened: (call) => this.#opened(call),
+      doubted: async (call) => parts.opened(call, await this.#opened(call)),
+      awaited: (...how) => this.#awaited(...how),
+    });
     const { task: _task, session: _session, outlasted: _outlasted, ...call } = request.call;
     const { capabilities: declared } = call.client;
     const capabilities = request.person === undefined ? declared : withForms(declared);
@@ -146,8 +147,7 @@ export class ContinuedCall implements Instance {
   cancel(): void {
     this.#gone.abort();
     this.#over.abort();
-    for (const [ask, call] of this.#unproven) void this.#doubt(call, ask).catch(() => {});
-    if (this.#unproven.size > 0) return;
+    if (this.#asks.cancel()) return;
     const call = this.#waiting;
     if (call !== undefined) void this.#parts.calls.stop(call).catch(() => {});
   }
@@ -333,23 +333,24 @@ export class ContinuedCall implements Instance {
     await Promise.all(
       open.map(async (ask) => {
         if (page.has(ask)) return;
-        const isDoubtful = await this.#isUnproven(ask);
+        const isDoubtful = await this.#asks.isUnproven(ask);
         const isKept = isOpen || isDoubtful;
         const kept = isKept ? await calls.answerTo(call.id, ask.key) : undefined;
-        const doubted = kept === undefined && isDoubtful ? await this.#shown(frame, call, ask) : undefined;
+        const doubted =
+          kept === undefined && isDoubtful ? await this.#asks.shown(frame, call, ask) : undefined;
         if (doubted !== undefined && !('response' in doubted)) {
           page.add(ask);
           isNews ||= doubted.isNews;
           return;
         }
-        const response = kept?.response ?? doubted?.response ?? (await this.#askedItself(frame, ask));
+        const response = kept?.response ?? doubted?.response ?? (await this.#asks.itself(frame, ask));
         if ('error' in response) {
           errors[ask.key] = response.error;
           return;
         }
         responses[ask.key] = response.result;
         if (kept !== undefined || !isKept) return;
-        if (await this.#count(call, ask, response)) return;
+        if (await this.#asks.count(call, ask, response)) return;
         responses[ask.key] = (await calls.answerTo(call.id, ask.key))?.response.result ?? response.result;
       }),
     );
@@ -359,77 +360,6 @@ export class ContinuedCall implements Instance {
       Object.assign(responses, given);
     }
     return { responses, ...(Object.keys(errors).length > 0 && { errors }) };
-  }
-
-  /** Whether its client may deceive: it declares what the ask needs, and has not proven that it asks. */
-  async #isUnproven(ask: OpenAsk): Promise<boolean> {
-    const { person, call } = this.#request;
-    return person !== undefined && isForm(ask) && !(await this.#parts.calls.isProven(call));
-  }
-
-  /** Asks a client that is not proven. @returns no response where the page has to ask, and whether that is new */
-  async #shown(
-    frame: Frame,
-    call: CallRecord,
-    ask: OpenAsk,
-  ): Promise<{ readonly response: Response } | { readonly isNews: boolean }> {
-    const { calls, clock } = this.#parts;
-    // From here on an equal call continues it, whatever becomes of this request.
-    await this.#opened(call);
-    const past = pastAnswer(frame, ask.key);
-    if (await calls.isDoubted(call, ask)) {
-      if (past === undefined || 'error' in past || past.result.action !== 'accept') return { isNews: false };
-      await calls.prove(call, past.result);
-      return { response: past };
-    }
-    const at = await calls.asked(call, ask);
-    const left = at + SHOWN - clock.now();
-    if (left <= 0 && past === undefined) return { isNews: await this.#doubt(call, ask) };
-    this.#unproven.set(ask, call);
-    const asked = this.#askedItself(frame, ask);
-    const response = await (this.#request.leg.live ? this.#inTime(call, ask, asked, left) : asked);
-    this.#unproven.delete(ask);
-    if (response === undefined) {
-      // A task waits on, and so does the question at its client.
-      const late = async (given: Response): Promise<void> => {
-        if ('error' in given) return;
-        await calls.prove(call, given.result);
-        await this.#count(call, ask, given);
-      };
-      asked.then(late).catch(() => {});
-      return { isNews: await this.#doubt(call, ask) };
-    }
-    // What the person has answered on the page is none of the client's.
-    if ('error' in response || (await calls.answerTo(call.id, ask.key)) !== undefined) return { response };
-    const isAtOnce = clock.now() - at < AT_ONCE;
-    if (!isAtOnce) await calls.prove(call, response.result);
-    else if (response.result.action !== 'accept') return { isNews: await this.#doubt(call, ask) };
-    return { response };
-  }
-
-  #askedItself(frame: Frame, { key, method, params, deadline }: OpenAsk): Promise<Response> {
-    const left = deadline && Math.max(1, deadline.at - this.#parts.clock.now());
-    return askedBy(frame, key, method, params, left);
-  }
-
-  async #inTime(
-    call: CallRecord,
-    ask: OpenAsk,
-    asked: Promise<Response>,
-    wait: number,
-  ): Promise<Response | undefined> {
-    const heard = new AbortController();
-    const page = this.#awaited(call, [ask], wait, heard.signal).then((given) => {
-      const result = given?.[ask.key];
-      return result && { result };
-    });
-    return Promise.race([asked, page]).finally(() => heard.abort());
-  }
-
-  async #doubt(call: CallRecord, ask: OpenAsk): Promise<boolean> {
-    const isNews = await this.#parts.calls.doubt(call, ask);
-    if (isNews && this.#gone.signal.aborted) this.#parts.opened(call, await this.#opened(call));
-    return isNews;
   }
 
   async #fromPage(
@@ -480,14 +410,8 @@ export class ContinuedCall implements Instance {
     asks: readonly OpenAsk[],
     { action }: JsonObject,
   ): Promise<Record<string, JsonObject> | undefined> {
-    for (const ask of asks) await this.#count(call, ask, { result: { action } });
+    for (const ask of asks) await this.#asks.count(call, ask, { result: { action } });
     return this.#read(call, asks);
-  }
-
-  /** An answer by the client counts, if it is the first. */
-  #count(call: CallRecord, ask: OpenAsk, response: { readonly result: JsonObject }): Promise<boolean> {
-    const { calls, clock } = this.#parts;
-    return calls.answer(call, ask, { response, by: '', route: 'client', time: clock.now() });
   }
 
   async #read(call: CallRecord, asks: readonly OpenAsk[]): Promise<Record<string, JsonObject> | undefined> {
@@ -592,33 +516,7 @@ export function withForms(capabilities: JsonObject): JsonObject {
   return { ...capabilities, elicitation: { ...elicitation, form: {} } };
 }
 
-/** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
-async function askedBy(
-  frame: Frame,
-  key: string,
-  method: string,
-  params: JsonObject,
-  timeout?: number,
-): Promise<Response> {
-  const past = pastAnswer(frame, key);
-  if (past !== undefined) return past;
-  const meta = isObject(params._meta) ? params._meta : {};
-  return frame.ask(
-    method,
-    { ...params, _meta: { ...meta, [KEY_META]: key } },
-    {
-      inContext: true,
-      ...defined({ timeout }),
-    },
-  );
-}
-
 /** A client that cannot open a page has not answered for its user. */
 function orDeclined(response: Response): { readonly result: JsonObject } {
   return 'error' in response ? { result: { action: 'cancel' } } : response;
-}
-
-function pastAnswer(frame: Frame, key: string): Response | undefined {
-  const past = frame.past.findLast((done) => done.kind === 'answer' && authorsKeyOf(done.place) === key);
-  return past?.kind === 'answer' ? past.response : undefined;
 }

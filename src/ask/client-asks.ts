@@ -1,0 +1,157 @@
+/**
+ * The asks that a request's client gets itself. One that has not proven that it asks its user may answer by itself, or
+ * show nothing: such an answer, none for a while, or a call that is cancelled meanwhile, leaves the ask to the page. The
+ * first answer counts, of whichever of both.
+ */
+import type { Clock } from '../base/clock.ts';
+import { defined } from '../base/defined.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { Frame } from '../call/frame/frame.ts';
+import { authorsKeyOf, KEY_META } from '../call/frame/place.ts';
+import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';
+import type { ContinuedRequest } from './continued-call.ts';
+import { isForm, type WaitingCalls } from './waiting-calls.ts';
+
+/** An answer that comes sooner is not a person's, in milliseconds. */
+const AT_ONCE = 1_000;
+/** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
+const SHOWN = 45_000;
+
+interface ClientAsksParts {
+  readonly calls: WaitingCalls;
+  readonly clock: Clock;
+  readonly request: Pick<ContinuedRequest, 'call' | 'leg' | 'person'>;
+  /** Equal calls continue the call from here on. */
+  opened(call: CallRecord): Promise<unknown>;
+  /** Nobody hears of the request's response, and the page asks. */
+  doubted(call: CallRecord): Promise<void>;
+  /** Waits so many milliseconds for the answers of the page, by their keys. */
+  awaited(
+    call: CallRecord,
+    asks: readonly OpenAsk[],
+    wait: number,
+    stop: AbortSignal,
+  ): Promise<Record<string, JsonObject> | undefined>;
+}
+
+export class ClientAsks {
+  readonly #parts: ClientAsksParts;
+  /** Asks that its client shows, or not: it is not proven. */
+  readonly #shown = new Map<OpenAsk, CallRecord>();
+  #isCancelled = false;
+
+  constructor(parts: ClientAsksParts) {
+    this.#parts = parts;
+  }
+
+  /** The client cancelled the request. @returns whether that says nothing of its user */
+  cancel(): boolean {
+    this.#isCancelled = true;
+    for (const [ask, call] of this.#shown) void this.#doubt(call, ask).catch(() => {});
+    return this.#shown.size > 0;
+  }
+
+  /** Whether its client may deceive: it declares what the ask needs, and has not proven that it asks. */
+  async isUnproven(ask: OpenAsk): Promise<boolean> {
+    const { person, call } = this.#parts.request;
+    return person !== undefined && isForm(ask) && !(await this.#parts.calls.isProven(call));
+  }
+
+  /** Asks a client that is not proven. @returns no response where the page has to ask, and whether that is new */
+  async shown(
+    frame: Frame,
+    call: CallRecord,
+    ask: OpenAsk,
+  ): Promise<{ readonly response: Response } | { readonly isNews: boolean }> {
+    const { calls, clock } = this.#parts;
+    // From here on an equal call continues it, whatever becomes of this request.
+    await this.#parts.opened(call);
+    const past = pastAnswer(frame, ask.key);
+    if (await calls.isDoubted(call, ask)) {
+      if (past === undefined || 'error' in past || past.result.action !== 'accept') return { isNews: false };
+      await calls.prove(call, past.result);
+      return { response: past };
+    }
+    const at = await calls.asked(call, ask);
+    const left = at + SHOWN - clock.now();
+    if (left <= 0 && past === undefined) return { isNews: await this.#doubt(call, ask) };
+    this.#shown.set(ask, call);
+    const asked = this.itself(frame, ask);
+    const response = await (this.#parts.request.leg.live ? this.#inTime(call, ask, asked, left) : asked);
+    this.#shown.delete(ask);
+    if (response === undefined) {
+      // A task waits on, and so does the question at its client.
+      const late = async (given: Response): Promise<void> => {
+        if ('error' in given) return;
+        await calls.prove(call, given.result);
+        await this.count(call, ask, given);
+      };
+      asked.then(late).catch(() => {});
+      return { isNews: await this.#doubt(call, ask) };
+    }
+    // What the person has answered on the page is none of the client's.
+    if ('error' in response || (await calls.answerTo(call.id, ask.key)) !== undefined) return { response };
+    const isAtOnce = clock.now() - at < AT_ONCE;
+    if (!isAtOnce) await calls.prove(call, response.result);
+    else if (response.result.action !== 'accept') return { isNews: await this.#doubt(call, ask) };
+    return { response };
+  }
+
+  /** Asks a client that is believed, within what is left of the tool's own time-out. */
+  itself(frame: Frame, { key, method, params, deadline }: OpenAsk): Promise<Response> {
+    const left = deadline && Math.max(1, deadline.at - this.#parts.clock.now());
+    return askedBy(frame, key, method, params, left);
+  }
+
+  async #inTime(
+    call: CallRecord,
+    ask: OpenAsk,
+    asked: Promise<Response>,
+    wait: number,
+  ): Promise<Response | undefined> {
+    const heard = new AbortController();
+    const page = this.#parts.awaited(call, [ask], wait, heard.signal).then((given) => {
+      const result = given?.[ask.key];
+      return result && { result };
+    });
+    return Promise.race([asked, page]).finally(() => heard.abort());
+  }
+
+  async #doubt(call: CallRecord, ask: OpenAsk): Promise<boolean> {
+    const isNews = await this.#parts.calls.doubt(call, ask);
+    if (isNews && this.#isCancelled) await this.#parts.doubted(call);
+    return isNews;
+  }
+
+  /** An answer by the client counts, if it is the first. */
+  count(call: CallRecord, ask: OpenAsk, response: { readonly result: JsonObject }): Promise<boolean> {
+    const { calls, clock } = this.#parts;
+    return calls.answer(call, ask, { response, by: '', route: 'client', time: clock.now() });
+  }
+}
+
+/** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
+export async function askedBy(
+  frame: Frame,
+  key: string,
+  method: string,
+  params: JsonObject,
+  timeout?: number,
+): Promise<Response> {
+  const past = pastAnswer(frame, key);
+  if (past !== undefined) return past;
+  const meta = isObject(params._meta) ? params._meta : {};
+  return frame.ask(
+    method,
+    { ...params, _meta: { ...meta, [KEY_META]: key } },
+    {
+      inContext: true,
+      ...defined({ timeout }),
+    },
+  );
+}
+
+function pastAnswer(frame: Frame, key: string): Response | undefined {
+  const past = frame.past.findLast((done) => done.kind === 'answer' && authorsKeyOf(done.place) === key);
+  return past?.kind === 'answer' ? past.response : undefined;
+}
