@@ -9,7 +9,7 @@ import { isObject, type JsonObject } from '../base/json.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { authorsKeyOf, KEY_META } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';
-import type { ContinuedRequest } from './continued-call.ts';
+import type { Leg } from '../call/ports.ts';
 import { isForm, type WaitingCalls } from './waiting-calls.ts';
 
 /** An answer that comes sooner is not a person's, in milliseconds. */
@@ -20,7 +20,12 @@ const SHOWN = 45_000;
 interface ClientAsksParts {
   readonly calls: WaitingCalls;
   readonly clock: Clock;
-  readonly request: Pick<ContinuedRequest, 'call' | 'leg' | 'person'>;
+  readonly request: {
+    readonly call: CallRecord;
+    readonly leg: Pick<Leg, 'live'>;
+    /** Who answers on the page, if anybody does. */
+    readonly person: string | undefined;
+  };
   /** Equal calls continue the call from here on. */
   opened(call: CallRecord): Promise<unknown>;
   /** Nobody hears of the request's response, and the page asks. */

@@ -50,6 +50,7 @@ beforeEach(async () => {
   const url = SQLITE.url();
   const serve = async (): Promise<Served> => {
     const served = await serveHere(build, {
+      tasks: 'optional',
       secrets: [SECRET],
       store: await openStore(url),
       // Calls outlast the days that a test lets pass.

@@ -22,7 +22,7 @@ import { LIMITS } from '../limits.ts';
 import { askAttempt, askInStep } from './asks.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
 import type { FrameCore } from './core.ts';
-import { Drawn, drewTooMuch, isOnce, isShed, SHED } from './drawn.ts';
+import { Drawn, drewTooMuch, isOnce, isShed } from './drawn.ts';
 import { diverged } from './drift.ts';
 import { Gate } from './gate.ts';
 import { OpenAsks } from './open-asks.ts';
@@ -73,8 +73,6 @@ export class Frame {
   readonly #patience: Patience;
   /** Whether the frame looks in the next turn of the event loop. */
   #scheduled = false;
-  /** How often the tool offered to be given up (`shed`). */
-  #sheds: number;
   /** What the call has recorded before this frame. */
   readonly past: readonly Completion[];
 
@@ -89,11 +87,10 @@ export class Frame {
     this.#delay = new AskDelay(options.clock, options.askDelay, () => this.#poke());
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(completions, from?.open ?? [], from?.fresh ?? 0);
-    this.#rounds = new Rounds(completions);
+    this.#rounds = new Rounds(completions, from?.isPast);
     this.#recording.pass(from?.isPast ? Number.POSITIVE_INFINITY : this.#rounds.past);
     this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
     const paths = completions.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
-    this.#sheds = from?.isPast ? paths.filter(isShed).length : this.#rounds.sheds;
     this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? LIMITS.journalBytes);
     const attempt = (made: Attempt): void => this.#attempt(made);
     this.#core = {
@@ -115,7 +112,7 @@ export class Frame {
       shed: async () =>
         this.#gate.isOver
           ? undefined
-          : this.#steps.once(this, `${SHED}#${++this.#sheds}`, async () => {}, attempt),
+          : this.#steps.once(this, this.#rounds.nextShed(), async () => {}, attempt),
       draw: (place, fresh) => (this.over ? fresh() : this.#drawn.draw(this.#rounds.placeOf(place), fresh)),
       once: (place, fn) =>
         this.#gate.isFinished

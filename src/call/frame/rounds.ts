@@ -5,7 +5,7 @@
  */
 import { isObject, type JsonObject } from '../../base/json.ts';
 import type { Completion } from '../journal/entries.ts';
-import { type DrawPlace, isShed } from './drawn.ts';
+import { type DrawPlace, isShed, SHED } from './drawn.ts';
 
 const ROUND = '/round#';
 const NONE: ReadonlyMap<string, number> = new Map();
@@ -15,20 +15,23 @@ export class Rounds {
   readonly last: JsonObject | undefined;
   /** How many completions belong to rounds that are over. */
   readonly past: number;
-  /** How many times the call was given up in them. */
-  readonly sheds: number;
   /** How many steps of each name they had. */
   readonly names: ReadonlyMap<string, number>;
   #count: number;
+  /** How often the tool offered to be given up (`shed`). */
+  #sheds: number;
 
-  constructor(completions: readonly Completion[]) {
+  /** @param isPast whether all of them are done, not those of rounds that are over alone */
+  constructor(completions: readonly Completion[], isPast = false) {
     this.past = completions.findLastIndex(isRound) + 1;
     const before = completions.slice(0, this.past);
     const paths = before.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
     const round = before.at(-1);
     const outcome = round?.kind === 'step' ? round.outcome : {};
     this.last = 'value' in outcome && isObject(outcome.value) ? outcome.value : undefined;
-    this.sheds = paths.filter(isShed).length;
+    this.#sheds = (isPast ? completions : before).filter(
+      (done) => done.kind === 'step' && isShed(done.path),
+    ).length;
     this.#count = before.filter(isRound).length;
     const names = new Map<string, number>();
     for (const path of paths) {
@@ -42,6 +45,12 @@ export class Rounds {
   next(): string {
     this.#count += 1;
     return `${ROUND}${this.#count}`;
+  }
+
+  /** The path of the next offer to be given up. */
+  nextShed(): string {
+    this.#sheds += 1;
+    return `${SHED}#${this.#sheds}`;
   }
 
   /** Where something is drawn: a round's first value at a place is not the one of the round before. */
