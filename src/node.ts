@@ -4,7 +4,7 @@ import { constants, createGzip, type Gzip } from 'node:zlib';
 import type { JsonObject } from './base/json.ts';
 import { isLoopback } from './doors/http/address.ts';
 import type { BeginBody } from './doors/http/bodies.ts';
-import { Departure } from './doors/http/departure.ts';
+import { DisconnectSignal } from './doors/http/disconnect-signal.ts';
 import { type Inbound, MAX_UNSENT, type SentReply, type Writer } from './doors/http/exchange.ts';
 
 export { type CloseOptions, type Closes, closeOnSignals } from './doors/http/shutdown.ts';
@@ -49,7 +49,7 @@ export function toNodeHandler(
   { compress = false }: NodeHandlerOptions = {},
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
-    const gone = new Departure();
+    const gone = new DisconnectSignal();
     onEnd(req, res, () => {
       if (!res.writableFinished) gone.fire();
     });
@@ -85,7 +85,7 @@ export function toNodeHandler(
     });
 }
 
-function inboundOf(req: NodeRequest, signal: Departure): Inbound {
+function inboundOf(req: NodeRequest, signal: DisconnectSignal): Inbound {
   const { headers, method = 'GET', url = '/', auth, body, baseUrl, socket } = req;
   const [path = '/', query = ''] = url.split('?', 2);
   // Express computes `req.ip` from a proxy's headers if it is set to trust that proxy.

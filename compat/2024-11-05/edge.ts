@@ -35,6 +35,7 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import type { Outside } from '../../src/host/router.ts';
 import { type LastingPlace, parseLastingId } from '../../src/stream/event-id.ts';
 import { refusedEventId, unknownEventId } from '../failure.ts';
+import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
 import { type Exchange, exchangeOf } from '../session/exchange.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from '../session/initialize.ts';
@@ -44,7 +45,6 @@ import { inWork, reserve, run, take } from '../session/requests.ts';
 import type { Session } from '../session/session.ts';
 import { Sessions } from '../session/sessions.ts';
 import { isCall, type RpcRequest, sourceOf } from '../session/start.ts';
-import { takerOf } from '../taker.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
 import { connected, dialectOf } from './connection.ts';
 import { createIdentity, forgetClient, identifier, keepClient, recallClient } from './identity.ts';
@@ -71,21 +71,21 @@ async function get(parts: EdgeParts, inbound: Inbound): Promise<Reply> {
   if (accept !== '' && !accepts(accept, 'text/event-stream')) {
     return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
   }
-  const taker = takerOf(services, inbound);
+  const quotaKey = quotaKeyOf(services, inbound);
   const last = inbound.header('last-event-id') ?? '';
   let session: Session | undefined;
   let had: LastingPlace;
   if (last === '') {
     const tooMuch = await rates?.refuse(inbound, { method: 'initialize' });
     if (tooMuch !== undefined) return tooMuch;
-    sessions.makeRoom(taker);
-    const identity = await createIdentity(services, taker.principal);
-    session = sessions.add(identity.name, identity, taker.address);
+    sessions.makeRoom(quotaKey);
+    const identity = await createIdentity(services, quotaKey.principal);
+    session = sessions.add(identity.name, identity, quotaKey.address);
     had = { prefix: session.id, sequence: 0, calls: new Map() };
   } else {
     const place = parseLastingId(last, settings.limits.eventIdBytes);
     if (place === undefined) return unknownEventId(services, inbound);
-    session = (await sessions.find(place.prefix, taker))?.session;
+    session = (await sessions.find(place.prefix, quotaKey))?.session;
     if (session === undefined) return notFound(parts, inbound, null);
     had = place;
   }
@@ -111,7 +111,7 @@ async function post(parts: EdgeParts, inbound: Inbound, body: unknown): Promise<
     const message = 'Bad Request: sessionId is missing; GET the stream first, and POST to its endpoint event';
     return rpcError(400, -32000, message, idOf(body));
   }
-  const { session, news } = (await sessions.find(id, takerOf(services, inbound))) ?? {};
+  const { session, news } = (await sessions.find(id, quotaKeyOf(services, inbound))) ?? {};
   if (session === undefined) return notFound(parts, inbound, idOf(body));
   await recallClient(services, session);
   const requests = messages.filter(isRequest);

@@ -7,9 +7,9 @@ import { classifyInboundRequest } from '@modelcontextprotocol/server';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { isMeta } from '../../src/call/ask/meta.ts';
 import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
-import type { Instance, Leg, Outcome } from '../../src/call/ports.ts';
+import type { Instance, Outcome, RequestContext } from '../../src/call/ports.ts';
 import { INTERNAL, isBadToken } from '../../src/call/run/wire-error.ts';
-import { Departure } from '../../src/doors/http/departure.ts';
+import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { GuardedWriter, Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { isLocal } from '../../src/doors/http/local.ts';
 import { empty, isRequestId, json, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
@@ -195,7 +195,7 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
   const task = request.method === 'tools/call' ? taskFor(services, read) : undefined;
   if (isResponse(task)) return { kind: 'responded', response: task };
   const takesTasks = declaresTasks(read.client.capabilities);
-  const leg: Leg = {
+  const context: RequestContext = {
     live: false,
     sheds: true,
     refuses: true,
@@ -212,8 +212,8 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
       if (wanted(notification, read.logLevel)) source.notify(notification);
     },
   };
-  if (read.requestState === undefined) return startCall(services, request, read, leg, task);
-  const outcome = await resumeCall(services, read, leg, source.inbound);
+  if (read.requestState === undefined) return startCall(services, request, read, context, task);
+  const outcome = await resumeCall(services, read, context, source.inbound);
   // An earlier send of the same retry may have made it a task; each request is judged by its own declaration.
   const isUnfit = outcome.kind === 'task' && !takesTasks;
   return isUnfit ? { kind: 'responded', response: UNFIT } : outcome;
@@ -244,9 +244,14 @@ function isResponse(task: TaskWish | Response | undefined | 'unknown'): task is 
   return typeof task === 'object' && !('when' in task);
 }
 
-async function resumeCall(services: Services, read: Read, leg: Leg, inbound: Inbound): Promise<Outcome> {
+async function resumeCall(
+  services: Services,
+  read: Read,
+  context: RequestContext,
+  inbound: Inbound,
+): Promise<Outcome> {
   const { requestState, binding, inputResponses } = read;
-  const outcome = await services.engine.resume(requestState as string, binding, inputResponses, leg);
+  const outcome = await services.engine.resume(requestState as string, binding, inputResponses, context);
   if (isBadToken(outcome)) await services.rates?.badToken(inbound);
   return outcome;
 }
@@ -255,7 +260,7 @@ function startCall(
   services: Services,
   request: ModernRequest,
   read: Read,
-  leg: Leg,
+  context: RequestContext,
   task: TaskWish | 'unknown' | undefined,
 ): Promise<Outcome> {
   const { method, id: requestId } = request;
@@ -274,7 +279,7 @@ function startCall(
     ...(inputResponses !== undefined && { responses: inputResponses }),
     ...(task === 'unknown' ? { choose } : task !== undefined && { task }),
   };
-  return services.engine.start(call, leg).outcome;
+  return services.engine.start(call, context).outcome;
 }
 
 type Route = ReturnType<typeof classifyInboundRequest>;
@@ -322,7 +327,7 @@ function serveLean(
   inbound: Inbound,
   refuse?: (instance: HostInstance) => Promise<Reply | undefined> | undefined,
 ): Promise<Reply> {
-  const gone = new Departure();
+  const gone = new DisconnectSignal();
   const abort = gone.fire;
   inbound.signal.addEventListener('abort', abort, { once: true });
   return new Promise((resolve) => {

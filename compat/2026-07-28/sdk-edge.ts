@@ -17,7 +17,7 @@ import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
-import type { Gone, Leg, Outcome } from '../../src/call/ports.ts';
+import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/ports.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { replyOf } from '../../src/doors/http/fetch.ts';
 import { isLocal } from '../../src/doors/http/local.ts';
@@ -41,9 +41,9 @@ const METHODS: Readonly<Record<string, readonly string[]>> = {
 
 export interface CallSource {
   readonly inbound: Inbound;
-  readonly signal: Gone;
-  /** See `Leg`. */
-  readonly isRefused?: Leg['isRefused'];
+  readonly signal: AbortSignalLike;
+  /** See `RequestContext`. */
+  readonly isRefused?: RequestContext['isRefused'];
   notify(notification: JsonObject): void;
 }
 
@@ -207,12 +207,12 @@ async function lightServer(
     const { signal, notify } = context.mcpReq;
     if (!ASKING.has(request.method)) {
       const { params, logLevel } = readRequest(request, undefined);
-      const leg = {
+      const context = {
         ...(authInfo !== undefined && { authInfo }),
         ...(logLevel !== undefined && { logLevel }),
         request: () => inbound.request(),
       };
-      const response = await instance.request({ id: request.id, method: request.method, params }, leg);
+      const response = await instance.request({ id: request.id, method: request.method, params }, context);
       if ('error' in response) throw protocolError(response.error, request);
       const { result } = response;
       const principal = services.principal(authInfo);

@@ -5,7 +5,7 @@
 
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
-import type { Gone } from '../../src/call/ports.ts';
+import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -84,7 +84,7 @@ async function follow(
   services: Services,
   from: TaskView,
   principal: string | undefined,
-  gone: Gone,
+  gone: AbortSignalLike,
   tell: (view: TaskView) => void,
 ): Promise<void> {
   const { engine, settings } = services;

@@ -29,7 +29,7 @@ export async function serveCall(served: Served, incoming: Incoming): Promise<Res
   if (incoming.state !== undefined) return resume(served, incoming, prepared);
   const { services, session } = exchange;
   const { settings, engine } = services;
-  const { leg, binding, params, task, ttl } = prepared;
+  const { context, binding, params, task, ttl } = prepared;
   const { method, id: requestId } = request;
   const { client } = session;
   // A task may outlive its session.
@@ -46,7 +46,7 @@ export async function serveCall(served: Served, incoming: Incoming): Promise<Res
       ...(task !== undefined && { task }),
       ...(ttl !== undefined && { ttl }),
     },
-    leg,
+    context,
     isOwn ? undefined : shared,
   );
   session.keep(requestId, started);
@@ -78,11 +78,11 @@ function announced({ exchange, request, dialect }: Served, shared: HostInstance,
 async function resume(
   served: Served,
   { state, answers }: Incoming,
-  { binding, leg }: PreparedCall,
+  { binding, context }: PreparedCall,
 ): Promise<Responding> {
   const { services, session, inbound } = served.exchange;
   const errors: ErrorAnswers | undefined = answers?.errors;
-  const outcome = await services.engine.resume(state as string, binding, answers?.results, leg, errors);
+  const outcome = await services.engine.resume(state as string, binding, answers?.results, context, errors);
   await session.settled();
   if (isBadToken(outcome)) await services.rates?.badToken(inbound);
   return tell(served, outcome);

@@ -44,7 +44,7 @@ import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
 import { NO_BATCH } from '../../src/doors/http/batch.ts';
-import { Departure } from '../../src/doors/http/departure.ts';
+import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, isRequestId, json, rpcError } from '../../src/doors/http/reply.ts';
 import { SESSION } from '../session/connection.ts';
@@ -139,7 +139,7 @@ async function serve(
   // The same retry twice is one turn, and its second request waits for it.
   const isRetry = incoming.state !== undefined;
   if (!isRetry && !session.reserve(id)) return inWork(request);
-  const gone = new Departure();
+  const gone = new DisconnectSignal();
   let end = (): void => {};
   const over = new Promise<void>((resolve) => {
     end = resolve;

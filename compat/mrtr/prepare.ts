@@ -1,8 +1,8 @@
-/** Converts a draft's request for the engine: its params, the binding of its state, and its leg. */
+/** Converts a draft's request for the engine: its params, the binding of its state, and its context. */
 
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
-import type { Binding, Leg } from '../../src/call/ports.ts';
+import type { Binding, RequestContext } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';
 import { isRequestId } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -15,7 +15,7 @@ import type { Served } from './served.ts';
 export interface PreparedCall {
   readonly params: JsonObject;
   readonly binding: Binding;
-  readonly leg: Leg;
+  readonly context: RequestContext;
   /** When it becomes a task. */
   readonly task?: TaskWish;
   readonly ttl?: number;
@@ -44,7 +44,7 @@ export async function prepare(
   return {
     params,
     binding: bindingOf({ revision, method, params, principal }, bound),
-    leg: {
+    context: {
       ...sourceOf(inbound),
       live: false,
       sheds: true,

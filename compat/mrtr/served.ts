@@ -2,7 +2,7 @@
 
 import type { JsonObject } from '../../src/base/json.ts';
 import type { OpenAsk, RpcError } from '../../src/call/journal/entries.ts';
-import type { Gone } from '../../src/call/ports.ts';
+import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Exchange } from '../session/exchange.ts';
 import type { RpcRequest } from '../session/start.ts';
 import type { Dialect } from './dialect.ts';
@@ -13,7 +13,7 @@ export interface Served {
   readonly dialect: Dialect;
   readonly request: RpcRequest;
   /** Fires when its client cancels it. */
-  readonly gone: Gone;
+  readonly gone: AbortSignalLike;
   /** Receives notifications that go out with the response. */
   readonly notify: (notification: JsonObject) => void;
 }

@@ -4,7 +4,7 @@
  */
 import type { JsonObject } from '../../src/base/json.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
-import type { Gone } from '../../src/call/ports.ts';
+import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Exchange } from '../session/exchange.ts';
 import { relatedTo } from '../tasks/legacy-wire.ts';
@@ -56,7 +56,7 @@ export async function serveTask(tasks: Tasks, served: Served): Promise<Respondin
 async function result(
   tasks: Tasks,
   dialect: Dialect,
-  { taskId, principal, gone }: { taskId: string; principal: string | undefined; gone: Gone },
+  { taskId, principal, gone }: { taskId: string; principal: string | undefined; gone: AbortSignalLike },
 ): Promise<Responding> {
   const isOverOrAsks = ({ response, asks }: TaskView): boolean => response !== undefined || asks.length > 0;
   const view = await tasks.until(taskId, principal, isOverOrAsks, gone);

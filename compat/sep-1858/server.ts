@@ -28,7 +28,7 @@
 import { digest, type JsonObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { CANCELLED, type Entry, isEnd } from '../../src/call/journal/entries.ts';
-import type { Leg, OpenAskOutcome } from '../../src/call/ports.ts';
+import type { OpenAskOutcome, RequestContext } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { empty, json, rpcError } from '../../src/doors/http/reply.ts';
@@ -58,8 +58,8 @@ import {
   askMessage,
   boundTo,
   type Caller,
-  legOf,
   type RpcRequest,
+  requestContextOf,
   type Say,
   sourceOf,
   startCall,
@@ -218,16 +218,16 @@ async function goOn(exchange: Exchange, last: string, messages: readonly JsonObj
     (message) => connection.pass(messageEvent(message)),
     (response) => session.beforeEnd(call, response),
   );
-  const begun: Leg['begun'] = (cancel) => {
+  const begun: RequestContext['begun'] = (cancel) => {
     onCancel = cancel;
   };
-  const leg = legOf(callerOf(session), sourceOf(inbound), call.params, { ...way, begun });
+  const context = requestContextOf(callerOf(session), sourceOf(inbound), call.params, { ...way, begun });
   const binding = boundTo(callerOf(session), call);
   const state = { callId: call.id, at, ...(entry.by !== undefined && { owner: entry.by }) };
   const turn = session.once(`${last} ${digest([results, errors])}`, async () => {
     const hasErrors = Object.keys(errors).length > 0;
     const offer = { binding, responses: results, ...(hasErrors && { errors }) };
-    const resumed = services.engine.resumeAt(state, offer, leg);
+    const resumed = services.engine.resumeAt(state, offer, context);
     // While it runs its client may cancel it, at any process, and its session stays.
     session.keepCall(call.requestId, {
       callId: call.id,
@@ -333,7 +333,7 @@ function callerOf({ caller }: Session): Caller {
 function wayOf(
   { services, home }: ReplyExchange,
   direct: Say,
-  beforeEnd: NonNullable<Leg['beforeEnd']>,
+  beforeEnd: NonNullable<RequestContext['beforeEnd']>,
 ): Way {
   return {
     live: false,

@@ -8,7 +8,7 @@ import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Started, TakingUp } from '../../src/call/engine.ts';
 import { type CallRecord, type Entry, isEnd, type Response } from '../../src/call/journal/entries.ts';
-import type { Leg, Outcome } from '../../src/call/ports.ts';
+import type { Outcome, RequestContext } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import type { CallConnection, Projection } from '../../src/stream/call-connections.ts';
@@ -22,10 +22,10 @@ import type { Session } from './session.ts';
 import {
   boundTo,
   type Caller,
-  legOf,
   loggedWay,
   messageOf,
   type RpcRequest,
+  requestContextOf,
   type Say,
   type Source,
   sourceOf,
@@ -65,7 +65,7 @@ export interface ReplyDialect {
   /** its request, */
   source(exchange: ReplyExchange, callId: string): Source;
   /** and how it goes on. */
-  way(exchange: ReplyExchange, direct: Say, beforeEnd: NonNullable<Leg['beforeEnd']>): Way;
+  way(exchange: ReplyExchange, direct: Say, beforeEnd: NonNullable<RequestContext['beforeEnd']>): Way;
 }
 
 type ReplyCall = Pick<CallRecord, 'id' | 'method' | 'params' | 'requestId'>;
@@ -221,7 +221,7 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
     const started = engine.takeUp(
       callId,
       boundTo(caller, call),
-      legOf(
+      requestContextOf(
         caller,
         source,
         call.params,

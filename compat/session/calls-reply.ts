@@ -22,7 +22,7 @@ import {
   parseEventId,
 } from '../../src/stream/event-id.ts';
 import type { Sink } from '../../src/stream/tail.ts';
-import { takerOf } from '../taker.ts';
+import { quotaKeyOf } from '../quota-key.ts';
 import {
   callAt,
   connect,
@@ -145,7 +145,7 @@ export class CallsReply {
       isQueued: true,
       destroy: () => void this.#refuse(TOO_MUCH),
     };
-    return services.traffic.unread.watch(outlet, takerOf(services, inbound));
+    return services.traffic.unread.watch(outlet, quotaKeyOf(services, inbound));
   }
 
   /** The stream of a request. */

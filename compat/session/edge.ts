@@ -12,8 +12,8 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
 import { callIdOf, parseBatchId, parseEventId, unknownEvent } from '../../src/stream/event-id.ts';
 import { refusedEventId, shuttingDown } from '../failure.ts';
+import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
-import { takerOf } from '../taker.ts';
 import { callAt, hasAll, logOf, resumed } from './call-reply.ts';
 import { resumedBatch } from './calls-reply.ts';
 import { comeBack, SESSION, sse } from './connection.ts';
@@ -90,15 +90,15 @@ async function startSession(parts: SessionEdgeParts, inbound: Inbound, request: 
   if (client === undefined) return invalid(NO_CLIENT);
   const wire = wireOf(parts, draft ?? client.protocolVersion);
   if (wire === undefined) return invalid('no revision of this protocolVersion is served');
-  const taker = takerOf(services, inbound);
-  const { principal } = taker;
+  const quotaKey = quotaKeyOf(services, inbound);
+  const { principal } = quotaKey;
   const named = inbound.header(SESSION);
-  if (named !== undefined && (await sessions.find(named, taker)) !== undefined)
+  if (named !== undefined && (await sessions.find(named, quotaKey)) !== undefined)
     return rpcError(400, -32600, 'Invalid Request: Server already initialized', id);
   // Before anything is kept of it.
-  sessions.makeRoom(taker);
+  sessions.makeRoom(quotaKey);
   const { id: sessionId, identity } = await createIdentity(services, client, principal, draft);
-  const session = sessions.add(sessionId, identity, taker.address);
+  const session = sessions.add(sessionId, identity, quotaKey.address);
   let instance: HostInstance;
   try {
     instance = await session.instance((outside) => openInstance(services, session, inbound, outside, true));
@@ -182,7 +182,7 @@ async function sessionOf(
     version === undefined ||
     ((SPOKEN.has(version) || wires.has(version)) && services.settings.revisions.has(version));
   if (!isKnown) return { reply: unsupported(version, services.settings.revisions, id) };
-  const { session, news } = (await sessions.find(name, takerOf(services, inbound))) ?? {};
+  const { session, news } = (await sessions.find(name, quotaKeyOf(services, inbound))) ?? {};
   // A session of a draft keeps that draft, and no other session changes to it.
   const isOther =
     [session?.revision, version].some((revision) => wires.get(revision ?? '')?.isDraft) &&

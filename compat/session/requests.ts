@@ -4,7 +4,7 @@ import type { JsonObject } from '../../src/base/json.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { Departure } from '../../src/doors/http/departure.ts';
+import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -167,9 +167,9 @@ function untilCancelled(
   services: Services,
   session: Session,
   { id }: RpcRequest,
-  serve: (gone: Departure) => Promise<Response>,
+  serve: (gone: DisconnectSignal) => Promise<Response>,
 ): StartedRequest {
-  const gone = new Departure();
+  const gone = new DisconnectSignal();
   session.over.addEventListener('abort', gone.fire, { once: true });
   const served = serve(gone).then((response): Outcome => ({ kind: 'responded', response }));
   const outcome = served.catch(failure(services)).then((came): Outcome => {

@@ -8,7 +8,7 @@ import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Client, Kept, Response, TaskWish } from '../../src/call/journal/entries.ts';
-import type { Gone } from '../../src/call/ports.ts';
+import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { CallerOf } from '../../src/call/task/tasks.ts';
 import { isRequestId } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -138,7 +138,7 @@ export class Session {
   }
 
   /** Fires when it is closed or evicted here. */
-  get over(): Gone {
+  get over(): AbortSignalLike {
     return this.#over.signal;
   }
 

@@ -3,9 +3,10 @@
  * suspended call, is never evicted: a new one is refused instead. Anonymous callers have a limit of their own, apart
  * from the known callers' (invariant 14).
  */
-import { Allowance, type Shares, type Taker } from '../../src/base/allowance.ts';
+
 import { keepNewest } from '../../src/base/bounded.ts';
 import { AwaitError } from '../../src/base/error.ts';
+import { Quota, type QuotaKey, type Shares } from '../../src/base/quota.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { Identify, SessionIdentity } from './identity.ts';
 import { LEAST_LIFETIME } from './identity.ts';
@@ -29,7 +30,7 @@ export class Sessions {
   readonly #identify: Identify;
   /** The least recently used first. */
   readonly #here = new Map<string, Session>();
-  readonly #room: Allowance;
+  readonly #room: Quota;
   /** Ids that were ended here: the store may not have that yet, or the handler has none. */
   readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
@@ -44,7 +45,7 @@ export class Sessions {
       callerSessions: caller,
       anonymousSessions,
     } = services.settings.limits;
-    this.#room = new Allowance({ all, caller, anonymous: anonymousSessions });
+    this.#room = new Quota({ all, caller, anonymous: anonymousSessions });
     this.#timer = setInterval(() => void this.#lookAround(), Math.min(sessionIdle, LOOK_EVERY));
     this.#timer.unref();
   }
@@ -53,9 +54,9 @@ export class Sessions {
    * Lets idle sessions go until there is room for one more of this caller's.
    * @throws AwaitError `no-room` when those that are in its place are not idle
    */
-  makeRoom(taker: Taker): void {
-    for (let lack = this.#room.lacks(taker); lack !== undefined; lack = this.#room.lacks(taker)) {
-      const idle = this.#idle(lack, taker);
+  makeRoom(quotaKey: QuotaKey): void {
+    for (let lack = this.#room.lacks(quotaKey); lack !== undefined; lack = this.#room.lacks(quotaKey)) {
+      const idle = this.#idle(lack, quotaKey);
       if (idle === undefined) {
         const whose = {
           all: '',
@@ -76,11 +77,11 @@ export class Sessions {
    * @throws AwaitError `no-room`
    */
   add(id: string, identity: SessionIdentity, address: string | undefined): Session {
-    const taker = { principal: identity.principal, address };
-    this.makeRoom(taker);
+    const quotaKey = { principal: identity.principal, address };
+    this.makeRoom(quotaKey);
     const session = new Session(id, identity, this.#services, address);
     this.#here.set(id, session);
-    this.#room.hold(session, taker);
+    this.#room.hold(session, quotaKey);
     return session;
   }
 
@@ -88,7 +89,7 @@ export class Sessions {
    * The session of an id, wherever it was made; undefined when it is unknown, expired, ended or another caller's.
    * @throws AwaitError `no-room` where it is not in this process yet, and cannot be
    */
-  async find(id: string, { principal, address }: Taker): Promise<FoundSession | undefined> {
+  async find(id: string, { principal, address }: QuotaKey): Promise<FoundSession | undefined> {
     const here = this.#here.get(id);
     if (here !== undefined) {
       const looked = here.principal === principal ? await this.#look(here) : undefined;
@@ -182,7 +183,7 @@ export class Sessions {
   }
 
   /** The least recently used session that may be evicted for a new one: strangers never evict a known caller's. */
-  #idle(lack: keyof Shares, { principal, address }: Taker): Session | undefined {
+  #idle(lack: keyof Shares, { principal, address }: QuotaKey): Session | undefined {
     let known: Session | undefined;
     for (const session of this.#here.values()) {
       if (session.held) continue;

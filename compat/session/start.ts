@@ -1,11 +1,11 @@
 /**
- * How a request becomes a call, on every revision: the call's binding, and the leg of the request. A revision adds its
+ * How a request becomes a call, on every revision: the call's binding, and the context of the request. A revision adds its
  * way: where asks and notifications go, and what ends the turn.
  */
 import { isObject, type JsonObject, sha256 } from '../../src/base/json.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
-import type { Binding, Instance, Leg, Outcome } from '../../src/call/ports.ts';
+import type { Binding, Instance, Outcome, RequestContext } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';
 import { countedAddress } from '../../src/doors/http/address.ts';
 import type { Inbound } from '../../src/doors/http/exchange.ts';
@@ -35,15 +35,15 @@ export interface Caller {
 
 /** The facts of an HTTP request besides its message. */
 export type Source = Pick<
-  Leg,
+  RequestContext,
   'authInfo' | 'request' | keyof Closing | 'address' | 'workspace' | 'idempotencyKey'
 >;
 
 /** What ends a connection early, where its client comes back for the rest. */
-export type Closing = Pick<Leg, 'closeStream' | 'closeStanding'>;
+export type Closing = Pick<RequestContext, 'closeStream' | 'closeStanding'>;
 
 /** How a revision talks to the client while a turn is run. */
-export type Way = Omit<Leg, keyof Source | 'capabilities' | 'progressToken'>;
+export type Way = Omit<RequestContext, keyof Source | 'capabilities' | 'progressToken'>;
 
 export type Say = (message: JsonObject) => void;
 
@@ -72,7 +72,7 @@ export function startCall(
   const call: NewCall = { ...how, method, params, requestId, client: caller.client, binding };
   const started: Begun = engine.start(
     call,
-    legOf(
+    requestContextOf(
       caller,
       source,
       params,
@@ -93,7 +93,12 @@ export function boundTo(
 }
 
 /** @param params of the request that began the call, or of its retry: they have the progress token */
-export function legOf({ client }: Caller, source: Source, params: JsonObject, way: Way): Leg {
+export function requestContextOf(
+  { client }: Caller,
+  source: Source,
+  params: JsonObject,
+  way: Way,
+): RequestContext {
   const { progressToken } = isObject(params._meta) ? params._meta : {};
   return {
     ...source,
@@ -104,7 +109,7 @@ export function legOf({ client }: Caller, source: Source, params: JsonObject, wa
 }
 
 /** The reply is read from the call's log. @param direct sends what is not in it to the connection */
-export function loggedWay(direct: Say, beforeEnd: NonNullable<Leg['beforeEnd']>): Way {
+export function loggedWay(direct: Say, beforeEnd: NonNullable<RequestContext['beforeEnd']>): Way {
   return { live: true, isLogged: true, notify: direct, beforeEnd };
 }
 
@@ -118,7 +123,7 @@ export function withdrawal(callId: string, key: string): JsonObject {
   return { jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: `${callId}/${key}` } };
 }
 
-export function notifying(say: Say): Leg['notify'] {
+export function notifying(say: Say): RequestContext['notify'] {
   return (notification) => say({ jsonrpc: '2.0', ...notification });
 }
 

@@ -7,7 +7,7 @@
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
-import type { Gone } from '../../src/call/ports.ts';
+import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -77,7 +77,7 @@ export async function serveSessionTask(
   session: Session,
   { method, params }: RpcRequest,
   send: (message: JsonObject) => void,
-  gone: Gone,
+  gone: AbortSignalLike,
 ): Promise<Response> {
   const tasks = tasksOf(services);
   const { principal } = session;
@@ -118,7 +118,7 @@ async function result(
   taskId: string,
   principal: string | undefined,
   send: (message: JsonObject) => void,
-  gone: Gone,
+  gone: AbortSignalLike,
 ): Promise<Response> {
   const asked = new Set<string>();
   const view = await tasks.until(

@@ -1,6 +1,7 @@
 /** The GET of a workspace: opens a stream or resumes one, and checks its owner. */
-import type { Allowance } from '../../src/base/allowance.ts';
+
 import { AwaitError } from '../../src/base/error.ts';
+import type { Quota } from '../../src/base/quota.ts';
 import { isEnd } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { pageOf } from '../../src/doors/http/origin.ts';
@@ -17,11 +18,11 @@ import {
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { refusedEventId } from '../failure.ts';
+import { quotaKeyOf } from '../quota-key.ts';
 import { callAt, connect, follow, hasAll, logOf } from '../session/call-reply.ts';
 import { LEAST_LIFETIME } from '../session/identity.ts';
 import { type LastingStart, namedCalls, withCalls } from '../session/lasting.ts';
 import { sinkOf } from '../sink.ts';
-import { takerOf } from '../taker.ts';
 import { type Calls, unknownClient } from './calls.ts';
 import { type Channels, openedName, type StreamOwner, scopeOf, type WorkspaceChannel } from './channels.ts';
 import { type Listeners, nameOf } from './listeners.ts';
@@ -33,7 +34,7 @@ export interface WorkspaceParts {
   readonly channels: Channels;
   readonly listeners: Listeners;
   /** Open GETs, bounded as sessions are. */
-  readonly room: Allowance;
+  readonly room: Quota;
 }
 
 /** How far clocks may differ, in milliseconds. */
@@ -160,15 +161,15 @@ async function connected(
   { channel, follow }: Followed,
   last?: string,
 ): Promise<Reply> {
-  const taker = takerOf(services, inbound);
-  if (!room.has(taker)) {
+  const quotaKey = quotaKeyOf(services, inbound);
+  if (!room.has(quotaKey)) {
     throw new AwaitError(
       'no-room',
       'a stream was refused: limits.sessions, callerSessions or anonymousSessions of them are open',
     );
   }
   const place = {};
-  room.hold(place, taker);
+  room.hold(place, quotaKey);
   services.counters[last === undefined ? 'getStreams' : 'resumedStreams'] += 1;
   // Its client may post as soon as it knows that the stream is open.
   const unlist = channel

@@ -26,9 +26,9 @@
  * 10. One instance for each call.
  */
 
-import { Allowance } from '../../src/base/allowance.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import type { JsonObject } from '../../src/base/json.ts';
+import { Quota } from '../../src/base/quota.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import type { Place } from '../../src/doors/http/paths.ts';
@@ -53,7 +53,7 @@ export function createEdge(services: Services): Edges {
     calls: new Calls(services),
     channels: new Channels(services),
     listeners: new Listeners(services),
-    room: new Allowance({ all, caller, anonymous }),
+    room: new Quota({ all, caller, anonymous }),
   };
   return {
     workspace: {

@@ -4,7 +4,7 @@
  */
 import type { JsonObject } from '../../src/base/json.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
-import { Departure } from '../../src/doors/http/departure.ts';
+import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { connect, finish, replyTo } from '../session/call-reply.ts';
@@ -25,7 +25,7 @@ export class OwnBody {
   readonly #calls: Calls;
   readonly #asker: WorkspaceCaller;
   /** Fires when the client goes away and has nothing to come back with. */
-  readonly #gone = new Departure();
+  readonly #gone = new DisconnectSignal();
   #onConnected: (connection: Connection | undefined) => void = () => {};
   /** Undefined if its client left before. */
   readonly #connection = new Promise<Connection | undefined>((resolve) => {

@@ -9,7 +9,7 @@ import { isObject, type JsonObject } from '../base/json.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { authorsKeyOf, KEY_META } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';
-import type { Leg } from '../call/ports.ts';
+import type { RequestContext } from '../call/ports.ts';
 import { isForm, type WaitingCalls } from './waiting-calls.ts';
 
 /** An answer that comes sooner is not a person's, in milliseconds. */
@@ -22,7 +22,7 @@ interface ClientAsksParts {
   readonly clock: Clock;
   readonly request: {
     readonly call: CallRecord;
-    readonly leg: Pick<Leg, 'live'>;
+    readonly context: Pick<RequestContext, 'live'>;
     /** Who answers on the page, if anybody does. */
     readonly person: string | undefined;
   };
@@ -82,7 +82,7 @@ export class ClientAsks {
     if (left <= 0 && past === undefined) return { isNews: await this.#doubt(call, ask) };
     this.#shown.set(ask, call);
     const asked = this.itself(frame, ask);
-    const response = await (this.#parts.request.leg.live ? this.#inTime(call, ask, asked, left) : asked);
+    const response = await (this.#parts.request.context.live ? this.#inTime(call, ask, asked, left) : asked);
     this.#shown.delete(ask);
     if (response === undefined) {
       // A task waits on, and so does the question at its client.

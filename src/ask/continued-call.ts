@@ -21,7 +21,7 @@ import type { Engine } from '../call/engine.ts';
 import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
-import type { Instance, InstanceLeg, Leg, Outcome } from '../call/ports.ts';
+import type { Instance, InstanceContext, Outcome, RequestContext } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { askedBy, ClientAsks } from './client-asks.ts';
@@ -52,7 +52,7 @@ const PASSED = [
   'isLocal',
   'closeStream',
   'closeStanding',
-] as const satisfies readonly (keyof InstanceLeg)[];
+] as const satisfies readonly (keyof InstanceContext)[];
 const UNKNOWN: Standing = { kind: 'unknown' };
 const OTHER_ARGUMENTS: Response = {
   error: {
@@ -83,7 +83,7 @@ export interface ContinuedCallParts {
 /** The facts of the request. */
 export interface ContinuedRequest {
   readonly call: CallRecord;
-  readonly leg: Leg;
+  readonly context: RequestContext;
   /** Who answers what its client cannot be asked, if anybody does. */
   readonly person: string | undefined;
   /** Its idempotency key. */
@@ -106,7 +106,7 @@ export class ContinuedCall implements Instance {
   readonly #gone = new AbortController();
   /** Fires when no request waits for the call here. */
   readonly #over = new AbortController();
-  #facts: InstanceLeg;
+  #facts: InstanceContext;
   /** Whether the waiting call has the instance, and ends it. */
   #isGiven = false;
   /** The call that waits for the person now. */
@@ -118,7 +118,7 @@ export class ContinuedCall implements Instance {
   constructor(parts: ContinuedCallParts, request: ContinuedRequest) {
     this.#parts = parts;
     this.#request = request;
-    this.#facts = request.leg;
+    this.#facts = request.context;
     this.#asks = new ClientAsks({
       ...parts,
       request,
@@ -132,7 +132,7 @@ export class ContinuedCall implements Instance {
     this.#own = { ...call, id: parts.calls.idsFor(call)[0], client: { ...call.client, capabilities } };
   }
 
-  call(frame: Frame, _request: unknown, facts: InstanceLeg): void {
+  call(frame: Frame, _request: unknown, facts: InstanceContext): void {
     this.#facts = facts;
     this.#run(frame).then(
       (response) => response !== undefined && frame.finish(response),
@@ -140,7 +140,7 @@ export class ContinuedCall implements Instance {
     );
   }
 
-  refresh(_frame: Frame, facts: InstanceLeg): void {
+  refresh(_frame: Frame, facts: InstanceContext): void {
     this.#facts = facts;
   }
 
@@ -241,7 +241,7 @@ export class ContinuedCall implements Instance {
         // The request is found first: who takes it over looks for this call. One with a key is looked for at once.
         ...(!this.#isNamed && { onDurable: async () => frame.journal.begin?.() }),
       },
-      this.#leg(frame),
+      this.#context(frame),
       this.#request.home,
     ).outcome;
   }
@@ -250,7 +250,7 @@ export class ContinuedCall implements Instance {
   #takeUp(frame: Frame): Promise<Outcome> {
     const { home, isKept } = this.#request;
     const take = isKept ? async () => home : undefined;
-    return this.#parts.engine.takeUp(this.#own.id, bindingOf(this.#own), this.#leg(frame), take).outcome;
+    return this.#parts.engine.takeUp(this.#own.id, bindingOf(this.#own), this.#context(frame), take).outcome;
   }
 
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
@@ -285,7 +285,7 @@ export class ContinuedCall implements Instance {
       const outcome = await engine.resumeAt(
         state,
         { binding: bindingOf(call), ...answers },
-        this.#leg(frame),
+        this.#context(frame),
       );
       if (outcome.kind === 'responded' && outcome.failure === undefined) {
         await calls.sent(call);
@@ -369,7 +369,7 @@ export class ContinuedCall implements Instance {
     isTold: boolean,
   ): Promise<Record<string, JsonObject> | undefined> {
     const { opened } = this.#parts;
-    const { leg } = this.#request;
+    const { context } = this.#request;
     const waits = await this.#opened(call);
     for (const { params } of asks) await this.#parts.calls.openedTo(call, roleOf(params));
     if (!isTold && !this.#gone.signal.aborted) opened(call, waits);
@@ -393,9 +393,9 @@ export class ContinuedCall implements Instance {
       if (result.action !== 'accept') return this.#taken(call, asks, result);
       // Rounds that are over are not waited for again.
       const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
-      const rounds = leg.live ? 0 : ROUNDS;
+      const rounds = context.live ? 0 : ROUNDS;
       for (let round = past; ; round += 1) {
-        const given = await this.#awaited(call, asks, leg.live ? this.#untilExpiry(call) : WAIT);
+        const given = await this.#awaited(call, asks, context.live ? this.#untilExpiry(call) : WAIT);
         if (given !== undefined || round >= rounds || this.#over.signal.aborted) return given;
         await frame.context.shed?.();
       }
@@ -471,7 +471,7 @@ export class ContinuedCall implements Instance {
   }
 
   get #workspace(): string | undefined {
-    return this.#request.leg.workspace;
+    return this.#request.context.workspace;
   }
 
   get #isNamed(): boolean {
@@ -489,8 +489,8 @@ export class ContinuedCall implements Instance {
     return lacks({}) && !lacks(URL_MODE);
   }
 
-  #leg(frame: Frame): Leg {
-    const { refuses, address } = this.#request.leg;
+  #context(frame: Frame): RequestContext {
+    const { refuses, address } = this.#request.context;
     const { home, isKept } = this.#request;
     return {
       live: false,

@@ -6,7 +6,7 @@ import { sortAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine, EngineParts } from '../call/engine.ts';
 import type { CallRecord, Client, Outlasted } from '../call/journal/entries.ts';
-import type { Leg } from '../call/ports.ts';
+import type { RequestContext } from '../call/ports.ts';
 import type { IndexRecords } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
 import type { Names } from '../checkpoint/names.ts';
@@ -68,18 +68,18 @@ export class PageAsks {
   }
 
   /** See `EngineParts`. */
-  readonly outlasts = (call: CallRecord, leg: Leg): Outlasted | undefined => {
+  readonly outlasts = (call: CallRecord, context: RequestContext): Outlasted | undefined => {
     if (call.method !== 'tools/call' || call.principal === undefined) return undefined;
     // What runs in a continued call's own instance is the tool.
     if (isContinued(call.id)) return undefined;
-    const person = this.#personFor(call, leg);
-    const key = keyOf(call.params, leg);
+    const person = this.#personFor(call, context);
+    const key = keyOf(call.params, context);
     return person === undefined && key === undefined ? undefined : defined({ person, key });
   };
 
   /** See `EngineParts`. */
-  readonly route: NonNullable<EngineParts['route']> = (home, call, leg, how) => {
-    if (call.outlasted === undefined || leg.isRehearsal) return undefined;
+  readonly route: NonNullable<EngineParts['route']> = (home, call, context, how) => {
+    if (call.outlasted === undefined || context.isRehearsal) return undefined;
     const { person, key } = call.outlasted;
     const { engine, store, lease } = this.#parts;
     const opened = (waiting: CallRecord, waits: WaitsFor): void => this.#opened(waiting, waits);
@@ -91,7 +91,7 @@ export class PageAsks {
       lease,
       opened,
     };
-    return new ContinuedCall(parts, { call, leg, person, key, home, ...how });
+    return new ContinuedCall(parts, { call, context, person, key, home, ...how });
   };
 
   /** See `EngineParts`. A client's user has answered what the page asks by now: the first answer counts. */
@@ -115,10 +115,10 @@ export class PageAsks {
     return false;
   };
 
-  #personFor(call: CallRecord, leg: Leg): string | undefined {
+  #personFor(call: CallRecord, context: RequestContext): string | undefined {
     // Also where its client can be asked: the tool may ask for a person.
     const isAsked = missingCapability(call.client.capabilities, 'elicitation/create', {}) === undefined;
-    const person = this.#person(leg.authInfo);
+    const person = this.#person(context.authInfo);
     if (person === undefined || this.#parts.mayReplay(call, []) === 'allow') return person;
     const tool = String(call.params.name);
     if (!isAsked && !this.#told.has(tool) && this.#told.size < 1_000)
@@ -167,7 +167,7 @@ export class PageAsks {
   }
 }
 
-function keyOf({ _meta: meta }: JsonObject, { idempotencyKey }: Leg): string | undefined {
+function keyOf({ _meta: meta }: JsonObject, { idempotencyKey }: RequestContext): string | undefined {
   const key = isObject(meta) && meta[KEY] !== undefined ? meta[KEY] : idempotencyKey;
   if (key === undefined) return undefined;
   // One that is none is refused: without it a call would run twice.

@@ -1,14 +1,14 @@
 /**
- * The life of a call: begun by a first leg, suspended when it asks, resumed by the process that gets the next leg. It
+ * The life of a call: begun by a first request, suspended when it asks, resumed by the process that gets the next request. It
  * decides which process may enter a turn (invariant 10: one winner, by the journal) and from which state a frame
  * continues.
  * The runs and their records are in `run/registry.ts`, the inside of a turn in `frame/`, the wire in `compat/`.
  */
 import { randomUUID } from 'node:crypto';
-import { Allowance, type Taker } from '../base/allowance.ts';
 import type { Timer } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject, memoryOf } from '../base/json.ts';
+import { Quota, type QuotaKey } from '../base/quota.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
@@ -21,16 +21,16 @@ import { Answers } from './run/answers.ts';
 import { type Binding, bindingOf } from './run/binding.ts';
 import { Checkpoints } from './run/checkpoints.ts';
 import { Handoff, type Offer } from './run/handoff.ts';
-import type { Instance, Leg } from './run/leg.ts';
 import { Naps } from './run/lookout.ts';
 import type { Outcome } from './run/outcome.ts';
 import { askOutside, OUTSIDE, type OutsideAsk } from './run/outside.ts';
 import { Ownership } from './run/ownership.ts';
 import { Runs } from './run/registry.ts';
 import { type Rehearsal, rehearse } from './run/rehearsal.ts';
+import type { Instance, RequestContext } from './run/request-context.ts';
 import { Resumption } from './run/resume.ts';
 import { noRoom } from './run/room.ts';
-import { type EngineParts, keyOf, newRun, type Run, takerOf, unlessOpen } from './run/run.ts';
+import { type EngineParts, keyOf, newRun, quotaKeyOf, type Run, unlessOpen } from './run/run.ts';
 import type { TokenState } from './run/state.ts';
 import { TakeOver, type TakesOver } from './run/take-over.ts';
 import { Turns } from './run/turns.ts';
@@ -71,7 +71,7 @@ export class Engine {
   readonly #handoff: Handoff | undefined;
   readonly #looking: Timer | undefined;
   /** Turns that a request began here, a call's first or a later one, and that have no outcome yet. */
-  readonly #inWork: Allowance;
+  readonly #inWork: Quota;
   /** The calls that continue without their request; undefined without a store. */
   readonly tasks: Tasks | undefined;
 
@@ -79,14 +79,14 @@ export class Engine {
     this.#parts = parts;
     const { handoff, clock, limits, log } = parts;
     const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = limits;
-    this.#inWork = new Allowance({ all, caller, anonymous });
+    this.#inWork = new Quota({ all, caller, anonymous });
     this.#handoff =
       handoff &&
       new Handoff(handoff, {
         clock,
         wait: limits.handoffWait,
         log,
-        accept: (offer, leg, onAccepted) => this.#accept(offer, leg, onAccepted),
+        accept: (offer, context, onAccepted) => this.#accept(offer, context, onAccepted),
         woken: (callId) => this.#answers.wake(callId),
       });
     const runs = new Runs(parts);
@@ -125,8 +125,8 @@ export class Engine {
   }
 
   /** Whether this process accepts so many more calls of a caller. */
-  takes(taker: Taker, more: number): boolean {
-    return this.#inWork.has(taker, more);
+  takes(quotaKey: QuotaKey, more: number): boolean {
+    return this.#inWork.has(quotaKey, more);
   }
 
   /**
@@ -140,13 +140,13 @@ export class Engine {
     return unwritten.length;
   }
 
-  /** Runs a first leg, in `instance` or in one of its own. */
-  start(request: NewCall, leg: Leg, instance?: Instance): Begun {
+  /** Runs a first request, in `instance` or in one of its own. */
+  start(request: NewCall, context: RequestContext, instance?: Instance): Begun {
     let onKept = (): void => {};
     const kept = new Promise<void>((resolve) => {
       onKept = resolve;
     });
-    const record = this.#record(request, leg);
+    const record = this.#record(request, context);
     const { binding, responses, resumable = false } = request;
     const { room } = this.#runs;
     const { onDurable } = request;
@@ -154,38 +154,38 @@ export class Engine {
     let journalOf: OpenJournal | undefined;
     let isReady = false;
     let onReady = (): void => {};
-    const taker = takerOf(record, leg);
+    const quotaKey = quotaKeyOf(record, context);
     this.#parts.count('calls');
     this.#parts.called?.(record);
     const { heap } = this.#runs;
     const bytes = memoryOf(record.params);
-    const mayStart = this.takes(taker, 1) && heap.has(taker, bytes);
+    const mayStart = this.takes(quotaKey, 1) && heap.has(quotaKey, bytes);
     if (mayStart) {
-      this.#inWork.hold(record, taker);
-      heap.hold(record, taker, bytes);
+      this.#inWork.hold(record, quotaKey);
+      heap.hold(record, quotaKey, bytes);
     }
-    const started = this.#run(record, leg, async () => {
+    const started = this.#run(record, context, async () => {
       if (!mayStart) throw tooMuchInWork(record.id);
       if (responses !== undefined && !isObject(responses)) {
         throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
       }
       const { clock, local, limits } = this.#parts;
-      const isLogged = leg.isLogged === true;
+      const isLogged = context.isLogged === true;
       const store = this.#parts.store ?? (isLogged ? local : undefined);
-      const home = instance ?? (await this.#parts.openInstance(record, leg));
+      const home = instance ?? (await this.#parts.openInstance(record, context));
       const { admit } = this.#parts;
-      const asked = admit?.(home, record, leg);
+      const asked = admit?.(home, record, context);
       const refusal = asked && (await asked);
       const task = refusal ?? (request.choose && (await request.choose(home))) ?? request.task;
       if (task !== undefined && !('when' in task)) {
         home.release(false);
         return { outcome: { kind: 'responded', response: task } };
       }
-      const mark = leg.live ? {} : ({ asksUrls: true } as const);
+      const mark = context.live ? {} : ({ asksUrls: true } as const);
       const call = task === undefined ? record : { ...record, task: { ...task, ...mark } };
       const opened = store?.open(call, -1) ?? volatileJournal(-1);
       journalOf = opened;
-      const isTask = task?.when === 'now' && leg.takesTasks === true;
+      const isTask = task?.when === 'now' && context.takesTasks === true;
       const isFound = (resumable || isLogged) && store !== undefined;
       const called = isFound ? this.#calledEntry(call) : undefined;
       if (onDurable && !isTask) late = new LateJournal(opened, called, onDurable);
@@ -196,9 +196,9 @@ export class Engine {
       });
       try {
         if (isTask) {
-          if (!room.has(taker)) throw noRoom(call.id);
+          if (!room.has(quotaKey)) throw noRoom(call.id);
           // Until its run begins.
-          room.hold(record, taker);
+          room.hold(record, quotaKey);
           journal.count(call);
         }
         // Written now, so that a process that takes it over finds it, whatever fails from here on.
@@ -214,7 +214,7 @@ export class Engine {
       const frame = new Frame(call, journal, this.#parts.frame);
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
       const how = { isKept: instance !== undefined, isAgain: false };
-      const routed = this.#parts.route?.(home, call, leg, how) ?? home;
+      const routed = this.#parts.route?.(home, call, context, how) ?? home;
       const made = { call, binding, frame, instance: routed, journal, held: { by }, isLogged } as const;
       return { run: newRun(made), responses };
     });
@@ -270,14 +270,14 @@ export class Engine {
   takeUp(
     callId: string,
     binding: Binding,
-    leg: Leg,
+    context: RequestContext,
     take?: (call: CallRecord) => Promise<Instance | undefined>,
     how: Pick<Partial<TakesOver>, 'pace' | 'silentAt' | 'seen' | 'reading'> = {},
   ): TakingUp {
     let isStopped = false;
-    const started = this.#run({ id: callId }, leg, (isCancelled) => {
+    const started = this.#run({ id: callId }, context, (isCancelled) => {
       const stopped = (): boolean => isStopped || isCancelled();
-      return this.#takeOver.prepare({ ...how, callId, binding, leg, take, stopped });
+      return this.#takeOver.prepare({ ...how, callId, binding, context, take, stopped });
     });
     const stop = (): void => {
       isStopped = true;
@@ -308,13 +308,13 @@ export class Engine {
    */
   takeUpTask(call: CallRecord, at: number): Promise<Outcome> {
     const { client, principal } = call;
-    const leg: Leg = { live: true, capabilities: client.capabilities, notify: () => {} };
+    const context: RequestContext = { live: true, capabilities: client.capabilities, notify: () => {} };
     const binding = bindingOf(call);
     const { room } = this.#runs;
     if (!room.has({ principal })) return Promise.resolve(GONE);
     // Until its run begins; a call that is read twice is two objects.
     room.hold(call, { principal });
-    const { outcome } = this.takeUp(call.id, binding, leg, undefined, { silentAt: at });
+    const { outcome } = this.takeUp(call.id, binding, context, undefined, { silentAt: at });
     return outcome.finally(() => room.leave(call));
   }
 
@@ -366,7 +366,7 @@ export class Engine {
    */
   #run(
     call: { readonly id: string },
-    leg: Leg,
+    context: RequestContext,
     prepare: (
       isCancelled: () => boolean,
     ) => Promise<{ run: Run; responses?: unknown } | { outcome: Outcome }>,
@@ -386,11 +386,12 @@ export class Engine {
       const ready = await prepare(() => cancelled);
       if ('outcome' in ready) return ready.outcome;
       run = ready.run;
-      if (!cancelled) return await this.#turns.enter(run, leg, { begin: true, responses: ready.responses });
+      if (!cancelled)
+        return await this.#turns.enter(run, context, { begin: true, responses: ready.responses });
       void this.#ownership.cancel(run).catch(() => {});
       return GONE;
     };
-    const { signal } = leg;
+    const { signal } = context;
     const onAbort = (): void => cancel('the client went away');
     signal?.addEventListener('abort', onAbort, { once: true });
     const end = (ended: Outcome): void => {
@@ -409,7 +410,7 @@ export class Engine {
       cancel,
       answer: async (key, response) => run !== undefined && this.#answers.take(run, key, response),
       report: (key, params) => run?.frame.report(key, params) ?? false,
-      say: (message) => run?.journal.notify(message, (direct) => leg.notify(direct)),
+      say: (message) => run?.journal.notify(message, (direct) => context.notify(direct)),
     };
   }
 
@@ -423,27 +424,35 @@ export class Engine {
     token: string,
     binding: Binding,
     responses: unknown,
-    leg: Leg,
+    context: RequestContext,
     errors?: ErrorAnswers,
   ): Promise<Outcome> {
     const open = (): Promise<TokenState> => this.#parts.tokens.open(token, binding);
-    return this.#resume(open, { token, binding, responses, ...(errors !== undefined && { errors }) }, leg);
+    return this.#resume(
+      open,
+      { token, binding, responses, ...(errors !== undefined && { errors }) },
+      context,
+    );
   }
 
   /** As `resume`, from a checkpoint that the caller has read from the log, and found to be its client's. */
   resumeAt(
     state: Pick<TokenState, 'callId' | 'at' | 'owner'>,
     offer: Omit<Offer, 'state' | 'token'>,
-    leg: Leg,
+    context: RequestContext,
   ): Promise<Outcome> {
-    return this.#resume(async () => state, { ...offer, token: '' }, leg);
+    return this.#resume(async () => state, { ...offer, token: '' }, context);
   }
 
-  async #resume(open: () => Promise<TokenState>, offer: Omit<Offer, 'state'>, leg: Leg): Promise<Outcome> {
+  async #resume(
+    open: () => Promise<TokenState>,
+    offer: Omit<Offer, 'state'>,
+    context: RequestContext,
+  ): Promise<Outcome> {
     try {
       this.#parts.count('resumes');
       if (this.#runs.isClosed) throw new AwaitError('closed', 'this handler was closed');
-      return await this.#join({ ...offer, state: await this.#runs.opening(open()) }, leg);
+      return await this.#join({ ...offer, state: await this.#runs.opening(open()) }, context);
     } catch (error) {
       return reported(this.#parts, undefined, AwaitError.from(error));
     }
@@ -480,7 +489,7 @@ export class Engine {
   // --- entering a turn -----------------------------------------------------------------------------
 
   /** The same token with the same answers shares one turn; with others it is refused. */
-  async #join(offer: Offer, leg: Leg, onAccepted?: () => void): Promise<Outcome> {
+  async #join(offer: Offer, context: RequestContext, onAccepted?: () => void): Promise<Outcome> {
     const { state } = offer;
     const key = keyOf(state);
     const { responses = null, errors } = offer;
@@ -491,17 +500,17 @@ export class Engine {
     }
     if (known !== undefined) {
       onAccepted?.();
-      return known.wait(leg.signal);
+      return known.wait(context.signal);
     }
-    const taker = takerOf(offer.binding, leg);
+    const quotaKey = quotaKeyOf(offer.binding, context);
     // Before anything is claimed: the same token is good again once there is room.
-    if (!this.takes(taker, 1)) throw tooMuchInWork(state.callId);
+    if (!this.takes(quotaKey, 1)) throw tooMuchInWork(state.callId);
     const place = {};
-    this.#inWork.hold(place, taker);
+    this.#inWork.hold(place, quotaKey);
     const active = new Active(sent, async (turn) => {
       const accepted = onAccepted === undefined ? {} : { accepted: onAccepted };
       const outcome = await this.#resumption
-        .resume({ ...offer, sent, leg, active: turn, ...accepted })
+        .resume({ ...offer, sent, context, active: turn, ...accepted })
         .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));
       this.#inWork.leave(place);
       this.#runs.over(key, turn);
@@ -509,7 +518,7 @@ export class Engine {
       return outcome;
     });
     this.#runs.begin(key, active);
-    return active.wait(leg.signal);
+    return active.wait(context.signal);
   }
 
   #countError(outcome: Outcome): void {
@@ -517,15 +526,15 @@ export class Engine {
   }
 
   /** Another process offers a POST whose call's frame may be here. */
-  #accept(offer: Offer, leg: Leg, onAccepted: () => void): Promise<Outcome> | undefined {
+  #accept(offer: Offer, context: RequestContext, onAccepted: () => void): Promise<Outcome> | undefined {
     if (this.#runs.isLeaving || !this.#runs.has(keyOf(offer.state))) return undefined;
-    if (!this.takes(takerOf(offer.binding, leg), 1)) return undefined;
-    return this.#join(offer, leg, onAccepted).catch((error: unknown) =>
+    if (!this.takes(quotaKeyOf(offer.binding, context), 1)) return undefined;
+    return this.#join(offer, context, onAccepted).catch((error: unknown) =>
       reported(this.#parts, offer.state.callId, AwaitError.from(error)),
     );
   }
 
-  #record(request: NewCall, leg: Leg): CallRecord {
+  #record(request: NewCall, context: RequestContext): CallRecord {
     const { method, params, requestId, client, binding, ttl = this.#parts.ttl } = request;
     const created = this.#parts.clock.now();
     const expires = created + Math.min(ttl, this.#parts.ttl);
@@ -541,7 +550,7 @@ export class Engine {
       created,
       expires,
     };
-    const outlasted = this.#parts.outlasts?.(record, leg);
+    const outlasted = this.#parts.outlasts?.(record, context);
     return outlasted === undefined ? record : { ...record, outlasted };
   }
 }

@@ -2,8 +2,8 @@
 import type { JsonObject } from '../base/json.ts';
 import type { Client, Response, TaskWish } from './journal/entries.ts';
 import type { Binding } from './run/binding.ts';
-import type { Instance } from './run/leg.ts';
 import type { Outcome } from './run/outcome.ts';
+import type { Instance } from './run/request-context.ts';
 
 export interface NewCall {
   readonly method: string;

@@ -6,8 +6,9 @@
  * In a shared store each process counts what it wrote itself, and evicts a finished call only after others that follow
  * it had time to read its end.
  */
-import { Allowance } from '../base/allowance.ts';
+
 import { AwaitError } from '../base/error.ts';
+import { Quota } from '../base/quota.ts';
 import { type Kept, keptOf } from '../call/journal/entries.ts';
 
 /** In characters of the records, which take one byte each where they are Latin letters, and two otherwise. */
@@ -35,7 +36,7 @@ export class HeldBytes {
   readonly #evict: (held: BytesHolder) => void;
   readonly #now: () => number;
   readonly #quiet: number;
-  readonly #room: Allowance<BytesHolder>;
+  readonly #room: Quota<BytesHolder>;
   /** By the ids of calls and sessions, the oldest first. */
   readonly #held = new Map<string, BytesHolder>();
   /** Those of them that are over, with when they were. */
@@ -50,7 +51,7 @@ export class HeldBytes {
     this.#evict = evict;
     this.#now = now;
     this.#quiet = quiet;
-    this.#room = new Allowance({ ...limits, anonymous: limits.caller });
+    this.#room = new Quota({ ...limits, anonymous: limits.caller });
   }
 
   get calls(): Iterable<BytesHolder> {

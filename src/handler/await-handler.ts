@@ -1,6 +1,6 @@
 /** What a handler is to its mounts. */
 import type { JsonObject } from '../base/json.ts';
-import { Departure } from '../doors/http/departure.ts';
+import { DisconnectSignal } from '../doors/http/disconnect-signal.ts';
 import type { Inbound, SentReply } from '../doors/http/exchange.ts';
 import { type FetchOptions, inboundOf, responseOf } from '../doors/http/fetch.ts';
 import type { Traffic } from '../doors/http/traffic.ts';
@@ -102,7 +102,7 @@ export function notifyBy(announce: (message: JsonObject) => Promise<void>): Awai
 /** The web's door to a handler. */
 export function fetchOver(serve: AwaitHandler['serve']): AwaitHandler['fetch'] {
   return async (request, options) => {
-    const gone = new Departure();
+    const gone = new DisconnectSignal();
     if (request.signal.aborted) gone.fire();
     request.signal.addEventListener('abort', gone.fire, { once: true });
     const reply = await serve({ ...inboundOf(request, options), signal: gone, disconnect: gone.fire });

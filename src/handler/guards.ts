@@ -14,7 +14,7 @@ import {
 } from '@modelcontextprotocol/server';
 import type { JsonObject } from '../base/json.ts';
 import type { CallRecord, Response as RpcResponse } from '../call/journal/entries.ts';
-import type { Instance, Leg } from '../call/ports.ts';
+import type { Instance, RequestContext } from '../call/ports.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';
 import { replyOf } from '../doors/http/fetch.ts';
 import { rpcError } from '../doors/http/reply.ts';
@@ -142,7 +142,7 @@ function metadataOf({ resourceMetadataUrl, resource }: JsonObject): string | und
 export function admit(
   instance: Instance,
   { id, method, params }: CallRecord,
-  { authInfo, request, isRefused }: Leg,
+  { authInfo, request, isRefused }: RequestContext,
 ): Promise<RpcResponse | undefined> | undefined {
   if (isRefused !== undefined) {
     const refused = isRefused(instance);

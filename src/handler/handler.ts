@@ -1,14 +1,14 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
 
 import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets } from '../../compat/failure.ts';
+import { quotaKeyOf } from '../../compat/quota-key.ts';
 import type { Edge, RevisionRow } from '../../compat/revision.ts';
 import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
-import { takerOf } from '../../compat/taker.ts';
 import { FORM_BYTES } from '../ask/serve.ts';
-import type { Taker } from '../base/allowance.ts';
 import { sleep, systemClock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, memoryOf } from '../base/json.ts';
+import type { QuotaKey } from '../base/quota.ts';
 import { isPerRequest } from '../base/runtime.ts';
 import { wireError } from '../call/run/wire-error.ts';
 import { inTime } from '../checkpoint/in-time.ts';
@@ -116,7 +116,7 @@ function createHandler(
         if (tooMuch !== undefined) return tooMuch;
         const messages = messagesOf(read.body);
         const requests = messages.filter(isRequest).length;
-        if (requests > 0 && !services.engine.takes(takerOf(services, inbound), requests)) {
+        if (requests > 0 && !services.engine.takes(quotaKeyOf(services, inbound), requests)) {
           throw new AwaitError(
             'no-room',
             'a request was refused: limits.calls, limits.callerCalls or the anonymous part of them are running',
@@ -141,7 +141,7 @@ function createHandler(
   const edgesOf = ({ wire }: Place): readonly Edge[] => at.get(wire) ?? at.get('mcp') ?? [];
 
   const bodiesFor = (inbound: Inbound): BeginBody =>
-    bodiesOf(traffic.received, takerOf(services, inbound), settings.limits.bodyBytes);
+    bodiesOf(traffic.received, quotaKeyOf(services, inbound), settings.limits.bodyBytes);
 
   /** The page has rules of its own for who may ask, and from where. */
   const servePage = (inbound: Inbound): Promise<Reply> | undefined => {
@@ -163,24 +163,24 @@ function createHandler(
     // Its caller's name needs the secrets, which may have to be asked for.
     const isReady = services.ready();
     if (isReady !== true && !(await isReady)) return whole(withCors(inbound, withoutSecrets()));
-    let taker: Taker;
+    let quotaKey: QuotaKey;
     try {
-      taker = takerOf(services, inbound);
+      quotaKey = quotaKeyOf(services, inbound);
     } catch (error) {
       return whole(withCors(inbound, failed(error, null)));
     }
     const { disconnect } = inbound;
-    const isKnown = disconnect !== undefined && taker.principal !== undefined;
-    const ended = isKnown ? traffic.connections.add(taker.principal, disconnect) : undefined;
-    const reply = await settled(inbound, taker).finally(ended);
-    const sent = traffic.unread.bounded(withCors(inbound, reply), taker);
-    return disconnect === undefined ? sent : closable(inbound, sent, taker);
+    const isKnown = disconnect !== undefined && quotaKey.principal !== undefined;
+    const ended = isKnown ? traffic.connections.add(quotaKey.principal, disconnect) : undefined;
+    const reply = await settled(inbound, quotaKey).finally(ended);
+    const sent = traffic.unread.bounded(withCors(inbound, reply), quotaKey);
+    return disconnect === undefined ? sent : closable(inbound, sent, quotaKey);
   };
 
   const whole = (reply: Reply): SentReply => traffic.unread.bounded(reply, {});
 
   /** Its stream is closed with the other connections of its caller, and a GET's once its credentials expire. */
-  const closable = (inbound: Inbound, reply: SentReply, { principal }: Taker): SentReply => {
+  const closable = (inbound: Inbound, reply: SentReply, { principal }: QuotaKey): SentReply => {
     const { body } = reply;
     if (typeof body !== 'function' || principal === undefined) return reply;
     return {
@@ -200,18 +200,18 @@ function createHandler(
   };
 
   /** Counts its memory until its reply begins: a request may wait for a store that is down. */
-  const settled = async (inbound: Inbound, taker: Taker): Promise<Reply> => {
+  const settled = async (inbound: Inbound, quotaKey: QuotaKey): Promise<Reply> => {
     let id: string | number | null = null;
     let held = 0;
     const hold = (more: number): void => {
-      if (!traffic.memory.has(taker, more)) {
+      if (!traffic.memory.has(quotaKey, more)) {
         throw new AwaitError(
           'no-room',
           'a request was refused: those without a reply reached half of limits.argumentBytes or callerArgumentBytes',
         );
       }
       held += more;
-      traffic.memory.change(inbound, taker, held);
+      traffic.memory.change(inbound, quotaKey, held);
     };
     try {
       hold(REQUEST + (inbound.headBytes ?? 0));

@@ -313,7 +313,7 @@ export function createServices(
       if (what !== undefined) audit(what, call);
     },
     admit,
-    openInstance: async (call, leg) => {
+    openInstance: async (call, context) => {
       const { id, revision, client, principal: caller } = call;
       const instance = await instances.open({
         id,
@@ -321,10 +321,10 @@ export function createServices(
         revision,
         client: call.outlasted?.person === undefined ? client : believing(client),
         principal: caller,
-        authInfo: leg.authInfo,
-        request: leg.request,
-        workspace: leg.workspace,
-        isLocal: leg.isLocal,
+        authInfo: context.authInfo,
+        request: context.request,
+        workspace: context.workspace,
+        isLocal: context.isLocal,
         serves: 'call',
         outside: noSession(
           settings,

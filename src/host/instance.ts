@@ -9,7 +9,7 @@ import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
-import type { Instance, InstanceLeg } from '../call/ports.ts';
+import type { Instance, InstanceContext } from '../call/ports.ts';
 import { envelopeOf, hasEras, LOG_LEVEL } from './era.ts';
 import { type Guards, guardsOf } from './guards.ts';
 import { type FactoryContext, type HostFactory, type Made, make } from './host.ts';
@@ -71,7 +71,7 @@ export interface HostInstance extends Instance {
   /** Whether the server has a handler for a method without a capability of its own. */
   handles(method: string): boolean;
   /** Sends a request that cannot ask, such as `tools/list` on revisions without sessions. */
-  request(request: SentRequest, leg: InstanceLeg): Promise<Response>;
+  request(request: SentRequest, context: InstanceContext): Promise<Response>;
   /** A notification of the client's. */
   notify(message: Message): void;
   /** A response of the client's that answers no ask. */
@@ -89,8 +89,8 @@ export class LiveInstance implements HostInstance {
   readonly #transport: HostTransport;
   readonly #router: Router;
   readonly #begun: BegunHost;
-  /** The calls that are open in the server, with the leg of their present turn. */
-  readonly #calls = new Map<Frame, InstanceLeg>();
+  /** The calls that are open in the server, with the request of their present turn. */
+  readonly #calls = new Map<Frame, InstanceContext>();
   /** The ends of rounds of calls that wait for answers. */
   readonly #between = new WeakMap<Frame, JsonObject>();
   #released = false;
@@ -151,12 +151,12 @@ export class LiveInstance implements HostInstance {
     return hasEras(this.#begun.lowLevel) || !('_registeredTools' in this.#made.server);
   }
 
-  call(frame: Frame, request: SentRequest, leg: InstanceLeg): void {
+  call(frame: Frame, request: SentRequest, context: InstanceContext): void {
     // Frames whose server ended are over without a response.
     for (const other of this.#calls.keys()) if (other.over) this.#calls.delete(other);
-    this.#calls.set(frame, leg);
+    this.#calls.set(frame, context);
     // A rehearsed call asks its client nothing: asks of the server's start-up wait for a call that is run.
-    const held = leg.isRehearsal ? undefined : this.#router.adopt(frame);
+    const held = context.isRehearsal ? undefined : this.#router.adopt(frame);
     const round = this.#begun.takesRounds ? recordedRound(frame) : undefined;
     if (round !== undefined) this.#between.set(frame, frame.lastRound ?? {});
     if (held === undefined && round === undefined) this.#attempt(frame, request);
@@ -189,10 +189,10 @@ export class LiveInstance implements HostInstance {
   }
 
   #deliver(frame: Frame, request: SentRequest, settle: (response: Response) => void): void {
-    const leg = this.#calls.get(frame);
-    if (leg === undefined || this.#released) return;
-    const entry = this.#enter(request, leg, settle, frame);
-    const send = (): void => this.#send(request, leg, entry);
+    const context = this.#calls.get(frame);
+    if (context === undefined || this.#released) return;
+    const entry = this.#enter(request, context, settle, frame);
+    const send = (): void => this.#send(request, context, entry);
     if (this.#options.contexts) runInContext(frame.context, send);
     else send();
     // Its handler starts in a later microtask, and may pass its `extra` on: `step(name, fn, { call: extra })`.
@@ -205,23 +205,23 @@ export class LiveInstance implements HostInstance {
     return isObject(capabilities) && isObject(capabilities.tasks);
   }
 
-  request(request: SentRequest, leg: InstanceLeg): Promise<Response> {
+  request(request: SentRequest, context: InstanceContext): Promise<Response> {
     if (this.#released) return Promise.resolve(CLOSED);
     return new Promise((settle) => {
-      const entry = this.#enter(request, leg, settle);
-      const send = (): void => this.#send(request, leg, entry);
+      const entry = this.#enter(request, context, settle);
+      const send = (): void => this.#send(request, context, entry);
       if (this.#options.contexts) runInContext(contextOfRequest(entry), send);
       else send();
     });
   }
 
-  refresh(frame: Frame, leg: InstanceLeg): void {
-    this.#calls.set(frame, leg);
+  refresh(frame: Frame, context: InstanceContext): void {
+    this.#calls.set(frame, context);
     for (const entry of this.#router.inFlight.values()) {
       if (entry.frame !== frame) continue;
-      entry.progress.wanted = leg.progressToken;
+      entry.progress.wanted = context.progressToken;
       for (const name of Object.keys(entry.auth)) delete entry.auth[name];
-      Object.assign(entry.auth, leg.authInfo);
+      Object.assign(entry.auth, context.authInfo);
     }
   }
 
@@ -290,7 +290,7 @@ export class LiveInstance implements HostInstance {
 
   #enter(
     request: SentRequest,
-    leg: InstanceLeg,
+    context: InstanceContext,
     settle: (response: Response) => void,
     frame?: Frame,
   ): InFlight {
@@ -306,32 +306,32 @@ export class LiveInstance implements HostInstance {
       ...(frame !== undefined && { frame }),
       method: request.method,
       settle: (response) => settle(withoutOddUrls(response)),
-      progress: { known: progressTokenOf(request.params), wanted: leg.progressToken },
-      auth: { ...leg.authInfo },
+      progress: { known: progressTokenOf(request.params), wanted: context.progressToken },
+      auth: { ...context.authInfo },
     };
     inFlight.set(id, entry);
     return entry;
   }
 
-  #send({ method, params }: SentRequest, leg: InstanceLeg, entry: InFlight): void {
-    const { request } = leg;
+  #send({ method, params }: SentRequest, context: InstanceContext, entry: InFlight): void {
+    const { request } = context;
     const extra: JsonObject = {
-      ...(leg.authInfo !== undefined && { authInfo: entry.auth }),
+      ...(context.authInfo !== undefined && { authInfo: entry.auth }),
       ...(request !== undefined && {
         requestInfo: requestInfoOf(request),
         request: new LazyRequest(request),
       }),
-      ...(leg.closeStream !== undefined && { closeSSEStream: leg.closeStream }),
-      ...(leg.closeStanding !== undefined && { closeStandaloneSSEStream: leg.closeStanding }),
+      ...(context.closeStream !== undefined && { closeSSEStream: context.closeStream }),
+      ...(context.closeStanding !== undefined && { closeStandaloneSSEStream: context.closeStanding }),
     };
     this.#transport.deliver(
-      { jsonrpc: '2.0', id: entry.id, method, params: this.#inEra(params, leg) },
+      { jsonrpc: '2.0', id: entry.id, method, params: this.#inEra(params, context) },
       extra,
     );
   }
 
-  /** A call keeps the client of its first leg (invariant 4). */
-  #inEra(params: JsonObject, { logLevel }: InstanceLeg): JsonObject {
+  /** A call keeps the client of its first request (invariant 4). */
+  #inEra(params: JsonObject, { logLevel }: InstanceContext): JsonObject {
     const { client } = this.#options;
     const meta = isObject(params._meta) ? params._meta : {};
     if (!this.#begun.isModern)

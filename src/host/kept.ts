@@ -8,7 +8,7 @@
 import type { JsonObject } from '../base/json.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Response } from '../call/journal/entries.ts';
-import type { InstanceLeg } from '../call/ports.ts';
+import type { InstanceContext } from '../call/ports.ts';
 import type { Guards } from './guards.ts';
 import type { HostInstance, LiveInstance, SentRequest } from './instance.ts';
 import type { Outside } from './router.ts';
@@ -157,18 +157,18 @@ class InstanceLease implements HostInstance {
     return this.#live.handles(method);
   }
 
-  request(request: SentRequest, leg: InstanceLeg): Promise<Response> {
-    return this.#live.request(request, leg);
+  request(request: SentRequest, context: InstanceContext): Promise<Response> {
+    return this.#live.request(request, context);
   }
 
-  call(frame: Frame, request: SentRequest, leg: InstanceLeg): void {
+  call(frame: Frame, request: SentRequest, context: InstanceContext): void {
     for (const known of this.#frames) if (known.over) this.#frames.delete(known);
     this.#frames.add(frame);
-    this.#live.call(frame, request, leg);
+    this.#live.call(frame, request, context);
   }
 
-  refresh(frame: Frame, leg: InstanceLeg): void {
-    this.#live.refresh(frame, leg);
+  refresh(frame: Frame, context: InstanceContext): void {
+    this.#live.refresh(frame, context);
   }
 
   cancel(frame: Frame, reason?: string): void {

@@ -131,7 +131,7 @@ describe('the page of an ask', () => {
   });
 
   it('has a style that its hash allows', () => {
-    for (const page of [askPage(view()), notePage({ title: 'Gone', text: [] })]) {
+    for (const page of [askPage(view()), notePage({ title: 'AbortSignalLike', text: [] })]) {
       const style = /<style>([^<]*)<\/style>/.exec(page)?.[1] ?? '';
       expect(STYLE_HASH).toBe(`'sha256-${createHash('sha256').update(style).digest('base64')}'`);
     }

@@ -1,18 +1,18 @@
 /** The one budget of bytes: shares, and who is broken off. */
 import { describe, expect, it } from 'vitest';
-import type { Taker } from '../../src/base/allowance.ts';
 import { Budget } from '../../src/base/budget.ts';
+import type { QuotaKey } from '../../src/base/quota.ts';
 
-const ann: Taker = { principal: 'ann' };
-const bob: Taker = { principal: 'bob' };
-const stranger: Taker = {};
-const from = (address: string): Taker => ({ address });
+const ann: QuotaKey = { principal: 'ann' };
+const bob: QuotaKey = { principal: 'bob' };
+const stranger: QuotaKey = {};
+const from = (address: string): QuotaKey => ({ address });
 
 function bench(most: number) {
   const budget = new Budget(most);
   const broken: string[] = [];
-  const open = (name: string, taker: Taker, bytes: number) => {
-    const account = budget.open(taker, () => broken.push(name));
+  const open = (name: string, quotaKey: QuotaKey, bytes: number) => {
+    const account = budget.open(quotaKey, () => broken.push(name));
     account.set(bytes);
     return account;
   };

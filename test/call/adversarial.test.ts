@@ -6,8 +6,8 @@ import {
   BINDING,
   complete,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   pause as sleep,
   start,
@@ -46,8 +46,10 @@ describe('branches that wait for something that is not journaled', () => {
     const [here, there] = [workbench(tool, { store }), workbench(tool, { store })];
     const first = suspended(await start(here.engine));
     await sleep(40);
-    const second = suspended(await here.engine.resume(first.token, BINDING, answers(first), legOf()));
-    resultOf(await there.engine.resume(second.token, BINDING, answers(second), legOf()));
+    const second = suspended(
+      await here.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
+    resultOf(await there.engine.resume(second.token, BINDING, answers(second), requestContextOf()));
     expect(effects).toEqual(['a', 'b']);
   });
 
@@ -104,11 +106,11 @@ describe('a step', () => {
         throw new Error('down');
       }
     };
-    expect(errorOf(await engine.resume(first.token, BINDING, answers(first), legOf())).message).toContain(
-      'again',
-    );
+    expect(
+      errorOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf())).message,
+    ).toContain('again');
     down = false;
-    expect(resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toBe(2);
+    expect(resultOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf()))).toBe(2);
     expect(ran).toEqual(['outer', 'inner', 'outer']);
   });
 
@@ -123,7 +125,7 @@ describe('a step', () => {
     };
     await sleep(80);
     store.before = () => {};
-    resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()));
+    resultOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf()));
     expect(counts.released).toBe(counts.opened);
   });
 
@@ -156,10 +158,14 @@ describe('tokens', () => {
     const [here, there] = [workbench(tool, { carry: true }), workbench(tool, { carry: true })];
     const first = suspended(await start(here.engine));
     const say = (a: string) => answers(first, (ask) => accept(ask, { a }));
-    const ann = suspended(await here.engine.resume(first.token, BINDING, say('ann'), legOf()));
-    const bob = suspended(await there.engine.resume(first.token, BINDING, say('bob'), legOf()));
-    expect(resultOf(await here.engine.resume(bob.token, BINDING, answers(bob), legOf()))).toBe('paid bob');
-    expect(resultOf(await here.engine.resume(ann.token, BINDING, answers(ann), legOf()))).toBe('paid ann');
+    const ann = suspended(await here.engine.resume(first.token, BINDING, say('ann'), requestContextOf()));
+    const bob = suspended(await there.engine.resume(first.token, BINDING, say('bob'), requestContextOf()));
+    expect(resultOf(await here.engine.resume(bob.token, BINDING, answers(bob), requestContextOf()))).toBe(
+      'paid bob',
+    );
+    expect(resultOf(await here.engine.resume(ann.token, BINDING, answers(ann), requestContextOf()))).toBe(
+      'paid ann',
+    );
   });
 });
 
@@ -171,11 +177,21 @@ describe('a request that comes again', () => {
     const there = workbench(tool, { store: slow(store, 'read', 30) });
     const first = suspended(await start(here.engine));
     const gone = new AbortController();
-    const left = there.engine.resume(first.token, BINDING, answers(first), legOf({ signal: gone.signal }));
+    const left = there.engine.resume(
+      first.token,
+      BINDING,
+      answers(first),
+      requestContextOf({ signal: gone.signal }),
+    );
     void sleep(5).then(() => gone.abort());
     await sleep(15);
     const again = new AbortController();
-    const retry = there.engine.resume(first.token, BINDING, answers(first), legOf({ signal: again.signal }));
+    const retry = there.engine.resume(
+      first.token,
+      BINDING,
+      answers(first),
+      requestContextOf({ signal: again.signal }),
+    );
     expect((await left).kind).toBe('gone');
     expect(resultOf(await retry)).toBeDefined();
   });
@@ -186,7 +202,7 @@ describe('a request that comes again', () => {
     const { engine } = workbench(tool, { store, limits: { frames: 1 } });
     const first = suspended(await start(engine));
     const [done] = await Promise.all([
-      engine.resume(first.token, BINDING, answers(first), legOf()),
+      engine.resume(first.token, BINDING, answers(first), requestContextOf()),
       start(engine),
     ]);
     expect(resultOf(done)).toBeDefined();
@@ -203,6 +219,8 @@ describe('keys', () => {
     const { engine } = workbench(tool);
     const first = suspended(await start(engine));
     expect(new Set(first.asks.map(({ key }) => key)).size).toBe(2);
-    expect(resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toHaveLength(2);
+    expect(
+      resultOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf())),
+    ).toHaveLength(2);
   });
 });

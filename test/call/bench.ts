@@ -14,10 +14,10 @@ import type {
   Binding,
   CallStore,
   Instance,
-  Leg,
   OpenJournal,
   Outcome,
   Relay,
+  RequestContext,
   TokenState,
 } from '../../src/call/ports.ts';
 import type { HandoffParts } from '../../src/call/run/handoff.ts';
@@ -263,7 +263,9 @@ function apiOf(frame: Frame, cancelled: AbortSignal): ToolApi {
 
 export const BINDING: Binding = { revision: 'test', method: 'tools/call', target: 'tool', args: 'none' };
 
-export function legOf(options: Partial<Leg> & { heard?: string[] } = {}): Leg {
+export function requestContextOf(
+  options: Partial<RequestContext> & { heard?: string[] } = {},
+): RequestContext {
   const { heard, ...rest } = options;
   return {
     live: false,
@@ -275,7 +277,7 @@ export function legOf(options: Partial<Leg> & { heard?: string[] } = {}): Leg {
 
 export function start(
   engine: Engine,
-  leg: Leg = legOf(),
+  context: RequestContext = requestContextOf(),
   responses?: unknown,
   binding = BINDING,
 ): Promise<Outcome> {
@@ -285,14 +287,14 @@ export function start(
       params: { name: 'tool' },
       requestId: 1,
       client: {
-        capabilities: leg.capabilities,
+        capabilities: context.capabilities,
         info: { name: 'test', version: '1' },
         protocolVersion: '2025-11-25',
       },
       binding,
       ...(responses !== undefined && { responses }),
     },
-    leg,
+    context,
   ).outcome;
 }
 
@@ -340,28 +342,31 @@ export async function complete(
 ): Promise<Outcome> {
   let outcome = first;
   for (let round = 0; outcome.kind === 'suspended' && round < 50; round += 1) {
-    outcome = await next().resume(outcome.token, BINDING, answers(outcome, answer), legOf());
+    outcome = await next().resume(outcome.token, BINDING, answers(outcome, answer), requestContextOf());
   }
   return outcome;
 }
 
-/** A live leg that records asks and notifications. */
-export function listening(): { leg: Leg; asked: OpenAsk[]; heard: string[] } {
+/** A live request that records asks and notifications. */
+export function listening(): { context: RequestContext; asked: OpenAsk[]; heard: string[] } {
   const asked: OpenAsk[] = [];
   const heard: string[] = [];
-  const leg = { ...legOf({ heard }), live: true, ask: (ask: OpenAsk) => void asked.push(ask) };
-  return { leg, asked, heard };
+  const context = { ...requestContextOf({ heard }), live: true, ask: (ask: OpenAsk) => void asked.push(ask) };
+  return { context, asked, heard };
 }
 
 /** Begins a call that goes on without its request. */
-export function beginResumable(engine: Engine, leg: Leg, binding: Binding = BINDING): Started {
+export function beginResumable(engine: Engine, context: RequestContext, binding: Binding = BINDING): Started {
   const client = {
-    capabilities: leg.capabilities,
+    capabilities: context.capabilities,
     info: { name: 'test', version: '1' },
     protocolVersion: '2025-11-25',
   };
   const params: JsonObject = { name: 'tool' };
-  return engine.start({ method: 'tools/call', params, requestId: 1, client, binding, resumable: true }, leg);
+  return engine.start(
+    { method: 'tools/call', params, requestId: 1, client, binding, resumable: true },
+    context,
+  );
 }
 
 /** In the time of the engines of this file, which does not go on while they get no CPU. */

@@ -5,8 +5,8 @@ import {
   BINDING,
   complete,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -19,7 +19,7 @@ async function upgrade(before: Tool, after: Tool, frame = {}) {
   const store = new MemoryStore();
   const [old, fresh] = [workbench(before, { store, frame }), workbench(after, { store, frame })];
   const first = suspended(await start(old.engine));
-  const next = await fresh.engine.resume(first.token, BINDING, answers(first), legOf());
+  const next = await fresh.engine.resume(first.token, BINDING, answers(first), requestContextOf());
   return { first, next, fresh };
 }
 
@@ -61,11 +61,16 @@ describe('one question that is asked twice at once', () => {
     const first = suspended(await start(here.engine));
     const [one, two] = first.asks;
     if (one === undefined || two === undefined) throw new Error('two asks');
-    const later = await here.engine.resume(first.token, BINDING, { [two.key]: accept(two) }, legOf());
+    const later = await here.engine.resume(
+      first.token,
+      BINDING,
+      { [two.key]: accept(two) },
+      requestContextOf(),
+    );
     expect(done).toEqual(['two']);
     const second = suspended(later);
     expect(second.asks.map(({ key }) => key)).toEqual([one.key]);
-    resultOf(await there.engine.resume(second.token, BINDING, answers(second), legOf()));
+    resultOf(await there.engine.resume(second.token, BINDING, answers(second), requestContextOf()));
     expect(done).toEqual(['two', 'one']);
   });
 });
@@ -79,7 +84,7 @@ describe('a tool that changed while its call was suspended', () => {
     const second = suspended(next);
     expect(second.asks.map((ask) => ask.params.message)).toEqual(['Microsoft login?']);
     expect(first.asks.map((ask) => ask.key)).not.toContain(second.asks[0]?.key);
-    const done = await fresh.engine.resume(second.token, BINDING, answers(second), legOf());
+    const done = await fresh.engine.resume(second.token, BINDING, answers(second), requestContextOf());
     expect(resultOf(done)).toMatchObject([
       { content: { a: 're: GitHub login?' } },
       { content: { a: 're: Microsoft login?' } },
@@ -140,10 +145,10 @@ describe('a question that reads otherwise on each run', () => {
   it('is asked again once, and a second change ends the call', async () => {
     const { engine, log } = workbench(dated, { store: new MemoryStore(), limits: { frames: 0 } });
     const first = suspended(await start(engine));
-    const again = suspended(await engine.resume(first.token, BINDING, answers(first), legOf()));
+    const again = suspended(await engine.resume(first.token, BINDING, answers(first), requestContextOf()));
     expect(again.asks[0]?.params.message).not.toBe(first.asks[0]?.params.message);
     expect(again.asks[0]?.key).not.toBe(first.asks[0]?.key);
-    const ended = await engine.resume(again.token, BINDING, answers(again), legOf());
+    const ended = await engine.resume(again.token, BINDING, answers(again), requestContextOf());
     expect(errorOf(ended).code).toBe(-32603);
     expect(log.at(-1)?.message).toContain("drift: 'reuse'");
   });

@@ -4,8 +4,8 @@ import {
   answers,
   BINDING,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -41,7 +41,7 @@ describe('a parked frame', () => {
     late.resolve('late');
     await idle();
     expect(acts).toEqual([]);
-    resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()));
+    resultOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf()));
     expect(acts).toEqual(['cancel']);
   });
 
@@ -54,8 +54,8 @@ describe('a parked frame', () => {
     const first = suspended(await start(here.engine));
     late.resolve('late');
     await idle();
-    resultOf(await there.engine.resume(first.token, BINDING, answers(first), legOf()));
-    const again = await here.engine.resume(first.token, BINDING, answers(first), legOf());
+    resultOf(await there.engine.resume(first.token, BINDING, answers(first), requestContextOf()));
+    const again = await here.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     expect(resultOf(again)).toBe(1);
     await idle();
     expect(acts).toEqual(['ship']);
@@ -116,7 +116,9 @@ describe('a parked frame', () => {
       expect(vi.getTimerCount()).toBe(timers);
       expect(timers).toBeLessThanOrEqual(1);
       vi.advanceTimersByTime(50 * 60_000);
-      expect(resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toBeDefined();
+      expect(
+        resultOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf())),
+      ).toBeDefined();
     } finally {
       vi.useRealTimers();
     }
@@ -138,11 +140,13 @@ describe('a parked frame', () => {
       const inTime = suspended(await start(engine));
       const late = suspended(await start(engine));
       now = 900;
-      expect(resultOf(await engine.resume(inTime.token, BINDING, answers(inTime), legOf()))).toMatchObject({
+      expect(
+        resultOf(await engine.resume(inTime.token, BINDING, answers(inTime), requestContextOf())),
+      ).toMatchObject({
         action: 'accept',
       });
       now = 1_100;
-      expect(resultOf(await engine.resume(late.token, BINDING, answers(late), legOf()))).toBe(
+      expect(resultOf(await engine.resume(late.token, BINDING, answers(late), requestContextOf()))).toBe(
         'Error: Request timed out',
       );
     }
@@ -162,11 +166,11 @@ describe('a parked frame', () => {
       notify('after');
     };
     const { engine } = workbench(tool, { store: new MemoryStore() });
-    const first = suspended(await start(engine, legOf({ heard })));
+    const first = suspended(await start(engine, requestContextOf({ heard })));
     park();
     await idle();
     expect(heard).toEqual([]);
-    await engine.resume(first.token, BINDING, answers(first), legOf({ heard }));
+    await engine.resume(first.token, BINDING, answers(first), requestContextOf({ heard }));
     expect(heard).toEqual(['while parked', 'after']);
   });
 
@@ -189,7 +193,7 @@ describe('a parked frame', () => {
       workbench(tool, { store }),
     ] as const;
     const first = suspended(await start(benches[0].engine));
-    const elsewhere = benches[1].engine.resume(first.token, BINDING, answers(first), legOf());
+    const elsewhere = benches[1].engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await idle();
     finish('done');
     expect((resultOf(await elsewhere) as unknown[])[1]).toBe('done');
@@ -203,6 +207,8 @@ describe('a parked frame', () => {
       parts: { replay: () => 'never' },
     });
     const first = suspended(await start(engine));
-    expect(errorOf(await engine.resume(first.token, BINDING, answers(first), legOf())).code).toBe(-32603);
+    expect(errorOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf())).code).toBe(
+      -32603,
+    );
   });
 });

@@ -9,8 +9,8 @@ import {
   answers,
   BINDING,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -62,10 +62,10 @@ describe('a call whose frame is parked elsewhere', () => {
     const { seen, tool } = counting();
     const { owner, other } = two(tool);
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
-    const leg = legOf({ heard });
-    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), leg));
-    const done = await other.engine.resume(second.token, BINDING, answers(second), leg);
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const context = requestContextOf({ heard });
+    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), context));
+    const done = await other.engine.resume(second.token, BINDING, answers(second), context);
     expect(resultOf(done)).toEqual([{ a: 're: one' }, 1, { a: 're: two' }]);
     expect(seen.begun).toBe(1);
     expect(heard).toEqual(['between', 'after']);
@@ -80,9 +80,11 @@ describe('a call whose frame is parked elsewhere', () => {
       ReturnType<typeof workbench>,
     ];
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
-    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
-    resultOf(await other.engine.resume(second.token, BINDING, answers(second), legOf()));
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const second = suspended(
+      await other.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
+    resultOf(await other.engine.resume(second.token, BINDING, answers(second), requestContextOf()));
     expect(seen.begun).toBe(1);
   });
 
@@ -90,8 +92,10 @@ describe('a call whose frame is parked elsewhere', () => {
     const { tool } = counting();
     const { owner, other } = two(tool, new Set(), { parts: { replay: () => 'never' } });
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
-    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const second = suspended(
+      await other.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
     expect(second.asks[0]?.params.message).toBe('two');
   });
 
@@ -100,10 +104,12 @@ describe('a call whose frame is parked elsewhere', () => {
       const { seen, tool } = counting();
       const { owner, other } = two(tool, new Set(lost));
       await listening();
-      const first = suspended(await start(owner.engine, legOf()));
+      const first = suspended(await start(owner.engine, requestContextOf()));
       if (lost.length === 0) await owner.engine.close();
-      const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
-      const done = await other.engine.resume(second.token, BINDING, answers(second), legOf());
+      const second = suspended(
+        await other.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+      );
+      const done = await other.engine.resume(second.token, BINDING, answers(second), requestContextOf());
       expect(resultOf(done)).toEqual([{ a: 're: one' }, 1, { a: 're: two' }]);
       expect(seen.charged).toHaveLength(1);
     }
@@ -113,9 +119,11 @@ describe('a call whose frame is parked elsewhere', () => {
     const { seen, tool } = counting();
     const { owner, other } = two(tool, new Set(['ended']));
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
-    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
-    resultOf(await other.engine.resume(second.token, BINDING, answers(second), legOf()));
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const second = suspended(
+      await other.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
+    resultOf(await other.engine.resume(second.token, BINDING, answers(second), requestContextOf()));
     expect(seen).toMatchObject({ begun: 1 });
   });
 
@@ -133,8 +141,8 @@ describe('a call whose frame is parked elsewhere', () => {
     const owner = workbench(tool, { store: store.muted(), relay, limits: LIMITS });
     const other = workbench(tool, { store, relay, limits: LIMITS });
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
-    const resumed = other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const resumed = other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     while (begun.length === 0) await listening();
     hang = false;
     expect(resultOf(await resumed)).toBe('finished');
@@ -156,17 +164,22 @@ describe('a call whose frame is parked elsewhere', () => {
     };
     const { owner, other } = two(tool);
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
-    const resumed = other.engine.resume(first.token, BINDING, answers(first), legOf({ signal: gone.signal }));
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const resumed = other.engine.resume(
+      first.token,
+      BINDING,
+      answers(first),
+      requestContextOf({ signal: gone.signal }),
+    );
     while (ran.length === 0) await listening();
     gone.abort();
     expect((await resumed).kind).toBe('gone');
     await listening();
     work.open();
     expect(ran).toEqual(['slow']);
-    expect(resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()))).toBe(
-      'finished',
-    );
+    expect(
+      resultOf(await other.engine.resume(first.token, BINDING, answers(first), requestContextOf())),
+    ).toBe('finished');
     expect(ran).toEqual(['slow', 'next']);
   });
 
@@ -174,16 +187,16 @@ describe('a call whose frame is parked elsewhere', () => {
     const { seen, tool } = counting();
     const { owner, other } = two(tool);
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
+    const first = suspended(await start(owner.engine, requestContextOf()));
     const same = await Promise.all(
       [other, owner, other].map(({ engine }) =>
-        engine.resume(first.token, BINDING, answers(first), legOf()).then(suspended),
+        engine.resume(first.token, BINDING, answers(first), requestContextOf()).then(suspended),
       ),
     );
     expect(new Set(same.map(({ asks }) => asks[0]?.key)).size).toBe(1);
     expect(seen).toMatchObject({ begun: 1, charged: [expect.anything()] });
     const changed = answers(first, () => ({ action: 'decline' }));
-    const refused = await other.engine.resume(first.token, BINDING, changed, legOf());
+    const refused = await other.engine.resume(first.token, BINDING, changed, requestContextOf());
     expect(errorOf(refused)).toEqual(BAD_TOKEN);
   });
 });
@@ -207,10 +220,10 @@ describe('a message of the relay', () => {
       ReturnType<typeof workbench>,
     ];
     await listening();
-    const first = suspended(await start(owner.engine, legOf()));
-    const leg = legOf({ heard });
-    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), leg));
-    resultOf(await other.engine.resume(second.token, BINDING, answers(second), leg));
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const context = requestContextOf({ heard });
+    const second = suspended(await other.engine.resume(first.token, BINDING, answers(first), context));
+    resultOf(await other.engine.resume(second.token, BINDING, answers(second), context));
     expect(seen.begun).toBe(1);
     expect(heard).toEqual(['between', 'after']);
   });
@@ -230,16 +243,16 @@ describe('a process that shuts down', () => {
       );
     };
     const { owner } = two(tool);
-    const first = suspended(await start(owner.engine, legOf()));
-    const resumed = owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const resumed = owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     while (finish === undefined) await listening();
     const closed = owner.engine.close();
-    const again = owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    const again = owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     finish();
     await closed;
     expect(resultOf(await resumed)).toBe('done');
     expect(resultOf(await again)).toBe('done');
-    const late = await owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    const late = await owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     expect(errorOf(late).message).toContain('shutting down; send the same request again');
   });
 
@@ -255,15 +268,15 @@ describe('a process that shuts down', () => {
     // With a lease of ten minutes it must be the entry in the journal that lets the other one in.
     const limits = { ...LIMITS, drain: 30, lease: 600_000 };
     const { owner, other } = two(tool, new Set(), { limits });
-    const first = suspended(await start(owner.engine, legOf()));
-    const resumed = owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    const resumed = owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     while (ran.length === 0) await listening();
     await owner.engine.close();
     hang = false;
     expect(errorOf(await resumed).message).toContain('send the same request again');
-    expect(resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()))).toBe(
-      'finished',
-    );
+    expect(
+      resultOf(await other.engine.resume(first.token, BINDING, answers(first), requestContextOf())),
+    ).toBe('finished');
     expect(ran).toEqual(['done']);
   });
 });
@@ -278,11 +291,11 @@ describe('a turn whose owner is gone and that may not be run again', () => {
     const store = new MemoryStore();
     const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
     const other = workbench(tool, { store, limits: LIMITS, parts: { replay: () => 'never' } });
-    const first = suspended(await start(owner.engine, legOf()));
-    void owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    const first = suspended(await start(owner.engine, requestContextOf()));
+    void owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await listening();
     for (let twice = 0; twice < 2; twice += 1) {
-      const ended = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+      const ended = await other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
       expect(errorOf(ended).message).toMatch(/could not be continued.*Completed steps: charge$/);
     }
     expect(store.types().at(-1)).toBe('ended');

@@ -41,8 +41,8 @@ describe('an answer that comes in elsewhere', () => {
       const make = () => workbench(both, { store, ...(relay !== undefined && { relay }) });
       const [owner, other] = [make(), make()];
       await pause();
-      const { leg, asked } = listening();
-      const { outcome } = beginResumable(owner.engine, leg);
+      const { context, asked } = listening();
+      const { outcome } = beginResumable(owner.engine, context);
       for (const known of [1, 2, 3]) {
         await until(() => asked.length >= known);
         const ask = asked[known - 1] as OpenAsk;
@@ -55,8 +55,8 @@ describe('an answer that comes in elsewhere', () => {
   it('counts once: the first of several, wherever they come in', async () => {
     const store = new MemoryStore();
     const [owner, other] = [workbench(both, { store }), workbench(both, { store })];
-    const { leg, asked } = listening();
-    const started = beginResumable(owner.engine, leg);
+    const { context, asked } = listening();
+    const started = beginResumable(owner.engine, context);
     await until(() => asked.length === 1);
     const [ask] = asked as [OpenAsk];
     const good = { result: accept(ask) };
@@ -88,12 +88,12 @@ describe('an answer that comes in elsewhere', () => {
     const owner = workbench(both, { store: dead, limits: LIMITS });
     const other = workbench(both, { store, limits: LIMITS });
     const first = listening();
-    beginResumable(owner.engine, first.leg);
+    beginResumable(owner.engine, first.context);
     await until(() => first.asked.length === 1);
     const [ask] = first.asked as [OpenAsk];
     await other.engine.deliver(callIn(store), { principal: undefined }, ask.key, { result: accept(ask) });
     const second = listening();
-    const taken = other.engine.takeUp(callIn(store), BINDING, second.leg);
+    const taken = other.engine.takeUp(callIn(store), BINDING, second.context);
     await until(() => second.asked.length === 2);
     expect(second.asked.map(({ key }) => key)).not.toContain(ask.key);
     for (const { key, params } of second.asked) {
@@ -105,8 +105,8 @@ describe('an answer that comes in elsewhere', () => {
   it('is refused for an ask that was never made', async () => {
     const store = new MemoryStore();
     const [owner, other] = [workbench(both, { store }), workbench(both, { store })];
-    const { leg, asked } = listening();
-    beginResumable(owner.engine, leg);
+    const { context, asked } = listening();
+    beginResumable(owner.engine, context);
     await until(() => asked.length === 1);
     const made = other.engine.deliver(callIn(store), { principal: undefined }, 'elicitation-99', {
       result: { action: 'cancel' },
@@ -118,8 +118,8 @@ describe('an answer that comes in elsewhere', () => {
   it('is refused for a call of another caller, and for none', async () => {
     const store = new MemoryStore();
     const owner = workbench(both, { store });
-    const { leg, asked } = listening();
-    beginResumable(owner.engine, leg);
+    const { context, asked } = listening();
+    beginResumable(owner.engine, context);
     await until(() => asked.length === 1);
     const { key } = asked[0] as OpenAsk;
     for (const [call, principal] of [

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { describe, expect, it } from 'vitest';
 import '../../src/record/index.ts';
-import { BINDING, complete, legOf, MemoryStore, resultOf, type Tool, workbench } from './bench.ts';
+import { BINDING, complete, MemoryStore, requestContextOf, resultOf, type Tool, workbench } from './bench.ts';
 
 const folder = new URL('../journals/', import.meta.url);
 
@@ -42,7 +42,7 @@ describe('a journal of release', () => {
       store,
       limits: { lease: 50, turnWait: 2_000 },
     });
-    const outcome = await engine.resume(token, BINDING, responses, legOf());
+    const outcome = await engine.resume(token, BINDING, responses, requestContextOf());
     expect(resultOf(await complete(outcome, () => engine))).toEqual(result);
   });
 });

@@ -3,9 +3,9 @@ import {
   answers,
   BINDING,
   errorOf,
-  legOf,
   MemoryStore,
   pause,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -42,9 +42,9 @@ describe('a turn whose owner', () => {
       workbench(tool, { store, limits: LIMITS }),
     ];
     const first = suspended(await start(owner.engine));
-    const run = owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    const run = owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await until(() => keys.length === 2);
-    const twin = other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const twin = other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await pause(4 * LIMITS.lease);
     expect(keys).toHaveLength(2);
     finishers[0]?.();
@@ -61,9 +61,9 @@ describe('a turn whose owner', () => {
     const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
     const other = workbench(tool, { store, limits: LIMITS });
     const first = suspended(await start(owner.engine));
-    const run = owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    const run = owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await until(() => keys.length === 2);
-    const taken = other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const taken = other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await until(() => keys.length === 3);
     finishers[1]?.();
     expect(resultOf(await taken)).toEqual([1, 'receipt']);
@@ -80,9 +80,9 @@ describe('a turn whose owner', () => {
     const limits = { lease: 60, turnWait: 100 };
     const [owner, other] = [workbench(tool, { store, limits }), workbench(tool, { store, limits })];
     const first = suspended(await start(owner.engine));
-    void owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    void owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await until(() => keys.length === 2);
-    const busy = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const busy = await other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     expect(errorOf(busy).message).toContain('send the same request again');
   });
 
@@ -92,9 +92,13 @@ describe('a turn whose owner', () => {
     const owner = workbench(tool, { store });
     const other = workbench(tool, { store, parts: { replay: () => 'never' } });
     const first = suspended(await start(owner.engine));
-    const refused = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const refused = await other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     expect(errorOf(refused).code).toBe(-32603);
-    const done = resultOf(await owner.engine.resume(first.token, BINDING, answers(first), legOf()));
-    expect(resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()))).toEqual(done);
+    const done = resultOf(
+      await owner.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
+    expect(
+      resultOf(await other.engine.resume(first.token, BINDING, answers(first), requestContextOf())),
+    ).toEqual(done);
   });
 });

@@ -3,7 +3,16 @@ import { expect, it } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
-import { accept, BINDING, beginResumable, legOf, listening, MemoryStore, until, workbench } from './bench.ts';
+import {
+  accept,
+  BINDING,
+  beginResumable,
+  listening,
+  MemoryStore,
+  requestContextOf,
+  until,
+  workbench,
+} from './bench.ts';
 
 interface HandClock extends Clock {
   pass(milliseconds: number): void;
@@ -56,16 +65,16 @@ function asking(options: Pick<AskProgress, 'resets' | 'total'> & { timeout: numb
     },
     { clock, frame: { clock } },
   );
-  const { leg, asked } = listening();
+  const { context, asked } = listening();
   const started = engine.start(
     {
       method: 'tools/call',
       params: { name: 'tool' },
       requestId: 1,
-      client: { capabilities: leg.capabilities, info: {}, protocolVersion: '2025-11-25' },
+      client: { capabilities: context.capabilities, info: {}, protocolVersion: '2025-11-25' },
       binding: BINDING,
     },
-    leg,
+    context,
   );
   const outcomeOf = async (): Promise<unknown> => {
     const outcome = await started.outcome;
@@ -137,8 +146,8 @@ it('reaches the process that runs the call, in its order and before the answer',
     store,
   });
   const other = workbench(async () => {}, { store });
-  const { leg, asked } = listening();
-  const { callId, outcome } = beginResumable(tool.engine, { ...legOf(), ...leg });
+  const { context, asked } = listening();
+  const { callId, outcome } = beginResumable(tool.engine, { ...requestContextOf(), ...context });
   await until(() => asked.length === 1);
   const [ask] = asked;
   if (ask === undefined) throw new Error('not asked');

@@ -4,8 +4,8 @@ import type { JsonObject } from '../../src/base/json.ts';
 import { SHORT } from '../short.ts';
 import {
   complete,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   type Tool,
@@ -91,7 +91,7 @@ async function runPlan(root: Plan, moves: readonly boolean[], carry: boolean, wi
     if (moves[turn++ % Math.max(moves.length, 1)]) home = 1 - home;
     return benches[home === 0 ? 0 : 1].engine;
   };
-  const outcome = await complete(await start(benches[0].engine, legOf({ heard })), next);
+  const outcome = await complete(await start(benches[0].engine, requestContextOf({ heard })), next);
   return { value: resultOf(outcome), effects, benches, heard };
 }
 
@@ -136,7 +136,7 @@ describe('any tool, however its call moves', () => {
             }
           };
           const benches = [workbench(tool, { store }), workbench(tool, { store })] as const;
-          let outcome = await start(benches[0].engine, legOf({ heard }));
+          let outcome = await start(benches[0].engine, requestContextOf({ heard }));
           for (let turn = 1; outcome.kind === 'suspended'; turn += 1) {
             const engine = benches[moves && turn % 2 === 1 ? 1 : 0].engine;
             const responses: JsonObject = Object.fromEntries(
@@ -144,7 +144,7 @@ describe('any tool, however its call moves', () => {
             );
             const { token } = outcome;
             const binding = { revision: 'test', method: 'tools/call', target: 'tool', args: 'none' };
-            outcome = await engine.resume(token, binding, responses, legOf({ heard }));
+            outcome = await engine.resume(token, binding, responses, requestContextOf({ heard }));
           }
           expect(heard).toEqual(kinds.flatMap((kind, index) => (kind === 'say' ? [`say ${index}`] : [])));
         },

@@ -5,10 +5,10 @@ import {
   accept,
   answers,
   BINDING,
-  legOf,
   listening,
   MemoryStore,
   pause,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -17,7 +17,7 @@ import {
 } from './bench.ts';
 import { begin, isOver, processOf, resultIn, taskLeg, taskOf, viewed, wish } from './tasks-bench.ts';
 
-const LEG = legOf({ sheds: true });
+const LEG = requestContextOf({ sheds: true });
 /** Longer than anything here takes. */
 const soon = <T>(outcome: Promise<T>): Promise<T> =>
   Promise.race([
@@ -138,7 +138,7 @@ describe('a call that is given up', () => {
     expect(effects).toEqual(['first', 'inner', 'inner 2']);
   });
 
-  it('is not, inside of a step, on a live leg, and where its client does not bring it back', async () => {
+  it('is not, inside of a step, on a live context, and where its client does not bring it back', async () => {
     const inside: Tool = async ({ step }) => {
       await step('work', () => shed());
     };
@@ -149,8 +149,8 @@ describe('a call that is given up', () => {
       await Promise.all([shed(), shed(), shed()]);
       return 'done';
     };
-    for (const leg of [listening().leg, legOf()]) {
-      expect(resultOf(await soon(start(workbench(tool, { store }).engine, leg)))).toBe('done');
+    for (const context of [listening().context, requestContextOf()]) {
+      expect(resultOf(await soon(start(workbench(tool, { store }).engine, context)))).toBe('done');
     }
     expect(store.types()).toEqual([]);
   });

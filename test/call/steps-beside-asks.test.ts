@@ -8,8 +8,8 @@ import {
   BINDING,
   complete,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -68,8 +68,10 @@ describe('a step beside an ask whose answer breaks its schema', () => {
     const first = suspended(await start(here.engine));
     work.finish();
     await until(isRecorded(store, 'charge'));
-    const second = suspended(await getsBad.engine.resume(first.token, BINDING, answers(first, bad), legOf()));
-    const done = await there.engine.resume(second.token, BINDING, answers(second), legOf());
+    const second = suspended(
+      await getsBad.engine.resume(first.token, BINDING, answers(first, bad), requestContextOf()),
+    );
+    const done = await there.engine.resume(second.token, BINDING, answers(second), requestContextOf());
     expect(resultOf(done)).toEqual({ a: 're: which?' });
     expect(work.began).toBe(1);
   });
@@ -85,11 +87,11 @@ describe('a step beside an ask whose answer breaks its schema', () => {
       if (entry.type === 'suspended') throw new Error('down');
     };
     const wrong = answers(first, bad);
-    errorOf(await engine.resume(first.token, BINDING, wrong, legOf()));
+    errorOf(await engine.resume(first.token, BINDING, wrong, requestContextOf()));
     store.before = () => {};
-    const second = suspended(await engine.resume(first.token, BINDING, wrong, legOf()));
+    const second = suspended(await engine.resume(first.token, BINDING, wrong, requestContextOf()));
     expect(second.asks.map(({ key }) => key)).not.toEqual(first.asks.map(({ key }) => key));
-    resultOf(await engine.resume(second.token, BINDING, answers(second), legOf()));
+    resultOf(await engine.resume(second.token, BINDING, answers(second), requestContextOf()));
     expect([work.began, counts.opened, counts.released]).toEqual([1, 1, 1]);
   });
 });
@@ -140,17 +142,17 @@ describe('a turn that ends while a step runs', () => {
     };
     const { engine } = workbench(tool, { store });
     const first = suspended(await start(engine));
-    const unable = legOf({ capabilities: { elicitation: {} }, refuses: true });
+    const unable = requestContextOf({ capabilities: { elicitation: {} }, refuses: true });
     const refusal = engine.resume(first.token, BINDING, answers(first), unable);
     await until(isRecorded(store, 'quick'));
     work.finish();
     expect(errorOf(await refusal).code).toBe(-32021);
     expect(completionsIn(store)).toEqual(['quick', 'charge']);
     const again = suspended(
-      await engine.resume(first.token, BINDING, answers(first), legOf({ refuses: true })),
+      await engine.resume(first.token, BINDING, answers(first), requestContextOf({ refuses: true })),
     );
     const model = () => ({ role: 'assistant', model: 'm', content: { type: 'text', text: '' } });
-    const done = await engine.resume(again.token, BINDING, answers(again, model), legOf());
+    const done = await engine.resume(again.token, BINDING, answers(again, model), requestContextOf());
     expect(resultOf(done)).toBe('m');
     expect(work.began).toBe(1);
   });
@@ -189,8 +191,15 @@ describe('a step that ends among the answers of its turn', () => {
     const make = () => workbench(racing(work, seen), { store, frame: { askDelay: 5 } });
     const [here, there] = [make(), make()];
     const first = suspended(await start(here.engine));
-    const second = suspended(await here.engine.resume(first.token, BINDING, answers(first), legOf()));
-    const done = await there.engine.resume(second.token, BINDING, answers(second, accept), legOf());
+    const second = suspended(
+      await here.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
+    const done = await there.engine.resume(
+      second.token,
+      BINDING,
+      answers(second, accept),
+      requestContextOf(),
+    );
     expect(resultOf(done)).toEqual([seen[0], { a: 're: last' }]);
     expect([seen.length, work.began]).toEqual([1, 1]);
   });
@@ -210,7 +219,7 @@ describe('a step that ends among the answers of its turn', () => {
     work.finish();
     await until(isRecorded(store, 'charge'));
     expect(order).toEqual([]);
-    resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()));
+    resultOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf()));
     expect(order).toEqual(['charge', 'one']);
   });
 });

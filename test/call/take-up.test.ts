@@ -39,7 +39,7 @@ describe('a call that continues without its request', () => {
     const tool: Tool = async () => {
       there = store.types();
     };
-    const { outcome } = beginResumable(workbench(tool, { store }).engine, listening().leg);
+    const { outcome } = beginResumable(workbench(tool, { store }).engine, listening().context);
     resultOf(await outcome);
     expect(there).toEqual(['called']);
     expect(store.types()).toEqual(['called', 'ended']);
@@ -52,11 +52,11 @@ describe('a call that continues without its request', () => {
       workbench(tool, { store, limits: LIMITS }),
       workbench(tool, { store, limits: LIMITS }),
     ];
-    const { leg, asked } = listening();
-    const started = beginResumable(owner.engine, leg);
+    const { context, asked } = listening();
+    const started = beginResumable(owner.engine, context);
     await until(() => asked.length === 1);
     const follower = listening();
-    const followed = other.engine.takeUp(callIn(store), BINDING, follower.leg);
+    const followed = other.engine.takeUp(callIn(store), BINDING, follower.context);
     // Far longer than a lease: its owner is alive, although nothing happens.
     await pause(4 * LIMITS.lease);
     await started.answer(asked[0]?.key ?? '', { result: accept(asked[0] as OpenAsk) });
@@ -74,12 +74,12 @@ describe('a call that continues without its request', () => {
     const owner = workbench(tool, { store: store.muted(), limits: LIMITS });
     const other = workbench(tool, { store, limits: LIMITS });
     const first = listening();
-    const started = beginResumable(owner.engine, first.leg);
+    const started = beginResumable(owner.engine, first.context);
     await until(() => first.asked.length === 1);
     await started.answer(first.asked[0]?.key ?? '', { result: accept(first.asked[0] as OpenAsk) });
     await until(() => first.asked.length === 2);
     const second = listening();
-    const taken = other.engine.takeUp(callIn(store), BINDING, second.leg);
+    const taken = other.engine.takeUp(callIn(store), BINDING, second.context);
     await until(() => second.asked.length === 1);
     expect(second.asked[0]).toEqual(first.asked[1]);
     expect(second.heard).toEqual([]);
@@ -96,12 +96,12 @@ describe('a call that continues without its request', () => {
     const store = new MemoryStore(LIMITS.lease);
     const { tool } = order();
     const first = listening();
-    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, first.leg);
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, first.context);
     await until(() => first.asked.length === 1);
     const other = workbench(tool, { store, limits: LIMITS });
     const second = listening();
     for (let times = 0; times < 12 && second.asked.length === 0; times += 1) {
-      const followed = other.engine.takeUp(callIn(store), BINDING, second.leg);
+      const followed = other.engine.takeUp(callIn(store), BINDING, second.context);
       await pause(LIMITS.lease / 2);
       if (second.asked.length === 0) followed.stop();
     }
@@ -116,11 +116,11 @@ describe('a call that continues without its request', () => {
       if (begun === 1) await new Promise(() => {});
       return step('once', () => begun);
     };
-    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().context);
     await until(() => begun === 1);
     const others = Array.from({ length: 4 }, () => workbench(tool, { store, limits: LIMITS }));
     const outcomes = others.map(
-      ({ engine }) => engine.takeUp(callIn(store), BINDING, listening().leg).outcome,
+      ({ engine }) => engine.takeUp(callIn(store), BINDING, listening().context).outcome,
     );
     expect((await Promise.all(outcomes)).map(resultOf)).toEqual([2, 2, 2, 2]);
     expect(begun).toBe(2);
@@ -133,7 +133,7 @@ describe('a call that continues without its request', () => {
     const { tool } = order();
     const owner = workbench(tool, { store: store.muted(), limits });
     const first = listening();
-    beginResumable(owner.engine, first.leg);
+    beginResumable(owner.engine, first.context);
     await until(() => first.asked.length === 1);
     const other = workbench(tool, { store, limits });
     const claims = (): number => store.types().filter((type) => type === 'claimed').length;
@@ -142,7 +142,9 @@ describe('a call that continues without its request', () => {
       opened = () => resolve(undefined);
     });
     const legs = [listening(), listening()];
-    const takings = legs.map(({ leg }) => other.engine.takeUp(callIn(store), BINDING, leg, () => opening));
+    const takings = legs.map(({ context }) =>
+      other.engine.takeUp(callIn(store), BINDING, context, () => opening),
+    );
     await until(() => claims() > 0);
     await pause(1.2 * limits.lease);
     opened();
@@ -157,12 +159,12 @@ describe('a call that continues without its request', () => {
       await step('charge', () => 1);
       await new Promise(() => {});
     };
-    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().leg);
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, listening().context);
     await until(() => store.types().includes('completed'));
     const parts = { replay: () => 'never' as const };
     for (let twice = 0; twice < 2; twice += 1) {
       const other = workbench(tool, { store, limits: LIMITS, parts });
-      const { outcome } = other.engine.takeUp(callIn(store), BINDING, listening().leg);
+      const { outcome } = other.engine.takeUp(callIn(store), BINDING, listening().context);
       expect(errorOf(await outcome).message).toMatch(/could not be continued.*Completed steps: charge$/);
     }
     expect(store.types().filter((type) => type === 'ended')).toHaveLength(1);
@@ -172,14 +174,14 @@ describe('a call that continues without its request', () => {
     const store = new MemoryStore(LIMITS.lease);
     const { tool } = order();
     const owner = workbench(tool, { store, limits: LIMITS });
-    const { leg, asked } = listening();
-    const started = beginResumable(owner.engine, leg, { ...BINDING, principal: 'ann' });
+    const { context, asked } = listening();
+    const started = beginResumable(owner.engine, context, { ...BINDING, principal: 'ann' });
     await until(() => asked.length === 1);
     const other = workbench(tool, { store, limits: LIMITS });
-    const stranger = other.engine.takeUp(callIn(store), BINDING, listening().leg);
+    const stranger = other.engine.takeUp(callIn(store), BINDING, listening().context);
     expect(errorOf(await stranger.outcome).message).toBe('Invalid or expired requestState');
     started.cancel();
-    const ann = other.engine.takeUp(callIn(store), { ...BINDING, principal: 'ann' }, listening().leg);
+    const ann = other.engine.takeUp(callIn(store), { ...BINDING, principal: 'ann' }, listening().context);
     // Its client gets nothing any more.
     expect(await ann.outcome).toEqual({ kind: 'gone', elsewhere: true });
     expect(other.counts.opened).toBe(0);
@@ -188,11 +190,11 @@ describe('a call that continues without its request', () => {
   it('is left alone by a follower that left', async () => {
     const store = new MemoryStore(LIMITS.lease);
     const { tool } = order();
-    const { leg, asked } = listening();
-    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, leg);
+    const { context, asked } = listening();
+    beginResumable(workbench(tool, { store: store.muted(), limits: LIMITS }).engine, context);
     await until(() => asked.length === 1);
     const other = workbench(tool, { store, limits: LIMITS });
-    const follower = other.engine.takeUp(callIn(store), BINDING, listening().leg);
+    const follower = other.engine.takeUp(callIn(store), BINDING, listening().context);
     follower.cancel();
     expect((await follower.outcome).kind).toBe('gone');
     await pause(3 * LIMITS.lease);

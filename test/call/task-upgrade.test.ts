@@ -121,13 +121,13 @@ describe('an ask that the next version never makes', () => {
       processOf(asksFor('github'), store),
     ];
     const first = listening();
-    const { callId } = beginResumable(owner.engine, first.leg);
+    const { callId } = beginResumable(owner.engine, first.context);
     await until(() => first.asked.length === 2);
     owner.die();
     const second = listening();
     const withdrawn: string[] = [];
-    const leg = { ...second.leg, withdraw: ({ key }: { key: string }) => void withdrawn.push(key) };
-    const { outcome, answer } = other.engine.takeUp(callId, BINDING, leg);
+    const context = { ...second.context, withdraw: ({ key }: { key: string }) => void withdrawn.push(key) };
+    const { outcome, answer } = other.engine.takeUp(callId, BINDING, context);
     await until(() => withdrawn.length > 0);
     expect(withdrawn).toEqual([first.asked[1]?.key]);
     await answer(first.asked[0]?.key ?? '', { result: { action: 'decline' } });

@@ -4,7 +4,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Json, JsonObject } from '../../src/base/json.ts';
 import type { Entry, OpenAsk, TaskWish } from '../../src/call/journal/entries.ts';
-import { legOf, MemoryStore, pause, type Tool } from './bench.ts';
+import { MemoryStore, pause, requestContextOf, type Tool } from './bench.ts';
 import {
   begin,
   isAsking,
@@ -175,8 +175,8 @@ describe('a task that throws -32042', () => {
   it('fails where its client opens no URLs, as a call in rounds does', async () => {
     const { tool } = bank('a');
     const owner = processOf(tool, new MemoryStore(LEASE));
-    const leg = taskLeg({ capabilities: { elicitation: { form: {} } } });
-    const id = taskOf(await begin(owner, wish(), leg).outcome);
+    const context = taskLeg({ capabilities: { elicitation: { form: {} } } });
+    const id = taskOf(await begin(owner, wish(), context).outcome);
     expect((await viewed(owner, id, isOver)).response).toMatchObject({
       error: { code: -32021, data: { requiredCapabilities: { elicitation: { url: {} } } } },
     });
@@ -197,7 +197,9 @@ describe('a task that throws -32042', () => {
   it('is left as it is where asks are live from the start: the code is its revision’s', async () => {
     const { tool } = bank('a');
     const owner = processOf(tool, new MemoryStore(LEASE));
-    const id = taskOf(await begin(owner, wish(), { ...legOf({ takesTasks: true }), live: true }).outcome);
+    const id = taskOf(
+      await begin(owner, wish(), { ...requestContextOf({ takesTasks: true }), live: true }).outcome,
+    );
     const seen = await viewed(owner, id, (task) => isOver(task) || isAsking(task));
     expect(seen.response).toMatchObject({ error: { code: -32042 } });
   });

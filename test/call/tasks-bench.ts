@@ -2,15 +2,15 @@
 import type { Clock } from '../../src/base/clock.ts';
 import type { Json, JsonObject } from '../../src/base/json.ts';
 import type { Entry, OpenAsk, Response, TaskWish } from '../../src/call/journal/entries.ts';
-import type { Leg, Outcome } from '../../src/call/ports.ts';
+import type { Outcome, RequestContext } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import { steadyClock } from '../fixtures/steady-clock.ts';
 import {
   accept,
   BINDING,
-  legOf,
   type MemoryStore,
   pause,
+  requestContextOf,
   type Tool,
   type Workbench,
   type WorkbenchOptions,
@@ -107,19 +107,20 @@ export const wish = (more: Partial<TaskWish> = {}): TaskWish => ({
   ...more,
 });
 
-export const taskLeg = (more: Partial<Leg> = {}): Leg => legOf({ takesTasks: true, sheds: true, ...more });
+export const taskLeg = (more: Partial<RequestContext> = {}): RequestContext =>
+  requestContextOf({ takesTasks: true, sheds: true, ...more });
 
-export function begin({ engine }: Process, task: TaskWish, leg: Leg = taskLeg()) {
+export function begin({ engine }: Process, task: TaskWish, context: RequestContext = taskLeg()) {
   return engine.start(
     {
       method: 'tools/call',
       params: { name: 'tool' },
       requestId: 1,
-      client: { capabilities: leg.capabilities, info: {}, protocolVersion: '2025-11-25' },
+      client: { capabilities: context.capabilities, info: {}, protocolVersion: '2025-11-25' },
       binding: BINDING,
       task,
     },
-    leg,
+    context,
   );
 }
 

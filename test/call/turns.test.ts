@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/base/json.ts';
-import type { Leg } from '../../src/call/ports.ts';
+import type { RequestContext } from '../../src/call/ports.ts';
 import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import {
   accept,
@@ -8,8 +8,8 @@ import {
   BINDING,
   complete,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -25,7 +25,9 @@ describe('a turn', () => {
     const first = suspended(await start(engine));
     expect(first.asks.map((ask) => ask.params.message)).toEqual(['a', 'b', 'c']);
     expect(new Set(first.asks.map((ask) => ask.key)).size).toBe(3);
-    expect(resultOf(await engine.resume(first.token, BINDING, answers(first), legOf()))).toHaveLength(3);
+    expect(
+      resultOf(await engine.resume(first.token, BINDING, answers(first), requestContextOf())),
+    ).toHaveLength(3);
   });
 
   it('gives the same POST the same outcome, also while it is being made, and refuses other answers', async () => {
@@ -41,14 +43,16 @@ describe('a turn', () => {
       });
       const first = suspended(await start(engine));
       const sent = answers(first);
-      const both = await Promise.all([1, 2].map(() => engine.resume(first.token, BINDING, sent, legOf())));
-      const later = await engine.resume(first.token, BINDING, sent, legOf());
+      const both = await Promise.all(
+        [1, 2].map(() => engine.resume(first.token, BINDING, sent, requestContextOf())),
+      );
+      const later = await engine.resume(first.token, BINDING, sent, requestContextOf());
       expect([...both, later].map(resultOf)).toEqual([1, 1, 1]);
       const other = await engine.resume(
         first.token,
         BINDING,
         { [first.asks[0]?.key ?? '']: { action: 'decline' } },
-        legOf(),
+        requestContextOf(),
       );
       expect(errorOf(other)).toEqual(BAD_TOKEN);
     }
@@ -65,7 +69,7 @@ describe('a turn', () => {
     const first = suspended(await start((benches[0] as (typeof benches)[0]).engine));
     const sent = answers(first);
     const outcomes = await Promise.all(
-      benches.map(({ engine }) => engine.resume(first.token, BINDING, sent, legOf())),
+      benches.map(({ engine }) => engine.resume(first.token, BINDING, sent, requestContextOf())),
     );
     expect(outcomes.map(resultOf)).toEqual([1, 1, 1, 1]);
     expect(effects).toBe(1);
@@ -81,23 +85,28 @@ describe('a turn', () => {
       const { engine } = workbench(tool, { store: new MemoryStore(), limits: { frames } });
       const first = suspended(await start(engine));
       const [ask] = first.asks;
-      const missing = suspended(await engine.resume(first.token, BINDING, {}, legOf()));
+      const missing = suspended(await engine.resume(first.token, BINDING, {}, requestContextOf()));
       expect(missing.asks).toEqual(first.asks);
       const bad = suspended(
         await engine.resume(
           missing.token,
           BINDING,
           { [ask?.key ?? '']: { action: 'accept', content: {} } },
-          legOf(),
+          requestContextOf(),
         ),
       );
       expect(bad.asks[0]?.key).not.toBe(ask?.key);
       expect(bad.asks[0]?.params).toEqual(ask?.params);
       const worse = suspended(
-        await engine.resume(bad.token, BINDING, { [bad.asks[0]?.key ?? '']: { action: 'accept' } }, legOf()),
+        await engine.resume(
+          bad.token,
+          BINDING,
+          { [bad.asks[0]?.key ?? '']: { action: 'accept' } },
+          requestContextOf(),
+        ),
       );
       expect(new Set([ask?.key, bad.asks[0]?.key, worse.asks[0]?.key]).size).toBe(3);
-      expect(resultOf(await engine.resume(worse.token, BINDING, answers(worse), legOf()))).toEqual(
+      expect(resultOf(await engine.resume(worse.token, BINDING, answers(worse), requestContextOf()))).toEqual(
         accept(worse.asks[0] as never),
       );
     }
@@ -112,10 +121,10 @@ describe('a turn', () => {
       const first = suspended(await start(engine));
       const [a, b] = first.asks;
       const second = suspended(
-        await engine.resume(first.token, BINDING, { [a?.key ?? '']: accept(a as never) }, legOf()),
+        await engine.resume(first.token, BINDING, { [a?.key ?? '']: accept(a as never) }, requestContextOf()),
       );
       expect(second.asks).toEqual([b]);
-      const done = await engine.resume(second.token, BINDING, answers(second), legOf());
+      const done = await engine.resume(second.token, BINDING, answers(second), requestContextOf());
       expect(resultOf(done)).toEqual([accept(a as never), accept(b as never)]);
     }
   });
@@ -134,7 +143,7 @@ describe('a turn', () => {
       { [key]: { action: 'maybe' } },
       { [key]: [] },
     ]) {
-      expect(errorOf(await engine.resume(first.token, BINDING, wrong, legOf())).code).toBe(-32602);
+      expect(errorOf(await engine.resume(first.token, BINDING, wrong, requestContextOf())).code).toBe(-32602);
     }
     expect((await complete(first, () => engine)).kind).toBe('responded');
   });
@@ -147,32 +156,34 @@ describe('a turn', () => {
     };
     const { engine } = workbench(tool);
     const good = { name: { action: 'accept', content: { a: 1 } }, other: 5 };
-    expect(resultOf(await start(engine, legOf(), good))).toEqual(good.name);
-    const bad = suspended(await start(engine, legOf(), { name: { action: 'accept', content: {} } }));
+    expect(resultOf(await start(engine, requestContextOf(), good))).toEqual(good.name);
+    const bad = suspended(
+      await start(engine, requestContextOf(), { name: { action: 'accept', content: {} } }),
+    );
     expect(bad.asks[0]?.params._meta).toBeUndefined();
-    expect(errorOf(await start(engine, legOf(), { name: 12 })).code).toBe(-32602);
-    expect(errorOf(await start(engine, legOf(), null)).code).toBe(-32602);
+    expect(errorOf(await start(engine, requestContextOf(), { name: 12 })).code).toBe(-32602);
+    expect(errorOf(await start(engine, requestContextOf(), null)).code).toBe(-32602);
   });
 
   it('ends with -32021 when its client cannot be asked and its revision says so by a code', async () => {
     const { engine } = workbench(({ ask }) => ask('sampling/createMessage', { messages: [] }));
-    const leg = legOf({ capabilities: { elicitation: {} }, refuses: true });
-    const outcome = await start(engine, leg);
+    const context = requestContextOf({ capabilities: { elicitation: {} }, refuses: true });
+    const outcome = await start(engine, context);
     const required = { requiredCapabilities: { sampling: {} } };
     expect(errorOf(outcome)).toMatchObject({ code: -32021, data: required });
   });
 
-  it('tells the tool when a leg of another revision cannot be asked, and continues', async () => {
+  it('tells the tool when a context of another revision cannot be asked, and continues', async () => {
     const store = new MemoryStore();
     const tool: Tool = async ({ ask, elicit }) => {
       const message = await ask('sampling/createMessage', { messages: [] }).catch(String);
       return [message, await elicit('name')];
     };
     const [here, elsewhere] = [workbench(tool, { store }).engine, workbench(tool, { store }).engine];
-    const leg = (): Leg => legOf({ capabilities: { elicitation: {} } });
-    const first = suspended(await start(here, leg()));
+    const context = (): RequestContext => requestContextOf({ capabilities: { elicitation: {} } });
+    const first = suspended(await start(here, context()));
     expect(first.asks.map(({ method }) => method)).toEqual(['elicitation/create']);
-    const done = resultOf(await elsewhere.resume(first.token, BINDING, answers(first), leg()));
+    const done = resultOf(await elsewhere.resume(first.token, BINDING, answers(first), context()));
     expect(done).toMatchObject([expect.stringContaining('does not support sampling'), expect.anything()]);
   });
 
@@ -187,7 +198,12 @@ describe('a turn', () => {
       { principal: 'eve' },
     ];
     for (const other of others) {
-      const outcome = await engine.resume(first.token, { ...BINDING, ...other }, answers(first), legOf());
+      const outcome = await engine.resume(
+        first.token,
+        { ...BINDING, ...other },
+        answers(first),
+        requestContextOf(),
+      );
       expect(errorOf(outcome)).toEqual(BAD_TOKEN);
     }
   });
@@ -204,7 +220,7 @@ describe('a client that goes away', () => {
       return elicit('never');
     });
     const gone = new AbortController();
-    const outcome = start(engine, legOf({ signal: gone.signal }));
+    const outcome = start(engine, requestContextOf({ signal: gone.signal }));
     await new Promise((resolve) => setTimeout(resolve, 20));
     gone.abort();
     expect((await outcome).kind).toBe('gone');
@@ -235,7 +251,7 @@ describe('a client that goes away', () => {
         first.token,
         BINDING,
         answers(first),
-        legOf({ signal: gone.signal }),
+        requestContextOf({ signal: gone.signal }),
       );
       while (ran.length === 0) await new Promise((resolve) => setImmediate(resolve));
       gone.abort();
@@ -247,7 +263,7 @@ describe('a client that goes away', () => {
         first.token,
         BINDING,
         answers(first),
-        legOf(),
+        requestContextOf(),
       );
       expect(resultOf(retry)).toBe(2);
       expect(ran).toEqual(['first', 'second']);
@@ -273,17 +289,20 @@ describe('a store that fails', () => {
           if (down && entry.type === failing) throw new Error('the store is down');
         };
         if (down) {
-          const error = errorOf(await engine.resume(first.token, BINDING, answers(first), legOf()));
+          const error = errorOf(
+            await engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+          );
           expect(error.code).toBe(-32603);
           expect(error.message).not.toContain('down');
         }
         down = false;
-        const second = await engine.resume(first.token, BINDING, answers(first), legOf());
+        const second = await engine.resume(first.token, BINDING, answers(first), requestContextOf());
         down = failing === 'ended';
         const open = suspended(second);
-        let done = await engine.resume(open.token, BINDING, answers(open), legOf());
+        let done = await engine.resume(open.token, BINDING, answers(open), requestContextOf());
         down = false;
-        if (failing === 'ended') done = await engine.resume(open.token, BINDING, answers(open), legOf());
+        if (failing === 'ended')
+          done = await engine.resume(open.token, BINDING, answers(open), requestContextOf());
         expect((resultOf(done) as unknown[])[1]).toBeDefined();
         // A step whose record was lost with the store runs again, under the same key: the one such case.
         expect(charged).toBe(failing === 'completed' && mode === 'before' ? 2 : 1);
@@ -353,7 +372,7 @@ describe('a thrown -32042', () => {
       first.token,
       BINDING,
       answers(first, () => ({ action: 'accept' })),
-      legOf(),
+      requestContextOf(),
     );
     expect(resultOf(done)).toBe('done');
     expect(runs).toBe(2);

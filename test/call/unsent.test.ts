@@ -4,7 +4,7 @@ import type { Clock, Timer } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import type { JsonObject } from '../../src/base/json.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
-import { legOf, MemoryStore, start, suspended, type Tool, until, workbench } from './bench.ts';
+import { MemoryStore, requestContextOf, start, suspended, type Tool, until, workbench } from './bench.ts';
 
 /** A clock whose one-second timers fire on command. */
 function stoppedClock(): Clock & { second(): void } {
@@ -87,7 +87,7 @@ describe('an ask that has not gone out', () => {
         }),
       },
     });
-    await start(engine, legOf());
+    await start(engine, requestContextOf());
     void frame?.ask('elicitation/create', {}, { inContext: true });
     expect(lines).toMatchObject([{ method: 'elicitation/create' }]);
   });

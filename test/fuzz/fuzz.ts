@@ -6,7 +6,16 @@ import { setImmediate as breath } from 'node:timers/promises';
 import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import { randomOf } from '../fixtures/random.ts';
 import { DAMAGES, type Damaged } from './damage.ts';
-import { ask, authInfoOf, gather, inSession, leg, type Material, type Token, type Wire } from './material.ts';
+import {
+  ask,
+  authInfoOf,
+  context,
+  gather,
+  inSession,
+  type Material,
+  type Token,
+  type Wire,
+} from './material.ts';
 
 /** The outcome of a refused request, before it is written to a wire. */
 const REFUSED = JSON.stringify({
@@ -103,7 +112,7 @@ async function isRefused({ good, bad }: Case, material: Material): Promise<boole
     );
   }
   const { engine } = material[good.kind];
-  const outcome = await engine.resume(bad.token as string, bad.binding ?? good.binding, {}, leg);
+  const outcome = await engine.resume(bad.token as string, bad.binding ?? good.binding, {}, context);
   if (outcome.kind !== 'responded') return false;
   const { kind, response } = outcome;
   return outcome.failure === 'bad-token' && JSON.stringify({ kind, response }) === REFUSED;

@@ -4,7 +4,7 @@ import { KNOWN, TABLE } from '../../compat/revisions.ts';
 import { identifier } from '../../compat/session/identity.ts';
 import { Sessions } from '../../compat/session/sessions.ts';
 import { isObject } from '../../src/base/json.ts';
-import type { Binding, Leg } from '../../src/call/ports.ts';
+import type { Binding, RequestContext } from '../../src/call/ports.ts';
 import { createServices, type Services } from '../../src/handler/services.ts';
 import { settle } from '../../src/handler/settings.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler, type Logger } from '../../src/index.ts';
@@ -67,7 +67,7 @@ export function servicesWith(options: AwaitOptions): Services {
   );
 }
 
-export const leg: Leg = { live: false, capabilities: CAPABILITIES, notify: () => {} };
+export const context: RequestContext = { live: false, capabilities: CAPABILITIES, notify: () => {} };
 
 const ASKINGS: readonly Asking[] = [
   { method: 'tools/call', name: 'echo', args: { word: 'hi' } },

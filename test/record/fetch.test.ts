@@ -5,8 +5,8 @@ import {
   answers,
   BINDING,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -69,7 +69,7 @@ async function twice(read: () => Promise<unknown>) {
   };
   const first = suspended(await start(workbench(tool, { store }).engine));
   const other = workbench(tool, { store });
-  const outcome = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+  const outcome = await other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
   expect(resultOf(outcome)).toBe('done');
   return { seen, store };
 }
@@ -160,7 +160,7 @@ describe('a fetch inside of a call', () => {
     };
     const first = suspended(await start(workbench(tool, { store }).engine));
     const other = workbench(tool, { store });
-    const outcome = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const outcome = await other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     expect(errorOf(outcome).message).toContain('Put it into a step');
     expect(requests).toEqual(['POST /long']);
   });
@@ -179,7 +179,7 @@ describe('a fetch inside of a call', () => {
       };
     const first = suspended(await start(workbench(toolOf('/nothing'), { store }).engine));
     const other = workbench(toolOf('/json'), { store });
-    const outcome = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const outcome = await other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     expect(resultOf(outcome)).toBe(201);
     expect(requests).toEqual(['GET /nothing', 'GET /json']);
   });

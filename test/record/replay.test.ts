@@ -7,8 +7,8 @@ import {
   BINDING,
   complete,
   errorOf,
-  legOf,
   MemoryStore,
+  requestContextOf,
   resultOf,
   start,
   suspended,
@@ -65,7 +65,9 @@ describe('a call that is replayed', () => {
     const first = suspended(await start(workbench(tool, { store }).engine));
     delays = [15, 1];
     const other = workbench(tool, { store });
-    const result = resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
+    const result = resultOf(
+      await other.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
     expect(result).toBe(first.asks[0]?.params.message);
   });
 
@@ -83,7 +85,7 @@ describe('a call that is replayed', () => {
       },
       { store },
     );
-    suspended(await start(engine, legOf({ notify: () => void Math.random() })));
+    suspended(await start(engine, requestContextOf({ notify: () => void Math.random() })));
     expect(Object.keys(lastCheckpoint(store)?.drawn ?? {})).toEqual([expect.stringMatching(/^now /)]);
   });
 
@@ -102,7 +104,7 @@ describe('a call that is replayed', () => {
       return values;
     };
     const other = workbench(changed, { store });
-    const outcome = await other.engine.resume(first.token, BINDING, answers(first), legOf());
+    const outcome = await other.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     const values = resultOf(outcome) as number[];
     expect(new Set(values).size).toBe(3);
     expect(other.log).toEqual([]);
@@ -131,11 +133,13 @@ describe('a turn whose process dies', () => {
     };
     const owner = workbench(tool, { store: store.muted(), limits: GONE });
     const first = suspended(await start(owner.engine));
-    void owner.engine.resume(first.token, BINDING, answers(first), legOf());
+    void owner.engine.resume(first.token, BINDING, answers(first), requestContextOf());
     await until(() => acted.length === 2);
     hang = false;
     const other = workbench(tool, { store, limits: GONE });
-    const result = resultOf(await other.engine.resume(first.token, BINDING, answers(first), legOf()));
+    const result = resultOf(
+      await other.engine.resume(first.token, BINDING, answers(first), requestContextOf()),
+    );
     const [asked, order, mail] = result as string[];
     expect(first.asks[0]?.params.message).toBe(asked);
     expect(acted).toEqual([`${asked},${order}`, `${asked},${order},${mail}`, `${asked},${order},${mail}`]);
@@ -190,7 +194,7 @@ describe('what a call may draw', () => {
       first.token,
       BINDING,
       answers(first),
-      legOf(),
+      requestContextOf(),
     );
     suspended(second);
     expect(Object.values(lastCheckpoint(store)?.drawn ?? {}).map((values) => values.length)).toEqual([1, 1]);

@@ -6,7 +6,7 @@ import { Engine, type EngineParts, type NewCall } from '../../src/call/engine.ts
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { idempotencyKey } from '../../src/call/frame/step-outcome.ts';
 import { limitsOf } from '../../src/call/limits.ts';
-import type { Binding, Instance, Leg, Outcome, TokenState } from '../../src/call/ports.ts';
+import type { Binding, Instance, Outcome, RequestContext, TokenState } from '../../src/call/ports.ts';
 import { type Plan, runPlan } from './plan.ts';
 import type { SimulatedRelay } from './relay.ts';
 import type { SimulatedStore } from './store.ts';
@@ -161,9 +161,16 @@ export class Cluster {
     const { declares = CAPABILITIES, page } = this.#options;
     const capabilities = isAble ? declares : {};
     const sheds = page !== undefined;
-    const leg: Leg = { live: false, refuses: true, sheds, capabilities, signal, notify: () => {} };
+    const context: RequestContext = {
+      live: false,
+      refuses: true,
+      sheds,
+      capabilities,
+      signal,
+      notify: () => {},
+    };
     if (turn !== undefined) {
-      const outcome = await engine.resume(turn.token, BINDING, turn.responses, leg);
+      const outcome = await engine.resume(turn.token, BINDING, turn.responses, context);
       this.#isWritten(turn.token, outcome);
       return outcome;
     }
@@ -175,7 +182,7 @@ export class Cluster {
       client,
       binding: BINDING,
     };
-    return engine.start(call, leg).outcome;
+    return engine.start(call, context).outcome;
   }
 
   /** Written before told (invariant 11). */

@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { canonical, isObject, type JsonObject } from '../../src/base/json.ts';
 import type { NewCall, Started, TakingUp } from '../../src/call/engine.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
-import type { CallStore, Leg, Outcome } from '../../src/call/ports.ts';
+import type { CallStore, Outcome, RequestContext } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
 import { type CallConnection, CallConnections } from '../../src/stream/call-connections.ts';
 import { callIdOf, parseEventId } from '../../src/stream/event-id.ts';
@@ -210,7 +210,7 @@ class Door {
 }
 
 const ANYONE = { principal: undefined };
-const LEG: Leg = { live: true, isLogged: true, capabilities: CAPABILITIES, notify: () => {} };
+const LEG: RequestContext = { live: true, isLogged: true, capabilities: CAPABILITIES, notify: () => {} };
 
 function responseIn(outcome: Outcome): string | undefined {
   if (outcome.kind !== 'responded') return undefined;

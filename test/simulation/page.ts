@@ -103,11 +103,11 @@ class PageWorld {
     return {
       outlasts: ({ id }) =>
         isContinued(id) ? undefined : { person: PERSON, ...(named && { key: 'the same' }) },
-      route: (home, call, leg, how) => {
+      route: (home, call, context, how) => {
         if (call.outlasted === undefined) return undefined;
         const { person, key } = call.outlasted;
         const parts = { engine: engine(), calls, clock, isShared: true, lease: LEASE, opened };
-        return new ContinuedCall(parts, { call, leg, person, key, home, ...how });
+        return new ContinuedCall(parts, { call, context, person, key, home, ...how });
       },
     };
   };

@@ -1,4 +1,4 @@
-/** Which client capability an ask needs (invariant 4: an ask goes out only if the current leg allows it). */
+/** Which client capability an ask needs (invariant 4: an ask goes out only if the current request allows it). */
 
 import { isObject, type JsonObject } from '../../base/json.ts';
 import type { Lack } from '../frame/turn.ts';

@@ -1,5 +1,5 @@
 /**
- * A frame: one attempt to run a call's tool, from the first leg or by replay.
+ * A frame: one attempt to run a call's tool, from the first request or by replay.
  * It owns its tool's attempts, and acts only while a turn is entered: that is the gate (invariant 2). Between turns,
  * attempts, notifications and the result wait; once the turn is claimed elsewhere they wait for ever. Invariants 1, 2,
  * 3, 6, 8 and 11 are kept here. `recording.ts` matches attempts to records; the engine decides who enters a turn, and

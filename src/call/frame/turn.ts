@@ -54,7 +54,7 @@ export interface Turn {
   readonly sheds?: boolean;
   /** Whether an ask that the client lacks the capability for ends the call: the revision has an error code for that. */
   readonly mustRefuse?: boolean;
-  /** Present if this ask needs a client capability that the current leg does not declare. */
+  /** Present if this ask needs a client capability that the current request does not declare. */
   missing(method: string, params: JsonObject): Lack | undefined;
   /** The error of an ask whose answer could not be checked. */
   unfit(method: string, params: JsonObject, isRaw: boolean): Response | undefined;

@@ -50,16 +50,16 @@ export interface Outlasted {
   readonly key?: string;
 }
 
-/** The facts that stay the same for the whole life of a call, taken from its first leg. */
+/** The facts that stay the same for the whole life of a call, taken from its first request. */
 export interface CallRecord {
   readonly id: string;
   readonly method: string;
-  /** The request's params as the first leg sent them, without the members of one leg (answers, tokens). */
+  /** The request's params as the first request sent them, without the members of one request (answers, tokens). */
   readonly params: JsonObject;
   /** The id of the client's first request: tools see it as `extra.requestId`. */
   readonly requestId: string | number;
   readonly revision: string;
-  /** Capabilities, name and version of the asking client (invariant 4: a resumed call keeps its first leg's). */
+  /** Capabilities, name and version of the asking client (invariant 4: a resumed call keeps its first request's). */
   readonly client: Client;
   /** The caller's stable subject; absent for an anonymous one. */
   readonly principal?: string;

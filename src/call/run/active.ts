@@ -1,6 +1,7 @@
 /** A resumed turn, shared by all who ask for it. */
-import type { Gone } from './leg.ts';
+
 import type { Outcome } from './outcome.ts';
+import type { AbortSignalLike } from './request-context.ts';
 
 const GONE: Outcome = { kind: 'gone' };
 
@@ -35,7 +36,7 @@ export class Active {
   }
 
   /** The outcome for one request; `gone` once its client disconnected. */
-  wait(signal: Gone | undefined): Promise<Outcome> {
+  wait(signal: AbortSignalLike | undefined): Promise<Outcome> {
     this.#waiters += 1;
     if (signal === undefined) return this.outcome;
     return new Promise((resolve) => {

@@ -13,9 +13,9 @@ import { isObject, type JsonObject } from '../../base/json.ts';
 import type { ErrorAnswers } from '../ask/answer.ts';
 import type { Response } from '../journal/entries.ts';
 import type { Binding } from './binding.ts';
-import type { Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
 import type { Relay } from './relay.ts';
+import type { RequestContext } from './request-context.ts';
 import type { TokenState } from './state.ts';
 
 /** Most offers that are remembered, to notice repetitions. */
@@ -51,10 +51,10 @@ export interface Accepted {
 }
 
 /** Continues an offered call; undefined if its frame is not here. */
-type Accept = (offer: Offer, leg: Leg, onAccepted: () => void) => Promise<Outcome> | undefined;
+type Accept = (offer: Offer, context: RequestContext, onAccepted: () => void) => Promise<Outcome> | undefined;
 
 interface OpenOffer {
-  readonly leg: Leg;
+  readonly context: RequestContext;
   /** Notifications are numbered from 1; those that came too early wait for the ones before them. */
   heard: number;
   readonly early: Map<number, JsonObject>;
@@ -107,7 +107,7 @@ export class Handoff {
   }
 
   /** @returns undefined if the offer is not accepted in time */
-  offer(owner: string, offer: Offer, leg: Leg): Promise<Accepted | undefined> {
+  offer(owner: string, offer: Offer, context: RequestContext): Promise<Accepted | undefined> {
     const id = randomUUID();
     const { clock, wait } = this.#options;
     return new Promise((resolve) => {
@@ -126,9 +126,9 @@ export class Handoff {
         resolve(accepted ? { outcome, leave, forget } : undefined);
       };
       const timer = clock.after(wait, () => decide(false));
-      this.#waiting.set(id, { leg, heard: 0, early: new Map(), accept: decide, settle });
+      this.#waiting.set(id, { context, heard: 0, early: new Map(), accept: decide, settle });
       const { capabilities, progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses, hasPerson } =
-        leg;
+        context;
       const sent = this.#tell(owner, {
         type: 'offer',
         id,
@@ -139,7 +139,7 @@ export class Handoff {
         binding: offer.binding as unknown as JsonObject,
         ...(offer.responses !== undefined && { responses: offer.responses }),
         ...(offer.errors !== undefined && { errors: offer.errors }),
-        leg: {
+        context: {
           capabilities,
           ...(progressToken !== undefined && { progressToken }),
           ...(authInfo !== undefined && { authInfo }),
@@ -212,14 +212,14 @@ export class Handoff {
   // --- where the frame is ----------------------------------------------------------------------------
 
   #onOffer(id: string, message: JsonObject): void {
-    const { from, state, token, binding, responses, errors, leg: sent } = message;
+    const { from, state, token, binding, responses, errors, context: sent } = message;
     if (this.#taken.has(id) || typeof from !== 'string' || typeof token !== 'string') return;
     if (!isState(state) || !isObject(binding) || !isObject(sent)) return;
     const gone = new AbortController();
     this.#taken.set(id, () => gone.abort());
     keepNewest(this.#taken, OFFERS_KEPT);
     let notified = 0;
-    const leg: Leg = {
+    const context: RequestContext = {
       live: false,
       capabilities: isObject(sent.capabilities) ? sent.capabilities : {},
       ...(isProgressToken(sent.progressToken) && { progressToken: sent.progressToken }),
@@ -247,7 +247,7 @@ export class Handoff {
       responses,
       ...(isObject(errors) && { errors: errors as ErrorAnswers }),
     };
-    const outcome = this.#options.accept(offer, leg, onAccepted);
+    const outcome = this.#options.accept(offer, context, onAccepted);
     if (outcome === undefined) void this.#tell(from, { type: 'declined', id });
     else
       void outcome.then((ended) => {
@@ -277,7 +277,7 @@ export class Handoff {
       case 'ended':
         // Earlier notifications that are still on their way would come after the result, so those at hand go out now.
         for (const nth of [...waiting.early.keys()].sort((one, other) => one - other)) {
-          waiting.leg.notify(waiting.early.get(nth) ?? {});
+          waiting.context.notify(waiting.early.get(nth) ?? {});
         }
         this.#waiting.delete(id);
         waiting.accept(true);
@@ -294,7 +294,7 @@ export class Handoff {
       if (next === undefined) return;
       waiting.heard += 1;
       waiting.early.delete(waiting.heard);
-      waiting.leg.notify(next);
+      waiting.context.notify(next);
     }
   }
 }

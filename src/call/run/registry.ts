@@ -2,9 +2,10 @@
  * Where the runs of this process are: in a turn, waiting at a checkpoint, or between the two. Nothing is written
  * here; a run is entered by `turns.ts`, kept or abandoned by `ownership.ts`.
  */
-import { Allowance } from '../../base/allowance.ts';
+
 import { keepNewest } from '../../base/bounded.ts';
 import { within } from '../../base/clock.ts';
+import { Quota } from '../../base/quota.ts';
 import { countActiveTurns } from '../frame/context.ts';
 import { type Kept, keptOf } from '../journal/entries.ts';
 import type { Active } from './active.ts';
@@ -31,9 +32,9 @@ export class Runs {
   /** Runs that wait here, by the key of the token that continues them. */
   readonly parked: Parked<Run>;
   /** The tasks that run here. */
-  readonly room: Allowance;
+  readonly room: Quota;
   /** What the arguments of the calls in a turn take in memory. */
-  readonly heap: Allowance;
+  readonly heap: Quota;
   /** Resumed turns that run here, by the token's position and the answers. */
   readonly #active = new Map<string, Map<string, Active>>();
   /** Frames that are being claimed or abandoned, by key: a request for one waits, since it may be parked again. */
@@ -66,7 +67,7 @@ export class Runs {
       );
     this.room = taskRoom(parts.limits);
     const { argumentBytes: all, callerArgumentBytes: caller } = parts.limits;
-    this.heap = new Allowance({ all, caller, anonymous: caller });
+    this.heap = new Quota({ all, caller, anonymous: caller });
     this.parked = new Parked(parts.limits, parts.clock, dropped);
   }
 

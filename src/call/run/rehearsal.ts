@@ -8,7 +8,7 @@ import { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
 import type { Checkpoint } from '../journal/entries.ts';
 import type { OpenJournal } from '../journal/store.ts';
-import type { Instance } from './leg.ts';
+import type { Instance } from './request-context.ts';
 
 export interface Rehearsal {
   /** The replaying frame; the instance's notifications in it are dropped. */

@@ -19,11 +19,11 @@ import type { CallStore, OpenJournal } from '../journal/store.ts';
 import { isAppended, volatileJournal } from '../journal/writer.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import type { Accepted, Handoff } from './handoff.ts';
-import type { Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
 import type { Ownership } from './ownership.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
+import type { RequestContext } from './request-context.ts';
 import {
   type AtCheckpoint,
   type EngineParts,
@@ -97,7 +97,7 @@ export class Resumption {
     if (parked?.waiting.at === 'checkpoint') return this.#goOnParked(parked.run, parked.waiting, request);
     const { owner } = state;
     if (mayOffer && owner !== undefined && request.accepted === undefined) {
-      const accepted = await this.#handoff?.offer(owner, request, request.leg);
+      const accepted = await this.#handoff?.offer(owner, request, request.context);
       if (accepted !== undefined) return this.#follow(accepted, request);
     }
     return this.#goOnFromJournal(request);
@@ -105,13 +105,13 @@ export class Resumption {
 
   /** The start of a turn, or its outcome if the tool need not run. */
   #prepare(request: Resume, checkpoint: Checkpoint): Outcome | PreparedTurn {
-    const { state, sent, leg } = request;
+    const { state, sent, context } = request;
     const { limits, clock, check } = this.#parts;
-    const unfit = refusedAsNoTask(checkpoint.call, leg);
+    const unfit = refusedAsNoTask(checkpoint.call, context);
     if (unfit !== undefined) return unfit;
     const sorted = sortAnswers(checkpoint.open, request.responses, clock.now(), check, request.errors);
     for (const ask of [...sorted.missing, ...sorted.bad]) {
-      const required = missingCapability(leg.capabilities, ask.method, ask.params);
+      const required = missingCapability(context.capabilities, ask.method, ask.params);
       if (required !== undefined) return refused(required, ask.method);
     }
     const nothingNew = sorted.accepted.length === 0 && checkpoint.open.length > 0;
@@ -283,10 +283,10 @@ export class Resumption {
       return this.#checkpoints.suspendWithout(journal, next, request.binding);
     }
     this.#parts.count('replayed');
-    const { leg } = request;
-    const home = await (leg.home?.() ?? this.#parts.openInstance(call, leg));
-    const how = { isKept: leg.home !== undefined, isAgain: true };
-    const instance = this.#parts.route?.(home, call, leg, how) ?? home;
+    const { context } = request;
+    const home = await (context.home?.() ?? this.#parts.openInstance(call, context));
+    const how = { isKept: context.home !== undefined, isAgain: true };
+    const instance = this.#parts.route?.(home, call, context, how) ?? home;
     const own = new RunJournal(journal, {
       callId: call.id,
       clock: this.#parts.clock,
@@ -294,8 +294,8 @@ export class Resumption {
     });
     const frame = new Frame(call, own, this.#parts.frame, { ...from, fresh, ...pastOf(call) });
     const { binding } = request;
-    const held = { by: leg.goesOn === true ? 'journal' : 'request' } as const;
-    const isLogged = leg.isLogged === true;
+    const held = { by: context.goesOn === true ? 'journal' : 'request' } as const;
+    const isLogged = context.isLogged === true;
     return this.#enter(
       newRun({ call, binding, frame, instance, journal: own, held, isLogged }),
       request,
@@ -306,7 +306,7 @@ export class Resumption {
   /** Its last turn ended without an outcome; the same client is back. */
   async #goOnInterrupted(run: Run, waiting: Interrupted, request: Resume): Promise<Outcome> {
     const key = keyOf(request.state);
-    const unfit = refusedAsNoTask(run.call, request.leg);
+    const unfit = refusedAsNoTask(run.call, request.context);
     if (unfit !== undefined) {
       this.#runs.park(key, run, waiting);
       return unfit;
@@ -336,7 +336,7 @@ export class Resumption {
   /** Enters a turn whose client can end it early by disconnecting. */
   #enter(run: Run, request: Resume, begin: boolean): Promise<Outcome> {
     this.#begun(request, () => this.#ownership.disconnect(run, request));
-    return this.#turns.enter(run, request.leg, { begin, request });
+    return this.#turns.enter(run, request.context, { begin, request });
   }
 
   #begun({ accepted, active }: Resume, disconnect: () => void): void {
@@ -368,9 +368,9 @@ export class Resumption {
   }
 
   /** Where its journal is, if it is anywhere. */
-  #storeOf({ leg }: Resume): CallStore | undefined {
+  #storeOf({ context }: Resume): CallStore | undefined {
     const { store, local } = this.#parts;
-    return store ?? (leg.isLogged ? local : undefined);
+    return store ?? (context.isLogged ? local : undefined);
   }
 
   async #readCheckpoint(request: Resume): Promise<Checkpoint> {
@@ -387,7 +387,10 @@ export class Resumption {
 }
 
 /** Whether a call that must be a task is refused; its record says so, also in a process that has not seen its tool. */
-function refusedAsNoTask({ task }: CallRecord, { takesTasks, taskRefusal }: Leg): Outcome | undefined {
+function refusedAsNoTask(
+  { task }: CallRecord,
+  { takesTasks, taskRefusal }: RequestContext,
+): Outcome | undefined {
   if (task?.always !== true || takesTasks === true || taskRefusal === undefined) return undefined;
   return { kind: 'responded', response: taskRefusal };
 }

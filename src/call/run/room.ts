@@ -1,10 +1,11 @@
 /** How many tasks run in this process: of each known caller, and of all who have no name (invariant 14). */
-import { Allowance } from '../../base/allowance.ts';
+
 import { AwaitError } from '../../base/error.ts';
+import { Quota } from '../../base/quota.ts';
 import type { Limits } from '../limits.ts';
 
-export function taskRoom({ tasks, callerTasks, anonymousTasks }: Limits): Allowance {
-  return new Allowance({ all: tasks, caller: callerTasks, anonymous: anonymousTasks });
+export function taskRoom({ tasks, callerTasks, anonymousTasks }: Limits): Quota {
+  return new Quota({ all: tasks, caller: callerTasks, anonymous: anonymousTasks });
 }
 
 export function noRoom(callId: string): AwaitError {

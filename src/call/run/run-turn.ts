@@ -1,20 +1,21 @@
 /** A turn of a run as its frame sees it: the client's capabilities, its answers so far, and the way to send to it. */
-import type { Allowance } from '../../base/allowance.ts';
+
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
+import type { Quota } from '../../base/quota.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
 import { isForPerson, lackOf, NO_PERSON } from '../ask/capability.ts';
 import { urlsNeeded } from '../ask/url-elicitation.ts';
 import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
-import type { Leg } from './leg.ts';
-import { becomingTask, type EngineParts, isTask, type Run, takerOf } from './run.ts';
+import type { RequestContext } from './request-context.ts';
+import { becomingTask, type EngineParts, isTask, quotaKeyOf, type Run } from './run.ts';
 
 export interface RunTurnParts {
   readonly check: EngineParts['check'];
   /** The tasks that run here. */
-  readonly room: Allowance;
+  readonly room: Quota;
   readonly answers: Answers;
 }
 
@@ -24,7 +25,7 @@ export class RunTurn implements Turn {
   readonly end: (ending: Ending) => void;
   readonly #parts: RunTurnParts;
   readonly #run: Run;
-  readonly #leg: Leg;
+  readonly #context: RequestContext;
   readonly #responses: unknown;
   readonly #detach: Detach | undefined;
 
@@ -32,27 +33,27 @@ export class RunTurn implements Turn {
   constructor(
     parts: RunTurnParts,
     run: Run,
-    leg: Leg,
+    context: RequestContext,
     responses: unknown,
     end: (ending: Ending) => void,
     detach: Detach | undefined,
   ) {
-    this.sheds = leg.sheds === true;
-    this.mustRefuse = leg.refuses === true;
+    this.sheds = context.sheds === true;
+    this.mustRefuse = context.refuses === true;
     this.end = end;
     this.#parts = parts;
     this.#run = run;
-    this.#leg = leg;
+    this.#context = context;
     this.#responses = responses;
     this.#detach = detach;
   }
 
   get live(): boolean {
-    return this.#leg.live || isTask(this.#run);
+    return this.#context.live || isTask(this.#run);
   }
 
   get detach(): Detach | undefined {
-    const hasRoom = !isTask(this.#run) && this.#parts.room.has(takerOf(this.#run.call, this.#leg));
+    const hasRoom = !isTask(this.#run) && this.#parts.room.has(quotaKeyOf(this.#run.call, this.#context));
     return hasRoom ? this.#detach : undefined;
   }
 
@@ -61,7 +62,7 @@ export class RunTurn implements Turn {
   }
 
   missing(method: string, params: JsonObject): Lack | undefined {
-    const { capabilities, hasPerson } = this.#leg;
+    const { capabilities, hasPerson } = this.#context;
     return isForPerson(params) && hasPerson !== true ? NO_PERSON : lackOf(capabilities, method, params);
   }
 
@@ -81,29 +82,29 @@ export class RunTurn implements Turn {
   }
 
   asksAgain(key: string): boolean {
-    return this.#leg.isLogged === true && !this.#run.asked.includes(key);
+    return this.#context.isLogged === true && !this.#run.asked.includes(key);
   }
 
   ask(ask: OpenAsk): void {
     const { asked } = this.#run;
     if (!asked.includes(ask.key)) {
-      this.#leg.ask?.(ask);
+      this.#context.ask?.(ask);
       asked.push(ask.key);
     }
     this.#parts.answers.expect(this.#run);
   }
 
   withdraw(ask: OpenAsk): void {
-    this.#leg.withdraw?.(ask);
+    this.#context.withdraw?.(ask);
   }
 
   notify(notification: JsonObject): void {
     const { journal } = this.#run;
-    if (this.#leg.isLogged !== true) this.#leg.notify(notification);
-    else journal.notify({ jsonrpc: '2.0', ...notification }, (message) => this.#leg.notify(message));
+    if (this.#context.isLogged !== true) this.#context.notify(notification);
+    else journal.notify({ jsonrpc: '2.0', ...notification }, (message) => this.#context.notify(message));
   }
 
   isInterim(response: Response): boolean {
-    return !this.#leg.live && urlsNeeded(response) !== undefined;
+    return !this.#context.live && urlsNeeded(response) !== undefined;
   }
 }

@@ -1,9 +1,9 @@
 /** The parts of the engine, and its state of a call in this process. */
 
-import type { Taker } from '../../base/allowance.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { type JsonObject, memoryOf } from '../../base/json.ts';
+import type { QuotaKey } from '../../base/quota.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
@@ -22,8 +22,8 @@ import type { Limits } from '../limits.ts';
 import type { Active } from './active.ts';
 import type { Binding } from './binding.ts';
 import type { HandoffParts } from './handoff.ts';
-import type { Instance, Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
+import type { Instance, RequestContext } from './request-context.ts';
 import type { StateTokens, TokenState } from './state.ts';
 
 export interface EngineParts {
@@ -61,10 +61,10 @@ export interface EngineParts {
   readonly admit?: (
     instance: Instance,
     call: CallRecord,
-    leg: Leg,
+    context: RequestContext,
   ) => Promise<Response | undefined> | undefined;
   /** Whether a new call is to outlast its request: its record says so from then on. */
-  readonly outlasts?: (call: CallRecord, leg: Leg) => Outlasted | undefined;
+  readonly outlasts?: (call: CallRecord, context: RequestContext) => Outlasted | undefined;
   /**
    * The instance that a call which outlasts its request runs in instead.
    * @param how `isKept`: other calls use it too; `isAgain`: the call began before
@@ -72,7 +72,7 @@ export interface EngineParts {
   readonly route?: (
     home: Instance,
     call: CallRecord,
-    leg: Leg,
+    context: RequestContext,
     how: { readonly isKept: boolean; readonly isAgain: boolean },
   ) => Instance | undefined;
   /** An answer came to an ask of a call that is over. @returns whether it counts for a call that outlasts it */
@@ -85,7 +85,7 @@ export interface EngineParts {
   /** Registers a task that another process runs, to take it over if its owner dies. */
   readonly watch?: (id: string) => void;
   /** A fresh instance of the user's server for one call. */
-  readonly openInstance: (call: CallRecord, leg: Leg) => Promise<Instance>;
+  readonly openInstance: (call: CallRecord, context: RequestContext) => Promise<Instance>;
 }
 
 type Counted =
@@ -181,7 +181,7 @@ export interface Resume {
   readonly responses: unknown;
   readonly errors?: ErrorAnswers;
   readonly sent: string;
-  readonly leg: Leg;
+  readonly context: RequestContext;
   /** The turn that it asks for, shared with identical requests. */
   readonly active: Active;
   /**
@@ -226,12 +226,15 @@ export function becomingTask({ held }: Run): Promise<void> | undefined {
 }
 
 /** How a call may become a task in this turn: where asks are live it does at once, or never. */
-export function wishOf({ call }: Run, leg: Leg): TaskWish | undefined {
-  return leg.takesTasks && !leg.live ? call.task : undefined;
+export function wishOf({ call }: Run, context: RequestContext): TaskWish | undefined {
+  return context.takesTasks && !context.live ? call.task : undefined;
 }
 
 /** Whose share of the limits a call uses: its caller's, or an anonymous caller's address. */
-export function takerOf({ principal }: Pick<CallRecord, 'principal'>, { address }: Leg): Taker {
+export function quotaKeyOf(
+  { principal }: Pick<CallRecord, 'principal'>,
+  { address }: RequestContext,
+): QuotaKey {
   return { principal, address };
 }
 

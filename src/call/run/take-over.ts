@@ -15,19 +15,19 @@ import type { CallStore } from '../journal/store.ts';
 import { isAppended } from '../journal/writer.ts';
 import type { Binding } from './binding.ts';
 import type { Checkpoints } from './checkpoints.ts';
-import type { Instance, Leg } from './leg.ts';
 import type { Naps } from './lookout.ts';
 import type { Outcome } from './outcome.ts';
 import { OUTSIDE } from './outside.ts';
 import { replayRefused } from './refusal.ts';
 import type { Runs } from './registry.ts';
+import type { Instance, RequestContext } from './request-context.ts';
 import { type EngineParts, newRun, type Run } from './run.ts';
 import { wireError } from './wire-error.ts';
 
 export interface TakesOver {
   readonly callId: string;
   readonly binding: Binding;
-  readonly leg: Leg;
+  readonly context: RequestContext;
   /** Called when the call belongs to this process, before its first message: opens an instance. */
   readonly take: ((call: CallRecord) => Promise<Instance | undefined>) | undefined;
   /** Longest pause between two reads, in milliseconds. */
@@ -66,7 +66,7 @@ export class TakeOver {
 
   /** Resolves with the run that continues the call here, or with its outcome. */
   async prepare(request: TakesOver): Promise<{ run: Run } | { outcome: Outcome }> {
-    const { callId, binding, leg, pace, silentAt, stopped, seen } = request;
+    const { callId, binding, context, pace, silentAt, stopped, seen } = request;
     let { reading } = request;
     const pause = (milliseconds: number): Promise<void> => this.#naps.sleep(callId, milliseconds);
     const { store, clock, limits } = this.#parts;
@@ -97,7 +97,8 @@ export class TakeOver {
       if (found.kind === 'ended') {
         return { outcome: { kind: 'responded', response: found.response, elsewhere: true } };
       }
-      if (found.kind === 'suspended') return { outcome: await this.#tokenAt(callId, found.at, binding, leg) };
+      if (found.kind === 'suspended')
+        return { outcome: await this.#tokenAt(callId, found.at, binding, context) };
       const { call, known } = found;
       if (call.method === OUTSIDE)
         throw new AwaitError('bad-token', `call ${callId} is an ask, which ends with its server`);
@@ -126,7 +127,7 @@ export class TakeOver {
 
   /** @returns undefined when another process has the turn */
   async #claim(
-    { callId, binding, leg, take, seen }: TakesOver,
+    { callId, binding, context, take, seen }: TakesOver,
     store: CallStore,
     call: CallRecord,
     known: Folding,
@@ -150,9 +151,9 @@ export class TakeOver {
     count('takenOver');
     this.#parts.log('info', 'took over a call whose process was silent', { call: callId });
     const kept = await take?.(call);
-    const home = kept ?? (await this.#parts.openInstance(call, leg));
+    const home = kept ?? (await this.#parts.openInstance(call, context));
     const how = { isKept: kept !== undefined, isAgain: true };
-    const instance = this.#parts.route?.(home, call, leg, how) ?? home;
+    const instance = this.#parts.route?.(home, call, context, how) ?? home;
     const { asked, turn, drawn } = known;
     const from = {
       completions: [...completions],
@@ -167,14 +168,14 @@ export class TakeOver {
     const isTask = known.detached !== undefined;
     if (isTask) journal.count({ ...frame.fold(), open: from.open });
     const held = { by: isTask ? 'task' : 'journal' } as const;
-    const isLogged = leg.isLogged === true;
+    const isLogged = context.isLogged === true;
     return { run: newRun({ call, binding, frame, instance, journal, held, isLogged }) };
   }
 
   /** The outcome of a turn that another process suspended; undefined where asks are live. */
-  async #tokenAt(callId: string, at: number, binding: Binding, leg: Leg): Promise<Outcome> {
+  async #tokenAt(callId: string, at: number, binding: Binding, context: RequestContext): Promise<Outcome> {
     const entry = await this.#parts.store?.read(callId, at);
-    if (leg.live || entry?.type !== 'suspended')
+    if (context.live || entry?.type !== 'suspended')
       throw new AwaitError('bad-token', `call ${callId} suspends at its asks: its token continues it`);
     return {
       ...(await this.#checkpoints.tokenFor(entry.checkpoint, at, binding, entry.by)),

@@ -12,20 +12,20 @@ import type { Detach, Ending } from '../frame/turn.ts';
 import { CANCELLED, type Checkpoint, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Checkpoints } from './checkpoints.ts';
-import { factsOf, type Leg } from './leg.ts';
 import type { Outcome } from './outcome.ts';
 import { interrupted, type Ownership } from './ownership.ts';
 import { replayRefused, stepsDone } from './refusal.ts';
 import type { Runs } from './registry.ts';
+import { factsOf, type RequestContext } from './request-context.ts';
 import {
   becomingTask,
   type EngineParts,
   isTask,
   isUnattached,
   keyOf,
+  quotaKeyOf,
   type Resume,
   type Run,
-  takerOf,
   wishOf,
 } from './run.ts';
 import { RunTurn, type RunTurnParts } from './run-turn.ts';
@@ -52,7 +52,7 @@ export interface Begins {
 /** A turn that was entered, for the code that ends it. */
 interface Entered {
   readonly run: Run;
-  readonly leg: Leg;
+  readonly context: RequestContext;
   readonly request: Resume | undefined;
 }
 
@@ -83,26 +83,26 @@ export class Turns {
   }
 
   /** Enters a turn. Rejects when its end could not be written. */
-  enter(run: Run, leg: Leg, { begin, responses, request }: Begins): Promise<Outcome> {
+  enter(run: Run, context: RequestContext, { begin, responses, request }: Begins): Promise<Outcome> {
     const { room } = this.#runs;
     this.#turn.answers.receive(run);
     return new Promise((resolve, reject) => {
-      leg.begun?.((reason) => void this.#ownership.cancel(run, reason).catch(() => {}));
+      context.begun?.((reason) => void this.#ownership.cancel(run, reason).catch(() => {}));
       this.#runs.enter(run, {
         at: 'turn',
-        live: leg.live,
+        live: context.live,
         resolveGone: (isErased) => resolve(isErased ? ERASED : GONE),
         stop: () => this.#stop(run, request, () => resolve(failedWith(handlerClosed()))),
       });
       if (request !== undefined || isUnattached(run)) this.#ownership.beat(run);
-      if (isTask(run)) room.hold(run, takerOf(run.call, leg));
+      if (isTask(run)) room.hold(run, quotaKeyOf(run.call, context));
       let late: Timer | undefined;
-      const expiry = leg.live ? this.#atExpiry(run) : undefined;
+      const expiry = context.live ? this.#atExpiry(run) : undefined;
       const end = (ending: Ending): void => {
         late?.cancel();
         expiry?.cancel();
         this.#runs.leaveTurn(run);
-        const ended = this.#ended({ run, leg, request }, ending);
+        const ended = this.#ended({ run, context, request }, ending);
         this.#runs.ending(ended);
         ended.then(resolve, (error: unknown) => {
           // A task's turn has no waiting request, so its failure is reported here.
@@ -111,12 +111,12 @@ export class Turns {
         });
       };
       const onTask = (): void => resolve({ kind: 'task', taskId: run.call.id });
-      const detach = this.#detachOf(run, leg, onTask);
-      if (!begin) run.instance.refresh(run.frame, factsOf(leg));
-      run.frame.enter(new RunTurn(this.#turn, run, leg, responses, end, detach));
+      const detach = this.#detachOf(run, context, onTask);
+      if (!begin) run.instance.refresh(run.frame, factsOf(context));
+      run.frame.enter(new RunTurn(this.#turn, run, context, responses, end, detach));
       if (begin) {
         const { method, params, requestId } = run.call;
-        run.instance.call(run.frame, { method, params, id: requestId }, factsOf(leg));
+        run.instance.call(run.frame, { method, params, id: requestId }, factsOf(context));
       }
       if (isTask(run)) onTask();
       else if (detach !== undefined) {
@@ -167,22 +167,22 @@ export class Turns {
 
   // --- becoming a task ---
 
-  #detachOf(run: Run, leg: Leg, onTask: () => void): Detach | undefined {
-    const task = wishOf(run, leg);
+  #detachOf(run: Run, context: RequestContext, onTask: () => void): Detach | undefined {
+    const task = wishOf(run, context);
     if (task === undefined || this.#parts.store === undefined) return undefined;
     return {
       atStep: task.when === 'after-asks',
       lastTurn: task.rounds,
-      run: () => this.#becomeTask(run, leg).then(onTask),
+      run: () => this.#becomeTask(run, context).then(onTask),
     };
   }
 
   /** Resolves once the entry is written. A turn that ends meanwhile waits for that. */
-  #becomeTask(run: Run, leg: Leg): Promise<void> {
+  #becomeTask(run: Run, context: RequestContext): Promise<void> {
     const { held } = run;
     if (held.by === 'task') return Promise.resolve();
     if ('becomesTask' in held) return held.becomesTask;
-    this.#runs.room.hold(run, takerOf(run.call, leg));
+    this.#runs.room.hold(run, quotaKeyOf(run.call, context));
     const written = this.#writeTask(run).then(
       () => {
         run.held = { by: 'task' };
@@ -247,7 +247,7 @@ export class Turns {
 
   /** The server that ran the tool has ended: replays the call in a new frame, if it may be replayed. */
   async #runAgain(entered: Entered, { error, isMeant }: Extract<Ending, { kind: 'lost' }>): Promise<Outcome> {
-    const { run, leg, request } = entered;
+    const { run, context, request } = entered;
     if (run.state.at === 'over') return GONE;
     const { replay, limits, frame: options, log } = this.#parts;
     const before = after(run.frame);
@@ -260,28 +260,28 @@ export class Turns {
     run.lost = { times: isMeant ? times : times + 1, recorded };
     this.#parts.count('replayed');
     run.frame = new Frame(run.call, run.journal, options, before);
-    return this.enter(run, leg, { begin: true, request });
+    return this.enter(run, context, { begin: true, request });
   }
 
-  async #finished({ run, leg, request }: Entered, given: Response): Promise<Outcome> {
+  async #finished({ run, context, request }: Entered, given: Response): Promise<Outcome> {
     // Its client may have the task already.
     const becoming = becomingTask(run);
     if (becoming !== undefined) await becoming.catch(() => {});
     if (run.state.at === 'over') return GONE;
-    if (isTask(run)) return this.#finishTask(run, given, leg);
-    if (wishOf(run, leg)?.always) return this.#finishAsTask({ run, leg, request }, given);
+    if (isTask(run)) return this.#finishTask(run, given, context);
+    if (wishOf(run, context)?.always) return this.#finishAsTask({ run, context, request }, given);
     if (request !== undefined && !isWritable(given)) {
       this.#runs.end(run, false);
       return this.#checkpoints.endWith(run.journal, { error: INTERNAL });
     }
-    const urls = leg.live ? undefined : urlsNeeded(given);
-    if (urls !== undefined) return this.#suspendForUrls(run, urls, leg);
-    const response = leg.live ? given : withoutUrls(given);
+    const urls = context.live ? undefined : urlsNeeded(given);
+    if (urls !== undefined) return this.#suspendForUrls(run, urls, context);
+    const response = context.live ? given : withoutUrls(given);
     if (request === undefined) {
       this.#runs.end(run, false);
       // No client has a token for this call yet, so only a reader of its log can ask for its outcome.
       if (isUnattached(run) || run.isLogged) {
-        await leg.beforeEnd?.(response);
+        await context.beforeEnd?.(response);
         const outcome = await this.#checkpoints.endWith(run.journal, response);
         this.#runs.retire(run);
         return outcome;
@@ -290,7 +290,7 @@ export class Turns {
       return { kind: 'responded', response };
     }
     const write = async (): Promise<Outcome> => {
-      await leg.beforeEnd?.(response);
+      await context.beforeEnd?.(response);
       const outcome = await this.#checkpoints.endWith(run.journal, response);
       this.#runs.end(run, false);
       this.#runs.remember(request);
@@ -306,24 +306,24 @@ export class Turns {
   }
 
   /** Its client is to have a task, although the call is over. */
-  async #finishAsTask({ run, leg, request }: Entered, response: Response): Promise<Outcome> {
+  async #finishAsTask({ run, context, request }: Entered, response: Response): Promise<Outcome> {
     const become = async (): Promise<Outcome> => {
-      await this.#becomeTask(run, leg);
+      await this.#becomeTask(run, context);
       return { kind: 'task', taskId: run.call.id };
     };
     const outcome = await this.#orInterrupted(run, request, become, response);
     // If its end cannot be written, another process takes it over like any task.
-    await this.#finishTask(run, response, leg).catch((error: unknown) =>
+    await this.#finishTask(run, response, context).catch((error: unknown) =>
       reported(this.#parts, run.call.id, AwaitError.from(error)),
     );
     return outcome;
   }
 
-  async #finishTask(run: Run, response: Response, leg: Leg): Promise<Outcome> {
-    const next = afterTask(this.#parts, run, response, leg);
+  async #finishTask(run: Run, response: Response, context: RequestContext): Promise<Outcome> {
+    const next = afterTask(this.#parts, run, response, context);
     this.#runs.end(run, false);
     if ('frame' in next) {
-      const outcome = this.enter(next, leg, { begin: true });
+      const outcome = this.enter(next, context, { begin: true });
       if (this.#runs.isDue) void this.#ownership.abandon(next);
       return outcome;
     }
@@ -383,13 +383,13 @@ export class Turns {
   }
 
   /** A thrown -32042 becomes the URL asks that it names; the tool is run again when they are answered. */
-  async #suspendForUrls(run: Run, urls: readonly JsonObject[], leg: Leg): Promise<Outcome> {
+  async #suspendForUrls(run: Run, urls: readonly JsonObject[], context: RequestContext): Promise<Outcome> {
     this.#runs.end(run, false);
     const before = run.frame.fold();
     if (rerunsOf(before) >= this.#parts.limits.reruns * urls.length) {
       return this.#checkpoints.endWith(run.journal, stillNeeded(run.call, urls));
     }
-    const required = missingCapability(leg.capabilities, 'elicitation/create', { mode: 'url' });
+    const required = missingCapability(context.capabilities, 'elicitation/create', { mode: 'url' });
     if (required !== undefined) return refused(required, 'elicitation/create');
     return this.#checkpoints.suspendWithout(run.journal, askUrls(before, urls), run.binding);
   }

@@ -19,34 +19,39 @@ import { classOf, type Question } from '../frame/place.ts';
 import { RERUN } from '../frame/recording.ts';
 import type { ReplayFrom } from '../frame/turn.ts';
 import type { CallRecord, Response } from '../journal/entries.ts';
-import type { Instance, Leg } from './leg.ts';
+import type { Instance, RequestContext } from './request-context.ts';
 import { type EngineParts, newRun, type Run } from './run.ts';
 
 /**
  * The next step of a task whose tool is done, or whose URLs are answered.
  * @returns the run that continues it, or its outcome
  */
-export function afterTask(parts: EngineParts, run: Run, response: Response, leg: Leg): Run | Response {
+export function afterTask(
+  parts: EngineParts,
+  run: Run,
+  response: Response,
+  context: RequestContext,
+): Run | Response {
   const next = run.next?.();
   if (next !== undefined) return next;
   if (!run.call.task?.asksUrls) return response;
   const urls = urlsNeeded(response);
-  return urls === undefined ? withoutUrls(response) : askForUrls(parts, run, urls, leg);
+  return urls === undefined ? withoutUrls(response) : askForUrls(parts, run, urls, context);
 }
 
 function askForUrls(
   { frame: options, limits, openInstance }: EngineParts,
   { call, binding, journal, frame }: Run,
   urls: readonly JsonObject[],
-  leg: Leg,
+  context: RequestContext,
 ): Run | Response {
   if (rerunsOf(frame.fold()) >= limits.reruns * urls.length) return stillNeeded(call, urls);
-  const required = missingCapability(leg.capabilities, 'elicitation/create', { mode: 'url' });
+  const required = missingCapability(context.capabilities, 'elicitation/create', { mode: 'url' });
   if (required !== undefined) return refusal(required, 'elicitation/create');
   const asking = new Frame(call, journal, options, { ...after(frame), isPast: true });
   const questions = unanswered(urls.map(questionAbout), frame);
   const shared = { call, binding, journal, held: { by: 'task' } } as const;
-  const instance = new Asking(call, questions, () => openInstance(call, leg));
+  const instance = new Asking(call, questions, () => openInstance(call, context));
   const next = (): Run | undefined => {
     const opened = instance.takeOpened();
     const frame = (): Frame => new Frame(call, journal, options, after(asking));

@@ -21,9 +21,9 @@ import {
 import { Folding } from '../journal/fold.ts';
 import type { CallStore } from '../journal/store.ts';
 import type { Answers } from '../run/answers.ts';
-import type { Gone } from '../run/leg.ts';
 import type { Ownership } from '../run/ownership.ts';
 import type { Runs } from '../run/registry.ts';
+import type { AbortSignalLike } from '../run/request-context.ts';
 import type { Run } from '../run/run.ts';
 
 export type TaskStatus = 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled';
@@ -245,7 +245,7 @@ export class Tasks {
     id: string,
     principal: string | undefined,
     wanted: (view: TaskView) => boolean,
-    gone?: Gone,
+    gone?: AbortSignalLike,
   ): Promise<TaskView | undefined> {
     const { clock } = this.#parts;
     for (let pause = PAUSE.first; !gone?.aborted; pause = Math.min(pause * PAUSE.growth, PAUSE.most)) {

@@ -3,9 +3,10 @@
  * where they exceed a share of the budget, the one that has waited longest is: forty unread results of 4 MB held 415 MB.
  * Every reply of every wire is counted here, a response that is queued behind another one of its connection too.
  */
-import type { Taker } from '../../base/allowance.ts';
+
 import type { Account, Budget } from '../../base/budget.ts';
 import type { Clock, Timer } from '../../base/clock.ts';
+import type { QuotaKey } from '../../base/quota.ts';
 import type { GuardedWriter, Reply, SentReply, Writer } from './exchange.ts';
 
 export interface BacklogOptions {
@@ -40,21 +41,21 @@ export class Backlog {
     return this.#options.budget.bytes;
   }
 
-  guard(writer: Writer, taker: Taker): GuardedWriter {
-    return new Guard(writer, this.watch(writer, taker));
+  guard(writer: Writer, quotaKey: QuotaKey): GuardedWriter {
+    return new Guard(writer, this.watch(writer, quotaKey));
   }
 
-  watch(outlet: CountedOutlet, taker: Taker): Waiting {
-    return new Waiting(outlet, taker, this.#options);
+  watch(outlet: CountedOutlet, quotaKey: QuotaKey): Waiting {
+    return new Waiting(outlet, quotaKey, this.#options);
   }
 
   /** A reply whose client is limited. */
-  bounded(reply: Reply, taker: Taker): SentReply {
+  bounded(reply: Reply, quotaKey: QuotaKey): SentReply {
     const { body, ...head } = reply;
-    if (typeof body === 'function') return { ...head, body: (writer) => body(this.guard(writer, taker)) };
+    if (typeof body === 'function') return { ...head, body: (writer) => body(this.guard(writer, quotaKey)) };
     if (body === undefined) return head;
     const waits = (writer: Writer): void => {
-      const waiting = this.watch(writer, taker);
+      const waiting = this.watch(writer, quotaKey);
       writer.onClose(() => waiting.end());
       waiting.note();
     };
@@ -70,10 +71,10 @@ export class Waiting {
   #patience: Timer | undefined;
   #isOver = false;
 
-  constructor(outlet: CountedOutlet, taker: Taker, options: BacklogOptions) {
+  constructor(outlet: CountedOutlet, quotaKey: QuotaKey, options: BacklogOptions) {
     this.#outlet = outlet;
     this.#options = options;
-    this.#account = options.budget.open(taker, () => this.breakOff());
+    this.#account = options.budget.open(quotaKey, () => this.breakOff());
   }
 
   /** Counts what waits now. */

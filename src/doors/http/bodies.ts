@@ -1,7 +1,8 @@
 /** One request body that is being received: pieces are copied into one buffer, since a piece of one byte costs a hundred. */
-import type { Taker } from '../../base/allowance.ts';
+
 import type { Account, Budget } from '../../base/budget.ts';
 import { AwaitError } from '../../base/error.ts';
+import type { QuotaKey } from '../../base/quota.ts';
 
 /** Smallest room that is made for a body that comes in pieces, in bytes. */
 const FIRST_ROOM = 4_096;
@@ -10,9 +11,9 @@ const FIRST_ROOM = 4_096;
 export type BeginBody = (breakOff: (error: AwaitError) => void) => Body;
 
 /** @param maxBytes of one body */
-export function bodiesOf(budget: Budget, taker: Taker, maxBytes: number): BeginBody {
+export function bodiesOf(budget: Budget, quotaKey: QuotaKey, maxBytes: number): BeginBody {
   return (breakOff) => {
-    const account = budget.open(taker, () =>
+    const account = budget.open(quotaKey, () =>
       breakOff(
         new AwaitError(
           'no-room',

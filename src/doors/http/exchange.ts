@@ -4,7 +4,7 @@
  */
 
 import type { JsonObject } from '../../base/json.ts';
-import type { Gone } from '../../call/ports.ts';
+import type { AbortSignalLike } from '../../call/ports.ts';
 import type { BeginBody } from './bodies.ts';
 
 export interface Inbound {
@@ -38,7 +38,7 @@ export interface Inbound {
   /** Whether it came over a pipe, whose messages have no headers of their own. */
   readonly piped?: boolean;
   /** Fires when the client goes away before the reply is complete. */
-  readonly signal: Gone;
+  readonly signal: AbortSignalLike;
   /** The request as a web `Request`, made on the first read. Its body is spent. */
   request(): Request;
 }

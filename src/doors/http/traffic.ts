@@ -1,8 +1,8 @@
 /** All that is in transit between a handler and its clients, whatever the wire: connections, and bytes either way. */
 
-import { Allowance } from '../../base/allowance.ts';
 import { Budget } from '../../base/budget.ts';
 import { systemClock } from '../../base/clock.ts';
+import { Quota } from '../../base/quota.ts';
 import type { Limits } from '../../call/limits.ts';
 import type { Counters } from '../../observe/counters.ts';
 import { Backlog } from './backlog.ts';
@@ -18,14 +18,14 @@ export class Traffic {
    * Memory that requests take until their replies begin: half of what the arguments of running calls may take, which
    * count apart. It is refused, not taken back: a request that waits for the store keeps its body.
    */
-  readonly memory: Allowance;
+  readonly memory: Quota;
   /** Values that a message may hold. */
   readonly mostValues: number;
 
   constructor({ receivedBytes, unreadBytes, stalled, ...limits }: Limits, counters: Counters) {
     this.mostValues = limits.bodyValues;
     const caller = limits.callerArgumentBytes / 2;
-    this.memory = new Allowance({ all: limits.argumentBytes / 2, caller, anonymous: caller });
+    this.memory = new Quota({ all: limits.argumentBytes / 2, caller, anonymous: caller });
     this.received = new Budget(receivedBytes);
     this.unread = new Backlog({
       clock: systemClock,

@@ -1,7 +1,7 @@
 /** A pipe's message as Streamable HTTP: its headers, and its exchange. */
 import { isObject, type JsonObject } from '../../base/json.ts';
 import { tooLarge } from '../http/bodies.ts';
-import type { Departure } from '../http/departure.ts';
+import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound } from '../http/exchange.ts';
 
 /** The member of a message of 2026-07-28 that names its revision. */
@@ -51,7 +51,7 @@ export interface PipedMessage {
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string | undefined;
-  readonly gone: Departure;
+  readonly gone: DisconnectSignal;
   /** Whether its client sends it again on another pipe, where this one breaks. */
   readonly repeats: boolean;
 }

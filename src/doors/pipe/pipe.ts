@@ -25,7 +25,7 @@ import { createParser } from 'eventsource-parser';
 import { isObject, type JsonObject } from '../../base/json.ts';
 import { RESUME } from '../../base/resume-meta.ts';
 import { refuseText } from '../http/body.ts';
-import { Departure } from '../http/departure.ts';
+import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound, SentReply, Writer } from '../http/exchange.ts';
 import { isRequestId } from '../http/reply.ts';
 import type { PipeSource } from './exchange.ts';
@@ -63,7 +63,7 @@ type Key = string | number | symbol | undefined;
 /** An exchange: a message until its reply is whole. */
 class OpenExchange {
   readonly key: Key;
-  readonly gone = new Departure();
+  readonly gone = new DisconnectSignal();
   close = (): void => {};
 
   constructor(key: Key) {

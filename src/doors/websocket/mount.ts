@@ -11,12 +11,12 @@ import type { IncomingMessage, Server } from 'node:http';
 import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
-import { Allowance } from '../../base/allowance.ts';
 import { AwaitError } from '../../base/error.ts';
 import type { JsonObject } from '../../base/json.ts';
+import { Quota } from '../../base/quota.ts';
 import { LIMITS } from '../../call/limits.ts';
 import { isLoopback } from '../http/address.ts';
-import { Departure } from '../http/departure.ts';
+import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { SentReply } from '../http/exchange.ts';
 import { inboundOf, type PipeSource } from '../pipe/exchange.ts';
 import { MAX_CHUNKS, MAX_FRAGMENTS } from './receiving.ts';
@@ -118,7 +118,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
   });
   // Where nobody can name themselves all are strangers.
   const part = (of: number): number => (options.authenticate === undefined ? maxSockets : maxSockets / of);
-  const room = new Allowance({ all: maxSockets, caller: part(5), anonymous: part(2) });
+  const room = new Quota({ all: maxSockets, caller: part(5), anonymous: part(2) });
   let isClosed = false;
 
   const admit = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
@@ -132,7 +132,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
         method: 'HEAD',
         headers: {},
         text: undefined,
-        gone: new Departure(),
+        gone: new DisconnectSignal(),
         repeats: false,
       }),
     );
@@ -146,13 +146,13 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
     }
     if (socket.destroyed) return undefined;
     const own = { ...source, ...(authInfo !== undefined && { authInfo }) };
-    const taker = takerOfSource(handler, own);
-    if (!room.has(taker)) return refuse(socket, 503, 'Too many connections');
-    room.hold(socket, taker);
+    const quotaKey = takerOfSource(handler, own);
+    if (!room.has(quotaKey)) return refuse(socket, 503, 'Too many connections');
+    room.hold(socket, quotaKey);
     socket.once('close', () => room.leave(socket));
     const { authenticate } = options;
     wss.handleUpgrade(request, socket, head, (ws) =>
-      serveSocket({ handler, request, socket, source: own, taker, authenticate, ping }, ws),
+      serveSocket({ handler, request, socket, source: own, quotaKey, authenticate, ping }, ws),
     );
     return undefined;
   };

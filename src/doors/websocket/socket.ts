@@ -5,8 +5,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import type { Taker } from '../../base/allowance.ts';
 import type { JsonObject } from '../../base/json.ts';
+import type { QuotaKey } from '../../base/quota.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
@@ -28,7 +28,7 @@ export interface SocketParts {
   readonly request: IncomingMessage;
   readonly socket: Duplex;
   readonly source: PipeSource;
-  readonly taker: Taker;
+  readonly quotaKey: QuotaKey;
   readonly authenticate: Authenticate | undefined;
   /** Time between two pings, in milliseconds. */
   readonly ping: number;
@@ -44,12 +44,12 @@ const TRY_AGAIN = 1013;
 const UNAUTHORIZED = 4401;
 const NO_SESSION = 4404;
 
-export function takerOfSource({ nameOf }: Serves, { authInfo, ...source }: PipeSource): Taker {
+export function takerOfSource({ nameOf }: Serves, { authInfo, ...source }: PipeSource): QuotaKey {
   return { principal: nameOf(authInfo), address: countedAddress(source) };
 }
 
 export function serveSocket(parts: SocketParts, ws: WebSocket): void {
-  const { handler, request, socket, source, taker, authenticate, ping } = parts;
+  const { handler, request, socket, source, quotaKey, authenticate, ping } = parts;
   const { received, unread, connections } = handler.traffic;
   let drained = (): void => {};
   // Nothing more is sent; the client learns why if it reads on within the time that a close may take.
@@ -66,9 +66,9 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
       },
       destroy: () => breakOff('this client does not read'),
     },
-    taker,
+    quotaKey,
   );
-  const account = received.open(taker, () => breakOff('a message took too long'));
+  const account = received.open(quotaKey, () => breakOff('a message took too long'));
   const receiving = new Receiving();
   socket.on('data', (chunk: Buffer) => account.set(receiving.add(chunk)));
   const end = {
@@ -109,12 +109,12 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   };
   const expire = (): void => revoke('the credentials have expired');
   let expiry = onExpiry(own.authInfo, expire);
-  const disconnected = connections.add(taker.principal, () => revoke('this caller was disconnected'));
+  const disconnected = connections.add(quotaKey.principal, () => revoke('this caller was disconnected'));
   /** Whether its credentials are still its caller's. */
   const isAccepted = async (): Promise<boolean> => {
     try {
       const authInfo = await authenticate?.(request);
-      if (handler.nameOf(authInfo) !== taker.principal) return false;
+      if (handler.nameOf(authInfo) !== quotaKey.principal) return false;
       expiry.cancel();
       if (ws.readyState === ws.OPEN) expiry = onExpiry(authInfo, expire);
       if (authInfo !== undefined) own.authInfo = authInfo;

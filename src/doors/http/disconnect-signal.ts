@@ -1,10 +1,10 @@
-import type { Gone } from '../../call/ports.ts';
+import type { AbortSignalLike } from '../../call/ports.ts';
 
 /**
  * Reports that a client disconnected. It has the part of AbortSignal that is used here: a real one for each request
  * costs more than most of the other work for it.
  */
-export class Departure implements Gone {
+export class DisconnectSignal implements AbortSignalLike {
   #listeners: Set<() => void> | undefined;
   aborted = false;
 

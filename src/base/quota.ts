@@ -4,8 +4,8 @@
  * amounts of known callers.
  */
 
-/** Who takes a place. */
-export interface Taker {
+/** The caller, or the address, whose share an amount counts against. */
+export interface QuotaKey {
   /** The caller's stable name; absent for an anonymous one. */
   readonly principal?: string | undefined;
   /** The address that an anonymous caller comes from, where it is known. */
@@ -26,7 +26,7 @@ interface Holding {
   readonly name: string | undefined;
 }
 
-export class Allowance<Holder extends object = object> {
+export class Quota<Holder extends object = object> {
   readonly #shares: Shares;
   /** The one that has held something for longest is first. */
   readonly #held = new Map<Holder, Holding>();
@@ -48,27 +48,27 @@ export class Allowance<Holder extends object = object> {
   }
 
   /** Whether there is room for `more` places of this caller's. */
-  has(taker: Taker, more = 1): boolean {
-    return this.lacks(taker, more) === undefined;
+  has(quotaKey: QuotaKey, more = 1): boolean {
+    return this.lacks(quotaKey, more) === undefined;
   }
 
   /** Which share is used up; undefined when there is room. */
-  lacks(taker: Taker, more = 1): keyof Shares | undefined {
+  lacks(quotaKey: QuotaKey, more = 1): keyof Shares | undefined {
     const { all, caller, anonymous } = this.#shares;
-    const { isAnonymous, name } = placeOf(taker);
+    const { isAnonymous, name } = placeOf(quotaKey);
     if (name !== undefined && (this.#byName.get(name) ?? 0) + more > caller) return 'caller';
     if (isAnonymous && this.#anonymous + more > anonymous) return 'anonymous';
     return this.#all + more > all ? 'all' : undefined;
   }
 
   /** Takes a place, or so many, whether there is room or not. */
-  hold(holder: Holder, taker: Taker, amount = 1): void {
-    if (!this.#held.has(holder)) this.change(holder, taker, amount);
+  hold(holder: Holder, quotaKey: QuotaKey, amount = 1): void {
+    if (!this.#held.has(holder)) this.change(holder, quotaKey, amount);
   }
 
   /** Sets what a holder holds, whether there is room or not; with 0 it leaves. */
-  change(holder: Holder, taker: Taker, amount: number): void {
-    const place = this.#held.get(holder) ?? { ...placeOf(taker), amount: 0 };
+  change(holder: Holder, quotaKey: QuotaKey, amount: number): void {
+    const place = this.#held.get(holder) ?? { ...placeOf(quotaKey), amount: 0 };
     this.#count(place, amount - place.amount);
     place.amount = amount;
     if (amount > 0) this.#held.set(holder, place);
@@ -83,8 +83,8 @@ export class Allowance<Holder extends object = object> {
    * The one that has held something for longest in a share. Where all is used up that is an anonymous one if there is
    * any: a stranger never costs a known caller anything.
    */
-  oldest(share: keyof Shares, taker: Taker): Holder | undefined {
-    const { isAnonymous, name } = placeOf(taker);
+  oldest(share: keyof Shares, quotaKey: QuotaKey): Holder | undefined {
+    const { isAnonymous, name } = placeOf(quotaKey);
     const isIn = (place: Holding): boolean =>
       share === 'caller' ? place.name === name && place.isAnonymous === isAnonymous : place.isAnonymous;
     for (const [holder, place] of this.#held) if (isIn(place)) return holder;
@@ -102,7 +102,7 @@ export class Allowance<Holder extends object = object> {
   }
 }
 
-function placeOf({ principal, address }: Taker): Omit<Holding, 'amount'> {
+function placeOf({ principal, address }: QuotaKey): Omit<Holding, 'amount'> {
   if (principal !== undefined) return { isAnonymous: false, name: `caller ${principal}` };
   return { isAnonymous: true, name: address === undefined ? undefined : `address ${address}` };
 }

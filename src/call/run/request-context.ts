@@ -4,13 +4,13 @@ import type { Frame } from '../frame/frame.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 
 /** Reports that a client disconnected: an AbortSignal, or the part of one that is used. */
-export interface Gone {
+export interface AbortSignalLike {
   readonly aborted: boolean;
   addEventListener(type: 'abort', listener: () => void, options?: { once?: boolean }): void;
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-export interface InstanceLeg {
+export interface InstanceContext {
   /** Whether its call has ended and is only replayed in this instance: the server's asks then go nowhere. */
   readonly isRehearsal?: true;
   readonly authInfo?: JsonObject;
@@ -30,12 +30,12 @@ export interface InstanceLeg {
 }
 
 /** The facts of one client request, and the functions that send its messages. */
-export interface Leg extends InstanceLeg {
+export interface RequestContext extends InstanceContext {
   readonly live: boolean;
   /** The capabilities that this request's client declares now. */
   readonly capabilities: JsonObject;
   /** Fires when the client goes away. */
-  readonly signal?: Gone;
+  readonly signal?: AbortSignalLike;
   /** The request's header `Idempotency-Key`: of one that begins a call. */
   readonly idempotencyKey?: string;
   /** Where an anonymous caller's request comes from, for the limits. */
@@ -69,8 +69,8 @@ export interface Leg extends InstanceLeg {
   withdraw?(ask: OpenAsk): void;
 }
 
-/** What a server keeps of a leg for as long as its call lasts: the rest holds the request's reply. */
-export function factsOf(leg: Leg): InstanceLeg {
+/** What a server keeps of a request for as long as its call lasts: the rest holds the request's reply. */
+export function factsOf(context: RequestContext): InstanceContext {
   const {
     signal: _signal,
     isRefused: _isRefused,
@@ -81,7 +81,7 @@ export function factsOf(leg: Leg): InstanceLeg {
     beforeEnd: _beforeEnd,
     home: _home,
     ...facts
-  } = leg;
+  } = context;
   return facts;
 }
 
@@ -89,15 +89,15 @@ export function factsOf(leg: Leg): InstanceLeg {
 export interface Instance {
   /**
    * Sends a request into the server; its asks, notifications and response reach `frame`.
-   * @param leg the facts of the request besides its params
+   * @param context the facts of the request besides its params
    */
   call(
     frame: Frame,
     request: { method: string; params: JsonObject; id: string | number },
-    leg: InstanceLeg,
+    context: InstanceContext,
   ): void;
-  /** A new turn of a call that is already in: its credentials and progress token are this leg's from now on. */
-  refresh(frame: Frame, leg: InstanceLeg): void;
+  /** A new turn of a call that is already in: its credentials and progress token are this request's from now on. */
+  refresh(frame: Frame, context: InstanceContext): void;
   /** Aborts the request's signal in the server; nothing of it is heard any more. */
   cancel(frame: Frame, reason?: string): void;
   /**
