@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { Drawn, isOnce } from '../../src/call/frame/drawn.ts';
 import { addDrawn } from '../../src/call/journal/drawn.ts';
+import type { Completion } from '../../src/call/journal/entries.ts';
 
 const at = (site: string, branch = '[]a') => ({ site, branch });
 const fresh = () => 'fresh';
@@ -42,16 +43,19 @@ describe('what is drawn at a place', () => {
   });
 });
 
+const steps = (...paths: string[]): Completion[] =>
+  paths.map((path) => ({ kind: 'step', path, outcome: {} }));
+
 describe('the path of what is done once', () => {
   it('is unique in its call, and no step has it', () => {
-    const drawn = new Drawn({}, ['charge#2', '/fetch x[]#1'], 1_000);
+    const drawn = new Drawn({}, steps('charge#2', '/fetch x[]#1'), 1_000);
     const paths = [1, 2].map(() => drawn.pathOf({ site: 'fetch x', branch: '[]' }));
     expect(paths).toEqual(['/fetch x[]#1', '/fetch x[]#2']);
     expect([...paths, 'charge', 'order/charge'].map(isOnce)).toEqual([true, true, false, false]);
   });
 
   it('is the recorded one of the same request, unless that is surely in another branch', () => {
-    const recorded = ['/fetch x[0]#1', '/fetch y[]#1', '/fetch z[0]#1', '/fetch z[1]#1'];
+    const recorded = steps('/fetch x[0]#1', '/fetch y[]#1', '/fetch z[0]#1', '/fetch z[1]#1');
     const drawn = new Drawn({}, recorded, 1_000);
     const path = (site: string, branch: string) => drawn.pathOf({ site, branch });
     expect(path('fetch x', '[1]')).toBe('/fetch x[1]#1');

@@ -20,6 +20,7 @@
  */
 import { AwaitError } from '../../base/error.ts';
 import { appendDrawn, type DrawnValue, type DrawnValues } from '../journal/drawn.ts';
+import type { Completion } from '../journal/entries.ts';
 
 /** Where something is drawn. */
 export interface DrawPlace {
@@ -58,7 +59,7 @@ export class Drawn {
   #bytes = 0;
 
   /** @param paths the paths of records that are like steps */
-  constructor(recorded: DrawnValues, paths: readonly string[], maxBytes: number) {
+  constructor(recorded: DrawnValues, completions: readonly Completion[], maxBytes: number) {
     this.#maxBytes = maxBytes;
     for (const [key, values] of Object.entries(recorded)) {
       this.#values ??= new Map();
@@ -66,7 +67,8 @@ export class Drawn {
       this.#places.expect(key, values.length);
       this.#bytes += values.reduce<number>((sum, value) => sum + sizeOf(value), key.length);
     }
-    for (const path of paths) if (isOnce(path)) this.#once.expect(path.replace(/#\d+$/, ''), 1);
+    for (const done of completions)
+      if (done.kind === 'step' && isOnce(done.path)) this.#once.expect(done.path.replace(/#\d+$/, ''), 1);
   }
 
   /** Whether more was drawn than may be kept: such a call can no longer be suspended. */

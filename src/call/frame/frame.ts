@@ -90,8 +90,7 @@ export class Frame {
     this.#rounds = new Rounds(completions, from?.isPast);
     this.#recording.pass(from?.isPast ? Number.POSITIVE_INFINITY : this.#rounds.past);
     this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
-    const paths = completions.flatMap((done) => (done.kind === 'step' ? [done.path] : []));
-    this.#drawn = new Drawn(from?.drawn ?? {}, paths, options.maxDrawnBytes ?? LIMITS.journalBytes);
+    this.#drawn = new Drawn(from?.drawn ?? {}, completions, options.maxDrawnBytes ?? LIMITS.journalBytes);
     const attempt = (made: Attempt): void => this.#attempt(made);
     this.#core = {
       call,
