@@ -148,11 +148,14 @@ function webHeaders(received: IncomingHttpHeaders): Headers {
 
 function readText(req: IncomingMessage, begin: BeginBody): Promise<string> {
   return new Promise((resolve, reject) => {
-    let isOver = false;
+    // A call that waits keeps its message, which must not keep the text beside its parsed arguments.
+    const leave = (): void => {
+      req.off('data', onData).off('end', onWhole).off('error', fail).off('close', onClose);
+      req.on('error', ignore);
+    };
     const fail = (error: unknown): void => {
-      isOver = true;
+      leave();
       body.over();
-      req.off('data', onData);
       // The rest of the body is discarded; the reply closes the connection.
       req.resume();
       reject(error);
@@ -165,17 +168,16 @@ function readText(req: IncomingMessage, begin: BeginBody): Promise<string> {
         fail(error);
       }
     };
-    req.on('data', onData);
-    req.on('end', () => {
-      isOver = true;
+    const onWhole = (): void => {
+      leave();
       resolve(body.text());
-    });
-    req.on('error', fail);
-    req.on('close', () => {
-      if (!isOver) fail(new Error('the client went away'));
-    });
+    };
+    const onClose = (): void => fail(new Error('the client went away'));
+    req.on('data', onData).on('end', onWhole).on('error', fail).on('close', onClose);
   });
 }
+
+const ignore = (): void => {};
 
 /** `gzip`, unless it is refused by `q=0`. */
 function takesGzip(header: string | string[] | undefined): boolean {
@@ -207,15 +209,20 @@ function onEnd({ socket }: IncomingMessage, res: ServerResponse, fn: () => void)
   const own = known ?? new Set();
   if (known === undefined) {
     ends.set(socket, own);
-    socket.once('close', () => {
-      for (const end of own) end();
-    });
+    endAllWith(socket, own);
   }
   const end = (): void => {
     if (own.delete(end)) fn();
   };
   own.add(end);
   res.once('close', end);
+}
+
+/** A function of its own: a listener keeps all that its scope holds, and a connection outlasts its requests. */
+function endAllWith(socket: IncomingMessage['socket'], own: ReadonlySet<() => void>): void {
+  socket.once('close', () => {
+    for (const end of own) end();
+  });
 }
 
 function writerOf(req: IncomingMessage, res: ServerResponse, zip?: Gzip): Writer {

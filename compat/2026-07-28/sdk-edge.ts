@@ -15,7 +15,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject, memoryOf } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/ports.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
@@ -26,6 +26,7 @@ import { challengeOf } from '../../src/handler/guards.ts';
 import { noSession, type Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { CachingValidator } from '../../src/host/validator.ts';
+import { quotaKeyOf } from '../quota-key.ts';
 import { kept } from '../sink.ts';
 import { EXTENSION, makesTasks } from '../tasks/wish.ts';
 import { taskResult } from './tasks.ts';
@@ -97,16 +98,18 @@ export function createSdkEdge(
   const handler = newHandler();
   // Apart, so that these streams can end while other requests are still served.
   let listening = newHandler();
-  const fetched = async (exchange: SdkExchange): Promise<Reply> => {
+  const fetched = (exchange: SdkExchange): Promise<Reply> =>
+    isListening(exchange.body) ? counted(services, exchange, passed) : passed(exchange);
+  const passed = async (exchange: SdkExchange): Promise<Reply> => {
     const { inbound, body } = exchange;
     const request = requestOf(inbound);
     exchanges.set(request, exchange);
     const authInfo = inbound.authInfo as AuthInfo | undefined;
-    const isListening = isObject(body) && body.method === 'subscriptions/listen';
-    const { fetch } = isListening ? listening : handler;
+    const isStanding = isListening(body);
+    const { fetch } = isStanding ? listening : handler;
     const fetched = (): Promise<Response> =>
       fetch(request, { parsedBody: body, ...(authInfo !== undefined && { authInfo }) });
-    return replyOf(await (isListening ? bus.as(services.principal(inbound.authInfo), fetched) : fetched()));
+    return replyOf(await (isStanding ? bus.as(services.principal(inbound.authInfo), fetched) : fetched()));
   };
   return {
     serve: async (inbound, body) => kept(services, await fetched({ inbound, body })),
@@ -141,6 +144,53 @@ export function createSdkEdge(
       await handler.close();
     },
   };
+}
+
+function isListening(body: unknown): boolean {
+  return isObject(body) && body.method === 'subscriptions/listen';
+}
+
+/**
+ * A stream of notices keeps what it was asked for as long as it is open: that counts among what requests without a reply
+ * take.
+ * @throws AwaitError `no-room`
+ */
+async function counted(
+  services: Services,
+  exchange: SdkExchange,
+  serve: (exchange: SdkExchange) => Promise<Reply>,
+): Promise<Reply> {
+  const { memory } = services.traffic;
+  const quotaKey = quotaKeyOf(services, exchange.inbound);
+  const bytes = memoryOf(exchange.body);
+  if (!memory.has(quotaKey, bytes))
+    throw new AwaitError(
+      'no-room',
+      'a subscription was refused: those that are open reached limits.argumentBytes',
+    );
+  const place = {};
+  memory.hold(place, quotaKey, bytes);
+  const leave = (): void => memory.leave(place);
+  // Its client may go away before the stream is written.
+  exchange.inbound.signal.addEventListener('abort', leave, { once: true });
+  try {
+    const reply = await serve(exchange);
+    const { body } = reply;
+    if (typeof body !== 'function') {
+      leave();
+      return reply;
+    }
+    return {
+      ...reply,
+      body: (writer) => {
+        writer.onClose(leave);
+        body(writer);
+      },
+    };
+  } catch (error) {
+    leave();
+    throw error;
+  }
 }
 
 /** The SDK reads the method, the headers and the signal; the body was read already. */

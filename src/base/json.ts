@@ -44,9 +44,13 @@ function isJsonIn(value: unknown, ancestors: readonly object[], deepest: number)
 /** One of these makes each character of its string take two bytes. */
 const WIDE = /[\u0100-\uffff]/;
 
-/** About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON. */
+/**
+ * About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON.
+ * @returns Infinity for a value with a number that is none in JSON, as `JSON.parse` makes of 1e999
+ */
 export function memoryOf(value: unknown): number {
   if (typeof value === 'string') return 16 + (WIDE.test(value) ? 2 : 1) * value.length;
+  if (typeof value === 'number') return Number.isFinite(value) ? 8 : Number.POSITIVE_INFINITY;
   if (typeof value !== 'object' || value === null) return 8;
   if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 8 + memoryOf(item), 32);
   let sum = 56;

@@ -109,6 +109,14 @@ function createHandler(
       case 'POST': {
         const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
         if ('reply' in read) return read.reply;
+        // A person, the journal and the tool would each see another value.
+        if (memoryOf(read.body) === Number.POSITIVE_INFINITY)
+          return rpcError(
+            400,
+            -32602,
+            'Invalid params: a number is too large; send it as text',
+            idOf(read.body),
+          );
         onBody(read.body);
         const refused =
           refuseLong(read.body, settings.limits.batch) ?? services.rates?.refuse(inbound, read.body);

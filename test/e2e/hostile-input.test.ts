@@ -86,6 +86,12 @@ for (const { name: store, down, url: place } of STORES) {
       }
     });
 
+    it('is a number that is none in JSON', async () => {
+      const body = call('').replace('"word":"x"', '"word":"x","amount":[1e999]');
+      const reply = await send(served.url, body, { headers: modernHeaders('tools/call', 'echo') });
+      expect([reply.status, reply.message.error?.code]).toEqual([400, -32602]);
+    });
+
     it('is any JSON in place of answers', async () => {
       const { state, keys } = await post(served.url, { tool: 'echo', args: { word: 'x' } });
       const headers = modernHeaders('tools/call', 'echo');

@@ -83,6 +83,21 @@ const large = (id: number) => ({
   },
 });
 
+const VERSION = { 'mcp-protocol-version': '2026-07-28' };
+
+/** A POST as it is written on a connection. */
+function onWire(body: string, named: Readonly<Record<string, string>>): string {
+  const headers = {
+    host: 'localhost',
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...named,
+    'content-length': String(Buffer.byteLength(body)),
+  };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+  return `POST /mcp HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
+}
+
 function frame(opcode: number, content: Buffer, isLast: boolean, length = content.byteLength): Buffer {
   const first = (isLast ? 0x80 : 0) | opcode;
   if (length < 126) return Buffer.concat([Buffer.from([first, 0x80 | length, 0, 0, 0, 0]), content]);
@@ -136,19 +151,46 @@ describe('a stranger', () => {
     await lives();
   }, 180_000);
 
-  it('sends 200 pipelined calls with results of 4 MB on each of ten connections, and reads nothing', async () => {
-    const requests = Array.from({ length: 200 }, (_, id) => {
-      const body = JSON.stringify(large(id));
-      const headers = {
-        host: 'localhost',
-        'content-type': 'application/json',
-        accept: 'application/json, text/event-stream',
-        ...modernHeaders('tools/call', 'large'),
-        'content-length': String(body.length),
-      };
-      const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-      return `POST /mcp HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n${body}`;
+  it('sends 3.9 MB on each of 80 connections, reads the reply, and keeps them open', async () => {
+    const { params, ...rest } = large(1);
+    const body = JSON.stringify({
+      ...rest,
+      params: { ...params, name: 'small', arguments: { filler: 'x'.repeat(3_900_000) } },
     });
+    for (let nth = 0; nth < 80; nth += 1) {
+      const socket = await raw();
+      await written(socket, Buffer.from(onWire(body, modernHeaders('tools/call', 'small'))));
+      await once(socket, 'data');
+    }
+    await lives();
+  }, 180_000);
+
+  it('listens to 30,000 resources on each of 150 streams', async () => {
+    const { _meta } = large(1).params;
+    const uris = Array.from({ length: 30_000 }, (_, nth) => `file:///${nth}`.padEnd(24, 'x'));
+    const notifications = { resourceSubscriptions: uris };
+    const request = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'subscriptions/listen',
+      params: { notifications, _meta },
+    };
+    const bytes = Buffer.from(onWire(JSON.stringify(request), { ...VERSION, 'mcp-method': request.method }));
+    const statuses: string[] = [];
+    for (let nth = 0; nth < 150; nth += 1) {
+      const socket = await raw();
+      await written(socket, bytes);
+      const [reply] = (await once(socket, 'data')) as [Buffer];
+      statuses.push(reply.toString().split(' ')[1] ?? '');
+    }
+    expect(new Set(statuses)).toEqual(new Set(['200', '503']));
+    await lives();
+  }, 180_000);
+
+  it('sends 200 pipelined calls with results of 4 MB on each of ten connections, and reads nothing', async () => {
+    const requests = Array.from({ length: 200 }, (_, id) =>
+      onWire(JSON.stringify(large(id)), modernHeaders('tools/call', 'large')),
+    );
     for (let nth = 0; nth < 10; nth += 1) {
       const socket = await raw();
       socket.pause();
