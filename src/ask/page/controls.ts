@@ -71,11 +71,12 @@ function isLong({ format, maxLength = 0 }: TextField, text: string): boolean {
 }
 
 function menu({ choices, isRequired }: ChoiceField, shared: Html, texts: readonly string[]): Html {
+  const chosen = new Set(texts);
   return html`<select${shared}>
 <option value="">${isRequired ? 'Choose one' : 'No answer'}</option>
 ${choices.map(
   ({ title }, index) =>
-    html`<option value="${index}"${texts.includes(String(index)) && html` selected`}>${readable(title)}</option>\n`,
+    html`<option value="${index}"${chosen.has(String(index)) && html` selected`}>${readable(title)}</option>\n`,
 )}</select>`;
 }
 
@@ -84,8 +85,9 @@ function choiceBoxes(field: ChoiceField | ListField, id: string, texts: readonly
   const isOne = field.kind === 'choice';
   const type = isOne ? 'radio' : 'checkbox';
   const required = isOne && field.isRequired && html` required`;
+  const chosen = new Set(texts);
   const box = ({ title }: Pick<Choice, 'title'>, value: string, at: string): Html => {
-    const checked = (texts.includes(value) || (value === '' && texts.length === 0)) && html` checked`;
+    const checked = (chosen.has(value) || (value === '' && texts.length === 0)) && html` checked`;
     return html`<label class="choice"><input type="${type}" id="${at}" name="${controlName(field)}" value="${value}"${required}${checked}><bdi>${readable(title)}</bdi></label>\n`;
   };
   const boxes = field.choices.map((choice, index) =>

@@ -32,8 +32,9 @@ export function readForm(
 ): { readonly content: JsonObject } | { readonly errors: FieldErrors } {
   const content: [string, unknown][] = [];
   const errors: [string, string][] = [];
+  const texts = textsIn(form);
   for (const field of formOf(schema)) {
-    const answer = readField(field, form.getAll(controlName(field)));
+    const answer = readField(field, texts(controlName(field)));
     if (answer === undefined) continue;
     if ('error' in answer) errors.push([field.name, answer.error]);
     else content.push([field.name, answer.value]);
@@ -42,6 +43,17 @@ export function readForm(
   return errors.length > 0
     ? { errors: Object.fromEntries(errors) }
     : { content: Object.fromEntries(content) };
+}
+
+/** What a form has under a name. It is read once: `getAll` reads all of it for each name. */
+export function textsIn(form: URLSearchParams): (name: string) => readonly string[] {
+  const texts = new Map<string, string[]>();
+  for (const [name, text] of form) {
+    const known = texts.get(name);
+    if (known === undefined) texts.set(name, [text]);
+    else known.push(text);
+  }
+  return (name) => texts.get(name) ?? [];
 }
 
 /** The form that gives `content`, as a browser would send it. Values that a field cannot have are left out. */
@@ -69,8 +81,11 @@ function entered(field: Field, value: unknown): readonly string[] {
     case 'list': {
       const values: readonly unknown[] =
         field.kind === 'list' ? (Array.isArray(value) ? value : []) : [value];
-      const texts = field.choices.map((choice) => canonical(choice.value));
-      const places = values.map((one) => (one === undefined ? -1 : texts.indexOf(canonical(one))));
+      // The first of equal choices.
+      const known = new Map(
+        field.choices.map(({ value }, place) => [canonical(value), place] as const).reverse(),
+      );
+      const places = values.map((one) => (one === undefined ? -1 : (known.get(canonical(one)) ?? -1)));
       return places.filter((place) => place >= 0).map(String);
     }
     case 'unsupported':
