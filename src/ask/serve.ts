@@ -3,6 +3,7 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
+import { systemClock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
@@ -15,10 +16,16 @@ import type { Logger } from '../observe/logger.ts';
 import { authorizedBy } from './options.ts';
 import { STYLE_HASH } from './page/document.ts';
 import { readForm } from './page/form.ts';
-import { askPage, type ListedAsk, listPage, notePage, type Submitted } from './page/pages.ts';
+import { beginningOf } from './page/html.ts';
+import { askPage, LISTED, type ListedAsk, listPage, notePage, type Submitted } from './page/pages.ts';
+import { type AskText, readableAsks } from './page/whole.ts';
 import type { AskSettings, PageAsks } from './page-asks.ts';
 import { type Authorized, isForm, type WaitsFor } from './waiting-calls.ts';
 
+/** Pages that are read and written at the same time. */
+const MOST_PAGES = 4;
+/** Asks that the list shows. */
+const MOST_LISTED = 200;
 /** Longest form, in bytes. */
 export const FORM_BYTES = 262_144;
 const ACTIONS: readonly string[] = ['accept', 'decline', 'cancel'];
@@ -39,6 +46,8 @@ const DONE = [
   'Go back to your assistant and say that you have answered.',
   'The call goes on only when it is made again. Until then nothing is done with your answer.',
 ];
+
+const UNKNOWN = ['It was answered, has expired, or is for somebody else. Ask your assistant to try again.'];
 
 const OTHERS = [
   'It needs an answer by somebody with another role, who finds it in their own list, or under this link.',
@@ -68,6 +77,9 @@ interface Shown {
 export class AskPage {
   readonly #parts: PageParts;
   readonly #path: string;
+  /** Of `MOST_PAGES`. */
+  #pages = 0;
+  readonly #waiting: (() => void)[] = [];
 
   constructor(parts: PageParts) {
     this.#parts = parts;
@@ -103,28 +115,43 @@ export class AskPage {
     const who = authorizedBy(authorized);
     if (who === undefined)
       return note(403, 'You are not signed in', ['Sign in to this service, and open the link again.']);
-    if (id === '') return this.#list(who);
+    if (id === '') return this.#inTurn(() => this.#list(who));
     const { person } = who;
-    const shown = await this.#shown(id, who, inbound);
-    if (shown === undefined) {
-      const text = [
-        'It was answered, has expired, or is for somebody else. Ask your assistant to try again.',
-      ];
-      return note(404, 'There is no such question', text, settings.url.href);
-    }
-    if (method !== 'POST') return this.#show(shown, url, person);
+    const callId = await this.#callIdIn(id, inbound);
+    const find = async (): Promise<Shown | undefined> =>
+      callId === undefined ? undefined : this.#find(callId, who);
+    // Where there is no such call of this person, the reply is the same as where there is no such call.
+    const unknown = (): Reply => note(404, 'There is no such question', UNKNOWN, settings.url.href);
+    if (method !== 'POST')
+      return this.#inTurn(async () => {
+        const shown = await find();
+        return shown === undefined ? unknown() : this.#show(shown, url, person);
+      });
+    const shown = await find();
+    if (shown === undefined) return unknown();
     return (await this.#refused(inbound)) ?? this.#answer(inbound, shown, url, person, begin);
   }
 
-  /** Where there is no such call of this person, the reply is the same as where there is no such call. */
-  async #shown(id: string, who: Authorized, inbound: Inbound): Promise<Shown | undefined> {
-    const { sealer, guessed } = this.#parts;
-    const opened = await sealer.open('ask', id).catch((): JsonObject => ({}));
-    if (typeof opened.id !== 'string') {
-      await guessed(inbound);
-      return undefined;
+  /** Few pages at a time are in memory, and other requests are served between two of them. */
+  async #inTurn(serve: () => Promise<Reply>): Promise<Reply> {
+    if (this.#pages === MOST_PAGES) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    else this.#pages += 1;
+    try {
+      await pause();
+      return await serve();
+    } finally {
+      const next = this.#waiting.shift();
+      if (next === undefined) this.#pages -= 1;
+      else next();
     }
-    return this.#find(opened.id, who);
+  }
+
+  async #callIdIn(link: string, inbound: Inbound): Promise<string | undefined> {
+    const { sealer, guessed } = this.#parts;
+    const opened = await sealer.open('ask', link).catch((): JsonObject => ({}));
+    if (typeof opened.id === 'string') return opened.id;
+    await guessed(inbound);
+    return undefined;
   }
 
   async #find(callId: string, who: Authorized): Promise<Shown | undefined> {
@@ -159,20 +186,25 @@ export class AskPage {
 
   async #list(who: Authorized): Promise<Reply> {
     const { asking } = this.#parts;
-    const shown: Shown[] = [];
-    for (const id of await asking.calls.of(who)) {
-      const found = await this.#find(id, who);
-      if (found !== undefined && found.open.length > 0) shown.push(found);
-    }
     const groups = new Map<string, { server: string; tool: string; asks: ListedAsk[] }>();
-    for (const { call, waits, open } of shown) {
-      const tool = String(call.params.name);
-      const name = JSON.stringify([waits.server, tool]);
-      const group = groups.get(name) ?? { server: waits.server, tool, asks: [] };
+    let room = MOST_LISTED;
+    // Of each call the beginning is kept before the next one is read.
+    for (const id of await asking.calls.of(who)) {
+      await pause();
+      const found = await this.#find(id, who);
+      if (found === undefined || found.open.length === 0) continue;
+      const { call, waits, open } = found;
+      const [server, tool] = [waits.server, String(call.params.name)].map((name) =>
+        beginningOf(name, LISTED),
+      );
+      const name = JSON.stringify([server, tool]);
+      const group = groups.get(name) ?? { server: server ?? '', tool: tool ?? '', asks: [] };
       groups.set(name, group);
-      group.asks.push(...open.map((ask) => listed(call, waits, ask)));
+      group.asks.push(...listed(found, room));
+      room -= open.length;
+      if (room < 0) break;
     }
-    return page(200, listPage({ person: who.person, groups: [...groups.values()] }));
+    return page(200, listPage({ person: who.person, groups: [...groups.values()], hasMore: room < 0 }));
   }
 
   async #show(shown: Shown, url: string, person: string, given?: Submitted): Promise<Reply> {
@@ -194,11 +226,7 @@ export class AskPage {
       asked: call.created,
       expires: call.expires,
       args: argumentsOf(call),
-      asks: open.map(({ key, params }) => ({
-        key,
-        message: messageOf(params),
-        schema: schemaOf(params),
-      })),
+      asks: open.map(askText),
       action: url,
       tokens: Object.fromEntries(open.map(({ key }) => [key, this.#tokenOf(call, key, person)])),
       list,
@@ -247,6 +275,8 @@ export class AskPage {
     if (await asking.calls.isStopped(call.id)) return this.#show(shown, url, person);
     let result: JsonObject = { action };
     if (action === 'accept') {
+      if (!readableAsks(argumentsOf(call), open.map(askText)).has(key))
+        return note(403, 'This cannot be accepted here', ['It is too long to be shown whole.'], list);
       const read = readForm(schemaOf(ask.params), form);
       if ('errors' in read) return this.#show(shown, url, person, { key, form, errors: read.errors });
       if (!check.keeps(schemaOf(ask.params), read.content)) {
@@ -273,15 +303,26 @@ export class AskPage {
   }
 }
 
-function listed(call: CallRecord, { url }: WaitsFor, { params }: OpenAsk): ListedAsk {
-  return {
-    href: url,
-    message: messageOf(params),
-    client: nameOfClient(call),
+function listed({ call, waits, open }: Shown, most: number): ListedAsk[] {
+  const args = beginningOf(JSON.stringify(argumentsOf(call)), LISTED);
+  const client = beginningOf(nameOfClient(call), LISTED);
+  return open.slice(0, most).map(({ params }) => ({
+    href: waits.url,
+    message: beginningOf(messageOf(params), LISTED),
+    client,
     asked: call.created,
     expires: call.expires,
-    args: argumentsOf(call),
-  };
+    args,
+  }));
+}
+
+/** Lets other requests have their turn. */
+function pause(): Promise<void> {
+  return new Promise((resolve) => systemClock.soon(resolve));
+}
+
+function askText({ key, params }: OpenAsk): AskText {
+  return { key, message: messageOf(params), schema: schemaOf(params) };
 }
 
 function nameOfClient({ client: { info } }: CallRecord): string {

@@ -82,7 +82,7 @@ describe('texts of strangers', () => {
                 client: HOSTILE,
                 asked: 0,
                 expires: 1,
-                args: { a: HOSTILE },
+                args: JSON.stringify({ a: HOSTILE }),
               },
             ],
           },
@@ -225,6 +225,71 @@ describe('the page of an ask', () => {
   });
 });
 
+describe('what is too long for a page', () => {
+  const UNSEEN = '\u200b'.repeat(320_000);
+  /** 197 KB, and 94 MB where it is indented. */
+  const nested: JsonObject = {
+    deep: JSON.parse(`${'['.repeat(480)}${'1,'.repeat(98_000)}1${']'.repeat(480)}`),
+  };
+  const actions = (page: string): (string | undefined)[] =>
+    [...page.matchAll(/name="action" value="(\w+)"/g)].map(([, action]) => action);
+
+  it('has no indentation where that would be far longer than the arguments', () => {
+    const page = askPage(view({ args: nested }));
+    expect(page.length).toBeLessThan(220_000);
+    expect(page).toContain(`1${']'.repeat(480)}}</pre>`);
+    expect(actions(page)).toEqual(['accept', 'decline', 'cancel']);
+  });
+
+  it.each([
+    ['arguments', view({ args: { text: UNSEEN } })],
+    ['arguments of many quotes', view({ args: { text: '"'.repeat(3_000_000) } })],
+    ['a question', view({ asks: [{ key: 'q1', message: UNSEEN, schema: {} }] })],
+    ['a description', view({ asks: ask({ a: { type: 'string', description: UNSEEN } }) })],
+    ['a title', view({ asks: ask({ a: { type: 'string', title: UNSEEN } }) })],
+    [
+      'choices',
+      view({ asks: ask({ a: { type: 'array', items: { enum: Array.from({ length: 40_000 }, String) } } }) }),
+    ],
+    [
+      'fields',
+      view({ asks: ask(Object.fromEntries(Array.from({ length: 9_000 }, (_, nth) => [`${nth}`, {}]))) }),
+    ],
+  ])('can be declined and cancelled, and not accepted: %s', (_what, long) => {
+    const started = performance.now();
+    const page = askPage(long);
+    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(page.length).toBeLessThan(1_500_000);
+    expect(actions(page)).toEqual(['decline', 'cancel']);
+    expect(page).toContain('too long');
+  });
+
+  it('leaves the room of a page to the asks that fit in it', () => {
+    const asks = ['q1', 'q2', 'q3'].map((key) => ({ key, message: key.repeat(60_000), schema: {} }));
+    expect(actions(askPage(view({ asks })))).toEqual([
+      ...['accept', 'decline', 'cancel'],
+      ...['accept', 'decline', 'cancel'],
+      ...['decline', 'cancel'],
+    ]);
+  });
+
+  it('is marked where a name is cut, in the list too', () => {
+    const names = { server: UNSEEN, tool: UNSEEN, client: UNSEEN };
+    const long = { href: '/ask/1', message: UNSEEN, args: UNSEEN, asked: 1, expires: 2 };
+    const listed = { person: UNSEEN, groups: [{ ...names, asks: [{ ...long, client: UNSEEN }] }] };
+    for (const page of [askPage(view(names)), listPage(listed)]) {
+      expect(page).toContain('(cut: the rest is not shown)');
+      expect(page.length).toBeLessThan(20_000);
+    }
+  });
+
+  it('is cut between characters, and a piece of it has all of its own', () => {
+    const emoji = '👩'.repeat(10_001);
+    expect(visible(`a${emoji}`)).toBe(`a${emoji}`);
+    expect(visible(emoji, 5)).toBe('👩👩… (cut: the rest is not shown)');
+  });
+});
+
 describe('the list', () => {
   it('has the newest first, and the asks of one tool together', () => {
     const one = (message: string, asked: number): ListView['groups'][number]['asks'][number] => ({
@@ -233,7 +298,7 @@ describe('the list', () => {
       client: 'host',
       asked,
       expires: asked + 1,
-      args: { message },
+      args: JSON.stringify({ message }),
     });
     const page = listPage({
       person: 'ann@example.com',

@@ -242,6 +242,24 @@ describe('the page of an ask', () => {
     expect(ended).toBe(1);
   });
 
+  it('takes no acceptance of what it cannot show whole, and lists its beginning', async () => {
+    const client = await clientOf('ann');
+    const url = linkIn((await call(client, 'x'.repeat(250_000))).split('\nLink: ')[1] ?? '');
+    const list = await (await get(PAGE)).text();
+    expect(list).toContain('When to xxx');
+    expect(list.length).toBeLessThan(10_000);
+    const text = await (await get(url)).text();
+    expect(text).toContain('too long');
+    expect(text).not.toContain('value="accept"');
+    const accepted = await post(url, await formOf(url));
+    expect([accepted.status, await accepted.text()]).toEqual([
+      403,
+      expect.stringContaining('cannot be accepted'),
+    ]);
+    const declined = (await formOf(url)).replace('action=accept', 'action=decline');
+    expect((await post(url, declined)).status).toBe(303);
+  });
+
   it('cannot be framed, is not kept, and runs no script', async () => {
     const { headers } = await get(linkIn(await call(await clientOf('ann'))));
     expect(headers.get('content-security-policy')).toMatch(/default-src 'none';.*frame-ancestors 'none'/);

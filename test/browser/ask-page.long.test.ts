@@ -81,7 +81,7 @@ const errors = {
   nested: 'No.',
   '': 'All wrong.',
 };
-const open = { href: '/ask', client: 'host', asked: 9, expires: 10, args: view.args };
+const open = { href: '/ask', client: 'host', asked: 9, expires: 10, args: JSON.stringify(view.args) };
 const group = {
   server: 's',
   tool: 'delete_folder',

@@ -2,6 +2,7 @@
  * HTML from templates. Every text in a page is a stranger's: a server's question, a model's arguments, a client's name.
  * 1. A part of a template is escaped, unless it is HTML from another template.
  * 2. No character is there unseen, since it could make an argument read otherwise than the tool reads it.
+ * 3. No text is longer than `LONGEST` as shown; one that is cut says so. Both in time that is linear in what is shown.
  */
 import { escapeMarkup } from '../../base/markup.ts';
 
@@ -36,14 +37,51 @@ const UNSEEN = /(?![\t\n\r])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_P
 const UNSEEN_IN_PROSE =
   /(?![\t\n\r\u200c]|\u200d|[\ufe0e\ufe0f])[\p{Cc}\p{Zl}\p{Zp}\p{Cs}\p{Default_Ignorable_Code_Point}]/gu;
 
+/** Characters that are shown of a text at most. */
+export const LONGEST = 200_000;
+const CUT = '… (cut: the rest is not shown)';
+/** Characters that are looked at in one go. */
+const PIECE = 4_096;
+
 /** A text that is data, with every unseen character as its number: `<U+202E>`. */
-export function visible(text: string): string {
-  return text.replaceAll(UNSEEN, numberOf);
+export function visible(text: string, most = LONGEST): string {
+  return shownOf(text, most).text;
 }
 
 /** As `visible`, for a text that a person wrote to be read: a question, a title, a description. */
-export function readable(text: string): string {
-  return text.replaceAll(UNSEEN_IN_PROSE, numberOf);
+export function readable(text: string, most = LONGEST): string {
+  return shownOf(text, most, UNSEEN_IN_PROSE).text;
+}
+
+/** What is shown of a text: at most so many characters, each number of an unseen one counted as it is shown. */
+export function shownOf(
+  text: string,
+  most: number,
+  unseen = UNSEEN,
+): { readonly text: string; readonly isCut: boolean } {
+  let shown = '';
+  for (let at = 0; at < text.length; ) {
+    const end = pieceEnd(text, at + PIECE);
+    const piece = text.slice(at, end).replaceAll(unseen, numberOf);
+    const room = most - shown.length;
+    if (piece.length > room)
+      return { text: shown + piece.slice(0, pieceEnd(piece, room)) + CUT, isCut: true };
+    shown += piece;
+    at = end;
+  }
+  return { text: shown, isCut: false };
+}
+
+/** A copy of a text's first characters. A slice would keep the whole text in memory. */
+export function beginningOf(text: string, most: number): string {
+  if (text.length <= most) return text;
+  return JSON.parse(JSON.stringify(text.slice(0, pieceEnd(text, most)) + CUT)) as string;
+}
+
+/** A place at which no character is split in two. */
+function pieceEnd(text: string, at: number): number {
+  const code = text.charCodeAt(at - 1);
+  return code >= 0xd800 && code <= 0xdbff && at < text.length ? at - 1 : at;
 }
 
 function numberOf(character: string): string {

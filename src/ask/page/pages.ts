@@ -7,8 +7,16 @@ import type { JsonObject } from '../../base/json.ts';
 import { fieldControl } from './controls.ts';
 import { documentOf } from './document.ts';
 import type { Field } from './field.ts';
-import { controlName, type FieldErrors, firstForm, formOf } from './form.ts';
-import { type Html, html, readable, visible } from './html.ts';
+import { controlName, type FieldErrors, firstForm, formOf, textsIn } from './form.ts';
+import { beginningOf, type Html, html, readable, visible } from './html.ts';
+import { type AskText, readableAsks, shownArguments } from './whole.ts';
+
+/** Longest name of a tool, server, client or person as shown, in characters. */
+const NAME = 300;
+/** What is shown of a question that cannot be shown whole, in characters. */
+const BEGINNING = 2_000;
+/** What the list shows of a question, and of the arguments. */
+export const LISTED = 500;
 
 export interface AskView {
   readonly server: string;
@@ -19,7 +27,7 @@ export interface AskView {
   readonly expires: number;
   readonly args: JsonObject;
   /** One form each. */
-  readonly asks: readonly { readonly key: string; readonly message: string; readonly schema: JsonObject }[];
+  readonly asks: readonly AskText[];
   /** Where the forms are posted to. */
   readonly action: string;
   /** The hidden field `token` of each form, by its key. */
@@ -38,20 +46,21 @@ export interface Submitted {
 
 export function askPage(view: AskView): string {
   const { server, tool, client, asked, expires, args, asks, list, given } = view;
-  const title = `${tool} waits for your answer`;
-  const forms = asks.map((ask, index) => askForm(view, ask, index));
+  const title = `${beginningOf(tool, NAME)} waits for your answer`;
+  const whole = readableAsks(args, asks);
+  const forms = asks.map((ask, index) => askForm(view, ask, index, whole.has(ask.key)));
   return documentOf(
     `${given === undefined ? '' : 'Error: '}${title}`,
-    html`${forms.map(({ summary }) => summary)}<h1><bdi>${visible(tool)}</bdi> waits for your answer</h1>
+    html`${forms.map(({ summary }) => summary)}<h1><bdi>${visible(tool, NAME)}</bdi> waits for your answer</h1>
 <dl>
-<dt>Server</dt><dd dir="auto">${visible(server)}</dd>
-<dt>Tool</dt><dd dir="auto">${visible(tool)}</dd>
-<dt>Asked through</dt><dd dir="auto">${visible(client)}</dd>
+<dt>Server</dt><dd dir="auto">${visible(server, NAME)}</dd>
+<dt>Tool</dt><dd dir="auto">${visible(tool, NAME)}</dd>
+<dt>Asked through</dt><dd dir="auto">${visible(client, NAME)}</dd>
 <dt>Asked at</dt><dd>${time(asked)}</dd>
 <dt>Expires at</dt><dd>${time(expires)}</dd>
 </dl>
 <h2 id="arguments">What the tool was called with</h2>
-${argumentsOf(args, 'arguments')}
+${argumentsOf(args)}
 ${forms.map(({ form }) => form)}
 <p><a href="${list}">All that waits for you</a></p>`,
   );
@@ -62,22 +71,26 @@ function askForm(
   { action, tokens, given, asks }: AskView,
   { key, message, schema }: AskView['asks'][number],
   index: number,
+  isWhole: boolean,
 ): { readonly form: Html; readonly summary: Html | undefined } {
   const id = `ask-${index + 1}`;
-  const fields = formOf(schema).map((field, place) => ({ field, id: `${id}-field-${place + 1}` }));
+  const fields = (isWhole ? formOf(schema) : []).map((field, place) => ({
+    field,
+    id: `${id}-field-${place + 1}`,
+  }));
   const again = given?.key === key ? given : undefined;
-  const values = again?.form ?? firstForm(fields.map(({ field }) => field));
+  const values = textsIn(again?.form ?? firstForm(fields.map(({ field }) => field)));
   const errorOf = (name: string): string | undefined => own(again?.errors ?? {}, name);
   const form = html`<form method="post" action="${action}" autocomplete="off" aria-labelledby="${id}">
 <h2 id="${id}">${asks.length > 1 ? `Question ${index + 1} of ${asks.length}` : 'Question'}</h2>
-<p class="question" dir="auto">${readable(message)}</p>
-<input type="hidden" name="token" value="${own(tokens, key) ?? ''}">
+<p class="question" dir="auto">${readable(message, isWhole ? undefined : BEGINNING)}</p>
+${!isWhole && html`<p class="warning">${TOO_LONG}</p>\n`}<input type="hidden" name="token" value="${own(tokens, key) ?? ''}">
 <input type="hidden" name="key" value="${key}">
 ${NO_DEFAULT}
 ${fields.map(({ field, id }) =>
-  fieldControl(field, { id, texts: values.getAll(controlName(field)), error: errorOf(field.name) }),
+  fieldControl(field, { id, texts: values(controlName(field)), error: errorOf(field.name) }),
 )}<div class="actions">
-${ACTIONS.map(
+${ACTIONS.filter(({ skips }) => isWhole || skips).map(
   ({
     value,
     label,
@@ -95,6 +108,9 @@ ${ACTIONS.map(
 
 /** A form's first button is pressed by the key Enter in any of its fields; one that is disabled keeps it from that. */
 const NO_DEFAULT = html`<button disabled hidden>Choose an action below</button>`;
+
+const TOO_LONG =
+  'This page cannot show all of the question and the arguments: they are too long. Nobody should agree to what they cannot read, so you can only decline or cancel here.';
 
 const ACTIONS = [
   {
@@ -130,11 +146,14 @@ export interface ListedAsk {
   readonly client: string;
   readonly asked: number;
   readonly expires: number;
-  readonly args: JsonObject;
+  /** The beginning of the arguments, as compact JSON. */
+  readonly args: string;
 }
 
 export interface ListView {
   readonly person: string;
+  /** Whether more asks wait than are listed. */
+  readonly hasMore?: boolean;
   readonly groups: readonly {
     readonly server: string;
     readonly tool: string;
@@ -143,32 +162,35 @@ export interface ListView {
 }
 
 /** A person's open asks: the newest first, and those of one tool together, since each accepted one takes effect. */
-export function listPage({ person, groups }: ListView): string {
+export function listPage({ person, groups, hasMore = false }: ListView): string {
   const sorted = groups
     .map((group) => ({ ...group, asks: group.asks.toSorted((a, b) => b.asked - a.asked) }))
     .filter(({ asks }) => asks.length > 0)
     .sort((a, b) => (b.asks[0]?.asked ?? 0) - (a.asks[0]?.asked ?? 0));
   return documentOf(
     'What waits for you',
-    html`<h1>What waits for <bdi>${visible(person)}</bdi></h1>
-${sorted.length === 0 && html`<p>Nothing waits for you now.</p>`}${sorted.map(groupOf)}`,
+    html`<h1>What waits for <bdi>${visible(person, NAME)}</bdi></h1>
+${sorted.length === 0 && html`<p>Nothing waits for you now.</p>`}${sorted.map(groupOf)}${
+  hasMore &&
+  html`<p>More waits for you than is listed here. Answer some of these, and load this page again.</p>`
+}`,
   );
 }
 
 function groupOf({ server, tool, asks }: ListView['groups'][number], index: number): Html {
   return html`<section aria-labelledby="tool-${index + 1}">
-<h2 id="tool-${index + 1}"><bdi>${visible(tool)}</bdi> of <bdi>${visible(server)}</bdi></h2>
+<h2 id="tool-${index + 1}"><bdi>${visible(tool, NAME)}</bdi> of <bdi>${visible(server, NAME)}</bdi></h2>
 ${asks.length > 1 && html`<p>These are ${asks.length} calls. Each one that you accept takes effect.</p>\n`}<ol>
 ${asks.map(
   ({ href, message, client, asked, expires, args }, place) => html`<li class="open">
-<p class="question" dir="auto"><a href="${href}">${readable(message) || 'A question without words'}</a></p>
+<p class="question" dir="auto"><a href="${href}">${readable(message, LISTED) || 'A question without words'}</a></p>
 <dl>
-<dt>Asked through</dt><dd dir="auto">${visible(client)}</dd>
+<dt>Asked through</dt><dd dir="auto">${visible(client, NAME)}</dd>
 <dt>Asked at</dt><dd>${time(asked)}</dd>
 <dt>Expires at</dt><dd>${time(expires)}</dd>
 </dl>
 <p class="hint" id="tool-${index + 1}-${place + 1}">Called with</p>
-${argumentsOf(args, `tool-${index + 1}-${place + 1}`)}
+${argumentBox(args === '{}' ? '' : visible(args, LISTED), `tool-${index + 1}-${place + 1}`)}
 </li>
 `,
 )}</ol>
@@ -193,10 +215,17 @@ ${text.map((paragraph) => html`<p dir="auto">${readable(paragraph)}</p>\n`)}${
   );
 }
 
+function argumentsOf(args: JsonObject): Html {
+  const { text, isCut } = shownArguments(args);
+  return html`${isCut && html`<p class="warning">These are too long: only their beginning is shown.</p>\n`}${argumentBox(
+    text === '{}' ? '' : text,
+    'arguments',
+  )}`;
+}
+
 /** @param label the id of what names them; they scroll where they are long, so they take the focus */
-function argumentsOf(args: JsonObject, label: string): Html {
-  if (Object.keys(args).length === 0) return html`<p>Nothing: it has no arguments.</p>`;
-  const json = visible(JSON.stringify(args, null, 2));
+function argumentBox(json: string, label: string): Html {
+  if (json === '') return html`<p>Nothing: it has no arguments.</p>`;
   return html`<pre tabindex="0" role="group" aria-labelledby="${label}">${json}</pre>`;
 }
 
