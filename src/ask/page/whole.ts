@@ -33,18 +33,23 @@ export function readableAsks(args: JsonObject, asks: readonly AskText[]): Readon
   const readable = new Set<string>();
   if (shownArguments(args).isCut) return readable;
   let room = FORMS;
-  for (const ask of asks) {
-    const size = sizeOf(ask);
-    if (size > room) continue;
-    room -= size;
-    readable.add(ask.key);
+  const texts = asks.map(({ key, message, schema }) => ({
+    key,
+    schema,
+    text: JSON.stringify([message, schema]),
+  }));
+  // The first that has no room is the last that is counted.
+  for (const { key, schema, text } of texts.sort((a, b) => a.text.length - b.text.length)) {
+    room -= sizeOf(text, schema);
+    if (room < 0) break;
+    readable.add(key);
   }
   return readable;
 }
 
-/** Of a form as it is shown; infinite for one that is too long to be counted. */
-function sizeOf({ message, schema }: AskText): number {
-  const { text, isCut } = shownOf(JSON.stringify([message, schema]), LONGEST);
+/** Of a form as it is shown; infinite for one that is too long to be counted. @param json of its texts */
+function sizeOf(json: string, schema: JsonObject): number {
+  const { text, isCut } = shownOf(json, LONGEST);
   if (isCut) return Number.POSITIVE_INFINITY;
   const fields = formOf(schema);
   const choices = fields.reduce((sum, field) => sum + ('choices' in field ? field.choices.length : 0), 0);
