@@ -78,6 +78,8 @@ export interface ContinuedCallParts {
   readonly lease: number;
   /** An ask waits for its person from now on, on a page. */
   opened(call: CallRecord, waiting: WaitsFor): void;
+  /** The call has its outcome. */
+  ended(callId: string): void;
 }
 
 /** The facts of the request. */
@@ -164,6 +166,7 @@ export class ContinuedCall implements Instance {
     if (key !== undefined) return this.#named(frame, key);
     for (const id of await calls.equal(this.#request.call, this.#workspace)) {
       const standing = await calls.standing(id);
+      if (standing.kind === 'ended') this.#parts.ended(id);
       if (standing.kind === 'ended' && standing.response !== undefined) {
         const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
         if (isFirst) return standing.response;
@@ -288,6 +291,7 @@ export class ContinuedCall implements Instance {
         this.#context(frame),
       );
       if (outcome.kind === 'responded' && outcome.failure === undefined) {
+        this.#parts.ended(call.id);
         await calls.sent(call);
         return outcome.response;
       }

@@ -1,5 +1,5 @@
 /** The option `ask` at work: which calls are for a person, what their servers are told, and who is told of them. */
-import { type Clock, systemClock } from '../base/clock.ts';
+import { type Clock, systemClock, type Timer } from '../base/clock.ts';
 import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { sortAnswers } from '../call/ask/answer.ts';
@@ -18,9 +18,6 @@ import { isContinued, type KeptAnswer, WaitingCalls, type WaitsFor } from './wai
 
 /** In `_meta` of a call: names it, so that it runs once however often its request comes. */
 const KEY = 'mcp-await/idempotency-key';
-
-/** Longest time that a timer may have, in milliseconds. */
-const LONGEST = 2 ** 31 - 1;
 
 /** The option, and its page. */
 export interface AskSettings extends PageOptions {
@@ -46,12 +43,17 @@ export interface PageAsksParts {
   readonly answered: (call: CallRecord, answer: KeptAnswer) => void;
 }
 
+/** What an operator is told of a call that waits. */
+type Asked = Pick<AskEvent, 'person' | 'url' | 'tool'>;
+
 export class PageAsks {
   readonly calls: WaitingCalls;
   readonly #parts: PageAsksParts;
   readonly #clock: Clock = systemClock;
   /** Tools whose calls may not be run again, of which the log was told. */
   readonly #told = new Set<string>();
+  /** By the ids of calls that wait for a person, as far as this process opened their asks. */
+  readonly #expiries = new Map<string, Timer>();
 
   constructor(parts: PageAsksParts) {
     this.#parts = parts;
@@ -83,6 +85,7 @@ export class PageAsks {
     const { person, key } = call.outlasted;
     const { engine, store, lease } = this.#parts;
     const opened = (waiting: CallRecord, waits: WaitsFor): void => this.#opened(waiting, waits);
+    const ended = (callId: string): void => this.settled(callId);
     const parts = {
       engine: engine(),
       calls: this.calls,
@@ -90,6 +93,7 @@ export class PageAsks {
       isShared: store.isShared,
       lease,
       opened,
+      ended,
     };
     return new ContinuedCall(parts, { call, context, person, key, home, ...how });
   };
@@ -143,21 +147,39 @@ export class PageAsks {
     }
   }
 
-  #opened(call: CallRecord, waits: WaitsFor): void {
-    this.tell('opened', call, waits);
-    const left = Math.min(call.expires - this.#parts.now(), LONGEST);
-    this.#clock.after(Math.max(0, left), () => void this.#expired(call, waits).catch(() => {})).unref();
+  #opened({ id, params, expires }: CallRecord, { person, url }: WaitsFor): void {
+    // The call itself, with its arguments, is not kept until then.
+    const asked = { person, url, tool: String(params.name) };
+    this.tell('opened', asked);
+    this.settled(id);
+    const { now } = this.#parts;
+    const arm = (): void => {
+      const timer = this.#clock.after(Math.max(0, expires - now()), () => {
+        // Longer than the longest timer.
+        if (now() < expires) return arm();
+        this.#expiries.delete(id);
+        void this.#expired(id, asked).catch(() => {});
+      });
+      this.#expiries.set(id, timer.unref());
+    };
+    arm();
   }
 
-  async #expired(call: CallRecord, waits: WaitsFor): Promise<void> {
-    const standing = await this.calls.standing(call.id);
-    if (standing.kind === 'asks' && !standing.isClaimed) this.tell('expired', call, waits);
+  /** No ask of the call expires any more: it has ended, or its asks are answered. */
+  settled(callId: string): void {
+    this.#expiries.get(callId)?.cancel();
+    this.#expiries.delete(callId);
+  }
+
+  async #expired(callId: string, asked: Asked): Promise<void> {
+    const standing = await this.calls.standing(callId);
+    if (standing.kind === 'asks' && !standing.isClaimed) this.tell('expired', asked);
   }
 
   /** Tells the operator. */
-  tell(what: AskEvent['what'], call: CallRecord, { person, url }: WaitsFor): void {
+  tell(what: AskEvent['what'], { person, url, tool }: Asked): void {
     const { settings, logger, now } = this.#parts;
-    const event: AskEvent = { what, person, url, tool: String(call.params.name), time: now() };
+    const event: AskEvent = { what, person, url, tool, time: now() };
     const failed = (error: unknown): void => logger.error('ask.on failed', { what, error: String(error) });
     try {
       void Promise.resolve(settings?.on?.(event)).catch(failed);

@@ -70,6 +70,8 @@ interface Shown {
   readonly waits: WaitsFor;
   /** Without answers, and for this person. */
   readonly open: readonly OpenAsk[];
+  /** Whether no ask of the call is for somebody else, or for its client. */
+  readonly isAll: boolean;
   /** Whether somebody with another role has to answer. */
   readonly isOthers: boolean;
 }
@@ -174,7 +176,8 @@ export class AskPage {
     const asks = standing.isClaimed ? [] : await this.#unanswered(callId, theirs);
     const isOthers =
       asks.length === 0 && !standing.isClaimed && (await this.#unanswered(callId, open)).length > 0;
-    return { call, waits, open: asks, isOthers };
+    const isAll = theirs.filter(isForm).length === open.length;
+    return { call, waits, open: asks, isAll, isOthers };
   }
 
   async #unanswered(callId: string, open: readonly OpenAsk[]): Promise<OpenAsk[]> {
@@ -288,7 +291,9 @@ export class AskPage {
     const given = { response: { result }, by: person, route: 'page', time: now() } as const;
     if (!(await asking.calls.answer(call, ask, given)))
       return note(409, 'This was answered already', DONE, list);
-    asking.tell('answered', call, waits);
+    const { person: caller, url: link } = waits;
+    asking.tell('answered', { person: caller, url: link, tool: String(call.params.name) });
+    if (shown.isAll && open.length === 1) asking.settled(call.id);
     // A page that is loaded again sends no form again.
     return { status: 303, headers: { ...PAGE_HEADERS, location: url } };
   }

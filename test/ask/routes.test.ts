@@ -202,7 +202,7 @@ it('lists the calls of one tool together, with what each was called with', async
   const links = [linkIn(await book(client, 'rome')), linkIn(await book(client, 'Rome \u202egnp.exe'))];
   const list = await ann.read(two.url, PAGE);
   expect(list).toContain('These are 2 calls. Each one that you accept takes effect.');
-  expect(list).toContain('&quot;to&quot;: &quot;Rome &lt;U+202E&gt;gnp.exe&quot;');
+  expect(list).toContain('{&quot;to&quot;:&quot;Rome &lt;U+202E&gt;gnp.exe&quot;}');
   const places = links.map((link) => list.indexOf(link));
   expect(places[0]).toBeGreaterThan(places[1] ?? 0);
   expect(await ann.read(two.url, links[1] ?? '')).toContain('&lt;U+202E&gt;gnp.exe');

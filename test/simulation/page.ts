@@ -106,7 +106,15 @@ class PageWorld {
       route: (home, call, context, how) => {
         if (call.outlasted === undefined) return undefined;
         const { person, key } = call.outlasted;
-        const parts = { engine: engine(), calls, clock, isShared: true, lease: LEASE, opened };
+        const parts = {
+          engine: engine(),
+          calls,
+          clock,
+          isShared: true,
+          lease: LEASE,
+          opened,
+          ended: () => {},
+        };
         return new ContinuedCall(parts, { call, context, person, key, home, ...how });
       },
     };
