@@ -4,6 +4,8 @@
  * 2. It is good once, for ten minutes, and for five tries of all browsers together. After that no code is taken until
  *    the process is started again.
  * 3. Of a cookie its digest is kept, in the memory of this process, for twelve hours.
+ * A browser sends a cookie to every port of a host, so a process that serves another port of this machine can read it
+ * when the person opens a link there (SECURITY.md).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -23,7 +25,6 @@ const TRIES = 5;
 /** How long the code is good, and then the cookie; in milliseconds. */
 const CODE_TIME = 600_000;
 const COOKIE_TIME = 43_200_000;
-const COOKIE = 'mcp-await-pair';
 /** Longest form, in bytes. */
 const FORM_BYTES = 8_192;
 
@@ -39,6 +40,8 @@ export class Pairing {
   /** Where the form is posted to. */
   readonly path: string;
   readonly #parts: PairingParts;
+  /** The cookie's name. Servers on other ports of this machine, which get it too, keep theirs under other names. */
+  readonly #name: string;
   readonly #now: () => number;
   /** Of the code; undefined before it is shown, and once it was used. */
   #code: Buffer | undefined;
@@ -50,6 +53,7 @@ export class Pairing {
     this.#parts = parts;
     this.#now = parts.now ?? Date.now;
     this.path = `${parts.page.pathname}/pair`;
+    this.#name = `mcp-await-pair-${parts.page.port || 'default'}`;
   }
 
   /** Makes the code and prints it. */
@@ -96,7 +100,7 @@ export class Pairing {
     this.#cookie = { digest: digestOf(cookie), ends: this.#now() + COOKIE_TIME };
     logger.info('a browser was paired');
     const attributes = [
-      `${COOKIE}=${cookie}`,
+      `${this.#name}=${cookie}`,
       `Path=${page.pathname}`,
       `Max-Age=${COOKIE_TIME / 1_000}`,
       'HttpOnly',
@@ -129,7 +133,7 @@ export class Pairing {
     if (cookie === undefined || this.#now() >= cookie.ends) return false;
     return header.split(';').some((pair) => {
       const [name, value = ''] = pair.trim().split('=', 2);
-      return name === COOKIE && timingSafeEqual(cookie.digest, digestOf(value));
+      return name === this.#name && timingSafeEqual(cookie.digest, digestOf(value));
     });
   }
 

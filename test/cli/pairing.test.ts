@@ -58,6 +58,15 @@ it('is 40 bits, and exchanged for a cookie of twelve hours', async () => {
   expect(open(cookie)).toBeInstanceOf(Response);
 });
 
+it('is not exchanged for the cookie of a server on another port', async () => {
+  const [first = ''] = (await send(code)).headers.getSetCookie();
+  pairing = new Pairing({ page: new URL('http://127.0.0.1:2/ask'), print, logger });
+  pairing.start();
+  const [second = ''] = (await send(code, { origin: 'http://127.0.0.1:2' })).headers.getSetCookie();
+  const names = [first, second].map((cookie) => cookie.split('=')[0]);
+  expect(names).toEqual(['mcp-await-pair-1', 'mcp-await-pair-2']);
+});
+
 it('is secure in a cookie of a page with https', async () => {
   pairing = new Pairing({
     page: new URL('https://localhost/ask'),
