@@ -44,6 +44,16 @@ function order() {
   };
   return { effects, tool };
 }
+/** The positions that are read from now on, of whichever call. */
+function readsOf(store: MemoryStore): number[] {
+  const reads: number[] = [];
+  const { read } = store;
+  store.read = (callId, position) => {
+    reads.push(position);
+    return read.call(store, callId, position);
+  };
+  return reads;
+}
 const DONE = [{ a: 're: one' }, { a: 're: two' }];
 
 describe('a task', () => {
@@ -92,6 +102,68 @@ describe('a task', () => {
       });
     }
   }
+
+  it('that has ended is kept nowhere but in the store: asking for it costs two reads', async () => {
+    const store = new MemoryStore(LEASE);
+    const { tool } = order();
+    const owner = processOf(tool, store);
+    const other = processOf(tool, store);
+    const id = taskOf(await begin(owner, wish()).outcome);
+    expect(resultIn(await serve(owner, id))).toEqual(DONE);
+    const ended = await view(owner, id);
+    expect(await view(other, id)).toEqual(ended);
+    const reads = readsOf(store);
+    for (const process of [owner, other]) {
+      for (let nth = 0; nth < 3; nth += 1) {
+        expect(await view(process, id)).toEqual(ended);
+        expect(reads.splice(0)).toEqual([0, store.entries.size - 1]);
+      }
+      expect(await process.engine.tasks?.progress(id)).toBeUndefined();
+      expect(await process.engine.tasks?.cancel(id, undefined)).toBe(false);
+      reads.splice(0);
+    }
+    store.entries.clear();
+    await expect(view(owner, id)).rejects.toMatchObject({ code: 'bad-token' });
+  });
+
+  it('that was cancelled, or had suspended before, is read again as it was', async () => {
+    const store = new MemoryStore(LEASE);
+    const tool: Tool = async ({ elicit, step }) => {
+      await elicit('one');
+      await step('slow', () => new Promise(() => {}));
+      return 'done';
+    };
+    const owner = processOf(tool, store);
+    const first = suspended(await begin(owner, wish({ when: 'after-asks' })).outcome);
+    const id = taskOf(await owner.engine.resume(first.token, BINDING, answers(first), taskLeg()));
+    expect(await owner.engine.tasks?.cancel(id, undefined)).toBe(true);
+    const other = processOf(tool, store);
+    const ended = await viewed(other, id, isOver);
+    expect(ended).toMatchObject({ status: 'cancelled', call: { id, params: { name: 'tool' } } });
+    expect(await view(other, id)).toEqual(ended);
+  });
+
+  it('that is large is not kept beside others that are', async () => {
+    const store = new MemoryStore(LEASE);
+    const wide = { limits: { journalBytes: 30_000_000 } };
+    const tool: Tool = async ({ elicit, step }) => {
+      await step('load', () => 'x'.repeat(9_000_000));
+      return (await elicit('one')).content;
+    };
+    const owner = processOf(tool, store, wide);
+    const other = processOf(tool, store, wide);
+    const ids = [taskOf(await begin(owner, wish()).outcome), taskOf(await begin(owner, wish()).outcome)];
+    for (const id of ids) await viewed(other, id, isAsking);
+    const reads = readsOf(store);
+    const [first = '', second = ''] = ids;
+    await view(other, second);
+    // Only the position after the last one.
+    expect(reads.splice(0)).toEqual([3]);
+    await view(other, first);
+    expect(reads.splice(0)).toEqual([0, 1, 2, 3]);
+    await view(other, second);
+    expect(reads.splice(0)).toEqual([0, 1, 2, 3]);
+  });
 
   it('is taken over by one of many that saw its owner silent', async () => {
     const store = new MemoryStore(LEASE);

@@ -6,7 +6,7 @@
 import { keepNewest } from '../../base/bounded.ts';
 import { type Clock, sleep } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import { type JsonObject, memoryOf } from '../../base/json.ts';
 import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
 import {
   answerTo,
@@ -67,8 +67,10 @@ function isCallers(call: CallRecord, { principal, session }: CallerOf): boolean 
   return call.principal === principal && (call.session === undefined || call.session === session);
 }
 
-/** Journals that are kept folded, so that a client that polls costs one read. */
+/** Journals of running tasks that are kept folded, so that a client that polls costs one read. */
 const FOLDED = 500;
+/** What all of these may take of memory, in bytes as they are estimated. */
+const FOLDED_BYTES = 16_777_216;
 /** Most reports of a client on one ask that pass from process to process: each is an entry. */
 const REPORTS = 1_000;
 const PAUSE = { first: 25, most: 500, growth: 1.6 };
@@ -76,11 +78,20 @@ const PAUSE = { first: 25, most: 500, growth: 1.6 };
 interface Known {
   readonly folding: Folding;
   last: Promise<void>;
+  bytes: number;
+  /** The position of the entry that holds the call. */
+  called: number;
 }
+
+/** What is kept of a task that has ended: its call and its response are read again, at `called` and `at`. */
+type Ended = Pick<Known, 'called'> & Pick<Folding, 'at' | 'detached' | 'updated'>;
 
 export class Tasks {
   readonly #parts: TaskParts;
   readonly #known = new Map<string, Known>();
+  /** What the known ones take. */
+  #bytes = 0;
+  readonly #ended = new Map<string, Ended>();
 
   constructor(parts: TaskParts) {
     this.#parts = parts;
@@ -184,7 +195,7 @@ export class Tasks {
   ): Promise<void> {
     const { store, wake } = this.#parts;
     for (;;) {
-      const known = await this.#read(id);
+      const known = await this.#fold(id);
       const { call, at, by } = known;
       if (call === undefined || !isCallers(call, caller)) throw this.#unknownAsk(id);
       const entry = decide(known);
@@ -276,6 +287,7 @@ export class Tasks {
     from = -1,
   ): Promise<{ readonly call: CallRecord; readonly at: number; left: boolean } | undefined> {
     const { store, clock } = this.#parts;
+    if (this.#ended.has(id)) return undefined;
     const first = this.#known.has(id) || from <= 0 ? undefined : await store.read(id, 0);
     if (first?.type !== 'called') {
       const { call, response, moved: at, left } = await this.#read(id);
@@ -295,9 +307,10 @@ export class Tasks {
     }
   }
 
-  /** Drops this process's cached journal of a task. */
+  /** Drops what this process keeps of a task. */
   forget(id: string): void {
-    this.#known.delete(id);
+    this.#ended.delete(id);
+    this.#drop(id);
   }
 
   #here(id: string): Run | undefined {
@@ -305,24 +318,63 @@ export class Tasks {
     return run?.state.at === 'over' ? undefined : run;
   }
 
+  /** A task's journal; of one that has ended it may hold no more than its client may see. */
   async #read(id: string): Promise<Folding> {
-    const known: Known = this.#known.get(id) ?? { folding: new Folding(), last: Promise.resolve() };
+    const ended = this.#ended.get(id);
+    if (ended === undefined) return this.#fold(id);
+    const { called, ...seen } = ended;
+    const read = (at: number) => this.#parts.store.read(id, at);
+    const entries = await Promise.all([read(called), read(seen.at)]);
+    const folding = new Folding();
+    for (const entry of entries) {
+      // The store has it no more.
+      if (entry === undefined) return new Folding();
+      folding.take(entry);
+    }
+    return Object.assign(folding, seen);
+  }
+
+  async #fold(id: string): Promise<Folding> {
+    const first = { folding: new Folding(), last: Promise.resolve(), bytes: 0, called: 0 };
+    const known: Known = this.#known.get(id) ?? first;
     this.#known.delete(id);
     this.#known.set(id, known);
-    keepNewest(this.#known, FOLDED);
     const { folding } = known;
     const read = known.last.then(async () => {
       while (folding.response === undefined) {
         const entry = await this.#parts.store.read(id, folding.at + 1);
         if (entry === undefined) return;
         folding.take(entry);
+        if (entry.type === 'called' || entry.type === 'suspended') known.called = folding.at;
+        this.#keep(id, known, memoryOf(entry));
       }
     });
     known.last = read.catch(() => {});
     await read;
+    const { call, response, at, detached, updated } = folding;
     // Unknown ids must not evict real tasks from this cache.
-    if (folding.call === undefined) this.#known.delete(id);
+    if (call === undefined || response !== undefined) this.#drop(id, known);
+    if (call !== undefined && response !== undefined) {
+      this.#ended.set(id, { called: known.called, at, detached, updated });
+      keepNewest(this.#ended, FOLDED);
+    }
     return folding;
+  }
+
+  /** Counts an entry that was folded, and drops those that were asked for least lately. */
+  #keep(id: string, known: Known, bytes: number): void {
+    known.bytes += bytes;
+    if (this.#known.get(id) === known) this.#bytes += bytes;
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= FOLDED && this.#bytes <= FOLDED_BYTES) return;
+      this.#drop(oldest);
+    }
+  }
+
+  #drop(id: string, known = this.#known.get(id)): void {
+    if (known === undefined || this.#known.get(id) !== known) return;
+    this.#known.delete(id);
+    this.#bytes -= known.bytes;
   }
 }
 
