@@ -84,14 +84,14 @@ interface Known {
 }
 
 /** What is kept of a task that has ended: its call and its response are read again, at `called` and `at`. */
-type Ended = Pick<Known, 'called'> & Pick<Folding, 'at' | 'detached' | 'updated'>;
+type EndedTask = Pick<Known, 'called'> & Pick<Folding, 'at' | 'detached' | 'updated'>;
 
 export class Tasks {
   readonly #parts: TaskParts;
   readonly #known = new Map<string, Known>();
   /** What the known ones take. */
   #bytes = 0;
-  readonly #ended = new Map<string, Ended>();
+  readonly #ended = new Map<string, EndedTask>();
 
   constructor(parts: TaskParts) {
     this.#parts = parts;
