@@ -2,11 +2,14 @@
  * A server's response whose messages have a bound: the whole body, or each event of a stream. Without one a reply that
  * never ends is collected for as long as it comes.
  */
+import type { Account } from './budget.ts';
 import { AwaitError } from './error.ts';
 import { MAX_DEPTH } from './shape.ts';
 
 /** Bytes of one message of a server: a body, or an event. */
 export const MOST_MESSAGE = 67_108_864;
+/** What each line of an event takes of memory besides its bytes, until the event is whole. */
+export const LINE_OVERHEAD = 64;
 /** Values of one message: parsing that many may take a fifth of a second, and twenty times their bytes. */
 export const MOST_VALUES = 250_000;
 
@@ -23,11 +26,13 @@ const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
  * The same response; reading it fails once a message is longer than that.
  * @param most bytes of one message
  * @param onExceeded called then, before the reader sees the error
+ * @param account opens one for the bytes of a message that is not whole, which may break the response off
  */
 export function boundedResponse(
   response: Response,
   most = MOST_MESSAGE,
   onExceeded: (error: AwaitError) => void = () => {},
+  account?: (breakOff: () => void) => Account,
 ): Response {
   const { body, headers, status, statusText, url, redirected } = response;
   if (body === null) return response;
@@ -37,7 +42,7 @@ export function boundedResponse(
   // So few bytes are neither nested deeply nor many values.
   if (!isStream && !isCoded && length !== null && Number(length) <= Math.min(most, MAX_DEPTH))
     return response;
-  const own = new Response(body.pipeThrough(bound(most, isStream, onExceeded)), {
+  const own = new Response(bound(body, { most, isStream, onExceeded, account }), {
     status,
     statusText,
     headers,
@@ -47,11 +52,17 @@ export function boundedResponse(
   return own;
 }
 
+interface Bound {
+  readonly most: number;
+  readonly isStream: boolean;
+  readonly onExceeded: (error: AwaitError) => void;
+  readonly account: ((breakOff: () => void) => Account) | undefined;
+}
+
 function bound(
-  most: number,
-  isStream: boolean,
-  onExceeded: (error: AwaitError) => void,
-): TransformStream<Uint8Array, Uint8Array> {
+  body: ReadableStream<Uint8Array>,
+  { most, isStream, onExceeded, account }: Bound,
+): ReadableStream<Uint8Array> {
   let size = 0;
   /** Line breaks in a row: two end an event; a CR and its LF are one. */
   let breaks = 0;
@@ -82,8 +93,10 @@ function bound(
       size += 1;
       if (isStream) {
         const isBreak = byte === CR || (byte === LF && !afterCr);
-        if (isBreak) breaks += 1;
-        else if (byte !== LF) breaks = 0;
+        if (isBreak) {
+          breaks += 1;
+          size += LINE_OVERHEAD;
+        } else if (byte !== LF) breaks = 0;
         afterCr = byte === CR;
         if (breaks >= 2) {
           size = 0;
@@ -97,16 +110,50 @@ function bound(
     }
     return size > most ? `of more than ${most} bytes` : undefined;
   };
-  return new TransformStream({
-    transform(chunk, controller) {
-      const excess = count(chunk);
-      if (excess === undefined) {
-        controller.enqueue(chunk);
-        return;
-      }
-      const error = new AwaitError('limit', `the server sent a message ${excess}`);
-      onExceeded(error);
-      controller.error(error);
+  const reader = body.getReader();
+  let isOver = false;
+  let fail = (_why: string): void => {};
+  const held = account?.(() => fail('while too many bytes of messages that are not whole waited'));
+  const end = (): void => {
+    isOver = true;
+    held?.close();
+  };
+  return new ReadableStream(
+    {
+      start(controller) {
+        fail = (why) => {
+          const error = new AwaitError('limit', `the server sent a message ${why}`);
+          end();
+          onExceeded(error);
+          controller.error(error);
+          void reader.cancel(error).catch(() => {});
+        };
+      },
+      async pull(controller) {
+        const { value, done } = await reader.read().catch((error: unknown) => {
+          end();
+          throw error;
+        });
+        if (isOver) return;
+        if (done) {
+          end();
+          controller.close();
+          return;
+        }
+        const excess = count(value);
+        if (excess !== undefined) {
+          fail(excess);
+          return;
+        }
+        held?.set(size);
+        // It may be the one that was broken off.
+        if (!isOver) controller.enqueue(value);
+      },
+      cancel(reason) {
+        end();
+        return reader.cancel(reason);
+      },
     },
-  });
+    { highWaterMark: 0 },
+  );
 }

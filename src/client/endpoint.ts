@@ -63,9 +63,16 @@ export class Endpoint {
   readonly #headers: Readonly<Record<string, string>>;
   readonly #authorization: Authorization | undefined;
   readonly #closed = new AbortController();
+  readonly #bound: (response: Response) => Response;
 
-  constructor(url: URL, { fetch, requestInit = {}, headers, authProvider, sessionId }: EndpointOptions) {
+  /** @param bound limits what is collected of a response */
+  constructor(
+    url: URL,
+    { fetch, requestInit = {}, headers, authProvider, sessionId }: EndpointOptions,
+    bound: (response: Response) => Response = (response) => boundedResponse(response),
+  ) {
     this.#url = url;
+    this.#bound = bound;
     this.#fetch = fetch ?? ((input, init) => globalThis.fetch(input, init));
     this.#init = requestInit;
     this.#headers = Object.fromEntries(merged(requestInit.headers, headers));
@@ -145,7 +152,7 @@ export class Endpoint {
     own: { readonly body?: string; readonly signal?: AbortSignal } = {},
   ): Promise<Response> {
     const once = async (): Promise<Response> =>
-      boundedResponse(
+      this.#bound(
         await fetchWithinOrigin(this.#fetch, this.#url, {
           ...(method !== 'GET' && this.#init),
           method,

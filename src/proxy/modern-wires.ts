@@ -18,7 +18,7 @@ import type { Opened } from '../client/round-trips/round-trips.ts';
 import { toolPages } from '../host/tool-pages.ts';
 import type { LinkEvents, OpenLink, PeerLink, PeerLogger } from './link.ts';
 import { type Listening, type ListeningPorts, ModernPeerLink, type ModernWire } from './modern.ts';
-import type { RemoteOptions } from './remote.ts';
+import type { BoundReply, RemoteOptions } from './remote.ts';
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
@@ -32,13 +32,21 @@ export function openModernRemote(
   logger: PeerLogger,
   listens: boolean,
   events: LinkEvents,
+  bound: BoundReply,
   listening?: (ports: ListeningPorts) => Listening,
 ): PeerLink {
-  return new ModernPeerLink({ wire: openModernWire(remote, logger), logger, listens, listening }, events);
+  return new ModernPeerLink(
+    { wire: openModernWire(remote, logger, bound), logger, listens, listening },
+    events,
+  );
 }
 
-export function openModernWire({ url, headers }: RemoteOptions, logger: PeerLogger): ModernWire {
-  const endpoint = new Endpoint(new URL(url), { headers });
+export function openModernWire(
+  { url, headers }: RemoteOptions,
+  logger: PeerLogger,
+  bound: BoundReply,
+): ModernWire {
+  const endpoint = new Endpoint(new URL(url), { headers }, (response) => bound(response));
   endpoint.protocolVersion = RELEASED.revision;
   return new HttpWire(endpoint, logger);
 }

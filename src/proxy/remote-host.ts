@@ -1,10 +1,17 @@
 /** `remoteHost`: a server elsewhere, by its URL. */
 
+import { boundedResponse } from '../base/bounded-response.ts';
+import { Budget } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 import { openModernRemote, openModernWire } from './modern-wires.ts';
-import { openRemote, type RemoteOptions } from './remote.ts';
+import { type BoundReply, openRemote, type RemoteOptions } from './remote.ts';
 import { SharedListeners } from './shared-listening.ts';
+
+/** Bytes of one message of a remote server, as of one line of a child. */
+const MESSAGE_BYTES = 16_777_216;
+/** Bytes of all its messages that are not whole; half of them for all anonymous callers, or for one that is known. */
+const RECEIVED_BYTES = 134_217_728;
 
 /** The options of `remoteHost`. */
 export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
@@ -26,7 +33,14 @@ export function remoteHost(options: RemoteHostOptions): PeerHost {
     throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
   }
   const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
-  const listeners = new SharedListeners((logger) => openModernWire(remote, logger));
+  const received = new Budget(RECEIVED_BYTES);
+  const boundFor =
+    (principal: string | undefined): BoundReply =>
+    (response, onExceeded) =>
+      boundedResponse(response, MESSAGE_BYTES, onExceeded, (breakOff) =>
+        received.open({ principal }, breakOff),
+      );
+  const listeners = new SharedListeners((logger, caller) => openModernWire(remote, logger, boundFor(caller)));
   return peerHost(new URL(url).host, host, remote, (logger, listens, caller) => [
     [
       '2026-07-28',
@@ -36,9 +50,10 @@ export function remoteHost(options: RemoteHostOptions): PeerHost {
           logger,
           listens,
           events,
+          boundFor(caller),
           caller === undefined ? undefined : (ports) => listeners.join(caller, logger, ports),
         ),
     ],
-    ['2025-11-25', (events) => openRemote(remote, events)],
+    ['2025-11-25', (events) => openRemote(remote, boundFor(caller), events)],
   ]);
 }

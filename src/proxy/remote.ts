@@ -5,8 +5,7 @@
  * A link is one session. A request that the server refuses gets an error; a session that it no longer knows, or a
  * server that cannot be reached, is the end of the link.
  */
-import { boundedResponse } from '../base/bounded-response.ts';
-import type { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { importPeer } from '../base/peer.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
@@ -18,6 +17,9 @@ export interface RemoteOptions {
   /** Sent with every request. */
   readonly headers?: Readonly<Record<string, string>>;
 }
+
+/** Limits what is collected of a response of the server. */
+export type BoundReply = (response: Response, onExceeded?: (error: AwaitError) => void) => Response;
 
 /** The part of the SDK's transports that is used here. */
 interface Transport {
@@ -38,12 +40,13 @@ const MOST_RESPONDING = 200;
 
 type RemoteWire = 'http' | 'sse';
 
-export function openRemote(options: RemoteOptions, events: LinkEvents): PeerLink {
-  return new RemoteLink(options, events);
+export function openRemote(options: RemoteOptions, bound: BoundReply, events: LinkEvents): PeerLink {
+  return new RemoteLink(options, bound, events);
 }
 
 class RemoteLink implements PeerLink {
   readonly #options: RemoteOptions;
+  readonly #bound: BoundReply;
   readonly #events: LinkEvents;
   #transport: Promise<Transport>;
   #wire: RemoteWire = 'http';
@@ -52,8 +55,9 @@ class RemoteLink implements PeerLink {
   /** Responses to the server's own requests that are under way. */
   #responding = 0;
 
-  constructor(options: RemoteOptions, events: LinkEvents) {
+  constructor(options: RemoteOptions, bound: BoundReply, events: LinkEvents) {
     this.#options = options;
+    this.#bound = bound;
     this.#events = events;
     this.#inflow = new Inflow({
       rate: RATE,
@@ -105,7 +109,9 @@ class RemoteLink implements PeerLink {
 
   async #open(wire: RemoteWire): Promise<Transport> {
     this.#wire = wire;
-    const transport = await make(wire, this.#options, (error) => this.kill(error.message));
+    const transport = await make(wire, this.#options, (response, sent) =>
+      this.#bound(response, (error) => this.#exceeded(sent, error)),
+    );
     transport.onmessage = (message: JsonObject) => {
       if (this.#isOver || !isRpcMessage(message)) return;
       const { result } = message;
@@ -122,7 +128,26 @@ class RemoteLink implements PeerLink {
     return transport;
   }
 
+  /** A reply is too much: its call fails, and without a call the session. */
+  #exceeded(sent: unknown, { message }: AwaitError): void {
+    const { id, method } = requestIn(sent);
+    if (
+      typeof method !== 'string' ||
+      method === 'initialize' ||
+      !(typeof id === 'string' || typeof id === 'number')
+    )
+      this.kill(message);
+    else if (!this.#isOver)
+      this.#events.message({
+        jsonrpc: '2.0',
+        id,
+        error: { code: -32603, message: `Internal error: ${message}` },
+      });
+  }
+
   #failed(message: JsonObject, error: unknown): void {
+    // Its call was told.
+    if (error instanceof AwaitError && error.code === 'limit') return;
     const { id, method } = message;
     const code = isObject(error) ? error.code : undefined;
     const isGone = code === 404 || typeof code !== 'number' || method === 'initialize';
@@ -144,11 +169,11 @@ class RemoteLink implements PeerLink {
 async function make(
   wire: RemoteWire,
   { url, headers = {} }: RemoteOptions,
-  onExceeded: (error: AwaitError) => void,
+  bound: (response: Response, sent: unknown) => Response,
 ): Promise<Transport> {
   const requestInit = { headers: { ...headers } };
   const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> =>
-    boundedResponse(await fetchHere(input, init), MESSAGE_BYTES, onExceeded);
+    bound(await fetchHere(input, init), init?.body);
   const options = { requestInit, fetch };
   return importPeer(need, '@modelcontextprotocol/sdk', async () => {
     if (wire === 'sse') {
@@ -164,8 +189,11 @@ async function make(
 
 const need = (name: string): string => `a remote server needs the package ${name}: npm install ${name}`;
 
-/** Bytes of one message of a remote server, as of one line of a child. */
-const MESSAGE_BYTES = 16_777_216;
+/** The message in a request's body. */
+function requestIn(body: unknown): JsonObject {
+  const message: unknown = typeof body === 'string' ? JSON.parse(body) : undefined;
+  return isObject(message) ? message : {};
+}
 
 /** The headers, which may be credentials, and the callers' messages are for the server that was named. */
 async function fetchHere(input: string | URL, init: RequestInit = {}): Promise<Response> {

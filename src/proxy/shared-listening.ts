@@ -13,17 +13,19 @@ import type { PeerLogger } from './link.ts';
 import type { Listening, ListeningPorts, ModernWire } from './modern.ts';
 
 export class SharedListeners {
-  readonly #open: (logger: PeerLogger) => ModernWire;
+  readonly #open: (logger: PeerLogger, caller: string) => ModernWire;
   readonly #byCaller = new Map<string, SharedListener>();
 
-  constructor(open: (logger: PeerLogger) => ModernWire) {
+  constructor(open: (logger: PeerLogger, caller: string) => ModernWire) {
     this.#open = open;
   }
 
   join(caller: string, logger: PeerLogger, ports: ListeningPorts): Listening {
     const shared =
       this.#byCaller.get(caller) ??
-      new SharedListener(this.#open(logger), logger, ports.envelope, () => this.#byCaller.delete(caller));
+      new SharedListener(this.#open(logger, caller), logger, ports.envelope, () =>
+        this.#byCaller.delete(caller),
+      );
     this.#byCaller.set(caller, shared);
     return new SharingLink(shared, ports.deliver);
   }

@@ -1,6 +1,7 @@
 /** A response is refused for what would be too much once it is parsed, before that. */
 import { describe, expect, it } from 'vitest';
-import { boundedResponse, MOST_VALUES } from '../../src/base/bounded-response.ts';
+import { boundedResponse, LINE_OVERHEAD, MOST_VALUES } from '../../src/base/bounded-response.ts';
+import { Budget } from '../../src/base/budget.ts';
 
 const json = (text: string): Response =>
   new Response(text, { headers: { 'content-type': 'application/json', 'content-length': `${text.length}` } });
@@ -31,5 +32,73 @@ describe('a response of a server', () => {
   it('may be a stream of many events', async () => {
     const event = `data: [${'1,'.repeat(MOST_VALUES / 2)}1]\n\n`;
     expect(await read(stream(event.repeat(4)))).toBe(event.repeat(4));
+  });
+
+  it('is refused for its lines, each of which takes memory', async () => {
+    const lines = 'data:\n'.repeat(1_000);
+    const most = 1_000 * LINE_OVERHEAD;
+    await expect(boundedResponse(stream(lines), most).text()).rejects.toMatchObject({ code: 'limit' });
+    expect(await boundedResponse(json(lines), most).text()).toBe(lines);
+    const events = 'data:\n\n'.repeat(1_000);
+    expect(await boundedResponse(stream(events), most).text()).toBe(events);
+  });
+});
+
+describe('responses with one budget', () => {
+  function bench() {
+    const budget = new Budget(20_000);
+    const failed: string[] = [];
+    const open = (name: string) => {
+      const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+      const made = new Response(readable, { headers: { 'content-type': 'text/event-stream' } });
+      const account = (breakOff: () => void) => budget.open({}, breakOff);
+      const { body } = boundedResponse(made, 9_000, () => void failed.push(name), account);
+      const writer = writable.getWriter();
+      const reader = body?.getReader();
+      return {
+        reader,
+        writer,
+        /** Sends so many bytes, and reads them. */
+        pass: async (text: string) => {
+          const read = reader?.read();
+          await writer.write(new TextEncoder().encode(text));
+          return read;
+        },
+      };
+    };
+    return { budget, failed, open };
+  }
+  const PART = `data: ${'x'.repeat(3_994)}`;
+
+  it('fail, the one first that held bytes of a message for longest, and no more than that', async () => {
+    const { budget, failed, open } = bench();
+    const all = [open('one'), open('two'), open('three')];
+    for (const { pass } of all) await pass(PART);
+    expect([failed, budget.bytes]).toEqual([['one'], 8_000]);
+    await expect(all[0]?.reader?.read()).rejects.toMatchObject({ code: 'limit' });
+    // A message that is whole is not held.
+    await all[1]?.pass('\n\n');
+    expect(budget.bytes).toBe(4_000);
+    await all[1]?.pass(PART);
+    expect(failed).toEqual(['one']);
+  });
+
+  it('hold nothing once they ended, were left or failed', async () => {
+    const { budget, failed, open } = bench();
+    const [ended, left, broken, large] = [open('ended'), open('left'), open('broken'), open('large')];
+    await ended.pass('data: x');
+    const last = ended.reader?.read();
+    await ended.writer.close();
+    expect((await last)?.done).toBe(true);
+    await left.pass('data: x');
+    await left.reader?.cancel();
+    await broken.pass('data: x');
+    const next = broken.reader?.read();
+    void broken.writer.abort(new Error('gone'));
+    await expect(next).rejects.toThrow('gone');
+    await large.pass(PART);
+    await large.pass(PART);
+    await expect(large.pass(PART)).rejects.toMatchObject({ code: 'limit' });
+    expect([failed, budget.bytes]).toEqual([['large'], 0]);
   });
 });
