@@ -52,7 +52,7 @@ export function boundedResponse(
   return own;
 }
 
-interface Bound {
+interface BoundParts {
   readonly most: number;
   readonly isStream: boolean;
   readonly onExceeded: (error: AwaitError) => void;
@@ -61,7 +61,7 @@ interface Bound {
 
 function bound(
   body: ReadableStream<Uint8Array>,
-  { most, isStream, onExceeded, account }: Bound,
+  { most, isStream, onExceeded, account }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
   /** Line breaks in a row: two end an event; a CR and its LF are one. */
