@@ -28,7 +28,7 @@ interface ClientAsksParts {
   };
   /** Equal calls continue the call from here on. */
   opened(call: CallRecord): Promise<unknown>;
-  /** Nobody hears of the request's response, and the page asks. */
+  /** The request was cancelled, so its client gets no response; the page asks. */
   doubted(call: CallRecord): Promise<void>;
   /** Waits so many milliseconds for the answers of the page, by their keys. */
   awaited(
@@ -94,7 +94,7 @@ export class ClientAsks {
       asked.then(late).catch(() => {});
       return { isNews: await this.#doubt(call, ask) };
     }
-    // What the person has answered on the page is none of the client's.
+    // An answer from the page proves nothing about the client.
     if ('error' in response || (await calls.answerTo(call.id, ask.key)) !== undefined) return { response };
     const isAtOnce = clock.now() - at < AT_ONCE;
     if (!isAtOnce) await calls.prove(call, response.result);

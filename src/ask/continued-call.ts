@@ -113,7 +113,7 @@ export class ContinuedCall implements Instance {
   #isGiven = false;
   /** The call that waits for the person now. */
   #waiting: CallRecord | undefined;
-  /** The asks of a call that the page gets, with those that its client was asked in vain. */
+  /** The asks of a call that go to the page, and those that its client did not put to its user. */
   #page = new Set<OpenAsk>();
   readonly #asks: ClientAsks;
 
@@ -380,7 +380,7 @@ export class ContinuedCall implements Instance {
     this.#waiting = call;
     try {
       if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
-      // Nobody opens the page of a question that is answered.
+      // A question that is answered is not sent to the page again.
       const answered = await this.#read(call, asks);
       if (answered !== undefined) return answered;
       const { url } = waits;

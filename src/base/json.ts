@@ -46,7 +46,7 @@ const WIDE = /[\u0100-\uffff]/;
 
 /**
  * About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON.
- * @returns Infinity for a value with a number that is none in JSON, as `JSON.parse` makes of 1e999
+ * @returns Infinity for a value with an infinite number: `JSON.parse` makes one of 1e999, and JSON has none
  */
 export function memoryOf(value: unknown): number {
   if (typeof value === 'string') return 16 + (WIDE.test(value) ? 2 : 1) * value.length;

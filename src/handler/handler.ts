@@ -109,7 +109,7 @@ function createHandler(
       case 'POST': {
         const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
         if ('reply' in read) return read.reply;
-        // A person, the journal and the tool would each see another value.
+        // JSON writes an infinite number as null: the page and the journal would hold another value than the tool gets.
         if (memoryOf(read.body) === Number.POSITIVE_INFINITY)
           return rpcError(
             400,

@@ -86,7 +86,7 @@ for (const { name: store, down, url: place } of STORES) {
       }
     });
 
-    it('is a number that is none in JSON', async () => {
+    it('is a number that JSON cannot hold', async () => {
       const body = call('').replace('"word":"x"', '"word":"x","amount":[1e999]');
       const reply = await send(served.url, body, { headers: modernHeaders('tools/call', 'echo') });
       expect([reply.status, reply.message.error?.code]).toEqual([400, -32602]);

@@ -53,7 +53,7 @@ export function isForPerson({ _meta: meta }: JsonObject): boolean {
   return isObject(meta) && (meta[BY] === 'person' || meta[OF] !== undefined);
 }
 
-/** The role that the one who answers an ask has to have; `''` for one that is none, which nobody has. */
+/** The role that somebody needs to answer an ask; `''`, which no person has, for a value that is not a string. */
 export function roleOf({ _meta: meta }: JsonObject): string | undefined {
   const role = isObject(meta) ? meta[OF] : undefined;
   return role === undefined || typeof role === 'string' ? role : '';
