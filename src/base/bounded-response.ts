@@ -113,7 +113,7 @@ function bound(
   const reader = body.getReader();
   let isOver = false;
   let fail = (_why: string): void => {};
-  const held = account?.(() => fail('while too many bytes of messages that are not whole waited'));
+  const held = account?.(() => fail('that is not whole, and such messages reached their limit'));
   const end = (): void => {
     isOver = true;
     held?.close();
