@@ -17,8 +17,8 @@ export default defineConfig(({ mode }) => {
       hookTimeout: process.env.CI === undefined ? 60_000 : 120_000,
       // A condition that is waited for comes late where others take the cores; the second of the default is a time.
       expect: { poll: { timeout: 20_000 } },
-      // Most files wait for processes and leases: two cores serve eight, and fewer beside CI's other half.
-      maxWorkers: process.env.CI === undefined ? 8 : 5,
+      // Most files wait for processes and leases: two cores serve twelve, and fewer beside CI's other half.
+      maxWorkers: process.env.CI === undefined ? 12 : 5,
       // CI runs chaos and simulation beside the tests: one that waits for processes may be starved. Retries are reported.
       retry: process.env.CI === undefined ? 0 : 1,
       projects: [
