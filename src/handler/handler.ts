@@ -96,7 +96,7 @@ function createHandler(
   let isLeaving = false;
   let isClosed = false;
 
-  const route = async (inbound: Inbound, onBody: (body: unknown) => void): Promise<Reply> => {
+  const route = async (inbound: Inbound, onBody: (body: unknown, memory: number) => void): Promise<Reply> => {
     const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
     if (asked !== undefined) return asked;
     const isReady = services.ready();
@@ -109,15 +109,16 @@ function createHandler(
       case 'POST': {
         const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
         if ('reply' in read) return read.reply;
+        const memory = memoryOf(read.body);
         // JSON writes an infinite number as null: the page and the journal would hold another value than the tool gets.
-        if (memoryOf(read.body) === Number.POSITIVE_INFINITY)
+        if (memory === Number.POSITIVE_INFINITY)
           return rpcError(
             400,
             -32602,
             'Invalid params: a number is too large; send it as text',
             idOf(read.body),
           );
-        onBody(read.body);
+        onBody(read.body, memory);
         const refused =
           refuseLong(read.body, settings.limits.batch) ?? services.rates?.refuse(inbound, read.body);
         const tooMuch = refused instanceof Promise ? await refused : refused;
@@ -223,9 +224,9 @@ function createHandler(
     };
     try {
       hold(REQUEST + (inbound.headBytes ?? 0));
-      return await route(inbound, (body) => {
+      return await route(inbound, (body, memory) => {
         id = idOf(body);
-        hold(memoryOf(body));
+        hold(memory);
       });
     } catch (error) {
       return failed(error, id);
