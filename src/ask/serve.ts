@@ -129,9 +129,13 @@ export class AskPage {
         const shown = await find();
         return shown === undefined ? unknown() : this.#show(shown, url, person);
       });
-    const shown = await find();
-    if (shown === undefined) return unknown();
-    return (await this.#refused(inbound)) ?? this.#answer(inbound, shown, url, person, begin);
+    const refused = this.#refused(inbound);
+    // Before its turn, which no slow form may hold.
+    const form = refused === undefined ? await formIn(inbound, begin) : undefined;
+    return this.#inTurn(async () => {
+      const shown = await find();
+      return shown === undefined ? unknown() : (refused ?? this.#answer(form, shown, url, person));
+    });
   }
 
   /** Few pages at a time are in memory, and other requests are served between two of them. */
@@ -239,7 +243,7 @@ export class AskPage {
   }
 
   /** A POST of another page, or of a program that a browser does not run. */
-  async #refused(inbound: Inbound): Promise<Reply | undefined> {
+  #refused(inbound: Inbound): Reply | undefined {
     const { origin } = this.#parts.settings.url;
     if (
       inbound.header('origin') !== origin ||
@@ -252,16 +256,14 @@ export class AskPage {
   }
 
   async #answer(
-    inbound: Inbound,
+    form: URLSearchParams | undefined,
     shown: Shown,
     url: string,
     person: string,
-    begin: BeginBody,
   ): Promise<Reply> {
     const { asking, now, check, settings } = this.#parts;
     const { call, open, waits } = shown;
     const list = settings.url.href;
-    const form = await formIn(inbound, begin);
     if (form === undefined)
       return note(413, 'This answer is too long', ['Shorten it, and send it again.'], list);
     const key = form.get('key') ?? '';

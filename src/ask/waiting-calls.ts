@@ -153,12 +153,9 @@ export class WaitingCalls {
    * differ meet in one.
    * @returns the id of the call that has it; undefined where that has other arguments
    */
-  async named(
-    { id, principal, params }: CallRecord,
-    key: string,
-    workspace: string | undefined,
-  ): Promise<string | undefined> {
+  async named(call: CallRecord, key: string, workspace: string | undefined): Promise<string | undefined> {
     const { records, names, now } = this.#parts;
+    const { id, principal, params } = call;
     const what = digest([params.name ?? null, params.arguments ?? {}, workspace ?? null]);
     const row = Math.floor(now() / this.#unit);
     const known = names.guessable('idempotency-key', principal ?? null, key);
@@ -167,7 +164,7 @@ export class WaitingCalls {
       for (const [nth, name] of known.entries()) {
         const slot = this.#slot(name, at, 0);
         // Written under the first secret, read under all.
-        if (nth === 0 && (await records.insert(slot, owner, this.#rowEnd(at)))) continue;
+        if (nth === 0 && (await records.insert(slot, owner, this.#rowEnd(at), call))) continue;
         const found = await records.get(slot);
         if (typeof found === 'string') owner = found;
       }
@@ -193,7 +190,7 @@ export class WaitingCalls {
     for (let nth = 0; ; nth += 1) {
       if (nth === MOST_EQUAL)
         throw new AwaitError('limit', `${MOST_EQUAL} equal calls of a caller wait for their person, or did`);
-      if (await records.insert(this.#slot(name ?? '', row, nth), id, this.#rowEnd(row))) break;
+      if (await records.insert(this.#slot(name ?? '', row, nth), id, this.#rowEnd(row), call)) break;
     }
     await this.#byPerson.addOwn(id, person);
     return waits;

@@ -55,8 +55,7 @@ export async function serveHost(draft: Draft, log: string, load: () => Promise<H
     const [path = '/'] = (req.url ?? '/').split('?', 1);
     if (path === '/healthz') respond(res, { ready: true });
     else if (path === '/readyz') void handler.health().then((health) => respond(res, health));
-    else if (path === asking?.pairing?.path)
-      void asking.pairing.exchange(req, res).catch(() => res.destroy());
+    else if (asking?.pairing?.isFor(req)) void asking.pairing.exchange(req, res).catch(() => res.destroy());
     else if (asking?.has(path)) void listener(req, res);
     else if (path === PATH || paths.find(path)?.wire !== 'mcp') void admit(req, res, asking, listener);
     else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);

@@ -1,11 +1,13 @@
 /**
- * `--ask-pair`: one person on one machine, who has no login. A code on the terminal is exchanged for a cookie.
+ * `--ask-pair`: one person on one machine, who has no login. A code on the terminal is exchanged for a cookie and a
+ * password.
  * 1. The code goes to `print` and nowhere else: no page, header or log line has it.
  * 2. It is good once, for ten minutes, and for five tries of all browsers together. After that no code is taken until
  *    the process is started again.
- * 3. Of a cookie its digest is kept, in the memory of this process, for twelve hours.
- * A browser sends a cookie to every port of a host, so a process that serves another port of this machine can read it
- * when the person opens a link there (SECURITY.md).
+ * 3. The digests of both are kept, in the memory of this process, for twelve hours.
+ * 4. A browser sends a cookie to every port of a host, so a process that serves another port of this machine can read
+ *    it there. It sends a password of HTTP Basic to the origin alone that asked for it, so both are needed. The
+ *    redirect after the form gives the browser its password; no person types one.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -27,6 +29,9 @@ const CODE_TIME = 600_000;
 const COOKIE_TIME = 43_200_000;
 /** Longest form, in bytes. */
 const FORM_BYTES = 8_192;
+/** Of the password. */
+const USER = 'paired';
+const BASIC = 'Basic realm="mcp-await", charset="UTF-8"';
 
 export interface PairingParts {
   readonly page: URL;
@@ -36,9 +41,14 @@ export interface PairingParts {
   readonly now?: () => number;
 }
 
+interface RefusedPage {
+  readonly status: number;
+  readonly headers: Record<string, string>;
+  readonly body: string;
+}
+
 export class Pairing {
-  /** Where the form is posted to. */
-  readonly path: string;
+  readonly #path: string;
   readonly #parts: PairingParts;
   /** The cookie's name. Servers on other ports of this machine, which get it too, keep theirs under other names. */
   readonly #name: string;
@@ -47,13 +57,18 @@ export class Pairing {
   #code: Buffer | undefined;
   #codeEnds = 0;
   #tries = TRIES;
-  #cookie: { readonly digest: Buffer; readonly ends: number } | undefined;
+  #paired: { readonly cookie: Buffer; readonly password: Buffer; readonly ends: number } | undefined;
 
   constructor(parts: PairingParts) {
     this.#parts = parts;
     this.#now = parts.now ?? Date.now;
-    this.path = `${parts.page.pathname}/pair`;
+    this.#path = `${parts.page.pathname}/pair`;
     this.#name = `mcp-await-pair-${parts.page.port || 'default'}`;
+  }
+
+  /** Where the form is posted to, and where the browser is given its password. */
+  isFor({ url = '' }: { readonly url?: string | undefined }): boolean {
+    return url.split('?', 1)[0] === this.#path;
   }
 
   /** Makes the code and prints it. */
@@ -66,20 +81,31 @@ export class Pairing {
   }
 
   /** `authorize` of the page. */
-  readonly authorize = (request: Request, { url }: { readonly url: string }): string | Response => {
-    if (this.#isPaired(request.headers.get('cookie') ?? '')) return LOCAL;
-    const body = this.#isOpen() ? this.#form(url) : CLOSED;
-    return new Response(body, { status: 403, headers: PAGE_HEADERS });
+  readonly authorize = ({ headers }: Request, { url }: { readonly url: string }): string | Response => {
+    const refused = this.#refused(url, headers.get('cookie') ?? '', headers.get('authorization') ?? '');
+    if (refused === undefined) return LOCAL;
+    return new Response(refused.body, refused);
   };
+
+  #refused(url: string, cookies: string, authorization: string): RefusedPage | undefined {
+    const paired = this.#pairedWith(cookies);
+    if (paired === undefined) {
+      const body = this.#isOpen() ? this.#form(url) : CLOSED;
+      return { status: 403, headers: PAGE_HEADERS, body };
+    }
+    if (timingSafeEqual(paired.password, digestOf(passwordIn(authorization)))) return undefined;
+    return { status: 401, headers: { ...PAGE_HEADERS, 'www-authenticate': BASIC }, body: FORGOTTEN };
+  }
 
   /** Takes the form of the pairing page. */
   async exchange(req: IncomingMessage, res: ServerResponse): Promise<void> {
+    if (req.method === 'GET') return this.#remembered(req, res);
     const reply = (status: number, body: string): void => {
       // The rest of a body that is too long is not read.
       if (!req.complete) res.shouldKeepAlive = false;
       res.writeHead(status, PAGE_HEADERS).end(body);
     };
-    if (req.method !== 'POST') return void res.writeHead(405, { allow: 'POST' }).end();
+    if (req.method !== 'POST') return void res.writeHead(405, { allow: 'GET, POST' }).end();
     const { page, logger } = this.#parts;
     const { origin, 'sec-fetch-site': site = 'same-origin' } = req.headers;
     // A page of another origin must not use up the tries.
@@ -96,8 +122,12 @@ export class Pairing {
           : `This is not the code. ${this.#tries} tries are left.`;
       return reply(403, this.#isOpen() ? this.#form(back, error) : CLOSED);
     }
-    const cookie = randomBytes(32).toString('base64url');
-    this.#cookie = { digest: digestOf(cookie), ends: this.#now() + COOKIE_TIME };
+    const [cookie, password] = [secret(), secret()];
+    this.#paired = {
+      cookie: digestOf(cookie),
+      password: digestOf(password),
+      ends: this.#now() + COOKIE_TIME,
+    };
     logger.info('a browser was paired');
     const attributes = [
       `${this.#name}=${cookie}`,
@@ -108,7 +138,21 @@ export class Pairing {
       // The page is on loopback, where it may have https of its own.
       ...(page.protocol === 'https:' ? ['Secure'] : []),
     ];
-    res.writeHead(303, { ...PAGE_HEADERS, location: back, 'set-cookie': attributes.join('; ') }).end();
+    const here = new URL(this.#path, page);
+    Object.assign(here, { username: USER, password, search: String(new URLSearchParams({ back })) });
+    const headers = { ...PAGE_HEADERS, location: here.href, 'set-cookie': attributes.join('; ') };
+    res.writeHead(303, headers).end();
+  }
+
+  /** The browser has its password from the URL that it comes by, and goes on to one without. */
+  #remembered(
+    { url = '', headers: { cookie = '', authorization = '' } }: IncomingMessage,
+    res: ServerResponse,
+  ): void {
+    const back = this.#backTo(new URL(url, this.#parts.page).searchParams.get('back') ?? '');
+    const refused = this.#refused(back, cookie, authorization);
+    if (refused === undefined) res.writeHead(303, { ...PAGE_HEADERS, location: back }).end();
+    else res.writeHead(refused.status, refused.headers).end(refused.body);
   }
 
   #isOpen(): boolean {
@@ -128,13 +172,14 @@ export class Pairing {
     return isRight;
   }
 
-  #isPaired(header: string): boolean {
-    const cookie = this.#cookie;
-    if (cookie === undefined || this.#now() >= cookie.ends) return false;
-    return header.split(';').some((pair) => {
+  #pairedWith(cookies: string): { readonly password: Buffer } | undefined {
+    const paired = this.#paired;
+    if (paired === undefined || this.#now() >= paired.ends) return undefined;
+    const isTheirs = cookies.split(';').some((pair) => {
       const [name, value = ''] = pair.trim().split('=', 2);
-      return name === this.#name && timingSafeEqual(cookie.digest, digestOf(value));
+      return name === this.#name && timingSafeEqual(paired.cookie, digestOf(value));
     });
+    return isTheirs ? paired : undefined;
   }
 
   /** A form cannot send a browser anywhere but to the page. */
@@ -146,7 +191,7 @@ export class Pairing {
   }
 
   #form(back: string, error?: string): string {
-    const action = this.#parts.page.origin + this.path;
+    const action = this.#parts.page.origin + this.#path;
     return pairPage({ action, back, ...(error !== undefined && { error }) });
   }
 }
@@ -158,11 +203,29 @@ const CLOSED = notePage({
     'Start the server again for a new code, and open the link again.',
   ],
 });
+const FORGOTTEN = notePage({
+  title: 'This browser has forgotten its pairing',
+  text: [
+    'A browser forgets it when it is closed. It is of no use to type a password.',
+    'Start the server again for a new code, and open the link again.',
+  ],
+});
 const FOREIGN = notePage({
   title: 'This form was sent from elsewhere',
   text: ['Open the link again, and type the code on its page.'],
 });
 
+function secret(): string {
+  return randomBytes(32).toString('base64url');
+}
+
 function digestOf(value: string): Buffer {
   return createHash('sha256').update(value).digest();
+}
+
+/** @returns '' where there is none */
+function passwordIn(authorization: string): string {
+  const given = /^basic +(\S+)$/i.exec(authorization)?.[1] ?? '';
+  const pair = Buffer.from(given, 'base64').toString();
+  return pair.startsWith(`${USER}:`) ? pair.slice(USER.length + 1) : '';
 }

@@ -5,6 +5,7 @@ import { ToolMarks } from '../../compat/tasks/marks.ts';
 import { believing, PageAsks } from '../ask/page-asks.ts';
 import { AskPage } from '../ask/serve.ts';
 import { systemClock, within } from '../base/clock.ts';
+import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { Engine } from '../call/engine.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
@@ -463,7 +464,8 @@ async function written(writing: ReadonlySet<Promise<unknown>>): Promise<void> {
 /** An index holds ids, and some of them are all it takes to have a task: they are sealed, `encrypt` or not. */
 function sealedRecords(store: KeyvCallStore, sealer: Sealer): IndexRecords {
   return {
-    insert: (name, id, expires) => store.insert(name, sealer.seal('task', { id }, expires), expires),
+    insert: (name, id, expires, holder) =>
+      store.insert(name, sealer.seal('task', { id }, expires), expires, defined({ holder })),
     get: async (name) => {
       const found = await store.get(name);
       if (found === undefined || found === null) return undefined;

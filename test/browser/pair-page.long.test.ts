@@ -1,5 +1,5 @@
 /** The pairing page of `--ask-pair` in a real browser, with the pages behind it: and what no other site may do with them. */
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Browser, Page } from 'playwright-core';
@@ -61,7 +61,7 @@ describe.skipIf(CHROMIUM.down)(`the pairing page in ${CHROMIUM.name}`, { timeout
     });
     const listener = toNodeHandler(handler);
     server.on('request', (req, res) => {
-      if (req.url === pairing.path) void pairing.exchange(req, res);
+      if (pairing.isFor(req)) void pairing.exchange(req, res);
       else void listener(req, res);
     });
     link = /http\S+/.exec(await call())?.[0] ?? '';
@@ -145,6 +145,47 @@ describe.skipIf(CHROMIUM.down)(`the pairing page in ${CHROMIUM.name}`, { timeout
     expect(logger.lines.filter(({ message }) => message.includes('refused'))).toHaveLength(5);
     expect(logger.text).not.toContain(code);
     await Promise.all([page.close(), other.page.close()]);
+  });
+
+  it('gives a process on another port of its host nothing that opens a page', async () => {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    await page.goto(link);
+    await type(page, code);
+    await expect.poll(() => page.title()).toBe('book waits for your answer');
+    const heard: IncomingHttpHeaders[] = [];
+    const thief = createServer(({ headers }, res) => {
+      heard.push(headers);
+      // Asks for a password, in the name of the page.
+      res.writeHead(401, { 'www-authenticate': 'Basic realm="mcp-await", charset="UTF-8"' }).end('thief');
+    });
+    await new Promise<void>((resolve) => thief.listen(0, '127.0.0.1', resolve));
+    const port = (thief.address() as AddressInfo).port;
+    try {
+      const tab = await context.newPage();
+      await tab.goto(link.replace(/:\d+/, `:${port}`)).catch(() => undefined);
+      await expect.poll(() => heard.length).toBeGreaterThan(0);
+      const { cookie = '' } = heard[0] ?? {};
+      // It is the cookie, which browsers send to each port.
+      expect(cookie).toMatch(/^mcp-await-pair-/);
+      expect(heard.map(({ authorization }) => authorization).filter(Boolean)).toEqual([]);
+      for (const url of [link, `${origin}/ask`]) {
+        const reply = await fetch(url, { headers: { cookie } });
+        expect([reply.status, await reply.text()]).toEqual([401, expect.not.stringContaining('When?')]);
+      }
+      const body = new URLSearchParams({ action: 'accept', 'field.day': 'Friday' });
+      const answer = await fetch(link, { method: 'POST', headers: { cookie, origin }, body });
+      expect(answer.status).toBe(401);
+      // The person's browser still can: a link, and the list above it.
+      await page.goto(link);
+      expect(await page.title()).toBe('book waits for your answer');
+      await page.goto(`${origin}/ask`);
+      expect(await page.locator('main').textContent()).toContain('When?');
+    } finally {
+      thief.closeAllConnections();
+      thief.close();
+      await context.close();
+    }
   });
 
   it('lets no other site frame the pages, read them, or post their forms', async () => {

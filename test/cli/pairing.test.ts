@@ -37,25 +37,61 @@ function send(typed: string, headers: Record<string, string> = {}, back = BACK):
   });
 }
 
-const open = (cookie = ''): string | Response =>
-  pairing.authorize(new Request(BACK, { headers: { cookie } }), { url: BACK });
+const open = (cookie = '', authorization = ''): string | Response =>
+  pairing.authorize(new Request(BACK, { headers: { cookie, authorization } }), { url: BACK });
+
+/** What a browser makes of the credentials in a URL. */
+function basicOf(url: string | null): string {
+  const { username, password } = new URL(url ?? '');
+  return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
+}
 
 async function shown(): Promise<string> {
   const reply = open();
   return reply instanceof Response ? reply.text() : reply;
 }
 
-it('is 40 bits, and exchanged for a cookie of twelve hours', async () => {
+it('is 40 bits, and exchanged for a cookie and a password of twelve hours', async () => {
   expect(code).toMatch(/^[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{4}$/);
   const paired = await send(code.toLowerCase().replace('-', ' '));
-  expect([paired.status, paired.headers.get('location')]).toEqual([303, BACK]);
+  const location = paired.headers.get('location');
+  const basic = basicOf(location);
+  expect(paired.status).toBe(303);
+  expect(location?.replace(/paired:[\w-]{43}@/, '')).toBe(
+    `${PAGE.href}/pair?back=${encodeURIComponent(BACK)}`,
+  );
   const [line = ''] = paired.headers.getSetCookie();
   expect(line).toMatch(/; Path=\/ask; Max-Age=43200; HttpOnly; SameSite=Lax$/);
   const cookie = line.split(';')[0] ?? '';
-  expect(open(`other=1; ${cookie}`)).toBe('local');
-  expect(open(`${cookie}x`)).toBeInstanceOf(Response);
+  expect(open(`other=1; ${cookie}`, basic)).toBe('local');
+  expect(open(`${cookie}x`, basic)).toBeInstanceOf(Response);
   time += 12 * 60 * MINUTE;
-  expect(open(cookie)).toBeInstanceOf(Response);
+  expect(open(cookie, basic)).toBeInstanceOf(Response);
+});
+
+it('needs the password beside the cookie, which other ports of the host get too', async () => {
+  const paired = await send(code);
+  const cookie = paired.headers.getSetCookie()[0]?.split(';')[0];
+  const basic = basicOf(paired.headers.get('location'));
+  const refused = [
+    '',
+    'Basic',
+    basic.slice(0, -4),
+    basicOf(`http://paired:${cookie}@127.0.0.1`),
+    basicOf(`http://other:x@127.0.0.1`),
+  ];
+  for (const authorization of refused) {
+    const reply = open(cookie, authorization);
+    if (!(reply instanceof Response)) throw new Error(`it took ${authorization}`);
+    expect([reply.status, reply.headers.get('www-authenticate')]).toEqual([
+      401,
+      expect.stringMatching(/^Basic /),
+    ]);
+    expect(await reply.text()).toContain('has forgotten its pairing');
+  }
+  // The password alone is not asked for.
+  expect((open('', basic) as Response).status).toBe(403);
+  expect(open(cookie, basic)).toBe('local');
 });
 
 it('is not exchanged for the cookie of a server on another port', async () => {
@@ -109,7 +145,7 @@ it('is good for ten minutes', async () => {
 it('is taken from the form of the page alone, and other pages use up no tries', async () => {
   for (const headers of [{ origin: 'http://evil.example' }, { 'sec-fetch-site': 'same-site' }])
     for (let nth = 0; nth < 3; nth += 1) expect((await send('AAAA-AAAA', headers)).status).toBe(403);
-  expect((await fetch(url)).status).toBe(405);
+  expect((await fetch(url, { method: 'PUT' })).status).toBe(405);
   expect((await send('A'.repeat(10_000))).status).toBe(413);
   expect((await send(code)).status).toBe(303);
 });
@@ -117,7 +153,20 @@ it('is taken from the form of the page alone, and other pages use up no tries', 
 it.each(['https://evil.example/ask/x', 'http://127.0.0.1:1/other', '//evil.example', ''])(
   'leads to the page, and not to %s',
   async (back) => {
-    expect((await send(code, {}, back)).headers.get('location')).toBe(PAGE.href);
+    const paired = await send(code, {}, back);
+    const location = paired.headers.get('location');
+    const { pathname, search, searchParams } = new URL(location ?? '');
+    expect([pathname, searchParams.get('back')]).toEqual(['/ask/pair', PAGE.href]);
+    const cookie = paired.headers.getSetCookie()[0]?.split(';')[0] ?? '';
+    const credentials = { cookie, authorization: basicOf(location) };
+    const follow = (to: string, headers = {}): Promise<Response> =>
+      fetch(url + to, { redirect: 'manual', headers });
+    const gone = await follow(search, credentials);
+    expect([gone.status, gone.headers.get('location')]).toEqual([303, PAGE.href]);
+    const foreign = await follow(`?${new URLSearchParams({ back })}`, credentials);
+    expect(foreign.headers.get('location')).toBe(PAGE.href);
+    expect((await follow(search, { cookie })).status).toBe(401);
+    expect((await follow(search)).status).toBe(403);
   },
 );
 

@@ -4,11 +4,16 @@
  * together, so a row has no holes. For tasks that live for days, a row is a day.
  */
 import { keepNewest } from '../../base/bounded.ts';
+import type { Kept } from '../journal/entries.ts';
 
 /** The store operations of an index. */
 export interface IndexRecords {
-  /** False when there is such a record. @param expires milliseconds since the epoch */
-  insert(name: string, value: unknown, expires: number): Promise<boolean>;
+  /**
+   * False when there is such a record.
+   * @param expires milliseconds since the epoch
+   * @param holder whose bytes it counts with
+   */
+  insert(name: string, value: unknown, expires: number, holder?: Kept): Promise<boolean>;
   /** Undefined if absent; not a string if another service wrote it. */
   get(name: string): Promise<unknown>;
 }
