@@ -3,29 +3,57 @@ import { defineConfig } from 'vitest/config';
 /** They replace what a process has once, such as `fetch`: each file of these needs a process of its own. */
 const APART = ['test/observe/**/*.test.ts', 'test/record/**/*.test.ts', 'test/**/*.long.test.ts'];
 
+/** They start many processes, wait for leases or make load: more than half of the time of all that have no `.long`. */
+const LATER = [
+  ...['killed', 'deceiving', 'proxy'].map((name) => `ask/${name}`),
+  'cli/ask',
+  'browser/*',
+  'client/hostile-socket',
+  'differential/raw',
+  'fuzz/fuzz',
+  'observe/unjournaled',
+  'record/sdk',
+  'relay/messages',
+  ...['described', 'log-reader', 'other-service', 'sockets', 'stalling', 'store-reader', 'upstream'].map(
+    (name) => `security/${name}`,
+  ),
+  ...[
+    ...['any-process', 'ask-progress', 'bursts', 'calls', 'ended-sessions', 'every-way-to-ask'],
+    ...['hostile', 'hostile-input', 'lasting', 'leaving', 'mrtr-tasks', 'proxy', 'proxy-children'],
+    ...['proxy-doors', 'proxy-relay', 'reference-server', 'session-state', 'stdio-reading'],
+    ...['stdio-restart', 'store-at-start', 'stored-bytes', 'tasks-session', 'upstream'],
+    ...['workspace-anywhere', 'workspace-mixing'],
+  ].map((name) => `e2e/${name}`),
+].map((name) => `test/${name}.test.ts`);
+
 export default defineConfig(({ mode }) => {
   const isShort = mode !== 'all';
-  // `npm run test:all` runs those too.
   // For each project: it reads this file again, in another mode.
   const env = { MCP_AWAIT_SHORT_TESTS: isShort ? '1' : '' };
-  const long = isShort ? ['test/**/*.long.test.ts'] : [];
+  // `npm run test:all` runs those too.
+  const long = isShort ? ['test/**/*.long.test.ts', ...LATER] : [];
   return {
     test: {
       globalSetup: ['test/setup.ts'],
-      // In CI the other half takes most of both cores.
-      testTimeout: process.env.CI === undefined ? 60_000 : 120_000,
-      hookTimeout: process.env.CI === undefined ? 60_000 : 120_000,
-      // A condition that is waited for comes late where others take the cores; the second of the default is a time.
-      expect: { poll: { timeout: 20_000 } },
-      // Most files wait for processes and leases: two cores serve twelve, and fewer beside CI's other half.
-      maxWorkers: process.env.CI === undefined ? 12 : 5,
+      // Tests wait for conditions, which come late where others take the cores: these times end one that hangs.
+      testTimeout: 180_000,
+      hookTimeout: 180_000,
+      expect: { poll: { timeout: 60_000 } },
+      // Most files wait for processes and leases: two cores serve eight, and fewer beside CI's other half.
+      maxWorkers: process.env.CI === undefined ? 8 : 5,
       // CI runs chaos and simulation beside the tests: one that waits for processes may be starved. Retries are reported.
       retry: process.env.CI === undefined ? 0 : 1,
       projects: [
         // Loading the SDKs anew for each file would take a third of the time.
         {
           extends: true,
-          test: { name: 'shared', env, include: ['test/**/*.test.ts'], exclude: APART, isolate: false },
+          test: {
+            name: 'shared',
+            env,
+            include: ['test/**/*.test.ts'],
+            exclude: [...APART, ...long],
+            isolate: false,
+          },
         },
         { extends: true, test: { name: 'apart', env, include: APART, exclude: long } },
       ],

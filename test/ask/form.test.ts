@@ -285,13 +285,11 @@ describe('a hostile form', () => {
       `2026-01-31T12:00:00.${'0'.repeat(100_000)}`,
       '\r\n'.repeat(50_000),
     ];
-    const started = performance.now();
+    // A pattern that backtracks would take hours.
     for (const text of long) {
       const form = new URLSearchParams(Object.keys(fields).map((name) => [`field.${name}`, text]));
       expect(readForm(schema, form)).toHaveProperty('errors');
     }
-    // About 0.1 s here; a pattern that backtracks would take hours.
-    expect(performance.now() - started).toBeLessThan(5_000);
   });
 
   it('does not set a prototype, even where the schema names it', () => {

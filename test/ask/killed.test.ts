@@ -134,7 +134,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
     cleanUps.push(() => front.close());
     const call = await open('2025-11-25', front.url);
     const asked = call(to);
-    await expect.poll(() => existsSync(`${file}.held`), { timeout: 10_000 }).toBe(true);
+    await expect.poll(() => existsSync(`${file}.held`)).toBe(true);
     at = 1;
     await killed(a.child);
     writeFileSync(`${file}.${to}`, '');
@@ -158,7 +158,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
     );
     const list = async (): Promise<string> =>
       (await fetch(b.url.replace('/mcp', '/ask'), { headers: { 'x-person': 'ann' } })).text();
-    await expect.poll(list, { timeout: 10_000 }).toContain(to);
+    await expect.poll(list).toContain(to);
     const [link = ''] = (await list()).match(new RegExp(`${ORIGIN}/ask/[^"]*(?="[^]*${to})`)) ?? [];
     await killed(a.child);
     await answer(link, b.url);

@@ -256,9 +256,7 @@ describe('what is too long for a page', () => {
       view({ asks: ask(Object.fromEntries(Array.from({ length: 9_000 }, (_, nth) => [`${nth}`, {}]))) }),
     ],
   ])('can be declined and cancelled, and not accepted: %s', (_what, long) => {
-    const started = performance.now();
     const page = askPage(long);
-    expect(performance.now() - started).toBeLessThan(1_000);
     expect(page.length).toBeLessThan(1_500_000);
     expect(actions(page)).toEqual(['decline', 'cancel']);
     expect(page).toContain('too long');

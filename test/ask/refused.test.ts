@@ -276,7 +276,7 @@ describe('the page of an ask', () => {
     const at = url.replace(ORIGIN, new URL(brief.url).origin);
     const shown = async (): Promise<number> => (await fetch(at, { headers: { 'x-person': 'ann' } })).status;
     expect(await shown()).toBe(200);
-    await expect.poll(shown, { timeout: 5_000 }).toBe(404);
+    await expect.poll(shown).toBe(404);
     await expect.poll(() => events.map(({ what }) => what)).toEqual(['opened', 'expired']);
     expect(JSON.stringify(events)).not.toContain('rome');
     await brief.close();

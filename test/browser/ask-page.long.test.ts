@@ -95,7 +95,7 @@ const PAGES: Readonly<Record<string, string>> = {
   '/note': notePage({ title: `Answered ${ATTACK}`, text: [ATTACK, LONG], list: '/list' }),
 };
 
-describe.skipIf(CHROMIUM.down)(`the page of an ask in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
+describe.skipIf(CHROMIUM.down)(`the page of an ask in ${CHROMIUM.name}`, () => {
   let browser: Browser;
   let server: Server;
   let url = '';
@@ -119,7 +119,7 @@ describe.skipIf(CHROMIUM.down)(`the page of an ask in ${CHROMIUM.name}`, { timeo
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  }, 60_000);
+  });
   afterAll(async () => {
     await browser?.close();
     server?.close();

@@ -82,5 +82,5 @@ describe.skipIf(CHROMIUM.down)(`a page in ${CHROMIUM.name}`, () => {
     expect(await page.evaluate(() => JSON.parse(sessionStorage.getItem('mcp') ?? '{}').streams)).toEqual({});
     expect(handler.counters).toMatchObject({ postStreams: 1, getStreams: 0, resumedStreams: 1 });
     await page.close();
-  }, 60_000);
+  });
 });

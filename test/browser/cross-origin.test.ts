@@ -85,7 +85,7 @@ describe.skipIf(CHROMIUM.down)(`pages in ${CHROMIUM.name}`, () => {
     }, served.url);
     expect(said).toEqual([true, 200, true, true, true]);
     await page.close();
-  }, 60_000);
+  });
 
   it('of another site read nothing, and open no stream with what needs no permission', async () => {
     const before = { ...served.handler.counters };
@@ -111,7 +111,7 @@ describe.skipIf(CHROMIUM.down)(`pages in ${CHROMIUM.name}`, () => {
     expect(served.handler.counters).toEqual(before);
     expect(served.log.text).toContain('allowedOrigins');
     await page.close();
-  }, 60_000);
+  });
 
   it('reach nothing by a name that was rebound to this machine', async () => {
     const page = await browser.newPage();
@@ -120,5 +120,5 @@ describe.skipIf(CHROMIUM.down)(`pages in ${CHROMIUM.name}`, () => {
     expect(reply?.status()).toBe(421);
     expect(served.log.text).toContain('allowedHosts');
     await page.close();
-  }, 60_000);
+  });
 });

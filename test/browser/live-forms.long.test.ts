@@ -9,11 +9,11 @@ const SERVER = new URL('../fixtures/side-by-side/forms-server.ts', import.meta.u
 const SOON = { timeout: 30_000 };
 const NARROW = { width: 390, height: 800 };
 
-describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
+describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, () => {
   let pages: LivePages;
   beforeAll(async () => {
     pages = await serveLive(SERVER, 'steps: [{ call: lines }]');
-  }, 60_000);
+  });
   afterAll(() => pages.close());
 
   const width = (page: Page): Promise<number> => page.evaluate(() => document.documentElement.scrollWidth);

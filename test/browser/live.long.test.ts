@@ -12,11 +12,11 @@ const SERVER = new URL('../fixtures/asking-server.ts', import.meta.url).pathname
 /** With `SCREENSHOTS=docs` the pictures of the documentation are made anew. */
 const PICTURES = process.env.SCREENSHOTS;
 
-describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
+describe.skipIf(CHROMIUM.down)(`compare --ui in ${CHROMIUM.name}`, () => {
   let pages: LivePages;
   beforeAll(async () => {
     pages = await serveLive(SERVER, 'steps: [{ call: in-turn }, { list: tools }]');
-  }, 60_000);
+  });
   afterAll(async () => expect(await pages.close()).toBe(0));
 
   /** Tab, until the control of that name has the focus. */

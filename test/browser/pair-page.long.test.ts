@@ -27,11 +27,11 @@ function build(): McpServer {
   return server;
 }
 
-describe.skipIf(CHROMIUM.down)(`the pairing page in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
+describe.skipIf(CHROMIUM.down)(`the pairing page in ${CHROMIUM.name}`, () => {
   let browser: Browser;
   beforeAll(async () => {
     browser = await launched();
-  }, 60_000);
+  });
   afterAll(() => browser?.close());
 
   let server: Server;

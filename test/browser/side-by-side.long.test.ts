@@ -18,7 +18,7 @@ const CARDS = 'details.card > summary';
 /** With `SCREENSHOTS=docs` the pictures of the documentation are made anew. */
 const PICTURES = process.env.SCREENSHOTS;
 
-describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, { timeout: 120_000 }, () => {
+describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, () => {
   let browser: Browser;
   let url = '';
   let messages = 0;
@@ -42,7 +42,7 @@ describe.skipIf(CHROMIUM.down)(`the page of a comparison in ${CHROMIUM.name}`, {
     const path = join(scratch(), 'compare.html');
     writeFileSync(path, pageOf(comparison));
     url = pathToFileURL(path).href;
-  }, 120_000);
+  });
   afterAll(() => browser.close());
 
   const open = async (options: BrowserContextOptions = {}, from = url) => {

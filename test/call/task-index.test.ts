@@ -257,7 +257,7 @@ describe('the sweeper', () => {
       await pause(1);
       now -= 1;
     });
-    await expect.poll(() => taken.size, { timeout: 20_000 }).toBe(100);
+    await expect.poll(() => taken.size).toBe(100);
     sweeper.stop();
     expect(most).toBe(12);
   });

@@ -172,5 +172,5 @@ describe('a task of any tool', () => {
       ),
       { numRuns: 60, interruptAfterTimeLimit: 20_000 },
     );
-  }, 60_000);
+  });
 });

@@ -19,7 +19,7 @@ import { POSTGRES, REDIS, SQLITE } from '../e2e/services.ts';
 import { adapterOf } from '../fixtures/keyv-parts.ts';
 
 describe('SQLite', () => {
-  it('that is locked as it is opened is an error of the opening', { timeout: 20_000 }, async () => {
+  it('that is locked as it is opened is an error of the opening', async () => {
     const url = SQLITE.url();
     const holder = new KeyvSqlite({ uri: url });
     await holder.query('BEGIN EXCLUSIVE');
@@ -106,7 +106,7 @@ describe.skipIf(REDIS.down)(REDIS.name, () => {
     const late = ask();
     expect(await asked).toMatch(/the line is cut/);
     expect(await late).toMatch(/^right$|offline/);
-    await expect.poll(() => read(keyv, key).catch(() => 'failed'), { timeout: 4_000 }).toBe('right');
+    await expect.poll(() => read(keyv, key).catch(() => 'failed')).toBe('right');
     expect(await insertIfAbsent(keyv, `${key}:2`, 'new', 60_000)).toBe(true);
     expect(await read(keyv, `${key}:2`)).toBe('new');
     await keyv.delete(key);

@@ -43,7 +43,7 @@ async function startRacer(name: string, url: string, prefix: string): Promise<Ra
 
 for (const { name, url: urlOf, down } of STORES) {
   describe.skipIf(SHORT || down)(`a race on ${name}`, () => {
-    it('has one winner for each position, whom every process reads', { timeout: 120_000 }, async () => {
+    it('has one winner for each position, whom every process reads', async () => {
       const url = urlOf();
       const prefix = `race:${randomUUID()}`;
       const racers = await Promise.all(PROCESSES.map((process_) => startRacer(process_, url, prefix)));

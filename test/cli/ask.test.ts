@@ -25,6 +25,7 @@ import {
 } from '../e2e/harness.ts';
 import { startProxy } from '../e2e/proxied.ts';
 import { SHORT } from '../short.ts';
+import { credentialsOf } from './paired.ts';
 
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 const FIXTURE = new URL('../fixtures/asking-server.ts', import.meta.url).pathname;
@@ -273,7 +274,7 @@ async function inTerminal(port: number, ...args: string[]) {
   child.stdout.on('data', (chunk) => {
     written += String(chunk);
   });
-  await expect.poll(() => written, { timeout: 15_000 }).toMatch(/type this code there: \S{9} /);
+  await expect.poll(() => written).toMatch(/type this code there: \S{9} /);
   const code = /there: (\S{9})/.exec(written)?.[1] ?? '';
   return { page, code, written: () => written, end: () => child.kill('SIGTERM') };
 }
@@ -293,9 +294,13 @@ describe('serve --ask-pair', () => {
       const form = await fetch(link);
       expect([form.status, await form.text()]).toEqual([403, expect.stringContaining('Pair this browser')]);
       const paired = await pair(page, code, link);
-      expect([paired.status, paired.headers.get('location')]).toEqual([303, link]);
-      const cookie = paired.headers.get('set-cookie')?.split(';')[0] ?? '';
-      expect((await answer(link, { cookie })).status).toBe(303);
+      const credentials = credentialsOf(paired);
+      const led = await fetch(`${page}/pair?${new URLSearchParams({ back: link })}`, {
+        redirect: 'manual',
+        headers: credentials,
+      });
+      expect([paired.status, led.status, led.headers.get('location')]).toEqual([303, 303, link]);
+      expect((await answer(link, credentials)).status).toBe(303);
       expect(await call(client)).toContain('Hello Ann');
       expect(written().split(code)).toHaveLength(2);
     } finally {
@@ -327,8 +332,7 @@ describe('serve --ask-pair', () => {
         const link = linkIn(await call(client));
         expect(link.startsWith(`${page}/`)).toBe(true);
         const paired = await pair(page, code, link);
-        const cookie = paired.headers.get('set-cookie')?.split(';')[0] ?? '';
-        expect((await answer(link, { cookie })).status).toBe(303);
+        expect((await answer(link, credentialsOf(paired))).status).toBe(303);
         expect(await call(client)).toContain('Hello Ann');
         expect(logged).not.toContain('code there');
       } finally {

@@ -3,6 +3,7 @@ import { createServer, type Server } from 'node:http';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Pairing } from '../../src/cli/pairing.ts';
 import { LogBook, listen, shut } from '../e2e/harness.ts';
+import { basicOf, cookieOf, credentialsOf } from './paired.ts';
 
 const PAGE = new URL('http://127.0.0.1:1/ask');
 const BACK = `${PAGE.href}/sealed`;
@@ -40,12 +41,6 @@ function send(typed: string, headers: Record<string, string> = {}, back = BACK):
 const open = (cookie = '', authorization = ''): string | Response =>
   pairing.authorize(new Request(BACK, { headers: { cookie, authorization } }), { url: BACK });
 
-/** What a browser makes of the credentials in a URL. */
-function basicOf(url: string | null): string {
-  const { username, password } = new URL(url ?? '');
-  return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
-}
-
 async function shown(): Promise<string> {
   const reply = open();
   return reply instanceof Response ? reply.text() : reply;
@@ -71,7 +66,7 @@ it('is 40 bits, and exchanged for a cookie and a password of twelve hours', asyn
 
 it('needs the password beside the cookie, which other ports of the host get too', async () => {
   const paired = await send(code);
-  const cookie = paired.headers.getSetCookie()[0]?.split(';')[0];
+  const cookie = cookieOf(paired);
   const basic = basicOf(paired.headers.get('location'));
   const refused = [
     '',
@@ -157,15 +152,14 @@ it.each(['https://evil.example/ask/x', 'http://127.0.0.1:1/other', '//evil.examp
     const location = paired.headers.get('location');
     const { pathname, search, searchParams } = new URL(location ?? '');
     expect([pathname, searchParams.get('back')]).toEqual(['/ask/pair', PAGE.href]);
-    const cookie = paired.headers.getSetCookie()[0]?.split(';')[0] ?? '';
-    const credentials = { cookie, authorization: basicOf(location) };
+    const credentials = credentialsOf(paired);
     const follow = (to: string, headers = {}): Promise<Response> =>
       fetch(url + to, { redirect: 'manual', headers });
     const gone = await follow(search, credentials);
     expect([gone.status, gone.headers.get('location')]).toEqual([303, PAGE.href]);
     const foreign = await follow(`?${new URLSearchParams({ back })}`, credentials);
     expect(foreign.headers.get('location')).toBe(PAGE.href);
-    expect((await follow(search, { cookie })).status).toBe(401);
+    expect((await follow(search, { cookie: cookieOf(paired) })).status).toBe(401);
     expect((await follow(search)).status).toBe(403);
   },
 );

@@ -151,9 +151,7 @@ describe('a stream that is left early', () => {
         cancelled = true;
       },
     });
-    const began = performance.now();
     for await (const _ of readEvents(body, () => {})) break;
     expect(cancelled).toBe(true);
-    expect(performance.now() - began).toBeLessThan(2_000);
   });
 });

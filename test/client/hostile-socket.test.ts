@@ -76,4 +76,4 @@ it('that reads no answer is left', async () => {
       socket.send(JSON.stringify({ jsonrpc: '2.0', id: `${nth}${id}`, method: 'ping' }));
   };
   expect(await against(harm)).toContain('reads nothing');
-}, 30_000);
+});

@@ -54,10 +54,7 @@ describe.each(REVISIONS)('%s', (revision) => {
       }),
     );
     const { client, asked } = await connect(server.url, { revision });
-    const begun = performance.now();
     await client.callTool({ name: 'ask', arguments: {} });
-    // At once: no user is asked, and nothing is waited for.
-    expect(performance.now() - begun).toBeLessThan(1_000);
     expect(asked).toEqual([]);
     const [, ...retries] = calls(server);
     expect(retries.map((seen) => brought(seen).state)).toEqual(states);

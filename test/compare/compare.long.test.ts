@@ -83,7 +83,7 @@ function scenarioFile(text: string, name = 'scenario.yaml'): string {
   return path;
 }
 
-describe('mcp-await compare', { timeout: 120_000 }, () => {
+describe('mcp-await compare', () => {
   it('agrees on every revision about a server that does the same on each, and writes the scenario it made', async () => {
     const written = join(scratch(), 'made.yaml');
     const { code, stdout } = await compare(

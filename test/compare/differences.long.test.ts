@@ -48,7 +48,7 @@ const only = (kind: Difference['kind'], text: string | RegExp) => [
   { kind, step: 0, columns: [ODD], text: typeof text === 'string' ? text : expect.stringMatching(text) },
 ];
 
-describe('a difference between revisions', { timeout: 60_000 }, () => {
+describe('a difference between revisions', () => {
   it('another result', async () => {
     const found = await differencesOf(async (isOdd) => (isOdd ? 'the total is 7' : 'the total is 8'));
     expect(found).toEqual(

@@ -20,7 +20,7 @@ function lineIn(text: string): string {
   return source[Number(/\(effect-server\.ts:(\d+)\)/.exec(text)?.[1]) - 1] ?? '';
 }
 
-describe('an effect outside of a step', { timeout: 60_000 }, () => {
+describe('an effect outside of a step', () => {
   it.each([
     ['mail_async', 'wrote a file', 'appendFile('],
     ['mail_sync', 'wrote a file', 'appendFileSync('],
@@ -84,7 +84,7 @@ describe('an effect outside of a step', { timeout: 60_000 }, () => {
   });
 });
 
-describe('a variable of a module', { timeout: 60_000 }, () => {
+describe('a variable of a module', () => {
   it('is a difference where a replay changes it once more, with the line that declares it', async () => {
     const tools = ['count', 'post', 'mailer', 'keyed', 'total', 'cached', 'clock', 'stepped'];
     const comparison = await everyRevision(counting, { steps: tools.map((call) => ({ call })) }, ONE);

@@ -19,7 +19,7 @@ describe('alwaysReplay', () => {
     // Each call did go to a second handler.
     for (const { messages } of columns.filter(({ name }) => name.endsWith('always replayed')))
       expect(messages.filter(({ kind }) => kind === 'answer').length).toBeGreaterThan(0);
-  }, 120_000);
+  });
 
   it('counts the columns that were compared, without those that they were compared with', async () => {
     const table = async (...revisions: ('2025-11-25' | '2026-07-28')[]): Promise<string> =>
@@ -28,7 +28,7 @@ describe('alwaysReplay', () => {
     expect(await table('2025-11-25', '2026-07-28')).toContain(
       '\nAll 2 columns agree with a process that lives: ',
     );
-  }, 60_000);
+  });
 
   it('names a tool that asks otherwise when it is run again', async () => {
     const { differences } = await alwaysReplay(
@@ -40,7 +40,7 @@ describe('alwaysReplay', () => {
     expect(differences[0]?.text).toMatch(
       /^asks otherwise each time it is run: "Your name\?", "Your city\?", and then "Your city/,
     );
-  }, 60_000);
+  });
 });
 
 describe('crashAt', () => {
@@ -75,7 +75,7 @@ describe('crashAt', () => {
     expect(columns.map(({ name }) => name)).toContain('2026-07-28 crash at step charge');
     // Two undisturbed plays and one with a crash, on each of two revisions.
     expect(runs.filter((run) => run === 'charge')).toHaveLength(6);
-  }, 120_000);
+  });
 
   it('dies before the answer it is told, whose call continues elsewhere and asks nothing twice', async () => {
     const { runs, factory } = counting();
@@ -92,7 +92,7 @@ describe('crashAt', () => {
     await expect(crashAt(factory, { ask: 2 }, scenario, { revisions })).rejects.toThrow(
       'crashAt: no call reaches ask 2 on 2025-11-25',
     );
-  }, 120_000);
+  });
 
   it('dies after each entry in turn, and has the same result', async () => {
     const { factory } = counting();
@@ -104,7 +104,7 @@ describe('crashAt', () => {
     );
     expect(differences).toEqual([]);
     expect(columns.length).toBeGreaterThan(4);
-  }, 120_000);
+  });
 
   it('refuses a step that no call reaches', async () => {
     const { factory } = counting();
@@ -115,7 +115,7 @@ describe('crashAt', () => {
       code: 'bad-option',
       message: 'crashAt: no call reaches step refund on 2026-07-28',
     });
-  }, 60_000);
+  });
 });
 
 describe('toSurviveRestarts', () => {

@@ -8,7 +8,7 @@ import { shop } from '../fixtures/side-by-side/shop.ts';
 const TWO = { revisions: ['2025-11-25', '2026-07-28'] as const, callers: false };
 const build = () => shop('reserve');
 
-describe('a problem', { timeout: 60_000 }, () => {
+describe('a problem', () => {
   const cases: readonly (readonly [string, Scenario['steps'][number], string])[] = [
     ['an unknown tool', { call: 'oder' }, 'there is no tool oder; the server has quit, crash'],
     ['arguments that the tool refuses', { call: 'add' }, 'Invalid arguments for tool add'],
@@ -77,4 +77,4 @@ it('a failed expectation begins with what failed', async () => {
   const [head, ...rest] = String(failed).split('\n');
   expect(head).toBe('Error: ✗ step 1 (order): expected a result with "sold" in it, and got "bought item 7"');
   expect(rest.join('\n')).toContain('✗ mistake');
-}, 60_000);
+});

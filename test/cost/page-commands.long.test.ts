@@ -119,7 +119,7 @@ describe.skipIf(REDIS.down)('commands of a call whose client cannot be asked, on
     expect(least('answered'), counted).toBeLessThanOrEqual(13);
     // The rows, the log, the answer; the claim, the end, and when the outcome was sent.
     expect(least('continued'), counted).toBeLessThanOrEqual(12);
-  }, 120_000);
+  });
 
   it('never asks: at most 2 in one round trip, which are the rows of equal calls', async () => {
     await call('plain', {});

@@ -116,7 +116,7 @@ for (const kind of some(KINDS)) {
       const cancel = { method: 'notifications/cancelled', params: { requestId: 7 } };
       expect((await session.post(1, cancel)).status).toBe(202);
       // Without a relay its owner reads it with its next sign of life.
-      await expect.poll(() => effectsIn(effects).slice(before), { timeout: 10_000 }).toContain('aborted');
+      await expect.poll(() => effectsIn(effects).slice(before)).toContain('aborted');
       await expect.poll(() => stream.over).toBe(true);
       expect(stream.messages.filter(({ id }) => id === 7)).toEqual([]);
       // Its id no longer cancels anything.
@@ -134,7 +134,7 @@ for (const kind of some(KINDS)) {
       const again = await session.get(1, first.last);
       const cancel = { method: 'notifications/cancelled', params: { requestId: 7 } };
       expect((await session.post(2, cancel)).status).toBe(202);
-      await expect.poll(() => again.over, { timeout: 25_000 }).toBe(true);
+      await expect.poll(() => again.over).toBe(true);
       expect(again.messages.filter(({ id }) => id === 7)).toEqual([]);
       expect(effectsIn(effects).slice(before)).toEqual(['charge']);
     });

@@ -94,7 +94,7 @@ const WIRES: readonly (readonly [string, () => Promise<unknown>])[] = [
   ['stdio', async () => stdio(CLI, 'serve', SERVER, '--stdio')],
 ];
 
-describe.each(WIRES)('%s', { timeout: 60_000 }, (_name, connect) => {
+describe.each(WIRES)('%s', (_name, connect) => {
   it('carries progress', async () => {
     const client = await reporting(await connect());
     const result = await client.callTool({ name: 'listens', arguments: {} });
@@ -108,7 +108,7 @@ it('a proxy passes it on to a server in a process of its own', async () => {
   const client = await reporting(transport, new Promise(() => {}));
   const result = await client.callTool({ name: 'hears', arguments: {} });
   expect(JSON.parse(textIn(result))).toEqual({ reports: REPORTS });
-}, 60_000);
+});
 
 it('2025-11-25 carries it for a task', async () => {
   const handler = createAwaitHandler(() => askerV2(), { tasks: () => 'now', logger: new LogBook() });

@@ -119,7 +119,7 @@ describe('mcp-await serve ends with 2 and one sentence for', () => {
   )('%s', (_name, args, sentence) => {
     const env = { ...process.env };
     delete env.MCP_AWAIT_SECRET;
-    const { status, stderr } = spawnSync(process.execPath, [cli, 'serve', ...args], { env, timeout: 20_000 });
+    const { status, stderr } = spawnSync(process.execPath, [cli, 'serve', ...args], { env, timeout: 60_000 });
     expect(status).toBe(2);
     expect(stderr.toString()).toMatch(sentence);
     expect(stderr.toString()).not.toContain('    at ');

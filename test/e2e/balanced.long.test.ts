@@ -41,7 +41,7 @@ describe.skipIf(REDIS.down)('the examples, through a balancer over three process
       );
       groups.set(example, { servers, balancer });
     }
-  }, 60_000);
+  });
   afterAll(async () => {
     for (const { servers, balancer } of groups.values()) {
       await Promise.all(servers.map((server) => server.kill()));

@@ -68,7 +68,7 @@ it('a client of workspace-sse that reads nothing of its response is disconnected
   socket.pause();
   const head = `POST ${pathname} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n`;
   socket.write(`${head}accept: text/event-stream\r\ncontent-length: ${body.length}\r\n\r\n${body}`);
-  await expect.poll(() => served.handler.counters.brokenStreams, { timeout: 10_000 }).toBe(1);
+  await expect.poll(() => served.handler.counters.brokenStreams).toBe(1);
   socket.destroy();
 });
 
@@ -77,7 +77,7 @@ it('says which limit is met where a session has too many streams', async () => {
   const session = await begin([served], {});
   await session.post(0, { id: 1, method: 'ping' });
   const streams = await Promise.all([2, 3, 4].map((id) => session.post(0, { ...says(50_000), id })));
-  for (const stream of streams) await expect.poll(() => stream.over, { timeout: 20_000 }).toBe(true);
+  for (const stream of streams) await expect.poll(() => stream.over).toBe(true);
   const refused = streams.find(({ status }) => status === 429);
   expect(JSON.parse(refused?.text ?? '{}').error?.message).toContain('exceeds a limit of the server');
 });

@@ -224,9 +224,9 @@ describe('mcp-await calls', () => {
     child.stdout.on('data', (chunk: Buffer) => {
       out += chunk.toString();
     });
-    await expect.poll(() => out, { timeout: 10_000 }).toContain('0 calls');
+    await expect.poll(() => out).toContain('0 calls');
     await begin('2026-07-28, round trips', service);
-    await expect.poll(() => out, { timeout: 10_000 }).toContain('1 call, 1 of them waiting');
+    await expect.poll(() => out).toContain('1 call, 1 of them waiting');
     const exit = once(child, 'exit');
     child.stdout.destroy();
     expect(await exit).toEqual([0, null]);

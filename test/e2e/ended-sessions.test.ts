@@ -83,7 +83,7 @@ for (const [store, down, options] of [
           statuses.push(...(await endedAtOnce(asking, 4 + round, 'in-turn')));
         }
         expect(statuses.filter((status) => ![200, 202, 404].includes(status))).toEqual([]);
-        await expect.poll(() => [open, made - closed], { timeout: 10_000 }).toEqual([0, 0]);
+        await expect.poll(() => [open, made - closed]).toEqual([0, 0]);
       }, 60_000);
     });
   }

@@ -96,7 +96,7 @@ describe.each(['2025-06-18', '2025-11-25'])('a call that another process took ov
     // The other one is the first from here on.
     await servers.shift()?.close();
     const again = await session.get(0, stream.last);
-    await expect.poll(() => again.last, { timeout: 10_000 }).not.toBe('');
+    await expect.poll(() => again.last).not.toBe('');
     work.open();
     await isOver(again);
     expect(text(again)).toBe('done');

@@ -34,7 +34,7 @@ interface Line {
 async function open(at: number, last?: string): Promise<Line> {
   const headers = { accept: 'text/event-stream', ...(last !== undefined && { 'last-event-id': last }) };
   const reader = new Reader(await fetch(`${rootOf(at)}/sse`, { headers }));
-  await expect.poll(() => reader.text, { timeout: 5_000 }).toContain('sessionId=');
+  await expect.poll(() => reader.text).toContain('sessionId=');
   return { reader, endpoint: /^data: (.+)$/m.exec(reader.text)?.[1] ?? '' };
 }
 
@@ -220,7 +220,7 @@ for (const kind of KINDS) {
         const since = (): Rpc[] => line.reader.messages.slice(from);
         await post(line, to, { ...call('notes'), id });
         for (const field of ['name', 'city']) {
-          await expect.poll(() => since().some(asks(field)), { timeout: 10_000 }).toBe(true);
+          await expect.poll(() => since().some(asks(field))).toBe(true);
           await post(line, to, answer(since().find(asks(field)) ?? {}, field));
         }
         await line.reader.next((message) => message.id === id);
@@ -248,13 +248,11 @@ describe.skipIf(REDIS.down)(`HTTP+SSE at processes on ${REDIS.name}, in numbers 
       const ask = await line.reader.next(asks('name'));
       process.kill(servers[1]?.pid ?? 0, 'SIGTERM');
       await expect
-        .poll(
-          () =>
-            fetch(`${rootOf(1)}/sse`).then(
-              () => true,
-              () => false,
-            ),
-          { timeout: 15_000 },
+        .poll(() =>
+          fetch(`${rootOf(1)}/sse`).then(
+            () => true,
+            () => false,
+          ),
         )
         .toBe(false);
       await post(line, 0, answer(ask, 'name'));
@@ -262,9 +260,7 @@ describe.skipIf(REDIS.down)(`HTTP+SSE at processes on ${REDIS.name}, in numbers 
         await post(line, 0, answer(await line.reader.next(asks(field)), field));
       }
       const results = (): Rpc[] => line.reader.messages.filter(isResult);
-      await expect
-        .poll(() => results().map(textIn), { timeout: 25_000 })
-        .toEqual(['its name, its city, its street']);
+      await expect.poll(() => results().map(textIn)).toEqual(['its name, its city, its street']);
     },
     PATIENCE,
   );
@@ -326,7 +322,7 @@ describe.skipIf(REDIS.down)(`HTTP+SSE at processes on ${REDIS.name}, in numbers 
       await Promise.all(ids.map((id, nth) => post(line, nth % 3, { ...call('throws'), id })));
       const told = (reader: Reader): string[] =>
         reader.messages.map(({ id }) => String(id)).filter((id) => id.startsWith('call '));
-      await expect.poll(() => told(line.reader).sort(), { timeout: 20_000 }).toEqual([...ids].sort());
+      await expect.poll(() => told(line.reader).sort()).toEqual([...ids].sort());
       const again = await open(2, line.reader.last);
       await new Promise((resolve) => setTimeout(resolve, 1.6 * LEASE));
       // The process that has the stream now read all of them, and found no outcome to send.
@@ -341,14 +337,11 @@ describe.skipIf(REDIS.down)(`HTTP+SSE at processes on ${REDIS.name}, in numbers 
     const roots = await line.reader.next(({ method }) => method === 'roots/list');
     await post(line, 0, { id: roots.id, result: { roots: [{ uri: 'file:///home/ann' }] } });
     await expect
-      .poll(
-        async () => {
-          const id = randomUUID();
-          await post(line, 1, { ...call('root'), id });
-          return textIn(await line.reader.next((message) => message.id === id));
-        },
-        { timeout: 10_000 },
-      )
+      .poll(async () => {
+        const id = randomUUID();
+        await post(line, 1, { ...call('root'), id });
+        return textIn(await line.reader.next((message) => message.id === id));
+      })
       .toBe('file:///home/ann');
   });
 });

@@ -78,7 +78,7 @@ class Client {
   }
 
   async next(wanted: (message: Rpc) => boolean): Promise<void> {
-    await expect.poll(() => this.got.some(wanted), { timeout: 20_000 }).toBe(true);
+    await expect.poll(() => this.got.some(wanted)).toBe(true);
   }
 
   /** Its session begins, on a wire that has them. */
@@ -183,7 +183,7 @@ describe.each(some(wires))('$name', ({ path }) => {
         else if (calls < CALLS) await call(at);
       }
       if (calls === 0) await call(0);
-      await expect.poll(() => asked().length, { timeout: 20_000 }).toBe(calls);
+      await expect.poll(() => asked().length).toBe(calls);
       while (answers < calls) await answer(answers % 2);
       for (let id = 1; id <= calls; id += 1) await client.next((message) => message.id === id);
       // Whoever has all of it gets nothing more.

@@ -73,7 +73,7 @@ async function refusing(url: string): Promise<void> {
       });
       socket.once('error', () => resolve(true));
     });
-  await expect.poll(isRefused, { timeout: 10_000 }).toBe(true);
+  await expect.poll(isRefused).toBe(true);
 }
 
 interface Exchanged {
@@ -233,7 +233,7 @@ describe.each(some(STORES))('a process on $name that gets SIGTERM', ({ url: plac
       const first = new Wire(await session.post(leaving.url, message));
       await expect.poll(() => first.text).toContain('elicitation/create');
       leaving.child.kill('SIGTERM');
-      await expect.poll(() => [first.over, standing.over], { timeout: 10_000 }).toEqual([true, true]);
+      await expect.poll(() => [first.over, standing.over]).toEqual([true, true]);
       for (const { text } of [first, standing]) expect(text).toMatch(/\nretry: 5000\n\n: closing/);
       expect(first.messages().filter(({ id }) => id === 7)).toEqual([]);
       const again = new Wire(await session.get(staying.url, first.lastId));
@@ -243,7 +243,7 @@ describe.each(some(STORES))('a process on $name that gets SIGTERM', ({ url: plac
       const ask = first.messages().find(({ method }) => method === 'elicitation/create');
       const answer = { id: ask?.id, result: { action: 'accept', content: {} } };
       expect((await session.post(staying.url, answer)).status).toBe(202);
-      await expect.poll(() => again.text, { timeout: 10_000 }).toContain('"accept"');
+      await expect.poll(() => again.text).toContain('"accept"');
       expect(await leaving.exit).toBe(0);
     },
   );
@@ -341,7 +341,7 @@ describe('mcp-await serve', () => {
   it.skipIf(REDIS.down).each([
     ['store', (url: string) => ['--store', url]],
     ['relay', (url: string) => ['--store', SQLITE.url(), '--relay', url]],
-  ] as const)('ends by itself while its %s is silent, and says so', { timeout: 60_000 }, async (what, on) => {
+  ] as const)('ends by itself while its %s is silent, and says so', async (what, on) => {
     const redis = await ownStore('redis');
     try {
       const args = [...on(redis.url), '--limit', 'lease=1000', '--idle-time', '1s'];

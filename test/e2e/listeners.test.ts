@@ -75,12 +75,11 @@ async function spread(speaker: Served, listeners: readonly Served[]): Promise<vo
   );
   await post(speaker.url, { tool: 'change', headers: { authorization: 'Bearer ann' } });
   for (const [nth, reader] of readers.entries())
-    if (nth % 3 === 0)
-      await expect.poll(() => heard(reader).sort(), { timeout: 5_000 }).toEqual([UPDATED, CHANGED]);
+    if (nth % 3 === 0) await expect.poll(() => heard(reader).sort()).toEqual([UPDATED, CHANGED]);
   await speaker.handler.notify.toolsChanged();
   for (const [nth, reader] of readers.entries()) {
     const own = nth % 3 === 0 ? [UPDATED, CHANGED] : [];
-    await expect.poll(() => heard(reader).sort(), { timeout: 5_000 }).toEqual([...own, CHANGED].sort());
+    await expect.poll(() => heard(reader).sort()).toEqual([...own, CHANGED].sort());
   }
 }
 
@@ -136,7 +135,7 @@ it('read nothing once nobody listens', async () => {
   await speaker.handler.notify.toolsChanged();
   const again = await listen(other, 'ann');
   await speaker.handler.notify.resourceUpdated('diary://today');
-  await expect.poll(() => heard(again), { timeout: 5_000 }).toEqual([UPDATED]);
+  await expect.poll(() => heard(again)).toEqual([UPDATED]);
 });
 
 describe.each([
@@ -160,8 +159,8 @@ describe.each([
     await notify.resourceUpdated('diary://tomorrow');
     await notify.toolsChanged();
     const [one, ...others] = readers as [Reader, ...Reader[]];
-    await expect.poll(() => heard(one).sort(), { timeout: 5_000 }).toEqual([UPDATED, CHANGED]);
-    for (const other of others) await expect.poll(() => heard(other), { timeout: 5_000 }).toEqual([CHANGED]);
+    await expect.poll(() => heard(one).sort()).toEqual([UPDATED, CHANGED]);
+    for (const other of others) await expect.poll(() => heard(other)).toEqual([CHANGED]);
   });
 
   it('hear it over HTTP+SSE, too', async () => {
@@ -173,6 +172,6 @@ describe.each([
     const reader = new Reader(await fetch(url, { signal: stream.signal }));
     await expect.poll(() => reader.text).toContain('endpoint');
     await served[0]?.handler.notify.toolsChanged();
-    await expect.poll(() => reader.text, { timeout: 5_000 }).toContain(CHANGED);
+    await expect.poll(() => reader.text).toContain(CHANGED);
   });
 });

@@ -41,7 +41,7 @@ describe('a call that one proxy asked and the other one continued', () => {
     const next = await post(two.url, { tool, ...ann(asked) });
     expect(next.keys.length > 0 ? JSON.stringify(next.keys) : textOf(next)).toMatch(told);
     expect(textOf(await waiting)).toBe('1');
-    await expect.poll(() => isAlive(Number(first)), { timeout: 10_000 }).toBe(false);
+    await expect.poll(() => isAlive(Number(first))).toBe(false);
     expect(effects.lines()).toEqual([tool, tool]);
   });
 
@@ -84,7 +84,7 @@ describe('a server that several calls use is free for the next call', () => {
     return here.map(({ url }) => url);
   };
 
-  it('when another process continued a call', { timeout: 20_000 }, async () => {
+  it('when another process continued a call', async () => {
     const [one = '', two = ''] = await start(2);
     const asked = await post(one, { tool: 'reads' });
     expect(textOf(await post(two, { tool: 'reads', ...ann(asked) }))).toBe('Hello Ann');
@@ -92,7 +92,7 @@ describe('a server that several calls use is free for the next call', () => {
     expect(textOf(await post(one, { tool: 'reads', ...ann(again) }))).toBe('Hello Ann');
   });
 
-  it('when a call came back to it, and left again', { timeout: 30_000 }, async () => {
+  it('when a call came back to it, and left again', async () => {
     const tool = 'reads-thrice';
     const [one = '', two = ''] = await start(2);
     const first = await post(one, { tool });
@@ -103,7 +103,7 @@ describe('a server that several calls use is free for the next call', () => {
     expect((await post(one, { tool })).keys).toHaveLength(1);
   });
 
-  it('when a call was dropped that waited for long', { timeout: 20_000 }, async () => {
+  it('when a call was dropped that waited for long', async () => {
     const [one = ''] = await start(1, { frameIdle: 200 });
     const asked = await post(one, { tool: 'reads' });
     await expect.poll(() => here[0]?.handler.parked).toBe(0);

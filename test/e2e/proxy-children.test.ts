@@ -135,7 +135,7 @@ describe.concurrent('no child is left', () => {
     return { proxy, pids: () => pids.lines().map(Number) };
   };
   const gone = (pids: () => number[]) =>
-    vi.waitFor(() => expect(pids().filter(isAlive)).toEqual([]), { timeout: 15_000, interval: 50 });
+    vi.waitFor(() => expect(pids().filter(isAlive)).toEqual([]), { timeout: 60_000, interval: 50 });
 
   it.each(some(['SIGTERM', 'SIGINT', 'SIGHUP'] as const))('on %s', async (signal) => {
     const { proxy, pids } = await started('well');

@@ -110,14 +110,14 @@ it('a process that is ended before its ask times out is not counted as one that 
   const [one, two] = [await serve(), await serve()];
   const client = await legacyOver(movingTo(one.url, two.url), {
     answer: async () => {
-      await expect.poll(() => effects.lines().length, { timeout: 30_000 }).toBeGreaterThan(7);
+      await expect.poll(() => effects.lines().length).toBeGreaterThan(7);
       return { action: 'accept', content: { name: 'Ann' } };
     },
   });
   open.push(client);
   expect(await client.tool('reads')).toBe('Hello Ann');
   expect(client.asked).toEqual(['name?']);
-}, 120_000);
+});
 
 /**
  * As Redis and NATS do, it delivers to every listener of a name.

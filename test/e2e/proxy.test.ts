@@ -235,7 +235,7 @@ describe('when its child is gone', () => {
     });
     const client = await legacy(served.url, {
       answer: async () => {
-        await expect.poll(() => effects.lines().length, { timeout: 20_000 }).toBeGreaterThan(1);
+        await expect.poll(() => effects.lines().length).toBeGreaterThan(1);
         await new Promise((resolve) => setTimeout(resolve, 300));
         return { action: 'accept', content: { name: 'Ann' } };
       },

@@ -93,7 +93,7 @@ it('lets them in again when the window is over', async () => {
   const url = await serve({ rateLimit: { calls: { most: 1, per: 1_000 } } });
   expect((await ask(url, 'ann')).status).toBe(200);
   expect((await ask(url, 'ann')).status).toBe(429);
-  await expect.poll(async () => (await ask(url, 'ann')).status, { timeout: 5_000 }).toBe(200);
+  await expect.poll(async () => (await ask(url, 'ann')).status).toBe(200);
 });
 
 it('takes a limiter that processes share, and lets everybody in when it fails', async () => {

@@ -22,7 +22,7 @@ export class Reader {
   }
 
   async next(wanted: (message: Rpc) => boolean): Promise<Rpc> {
-    await expect.poll(() => this.messages.some(wanted), { timeout: 25_000 }).toBe(true);
+    await expect.poll(() => this.messages.some(wanted)).toBe(true);
     return this.messages.find(wanted) as Rpc;
   }
 

@@ -141,7 +141,7 @@ describe.each(
     }
     expect([told[0], told.at(-1), asked.length]).toEqual(['taskCreated', 'result', 1]);
     await old.close();
-  }, 60_000);
+  });
 
   it('a 2025-11-25 client at one of them, as ever', async () => {
     await connect();

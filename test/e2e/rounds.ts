@@ -167,13 +167,10 @@ export function resultIn({ message }: Said): Json {
 export async function until(session: RawSession, taskId: string, status: string, to = 0): Promise<Json> {
   let task: Json = {};
   await expect
-    .poll(
-      async () => {
-        task = resultIn(await session.post(request('tasks/get', { taskId }), to));
-        return task.status;
-      },
-      { timeout: 20_000 },
-    )
+    .poll(async () => {
+      task = resultIn(await session.post(request('tasks/get', { taskId }), to));
+      return task.status;
+    })
     .toBe(status);
   return task;
 }

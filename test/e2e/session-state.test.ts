@@ -58,7 +58,7 @@ for (const kind of some(KINDS)) {
       const result = { roots: [{ uri: 'file:///here' }] };
       expect((await session.post(2, { id: ask.id, result })).status).toBe(202);
       const say = async () => textOf(await session.post(0, call('roots')));
-      await expect.poll(say, { timeout: 25_000 }).toBe('file:///here');
+      await expect.poll(say).toBe('file:///here');
     });
 
     it('hear in each of them that the roots of its client changed', async () => {
@@ -74,13 +74,10 @@ for (const kind of some(KINDS)) {
       };
       const knows = (to: number, uri: string): Promise<void> =>
         expect
-          .poll(
-            async () => {
-              await answerAll(uri);
-              return say(session, to, 'roots', uri);
-            },
-            { timeout: 25_000 },
-          )
+          .poll(async () => {
+            await answerAll(uri);
+            return say(session, to, 'roots', uri);
+          })
           .toBe(uri);
       for (const to of [0, 1]) await knows(to, 'file:///before');
       // The last process has no instance of this session yet, and gets it all the same.
@@ -110,7 +107,7 @@ for (const kind of some(KINDS)) {
         expect((await session.post(to, { id: 8, method: 'ping' })).status).toBe(404);
         expect((await session.get(to)).status).toBe(404);
       }
-      await expect.poll(() => standing.over && stream.over, { timeout: 15_000 }).toBe(true);
+      await expect.poll(() => standing.over && stream.over).toBe(true);
       await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
     });
 
@@ -122,7 +119,7 @@ for (const kind of some(KINDS)) {
       await startIn(session, 2, stream);
       await stream.next(asks('name'));
       await fetch(servers[0]?.url ?? '', { method: 'DELETE', headers: session.headers });
-      await expect.poll(() => standing.over && stream.over, { timeout: 15_000 }).toBe(true);
+      await expect.poll(() => standing.over && stream.over).toBe(true);
       await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['aborted']);
     });
 

@@ -229,7 +229,7 @@ it.each([
   'This server is shutting down; send the same request again',
   'Internal error: this call is being continued elsewhere; send the same request again',
   'Invalid or expired requestState',
-])('a tool that throws "%s" has its error told to a 2025 client', { timeout: 10_000 }, async (message) => {
+])('a tool that throws "%s" has its error told to a 2025 client', async (message) => {
   const served = await serveHere(
     () => {
       const server = new McpServer({ name: 'gateway', version: '1.0.0' }, { capabilities: { logging: {} } });
@@ -332,7 +332,7 @@ describe('handler.health', () => {
     open.push(served);
     expect(await served.handler.health()).toEqual({ ready: false, reason: 'the store does not answer' });
     isDown = false;
-    await expect.poll(() => served.handler.health(), { timeout: 5_000 }).toEqual({ ready: true });
+    await expect.poll(() => served.handler.health()).toEqual({ ready: true });
   });
 
   it('is not ready without secrets', async () => {
@@ -413,7 +413,7 @@ it('ends replies that last before it refuses anything, and serves what their con
   ask('/long');
   await expect.poll(text).toContain('keep-alive');
   const closed = close();
-  await expect.poll(text, { timeout: 10_000 }).toContain('0\r\n\r\n');
+  await expect.poll(text).toContain('0\r\n\r\n');
   ask('/next');
   await over;
   expect(text().match(/HTTP\/1.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200']);

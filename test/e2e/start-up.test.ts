@@ -38,7 +38,7 @@ function standStill(): void {
 }
 
 describe.each(CELLS)('a server that asks on start-up ($name)', (cell) => {
-  it('asks a 2026-07-28 client what its tool asks', { timeout: 20_000 }, async () => {
+  it('asks a 2026-07-28 client what its tool asks', async () => {
     served = await serveHere(asksOnStart, optionsOf(cell));
     const client = await modern(served.url);
     expect(await client.tool('asks')).toBe('accept');
@@ -48,7 +48,7 @@ describe.each(CELLS)('a server that asks on start-up ($name)', (cell) => {
 });
 
 describe('a server that asks on start-up, and a 2025-11-25 client', () => {
-  it('initializes it without waiting for what it asked', { timeout: 4_000 }, async () => {
+  it('initializes it without waiting for what it asked', async () => {
     served = await serveHere(asksOnStart);
     standStill();
     const client: TestClient = await legacy(served.url);
@@ -56,7 +56,7 @@ describe('a server that asks on start-up, and a 2025-11-25 client', () => {
     await client.close();
   });
 
-  it('is asked on its standing stream, and the answer reaches the server', { timeout: 20_000 }, async () => {
+  it('is asked on its standing stream, and the answer reaches the server', async () => {
     served = await serveHere(asksOnStart);
     const client = await legacy(served.url);
     expect(await client.tool('rooted')).toBe('file:///home/ann');

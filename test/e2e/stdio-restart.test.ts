@@ -84,7 +84,7 @@ const KEPT = KINDS.flatMap((kind, at) => MODES.slice(at % 2, (at % 2) + 1).map((
 
 describe('a call of 2026-07-28 continues in the next process', () => {
   for (const { kind, mode } of some(KEPT.map((row) => ({ ...row, down: row.kind.down })))) {
-    it.skipIf(kind.down)(`with ${kind.name}, for a client ${mode[0]}`, { timeout: 60_000 }, async () => {
+    it.skipIf(kind.down)(`with ${kind.name}, for a client ${mode[0]}`, async () => {
       const effects = effectsFile();
       const server = rounds(['serve', ASKING, '--stdio', ...kind.args()], effects.path, mode[1]);
       await server.start();
@@ -105,7 +105,7 @@ describe('a call of 2026-07-28 continues in the next process', () => {
   it.skipIf(SHORT).each([
     ['runs again where it may', 'greet', /^Hello Ann$/, ['greet', 'greet']],
     ['ends with an error where it may not', 'order', /may not be run again/, ['order']],
-  ])('behind the proxy: one that was sent %s', { timeout: 60_000 }, async (_what, tool, told, ran) => {
+  ])('behind the proxy: one that was sent %s', async (_what, tool, told, ran) => {
     const effects = effectsFile();
     const store = `sqlite://${join(scratch(), 'calls.db')}`;
     const args = ['proxy', '--stdio', '--store', store, '--', ...PYTHON];

@@ -55,7 +55,7 @@ const CLIENTS: readonly (readonly [string, Connect])[] = [
   ['SDK v2 as it meets servers of 2025', (args) => modernOver(new ModernStdio(params(args)), {}, 'legacy')],
 ];
 
-describe.concurrent.each(some(CLIENTS))('on stdio %s', { timeout: 60_000 }, (_name, connect) => {
+describe.concurrent.each(some(CLIENTS))('on stdio %s', (_name, connect) => {
   it('completes every asking tool, prompt and resource of a module', async () => {
     const client = await connect(['serve', fixture('asking-server.ts'), '--stdio']);
     expect(await client.tool('one')).toBe('Hello its name');
@@ -85,7 +85,7 @@ describe.concurrent.each(some(CLIENTS))('on stdio %s', { timeout: 60_000 }, (_na
 });
 
 // The clients pinned and automatic; the fourth one speaks as the first does.
-describe.concurrent.each(CLIENTS.slice(0, 3))('on stdio %s', { timeout: 60_000 }, (_name, connect) => {
+describe.concurrent.each(CLIENTS.slice(0, 3))('on stdio %s', (_name, connect) => {
   it.skipIf(SHORT).each(EXAMPLES)('completes the asking tools of examples/%s', async (example, calls) => {
     const client = await connect(['serve', fixture(`../../examples/${example}`), '--stdio']);
     for (const [tool, args, text] of calls) expect(await client.tool(tool, args)).toContain(text);

@@ -191,10 +191,10 @@ describe('--wait-for-store', () => {
     const near = Object.assign(new URL(url), { hostname: '127.0.0.1', port: proxy.port }).href;
     const running = start('serve', SERVER, '--port', '0', '--wait-for-store', flag, near);
     const lines = (): number => running.err.split(`127.0.0.1:${proxy.port}`).length - 1;
-    await expect.poll(lines, { timeout: 20_000 }).toBeGreaterThanOrEqual(1);
+    await expect.poll(lines).toBeGreaterThanOrEqual(1);
     expect([running.out, running.child.exitCode]).toEqual(['', null]);
     await proxy.mend();
-    await expect.poll(() => running.out, { timeout: 20_000 }).toContain('listening on');
+    await expect.poll(() => running.out).toContain('listening on');
     running.child.kill('SIGTERM');
     expect(await running.code).toBe(0);
     await proxy.cut();
@@ -211,9 +211,9 @@ describe('--wait-for-store', () => {
       '--store',
       `sqlite://${place}/calls.db`,
     );
-    await expect.poll(() => running.err, { timeout: 20_000 }).toContain('ENOENT');
+    await expect.poll(() => running.err).toContain('ENOENT');
     mkdirSync(place);
-    await expect.poll(() => running.out, { timeout: 20_000 }).toContain('listening on');
+    await expect.poll(() => running.out).toContain('listening on');
     expect(existsSync(join(place, 'calls.db'))).toBe(true);
   });
 });
@@ -223,7 +223,7 @@ it.skipIf(SHORT || REDIS.down)(
   async () => {
     const proxy = await tcpProxy(REDIS_URL);
     const running = start('serve', SERVER, '--port', '0', '--relay', `redis://127.0.0.1:${proxy.port}`);
-    await expect.poll(() => running.out, { timeout: 20_000 }).toContain('listening on');
+    await expect.poll(() => running.out).toContain('listening on');
     await proxy.cut();
     running.child.kill('SIGTERM');
     const code = await running.code;

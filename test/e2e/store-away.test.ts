@@ -39,7 +39,7 @@ async function finish(session: Session, stream: Reader): Promise<void> {
 it.each(some([5, 9, 14]))(
   "2025-11-25: a dead process's call is taken over after %i leases",
   {
-    timeout: 20_000,
+    timeout: 60_000,
   },
   async (leases) => {
     const [dead, alive] = await start();
@@ -61,7 +61,7 @@ it.each(some([5, 9, 14]))(
 it.each(some([5, 9, 20]))(
   '2025-11-25: an answer at another process is fetched after %i leases',
   {
-    timeout: 20_000,
+    timeout: 60_000,
   },
   async (leases) => {
     const both = await start();
@@ -79,7 +79,7 @@ it.each(some([5, 9, 20]))(
 it.each(some([0, 1]))(
   '2025-11-25: an answer that comes meanwhile to process %i is taken in',
   {
-    timeout: 20_000,
+    timeout: 60_000,
   },
   async (to) => {
     const both = await start();

@@ -293,9 +293,7 @@ describe('a task of 2026-07-28', () => {
       }
     }
     expect((await ann.get(taskId)).taskId).toBe(taskId);
-    await expect
-      .poll(async () => (await ann.request('tasks/get', { taskId })).error, { timeout: 5_000 })
-      .toEqual(refused);
+    await expect.poll(async () => (await ann.request('tasks/get', { taskId })).error).toEqual(refused);
   });
 
   it('is the only way to run a tool that says so: -32021 for a client that takes none, and nothing runs', async () => {
@@ -504,7 +502,7 @@ describe('subscriptions/listen', () => {
     await client.answer(taskId, { [name]: accept('name') });
     await expect.poll(() => open(told().at(-1) as Task).map(([key]) => key)).toEqual([city]);
     await client.answer(taskId, { [city]: accept('city') });
-    await expect.poll(() => told().at(-1)?.status, { timeout: 5_000 }).toBe('completed');
+    await expect.poll(() => told().at(-1)?.status).toBe('completed');
     const { _meta, ...last } = told().at(-1) as Task;
     expect(_meta).toEqual({ 'io.modelcontextprotocol/subscriptionId': 'sub' });
     expect(await client.get(taskId)).toMatchObject(last);
@@ -550,9 +548,9 @@ describe('two handlers over one store', () => {
       stream.messages
         .filter(({ method }) => method === 'notifications/tasks')
         .map(({ params: task }) => (task as unknown as Task).status);
-    await expect.poll(told, { timeout: 5_000 }).toEqual(['working', 'cancelled']);
+    await expect.poll(told).toEqual(['working', 'cancelled']);
     // Where it runs it is read at the next sign of life.
-    await expect.poll(() => effects, { timeout: 10_000 }).toEqual(['stopped']);
+    await expect.poll(() => effects).toEqual(['stopped']);
     await other.close();
   });
 });
@@ -645,9 +643,7 @@ for (const kind of some([
       const client = await begin();
       const { taskId } = (await client.call('ship')).result as Task;
       for (const [nth, field] of ['name', 'address'].entries()) {
-        await expect
-          .poll(async () => open(await client.get(taskId, 1))[0]?.[1], { timeout: 10_000 })
-          .toBe(`${field}?`);
+        await expect.poll(async () => open(await client.get(taskId, 1))[0]?.[1]).toBe(`${field}?`);
         const [[key]] = open(await client.get(taskId, 2)) as [[string, string]];
         await client.answer(taskId, { [key]: accept(field) }, nth + 1);
         // At once, wherever it is asked for.
@@ -659,8 +655,8 @@ for (const kind of some([
       const { taskId: sleeping } = (await client.call('sleep', { ms: 120_000 })).result as Task;
       await client.request('tasks/cancel', { taskId: sleeping }, 1);
       for (const to of [0, 1, 2]) expect((await client.get(sleeping, to)).status).toBe('cancelled');
-      await expect.poll(() => effectsIn(effects).slice(before), { timeout: 10_000 }).toEqual(['stopped']);
-    }, 60_000);
+      await expect.poll(() => effectsIn(effects).slice(before)).toEqual(['stopped']);
+    });
 
     // Each run waits for three leases.
     it.skipIf(kind.name !== REDIS.name)(
@@ -672,9 +668,7 @@ for (const kind of some([
         await client.until(taskId, 'input_required', 1);
         const [[key]] = open(await client.get(taskId, 1)) as [[string, string]];
         await client.answer(taskId, { [key]: accept('name') }, 0);
-        await expect
-          .poll(async () => open(await client.get(taskId, 0))[0]?.[1], { timeout: 10_000 })
-          .toBe('address?');
+        await expect.poll(async () => open(await client.get(taskId, 0))[0]?.[1]).toBe('address?');
         await servers[0]?.kill();
         const [[later]] = open(await client.get(taskId, 1)) as [[string, string]];
         await client.answer(taskId, { [later]: accept('address') }, 2);

@@ -105,7 +105,7 @@ describe('a task of 2025-11-25', () => {
       standing.messages
         .filter(({ method }) => method === 'notifications/tasks/status')
         .map(({ params }) => params as Json);
-    await expect.poll(() => told().at(-1)?.status, { timeout: 5_000 }).toBe('completed');
+    await expect.poll(() => told().at(-1)?.status).toBe('completed');
     expect(told().every((params) => params.taskId === taskId)).toBe(true);
     // Its result can be read again.
     expect(textIn(await ask(session, 'tasks/result', { taskId }))).toBe('its name gets it at its address');
@@ -153,9 +153,7 @@ describe('a task of 2025-11-25', () => {
         expect((await ask(session, method, { taskId: id })).error).toEqual(unknown);
       }
     }
-    await expect
-      .poll(async () => (await ask(session, 'tasks/get', { taskId })).error, { timeout: 5_000 })
-      .toEqual(unknown);
+    await expect.poll(async () => (await ask(session, 'tasks/get', { taskId })).error).toEqual(unknown);
   });
 
   it('is declared, and each tool says that it may be one', async () => {
@@ -240,7 +238,7 @@ describe('a task of 2025-11-25', () => {
     const first = await session.post(0, waiting);
     await first.next(asks('name'));
     await session.post(0, { method: 'notifications/cancelled', params: { requestId: 'wait' } });
-    await expect.poll(() => first.over, { timeout: 3_000 }).toBe(true);
+    await expect.poll(() => first.over).toBe(true);
     expect(first.messages.filter(({ id }) => id === 'wait')).toEqual([]);
     const again = await session.post(0, waiting);
     for (const field of ['name', 'address']) {
@@ -361,7 +359,7 @@ for (const kind of some([
         [sleeping, 'cancelled'],
         [taskId, 'completed'],
       ]);
-    }, 60_000);
+    });
     it.each(some(['is killed', 'lives on']))(
       'go on with the reply to tasks/result at another one, where the first %s',
       async (how) => {

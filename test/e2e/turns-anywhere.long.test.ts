@@ -29,7 +29,7 @@ const open = (at: readonly { readonly url: string }[]): Promise<Session> =>
 
 /** Answers the one ask of a turn that is over: the next turn. */
 async function goOn(session: Session, turn: Reader, to: number, accept?: string): Promise<Reader> {
-  await expect.poll(() => turn.over, { timeout: 10_000 }).toBe(true);
+  await expect.poll(() => turn.over).toBe(true);
   const ask = turn.messages.find(asks('name'));
   if (ask === undefined) throw new Error(`nothing is asked: ${turn.text}`);
   const body = [{ jsonrpc: '2.0', ...answer(ask, 'name') }];
@@ -94,7 +94,7 @@ for (const kind of KINDS) {
       const session = await start();
       const first = await session.post(0, call('lingers'));
       const [one, other] = [await goOn(session, first, 0), await goOn(session, first, 1)];
-      for (const turn of [one, other]) await expect.poll(() => turn.over, { timeout: 20_000 }).toBe(true);
+      for (const turn of [one, other]) await expect.poll(() => turn.over).toBe(true);
       const late = await goOn(session, first, 1);
       await late.next(({ id }) => id === 7);
       expect(late.messages.some(says('between'))).toBe(true);

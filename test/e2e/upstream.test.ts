@@ -301,10 +301,10 @@ describe('a remote server of 2026-07-28', () => {
       signal: stop.signal,
     });
     call.catch(() => {});
-    await expect.poll(effects, { timeout: 10_000 }).toEqual(['slow begins']);
+    await expect.poll(effects).toEqual(['slow begins']);
     if (kind === 'task') await expect.poll(() => remote.methods).toContain('tasks/get');
     stop.abort();
-    await expect.poll(effects, { timeout: 10_000 }).toEqual(['slow begins', 'slow stopped']);
+    await expect.poll(effects).toEqual(['slow begins', 'slow stopped']);
     await client.close();
   });
 
@@ -324,7 +324,7 @@ describe('a remote server of 2026-07-28', () => {
     await expect.poll(() => isAsked).toBe(true);
     expect(remote.methods).not.toContain('tasks/cancel');
     stop.abort();
-    await expect.poll(() => remote.methods, { timeout: 10_000 }).toContain('tasks/cancel');
+    await expect.poll(() => remote.methods).toContain('tasks/cancel');
     await client.close();
   });
 
@@ -377,7 +377,7 @@ describe('a remote server of 2026-07-28', () => {
     expect(remote.listening?.()).toBe(2);
     for (const { client } of [one, three, bens])
       await (client.transport as StreamableHTTPClientTransport).terminateSession();
-    await expect.poll(() => remote.listening?.(), { timeout: 10_000 }).toBe(0);
+    await expect.poll(() => remote.listening?.()).toBe(0);
     for (const { client } of [...sessions, bens]) await client.close();
   });
 

@@ -355,8 +355,8 @@ describe('a connection is refused', () => {
       await new Promise((resolve) => setImmediate(resolve));
       socket.pause();
       for (let id = 1; id <= 40; id += 1) socket.send(JSON.stringify(talk(id)));
-      await expect.poll(() => effects.length, { timeout: 10_000 }).toBeGreaterThan(0);
-      await expect.poll(() => wire?.writableLength, { timeout: 10_000 }).toBeGreaterThan(4_194_304);
+      await expect.poll(() => effects.length).toBeGreaterThan(0);
+      await expect.poll(() => wire?.writableLength).toBeGreaterThan(4_194_304);
       socket.resume();
     });
     expect(await closed).toEqual({ code: 1013, reason: 'this client does not read' });

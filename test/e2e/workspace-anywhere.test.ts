@@ -54,7 +54,7 @@ it('have a call told once, by who took it up, also when its former process was o
   const stream = await get(hasty, { as: 'ann' });
   await stream.lifecycle('streamOpened');
   expect((await post(silent, call(1, 'work'), { as: 'ann' })).status).toBe(202);
-  await expect.poll(() => runs, { timeout: 5_000 }).toBe(2);
+  await expect.poll(() => runs).toBe(2);
   finish();
   expect(textOf(await stream.response(1))).toBe('done');
   await new Promise((resolve) => setTimeout(resolve, 1_500));
@@ -105,7 +105,7 @@ for (const { name, down, store, relay } of some(KINDS)) {
       // Who listens is a hint: the process that had it may take the newer one's note away, until that is renewed.
       let id = 1;
       const onStream = async (): Promise<number> => (await post(url(2), { id: ++id, method: 'ping' })).status;
-      await expect.poll(onStream, { timeout: 15_000 }).toBe(202);
+      await expect.poll(onStream).toBe(202);
       await again.response(id, LONG);
       expect(again.responses().map((response) => response.id)).toEqual([id]);
       await again.cancel();
@@ -136,7 +136,7 @@ for (const { name, down, store, relay } of some(KINDS)) {
       const third = await get(url(2), { last: first.last });
       await third.response('1', LONG);
       expect(third.responses()).toHaveLength(1);
-    }, 60_000);
+    });
 
     for (const fate of ['killed', 'stopped'] as const) {
       // Each takes a lease and more: not everywhere.

@@ -255,7 +255,7 @@ class Client {
     };
     if (this.#below(4) === 0 && body.status === 202) await this.#comeBack();
     const message = `${this.word} has no response to ${id}, which got ${body.status}`;
-    await expect.poll(isThere, { timeout: 40_000, interval: 20, message }).toBe(true);
+    await expect.poll(isThere, { timeout: 60_000, interval: 20, message }).toBe(true);
   }
 
   #coming: Promise<void> = Promise.resolve();

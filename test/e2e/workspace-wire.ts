@@ -79,7 +79,7 @@ export class Body {
   }
 
   async end(): Promise<this> {
-    await expect.poll(() => this.over, { timeout: 10_000, interval: 10 }).toBe(true);
+    await expect.poll(() => this.over, { timeout: 60_000, interval: 10 }).toBe(true);
     return this;
   }
 

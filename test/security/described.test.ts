@@ -156,7 +156,7 @@ describe('a call that ended in another process', () => {
     const ended = await post(second.url, { tool: 'echo', args, state: begun.state, responses });
     expect(ended.message.error).toBeUndefined();
     const next = async () => (await post(first.url, { tool: 'echo', args })).message.error;
-    await expect.poll(next, { timeout: 5_000 }).toBeUndefined();
+    await expect.poll(next).toBeUndefined();
   });
 
   it.each(some(STORES))(
@@ -178,13 +178,10 @@ describe('a call that ended in another process', () => {
         let begun = await post(first.url, { tool: 'echo', args });
         // Looked after in the background, and deleted after some leases.
         await expect
-          .poll(
-            async () => {
-              if (begun.message.error !== undefined) begun = await post(first.url, { tool: 'echo', args });
-              return begun.message.error;
-            },
-            { timeout: 5_000 },
-          )
+          .poll(async () => {
+            if (begun.message.error !== undefined) begun = await post(first.url, { tool: 'echo', args });
+            return begun.message.error;
+          })
           .toBeUndefined();
         const { state, keys } = begun;
         const responses = Object.fromEntries(

@@ -263,7 +263,7 @@ describe('a stranger', () => {
       wire.write(frame(10, Buffer.alloc(0), true));
     }
     for (let nth = 0; nth < 5; nth += 1) await lives();
-    await expect.poll(buffers, { timeout: 20_000 }).toBeLessThan(64_000_000);
+    await expect.poll(buffers).toBeLessThan(64_000_000);
   }, 180_000);
 
   it('sends messages on 150 WebSockets, and ends none', async () => {
@@ -271,7 +271,7 @@ describe('a stranger', () => {
       const { wire } = await webSocket();
       await written(wire, frame(1, Buffer.alloc(3_900_000, 0x20), true, 4_000_000));
     }
-    await expect.poll(buffers, { timeout: 20_000 }).toBeLessThan(64_000_000);
+    await expect.poll(buffers).toBeLessThan(64_000_000);
     await lives();
   }, 180_000);
 
@@ -283,7 +283,7 @@ describe('a stranger', () => {
         await written(wire, Buffer.concat([frame(part === 0 ? 1 : 0, Buffer.from('x'), false), pongs]));
       }
     }
-    await expect.poll(buffers, { timeout: 20_000 }).toBeLessThan(64_000_000);
+    await expect.poll(buffers).toBeLessThan(64_000_000);
     await lives();
   }, 180_000);
 });
@@ -318,7 +318,7 @@ describe('a stranger, while the store is down,', () => {
       await lives(known);
     }
     // Refused at once, and not after the three leases that an answer waits for the store.
-    await expect.poll(() => refused, { timeout: 5_000 }).toBeGreaterThan(90);
+    await expect.poll(() => refused).toBeGreaterThan(90);
   }, 180_000);
 
   it('sends 100 answers of 4 MB on a WebSocket', async () => {

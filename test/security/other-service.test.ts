@@ -92,7 +92,7 @@ describe('a task whose service was killed', () => {
       await new Promise((resolve) => setTimeout(resolve, 3_000));
       expect(other.handler.counters.takenOver).toBe(0);
       const heir = await started('heir', url, SECRET, 'shop', false);
-      await expect.poll(() => heir.handler.counters.takenOver, { timeout: 10_000 }).toBe(1);
+      await expect.poll(() => heir.handler.counters.takenOver).toBe(1);
       const told = heir.log.lines.filter(({ message }) => message.startsWith('took over a call'));
       expect(told).toMatchObject([{ level: 'info', detail: { call: expect.any(String) } }]);
     },

@@ -152,7 +152,7 @@ describe('messages that are not finished', () => {
     let isFirst = true;
     const timer = setInterval(() => {
       most = Math.max(most, handler.traffic.received.bytes);
-    }, 1);
+    });
     for (let nth = 0; nth < 100 && !raw.destroyed; nth += 1) {
       raw.write(frame(isFirst ? 1 : 0, Buffer.from('x'), false));
       raw.write(pongs);
@@ -216,9 +216,9 @@ describe('replies that nobody reads', () => {
       for (let id = 0; id < 6; id += 1) one.socket.send(JSON.stringify(modern(id)));
       sockets.push(one);
     }
-    await expect.poll(() => handler.counters.brokenStreams, { timeout: 20_000 }).toBeGreaterThanOrEqual(6);
+    await expect.poll(() => handler.counters.brokenStreams).toBeGreaterThanOrEqual(6);
     expect(handler.traffic.unread.bytes).toBeLessThanOrEqual(4_000_000);
-  }, 60_000);
+  });
 
   it('count on one connection where they are queued, without a socket of their own', async () => {
     const { handler, port } = await serve({ limits: { unreadBytes: 8_000_000 } });
@@ -241,11 +241,11 @@ describe('replies that nobody reads', () => {
     });
     const closed = once(socket, 'close');
     socket.write(requests.join(''));
-    await expect.poll(() => handler.counters.brokenStreams, { timeout: 20_000 }).toBeGreaterThanOrEqual(1);
+    await expect.poll(() => handler.counters.brokenStreams).toBeGreaterThanOrEqual(1);
     socket.resume();
     await closed;
     await expect.poll(() => handler.traffic.unread.bytes).toBe(0);
-  }, 60_000);
+  });
 });
 
 describe('a socket is closed with 4401', () => {

@@ -82,7 +82,7 @@ const asking = (params: object) => (message: Message, res: ServerResponse, answe
     clearInterval(timer);
     send({ id: message.id, result: { content: [{ type: 'text', text: JSON.stringify(answer) }] } });
     res.end();
-  }, 5);
+  });
   ends.push(() => clearInterval(timer));
 };
 

@@ -70,7 +70,7 @@ class Open {
 
   async until(pattern: RegExp): Promise<string> {
     await expect
-      .poll(() => pattern.exec(this.text)?.[1] ?? '', { timeout: 15_000, interval: 15 })
+      .poll(() => pattern.exec(this.text)?.[1] ?? '', { timeout: 60_000, interval: 15 })
       .not.toBe('');
     return pattern.exec(this.text)?.[1] ?? '';
   }
@@ -79,7 +79,7 @@ class Open {
     const found = (): Rpc | undefined => messagesIn(this.text.trimStart()).find(wanted);
     await expect
       .poll(() => (this.isOver || this.text.endsWith('\n\n') ? found() !== undefined : false), {
-        timeout: 15_000,
+        timeout: 60_000,
         interval: 15,
       })
       .toBe(true);
@@ -204,7 +204,7 @@ const tasks: Wire = {
       key = /"inputRequests":\{"([^"]+)"/.exec(await ask(as, 'tasks/get', { taskId }))?.[1] ?? '';
       return key;
     };
-    await expect.poll(findKey, { timeout: 10_000 }).not.toBe('');
+    await expect.poll(findKey).not.toBe('');
     return {
       names: [secretOf(taskId)],
       attempts: {
@@ -219,7 +219,7 @@ const tasks: Wire = {
       },
       finish: async () => {
         await ask(as, 'tasks/update', { taskId, inputResponses: { [key]: ANSWER } });
-        await expect.poll(() => ask(as, 'tasks/get', { taskId }), { timeout: 10_000 }).toContain('answered');
+        await expect.poll(() => ask(as, 'tasks/get', { taskId })).toContain('answered');
         return ask(as, 'tasks/get', { taskId });
       },
       close: () => {},

@@ -51,7 +51,7 @@ it('reads a session’s own stream on where the store failed, from what came las
   await begin();
   streams[0]?.writer.write(event('x_1', { jsonrpc: '2.0', method: 'notifications/one' }));
   streams[0]?.writer.end(true);
-  await vi.waitFor(() => expect(streams).toHaveLength(2), { timeout: 5_000 });
+  await vi.waitFor(() => expect(streams).toHaveLength(2), { timeout: 60_000 });
   expect(streams[1]?.last).toBe('x_1');
   streams[1]?.writer.write(event('x_2', { jsonrpc: '2.0', method: 'notifications/two' }));
   expect(sent.at(-1)).toContain('notifications/two');
@@ -63,7 +63,7 @@ it('tries again while the server cannot, and from new events where the last was 
   await begin();
   streams[0]?.writer.write(event('x_1', { jsonrpc: '2.0', method: 'notifications/one' }));
   streams[0]?.writer.end(true);
-  await vi.waitFor(() => expect(streams).toHaveLength(2), { timeout: 8_000 });
+  await vi.waitFor(() => expect(streams).toHaveLength(2), { timeout: 60_000 });
   expect(streams[1]?.last).toBeUndefined();
   await pipe.end(false);
 });
