@@ -5,24 +5,34 @@ const APART = ['test/observe/**/*.test.ts', 'test/record/**/*.test.ts', 'test/**
 
 /** They start many processes, wait for leases or make load: more than half of the time of all that have no `.long`. */
 const LATER = [
-  ...['killed', 'deceiving', 'proxy'].map((name) => `ask/${name}`),
-  'cli/ask',
+  ...['by-person', 'deceiving', 'killed', 'proxy'].map((name) => `ask/${name}`),
   'browser/*',
-  'client/hostile-socket',
-  'differential/raw',
+  'cli/ask',
+  ...['hostile-socket', 'round-trips', 'task-failures'].map((name) => `client/${name}`),
+  ...['guards', 'raw'].map((name) => `differential/${name}`),
   'fuzz/fuzz',
   'observe/unjournaled',
   'record/sdk',
   'relay/messages',
+  'stream/retention',
   ...['described', 'log-reader', 'other-service', 'sockets', 'stalling', 'store-reader', 'upstream'].map(
     (name) => `security/${name}`,
   ),
   ...[
-    ...['any-process', 'ask-progress', 'bursts', 'calls', 'ended-sessions', 'every-way-to-ask'],
-    ...['hostile', 'hostile-input', 'lasting', 'leaving', 'mrtr-tasks', 'proxy', 'proxy-children'],
-    ...['proxy-doors', 'proxy-relay', 'reference-server', 'session-state', 'stdio-reading'],
-    ...['stdio-restart', 'store-at-start', 'stored-bytes', 'tasks-session', 'upstream'],
-    ...['workspace-anywhere', 'workspace-mixing'],
+    ...['advice', 'any-process', 'ask-progress', 'bursts', 'calls', 'contexts', 'ended-sessions'],
+    ...[
+      'every-way-to-ask',
+      'hostile',
+      'hostile-input',
+      'http-sse',
+      'lasting',
+      'leaving',
+      'mrtr',
+      'mrtr-tasks',
+    ],
+    ...['multi-turn', 'options', 'proxy', 'proxy-children', 'proxy-doors', 'proxy-relay', 'reference-server'],
+    ...['rotation', 'session-state', 'stdio-reading', 'stdio-restart', 'store-at-start', 'stored-bytes'],
+    ...['tasks-extension', 'tasks-session', 'upstream', 'workspace-anywhere', 'workspace-mixing'],
   ].map((name) => `e2e/${name}`),
 ].map((name) => `test/${name}.test.ts`);
 
