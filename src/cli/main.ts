@@ -20,7 +20,7 @@ const SERVE = `
 `;
 const PROXY = `
   mcp-await proxy [options] -- <command> [args…]      a server of any language, unmodified
-  mcp-await proxy [options] --url <endpoint>          a remote one of 2025-11-25 or before
+  mcp-await proxy [options] --url <endpoint>          a remote server, of any revision
 
     mcp-await proxy -- npx -y @modelcontextprotocol/server-filesystem .
     mcp-await proxy --stdio -- uvx mcp-server-git
