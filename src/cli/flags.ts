@@ -70,6 +70,8 @@ export interface PeerDraft {
   /** Of a remote one. */
   url?: string;
   headers: Record<string, string>;
+  /** Whether it gets the token of each caller. */
+  forwardAuthorization: boolean;
   readonly options: { -readonly [Name in keyof PeerHostOptions]: PeerHostOptions[Name] };
 }
 
@@ -91,7 +93,7 @@ export function newDraft(): Draft {
   return {
     options: {},
     ask: {},
-    peer: { headers: {}, options: {} },
+    peer: { headers: {}, forwardAuthorization: false, options: {} },
     serving: {
       stdio: false,
       port: 3_000,
@@ -416,6 +418,13 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       help: 'with --url: goes with each of its requests',
       set: ({ peer }, values) => {
         peer.headers = Object.fromEntries(values.map((given) => named('header', given)));
+      },
+    },
+    {
+      name: 'forward-authorization',
+      help: 'with --url: the server gets the bearer token of each caller, and its 401 and its metadata reach the client; for a proxy that serves the public URL of the server',
+      set: ({ peer }) => {
+        peer.forwardAuthorization = true;
       },
     },
     oneOf(

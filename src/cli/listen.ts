@@ -4,9 +4,13 @@ import type { AddressInfo } from 'node:net';
 import process from 'node:process';
 import { defined } from '../base/defined.ts';
 import { AwaitError } from '../base/error.ts';
+import type { JsonObject } from '../base/json.ts';
 import { LIMITS } from '../call/limits.ts';
 import { isLoopback, lastForwarded } from '../doors/http/address.ts';
+import type { Inbound, Reply } from '../doors/http/exchange.ts';
+import { type OriginRules, preflight, refuseForeign, withCors } from '../doors/http/origin.ts';
 import { Paths } from '../doors/http/paths.ts';
+import { CredentialsRefused } from '../doors/http/refused.ts';
 import { closeOnSignals, onSignals } from '../doors/http/shutdown.ts';
 import { createStdio } from '../doors/pipe/stdio.ts';
 import { mountWebSocket } from '../doors/websocket/mount.ts';
@@ -16,8 +20,9 @@ import type { HostFactory } from '../host/host.ts';
 import { type NodeRequest, toNodeHandler } from '../node.ts';
 import type { Logger } from '../observe/logger.ts';
 import { isPeerHost } from '../proxy/host.ts';
-import { askingOf, type PageFlags } from './ask.ts';
+import { askingOf } from './ask.ts';
 import type { Draft, Serving } from './flags.ts';
+import type { Forwarding } from './forwarding.ts';
 import { levelLogger } from './logger.ts';
 
 /** How long the module's own handles may keep the process once everything is closed, in milliseconds. */
@@ -28,8 +33,14 @@ const PATH = '/mcp';
 /**
  * @param log the level of the log, unless a flag sets it
  * @param load makes the host; called once the arguments are valid
+ * @param forwarding where callers authenticate at the server behind the proxy
  */
-export async function serveHost(draft: Draft, log: string, load: () => Promise<HostFactory>): Promise<void> {
+export async function serveHost(
+  draft: Draft,
+  log: string,
+  load: () => Promise<HostFactory>,
+  forwarding?: Forwarding,
+): Promise<void> {
   const { serving } = draft;
   const { port, host } = serving;
   const logger = draft.options.logger ?? levelLogger(log);
@@ -48,6 +59,12 @@ export async function serveHost(draft: Draft, log: string, load: () => Promise<H
   started();
   const listener = toNodeHandler(handler, { compress: serving.compress });
   const paths = new Paths(options.paths);
+  const authenticate = forwarding?.authenticate ?? asking?.authenticate;
+  const admission: Admission = {
+    authenticate,
+    rules: { origins: options.allowedOrigins ?? [], hosts: options.allowedHosts },
+    listener,
+  };
   const requests = new Set<ServerResponse>();
   const server = httpServer(serving, (req, res) => {
     requests.add(res);
@@ -57,12 +74,14 @@ export async function serveHost(draft: Draft, log: string, load: () => Promise<H
     else if (path === '/readyz') void handler.health().then((health) => respond(res, health));
     else if (asking?.pairing?.isFor(req)) void asking.pairing.exchange(req, res).catch(() => res.destroy());
     else if (asking?.has(path)) void listener(req, res);
-    else if (path === PATH || paths.find(path)?.wire !== 'mcp') void admit(req, res, asking, listener);
+    else if (forwarding?.has(path))
+      void tell(req, res, admission.rules, () => forwarding.metadata(path, req));
+    else if (path === PATH || paths.find(path)?.wire !== 'mcp') void admit(req, res, admission);
     else res.writeHead(404, { 'content-type': 'text/plain' }).end(`Not found: this server is at ${PATH}\n`);
   });
   const sockets = mountWebSocket(server, handler, {
     path: PATH,
-    ...defined({ authenticate: asking?.authenticate }),
+    ...defined({ authenticate }),
   });
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
@@ -73,7 +92,8 @@ export async function serveHost(draft: Draft, log: string, load: () => Promise<H
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
-  warnIfOpen(host, logger, asking?.authenticate === undefined);
+  if (forwarding === undefined) warnIfOpen(host, logger, authenticate === undefined);
+  else warnIfAnyHost(host, logger, options.allowedHosts);
   asking?.pairing?.start();
   const { leave, close } = handler;
   const release = async (): Promise<void> => {
@@ -147,27 +167,68 @@ function watched(load: HostFactory, logger: Logger): { factory: HostFactory; sta
   };
 }
 
+/** How MCP requests are admitted, and what serves them. */
+interface Admission {
+  /** @throws CredentialsRefused, or another error for credentials that are not valid or cannot be verified */
+  readonly authenticate: ((req: NodeRequest) => Promise<JsonObject | undefined>) | undefined;
+  readonly rules: OriginRules;
+  readonly listener: (req: NodeRequest, res: ServerResponse) => Promise<void>;
+}
+
 /** Passes a request on, with the credentials that it came with. */
 async function admit(
   req: NodeRequest,
   res: ServerResponse,
-  asking: PageFlags | undefined,
-  listener: (req: NodeRequest, res: ServerResponse) => Promise<void>,
+  { authenticate, rules, listener }: Admission,
 ): Promise<void> {
+  const head = headOf(req);
   try {
-    const auth = await asking?.authenticate?.(req);
+    // The handler refuses a foreign page, and answers a preflight, whoever asks.
+    const isAnswered = req.method === 'OPTIONS' || refuseForeign(head, rules) !== undefined;
+    const auth = isAnswered ? undefined : await authenticate?.(req);
     if (auth !== undefined) req.auth = auth;
   } catch (error) {
-    const [status, headers] =
-      AwaitError.from(error).code === 'bad-token'
-        ? [401, { 'www-authenticate': 'Bearer error="invalid_token"' }]
-        : [503, { 'retry-after': '5' }];
-    res.shouldKeepAlive = false;
-    res.writeHead(status, headers).end();
+    reply(res, withCors(head, refusalOf(error)));
     return;
   }
   // Its client left meanwhile, and nothing would end the call.
   if (!res.destroyed) await listener(req, res);
+}
+
+/** Answers a request that is for no handler, by the rules for pages and hosts. */
+async function tell(
+  req: NodeRequest,
+  res: ServerResponse,
+  rules: OriginRules,
+  answer: () => Promise<Reply>,
+): Promise<void> {
+  const head = headOf(req);
+  const foreign = refuseForeign(head, rules)?.reply;
+  const asked = req.method === 'OPTIONS' ? preflight(head, 'GET, OPTIONS') : undefined;
+  reply(res, foreign ?? withCors(head, asked ?? (await answer())));
+}
+
+function headOf({ headers, socket }: NodeRequest): Pick<Inbound, 'header' | 'onLoopback'> {
+  return {
+    header: (name) => {
+      const value = headers[name];
+      return Array.isArray(value) ? value.join(', ') : value;
+    },
+    onLoopback: socket.localAddress !== undefined && isLoopback(socket.localAddress),
+  };
+}
+
+function refusalOf(error: unknown): Reply {
+  if (error instanceof CredentialsRefused) return error.reply;
+  return AwaitError.from(error).code === 'bad-token'
+    ? { status: 401, headers: { 'www-authenticate': 'Bearer error="invalid_token"' } }
+    : { status: 503, headers: { 'retry-after': '5' } };
+}
+
+/** The body of the request may not have been read, so its connection ends. */
+function reply(res: ServerResponse, { status, headers, body }: Reply): void {
+  res.shouldKeepAlive = false;
+  res.writeHead(status, headers).end(typeof body === 'string' ? body : undefined);
 }
 
 /** `/healthz`: the process runs. `/readyz`: requests may come here. */
@@ -182,6 +243,18 @@ function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>, isAnonymous: boo
   if (isLoopback(host) || host === 'localhost') return;
   logger.warn(
     `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody, and all its callers are anonymous' : 'callers without a token are anonymous, and are served'}. Put a proxy that authenticates in front of it, or mount createAwaitHandler behind your own middleware`,
+  );
+}
+
+/** Warns where a page could name this server as it likes (DNS rebinding), and its callers are the server's own. */
+function warnIfAnyHost(
+  host: string,
+  logger: Pick<Logger, 'warn'>,
+  allowed: readonly string[] | undefined,
+): void {
+  if (isLoopback(host) || host === 'localhost' || allowed !== undefined) return;
+  logger.warn(
+    '--forward-authorization serves the public name of the server behind it, and requests for any name are served: add --allow-host with that name',
   );
 }
 

@@ -1,11 +1,13 @@
 /** `mcp-await proxy`: a server of any language as a child process, or a remote one. */
 import { AwaitError } from '../base/error.ts';
 import type { PeerHost } from '../proxy/host.ts';
-import { remoteHost } from '../proxy/remote-host.ts';
+import { remoteHost, watchedRemoteHost } from '../proxy/remote-host.ts';
 import { stdioHost } from '../proxy/stdio-host.ts';
 import { readArguments } from './arguments.ts';
-import { FLAGS, type PeerDraft, PROXY_FLAGS } from './flags.ts';
+import { type Draft, FLAGS, type PeerDraft, PROXY_FLAGS } from './flags.ts';
+import { checkForwarding, Forwarding } from './forwarding.ts';
 import { serveHost } from './listen.ts';
+import { levelLogger } from './logger.ts';
 
 export async function proxy(args: readonly string[]): Promise<void> {
   const dashes = args.indexOf('--');
@@ -22,19 +24,32 @@ export async function proxy(args: readonly string[]): Promise<void> {
   }
   // --replay applies to calls that were sent to the server, and only the host knows these.
   delete draft.options.replay;
-  const host = hostOf(peer, command, rest);
-  await serveHost(draft, 'info', async () => {
-    // A wrong command fails here, not at the first client.
-    await host.check();
+  const forwarding = forwardingOf(draft);
+  const host = hostOf(peer, command, rest, forwarding);
+  const load = async (): Promise<PeerHost> => {
+    // A wrong command fails here, not at the first client. Where the server wants a token, there is none yet.
+    if (!(await forwarding?.check())) await host.check();
     return host;
-  });
+  };
+  await serveHost(draft, 'info', load, forwarding);
+}
+
+function forwardingOf(draft: Draft): Forwarding | undefined {
+  const { options, peer } = draft;
+  if (!peer.forwardAuthorization) return undefined;
+  checkForwarding(draft);
+  options.logger ??= levelLogger('info');
+  return new Forwarding({ url: peer.url ?? '', headers: peer.headers }, options.logger);
 }
 
 function hostOf(
   { options, url = '', headers }: PeerDraft,
   command: string | undefined,
   args: readonly string[],
+  forwarding: Forwarding | undefined,
 ): PeerHost {
   if (command !== undefined) return stdioHost({ ...options, command, args });
-  return remoteHost({ ...options, url, headers });
+  const remote = { ...options, url, headers };
+  if (forwarding === undefined) return remoteHost(remote);
+  return watchedRemoteHost({ ...remote, forwardAuthorization: true }, forwarding.refused);
 }

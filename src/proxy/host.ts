@@ -32,7 +32,7 @@
  */
 
 import { AwaitError } from '../base/error.ts';
-import { digest, type JsonObject } from '../base/json.ts';
+import { digest, type JsonObject, sha256 } from '../base/json.ts';
 import type { CallRecord, Client, Completion } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host/host.ts';
@@ -107,18 +107,20 @@ const LOOK_EVERY = 10_000;
 /**
  * @param name the name of its servers in the log
  * @param identity the command or the URL, in a form that is equal in all processes that may share servers over the relay
- * @param waysOf how one is started, or connected to, in each era; the way that is tried first is the first.
- * `listens`: somebody hears what it says outside of requests; `caller`: the known caller that it is for
+ * @param waysOf how one is started, or connected to, in each era; the way that is tried first is the first
+ * @param tokenOf the token of its caller, where a server is sent that: no server is then shared by two tokens
  */
 export function peerHost(
   name: string,
   options: PeerHostOptions,
   identity: unknown,
-  waysOf: (logger: PeerLogger, listens: boolean, caller: string | undefined) => readonly EraWay[],
+  waysOf: (parts: LinkParts) => readonly EraWay[],
+  tokenOf: TokenOf = () => undefined,
 ): PeerHost {
   const settings = checked(options);
   const upstream = new Upstream(settings.upstream);
-  const pool = new Pool(name, settings, identity, upstream, (...parts) => upstream.open(waysOf(...parts)));
+  const openLink: OpenLinkFor = (parts) => upstream.open(waysOf(parts));
+  const pool = new Pool({ name, options: settings, identity, upstream, openLink, tokenOf });
   return Object.assign((context: FactoryContext) => pool.lease(context), {
     mayReplay: replayRule(settings.replay),
     outlives: () => settings.replay === 'allow' || upstream.era === '2026-07-28',
@@ -129,7 +131,28 @@ export function peerHost(
   });
 }
 
-type OpenLinkFor = (logger: PeerLogger, listens: boolean, caller: string | undefined) => OpenLink;
+/** For whom a server is started, or connected to. */
+export interface LinkParts {
+  readonly logger: PeerLogger;
+  /** Whether somebody hears what it says outside of requests. */
+  readonly listens: boolean;
+  /** The known caller that it is for. */
+  readonly caller: string | undefined;
+  /** The token that it is sent. */
+  readonly token: string | undefined;
+}
+
+type OpenLinkFor = (parts: LinkParts) => OpenLink;
+type TokenOf = (context: FactoryContext) => string | undefined;
+
+interface PoolParts {
+  readonly name: string;
+  readonly options: Required<PeerHostOptions>;
+  readonly identity: unknown;
+  readonly upstream: Upstream;
+  readonly openLink: OpenLinkFor;
+  readonly tokenOf: TokenOf;
+}
 
 class Pool {
   readonly #name: string;
@@ -137,6 +160,7 @@ class Pool {
   readonly #identity: unknown;
   readonly #upstream: Upstream;
   readonly #openLink: OpenLinkFor;
+  readonly #tokenOf: TokenOf;
   readonly #groups = new Map<string, Group>();
   #logger: PeerLogger = SILENT;
   #sharing: Sharing | undefined;
@@ -145,18 +169,13 @@ class Pool {
   #alone = 0;
   #closed = false;
 
-  constructor(
-    name: string,
-    options: Required<PeerHostOptions>,
-    identity: unknown,
-    upstream: Upstream,
-    openLink: OpenLinkFor,
-  ) {
+  constructor({ name, options, identity, upstream, openLink, tokenOf }: PoolParts) {
     this.#name = name;
     this.#options = options;
     this.#identity = identity;
     this.#upstream = upstream;
     this.#openLink = openLink;
+    this.#tokenOf = tokenOf;
   }
 
   attach(logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts): void {
@@ -187,10 +206,11 @@ class Pool {
       info: context.clientInfo,
       protocolVersion: SPOKEN.has(context.revision) ? context.revision : LATEST,
     };
-    const { key, isKept } = this.#keyOf(context, client);
+    const token = this.#tokenOf(context);
+    const { key, isKept } = this.#keyOf(context, client, token);
     const isOfOneCall = !isKept && context.sessionId === undefined;
-    const group =
-      this.#groups.get(key) ?? this.#newGroup(client, isOfOneCall ? undefined : key, context.principal);
+    const owner = { caller: context.principal, token };
+    const group = this.#groups.get(key) ?? this.#newGroup(client, isOfOneCall ? undefined : key, owner);
     this.#groups.set(key, group);
     const end = (): void => {
       if (isKept) return;
@@ -203,7 +223,7 @@ class Pool {
     });
     const isShared =
       this.#options.shared && context.principal === undefined && context.sessionId === undefined;
-    const lease = this.#newLease(group, { isShared, onEnd: end });
+    const lease = this.#newLease(group, { isShared, onEnd: end, token });
     if (context.sessionId !== undefined) {
       group.sayOutside({
         notification: (message) => lease.notification(message),
@@ -228,11 +248,16 @@ class Pool {
     await this.#sharing?.close();
   }
 
-  #keyOf(context: FactoryContext, client: Client): { key: string; isKept: boolean } {
+  #keyOf(
+    context: FactoryContext,
+    client: Client,
+    token: string | undefined,
+  ): { key: string; isKept: boolean } {
     const { principal, sessionId, isLocal } = context;
-    if (sessionId !== undefined) return { key: `session ${sessionId}`, isKept: false };
-    if (principal !== undefined) return { key: `caller ${digest([principal, client])}`, isKept: true };
-    if (isLocal || this.#options.shared) return { key: `anyone ${digest(client)}`, isKept: true };
+    const of = token === undefined ? '' : ` ${sha256(token)}`;
+    if (sessionId !== undefined) return { key: `session ${sessionId}${of}`, isKept: false };
+    if (principal !== undefined) return { key: `caller ${digest([principal, client])}${of}`, isKept: true };
+    if (isLocal || this.#options.shared) return { key: `anyone ${digest(client)}${of}`, isKept: true };
     this.#alone += 1;
     return { key: `call ${this.#alone}`, isKept: false };
   }
@@ -245,16 +270,21 @@ class Pool {
       cancelGrace,
       isShared: false,
       isGuest: false,
+      token: undefined,
       onEnd: () => {},
       ...own,
     });
   }
 
   /** @param key the client's, where other processes may use its servers */
-  #newGroup(client: Client, key?: string, caller?: string): Group {
+  #newGroup(
+    client: Client,
+    key?: string,
+    owner: Pick<LinkParts, 'caller' | 'token'> = { caller: undefined, token: undefined },
+  ): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
     const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
-    const local = this.#openLink(this.#logger, key !== undefined, caller);
+    const local = this.#openLink({ logger: this.#logger, listens: key !== undefined, ...owner });
     // Servers of 2026-07-28 keep nothing of a client: each process has its own.
     const sharing = key === undefined || this.#upstream.era === '2026-07-28' ? undefined : this.#sharing;
     const group: Group = new Group(

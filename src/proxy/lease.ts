@@ -48,6 +48,8 @@ export interface LeaseOptions {
   readonly isShared: boolean;
   /** Whether the calls are another process's. */
   readonly isGuest: boolean;
+  /** The caller's token that its servers are sent: a request with another one is not theirs. */
+  readonly token: string | undefined;
   /** The instance is over. */
   readonly onEnd: () => void;
 }
@@ -68,7 +70,7 @@ export class PeerLease implements RequestOwner {
 
   async connect(transport: LeaseTransport): Promise<void> {
     this.#transport = transport;
-    transport.onmessage = (message) => this.#received(message);
+    transport.onmessage = (message, extra) => this.#received(message, extra);
     await transport.start();
   }
 
@@ -100,13 +102,20 @@ export class PeerLease implements RequestOwner {
 
   // --- messages of the instance -----------------------------------------------------------------------
 
-  #received(message: Message): void {
+  #received(message: Message, extra: JsonObject = {}): void {
     const { id, method, params = {} } = message;
     if (method === undefined) return;
     if (id === undefined) this.#notified(method, message);
+    else if (this.#isOthers(extra)) this.#respond(id, OTHER_TOKEN);
     else if (method === 'initialize') this.#answer(id, this.#initialized());
     else if (MAY_ASK.has(method)) void this.#call(id, method, params);
     else this.#answer(id, this.#beside(id, method, params));
+  }
+
+  /** Whether a request came with another token than the one that the servers here are sent. */
+  #isOthers({ authInfo }: JsonObject): boolean {
+    const own = this.#options.token;
+    return own !== undefined && isObject(authInfo) && authInfo.token !== own;
   }
 
   #notified(method: string, message: Message): void {
@@ -241,6 +250,14 @@ export class PeerLease implements RequestOwner {
     return { error: wireError(failure) };
   }
 }
+
+/** For a request where `principal` names one caller by two tokens. */
+const OTHER_TOKEN: Response = {
+  error: {
+    code: -32000,
+    message: 'This session began with another access token: initialize a new one with the present token',
+  },
+};
 
 /** Ends a call that holds its server up: with its server, if that runs one call at a time. */
 function endIn({ turn, sent }: PeerWork): void {

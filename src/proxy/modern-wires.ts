@@ -18,7 +18,7 @@ import type { Opened } from '../client/round-trips/round-trips.ts';
 import { toolPages } from '../host/tool-pages.ts';
 import type { LinkEvents, OpenLink, PeerLink, PeerLogger } from './link.ts';
 import { type Listening, type ListeningPorts, ModernPeerLink, type ModernWire } from './modern.ts';
-import type { BoundReply, RemoteOptions } from './remote.ts';
+import type { BoundReply, Remote } from './remote.ts';
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
@@ -28,7 +28,7 @@ const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
 /** A remote server of 2026-07-28. */
 export function openModernRemote(
-  remote: RemoteOptions,
+  remote: Remote,
   logger: PeerLogger,
   listens: boolean,
   events: LinkEvents,
@@ -42,11 +42,14 @@ export function openModernRemote(
 }
 
 export function openModernWire(
-  { url, headers }: RemoteOptions,
+  { url, headers, onUnauthorized }: Remote,
   logger: PeerLogger,
   bound: BoundReply,
 ): ModernWire {
-  const endpoint = new Endpoint(new URL(url), { headers }, (response) => bound(response));
+  const endpoint = new Endpoint(new URL(url), { headers }, (response) => {
+    if (response.status === 401) onUnauthorized?.();
+    return bound(response);
+  });
   endpoint.protocolVersion = RELEASED.revision;
   return new HttpWire(endpoint, logger);
 }

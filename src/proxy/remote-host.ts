@@ -3,9 +3,12 @@
 import { boundedResponse } from '../base/bounded-response.ts';
 import { Budget } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
-import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+import type { FactoryContext } from '../host/host.ts';
+import type { EraWay } from './era.ts';
+import { type LinkParts, type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
+import type { Listening, ListeningPorts } from './modern.ts';
 import { openModernRemote, openModernWire } from './modern-wires.ts';
-import { type BoundReply, openRemote, type RemoteOptions } from './remote.ts';
+import { type BoundReply, openRemote, type Remote, type RemoteOptions } from './remote.ts';
 import { SharedListeners } from './shared-listening.ts';
 
 /** Bytes of one message of a remote server, as of one line of a child. */
@@ -14,7 +17,13 @@ const MESSAGE_BYTES = 16_777_216;
 const RECEIVED_BYTES = 134_217_728;
 
 /** The options of `remoteHost`. */
-export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
+export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {
+  /**
+   * Whether the server is sent `Authorization: Bearer`, with the `authInfo.token` of the caller, and no other: a
+   * caller's connections are its own. For a proxy that serves the server's own public URL. Default false.
+   */
+  readonly forwardAuthorization?: boolean;
+}
 
 /**
  * A remote server of any revision, for `createAwaitHandler`. One of 2025-11-25 or before gets a session of its own for
@@ -28,11 +37,30 @@ export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {}
  * const handler = createAwaitHandler(remoteHost({ url: 'https://example.com/mcp' }));
  */
 export function remoteHost(options: RemoteHostOptions): PeerHost {
-  const { url, headers, ...host } = options;
+  return watchedRemoteHost(options, () => {});
+}
+
+/** @param refused called with each token that the server answers with 401 */
+export function watchedRemoteHost(
+  options: RemoteHostOptions,
+  refused: (token: string | undefined) => void,
+): PeerHost {
+  const { url, headers, forwardAuthorization = false, ...host } = options;
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
     throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
   }
+  if (forwardAuthorization && Object.keys(headers ?? {}).some((name) => /^authorization$/i.test(name))) {
+    throw new AwaitError(
+      'bad-option',
+      'forwardAuthorization sends each caller’s own token: leave out the header Authorization, or forwardAuthorization',
+    );
+  }
   const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
+  const remoteFor = (token: string | undefined): Remote => ({
+    url,
+    headers: { ...headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) },
+    onUnauthorized: () => refused(token),
+  });
   const received = new Budget(RECEIVED_BYTES);
   const boundFor =
     (principal: string | undefined): BoundReply =>
@@ -40,20 +68,43 @@ export function remoteHost(options: RemoteHostOptions): PeerHost {
       boundedResponse(response, MESSAGE_BYTES, onExceeded, (breakOff) =>
         received.open({ principal }, breakOff),
       );
-  const listeners = new SharedListeners((logger, caller) => openModernWire(remote, logger, boundFor(caller)));
-  return peerHost(new URL(url).host, host, remote, (logger, listens, caller) => [
-    [
-      '2026-07-28',
-      (events) =>
-        openModernRemote(
-          remote,
-          logger,
-          listens,
-          events,
-          boundFor(caller),
-          caller === undefined ? undefined : (ports) => listeners.join(caller, logger, ports),
-        ),
-    ],
-    ['2025-11-25', (events) => openRemote(remote, boundFor(caller), events)],
-  ]);
+  const listeners = new SharedListeners();
+  const waysOf = ({ logger, listens, caller, token }: LinkParts): readonly EraWay[] => {
+    const own = remoteFor(token);
+    const bound = boundFor(caller);
+    const listening =
+      caller === undefined
+        ? undefined
+        : (ports: ListeningPorts): Listening =>
+            listeners.join(JSON.stringify([caller, token]), logger, ports, () =>
+              openModernWire(own, logger, bound),
+            );
+    return [
+      ['2026-07-28', (events) => openModernRemote(own, logger, listens, events, bound, listening)],
+      ['2025-11-25', (events) => openRemote(own, bound, events)],
+    ];
+  };
+  const identity = { ...remote, ...(forwardAuthorization && { forwardAuthorization }) };
+  return peerHost(
+    new URL(url).host,
+    host,
+    identity,
+    waysOf,
+    forwardAuthorization ? callersToken : () => undefined,
+  );
+}
+
+/** What a header can hold. */
+const TOKEN = /^[\x21-\x7e]+$/;
+
+/** @throws AwaitError `host-gone` for a known caller without a token: it must not become an anonymous one */
+function callersToken({ authInfo, principal }: FactoryContext): string | undefined {
+  const { token } = authInfo ?? {};
+  // An error for a header that cannot be sent would have the token in it.
+  if (typeof token === 'string' && TOKEN.test(token)) return token;
+  if (principal === undefined) return undefined;
+  throw new AwaitError(
+    'host-gone',
+    'the server wants its caller’s own token, and there is none here (authInfo.token): a call goes on with the next request of its caller, a task not without the process that began it',
+  );
 }

@@ -13,19 +13,16 @@ import type { PeerLogger } from './link.ts';
 import type { Listening, ListeningPorts, ModernWire } from './modern.ts';
 
 export class SharedListeners {
-  readonly #open: (logger: PeerLogger, caller: string) => ModernWire;
   readonly #byCaller = new Map<string, SharedListener>();
 
-  constructor(open: (logger: PeerLogger, caller: string) => ModernWire) {
-    this.#open = open;
-  }
-
-  join(caller: string, logger: PeerLogger, ports: ListeningPorts): Listening {
+  /**
+   * @param caller a name of the caller, and of the token that the server is sent
+   * @param open the connection, where the caller has none
+   */
+  join(caller: string, logger: PeerLogger, ports: ListeningPorts, open: () => ModernWire): Listening {
     const shared =
       this.#byCaller.get(caller) ??
-      new SharedListener(this.#open(logger, caller), logger, ports.envelope, () =>
-        this.#byCaller.delete(caller),
-      );
+      new SharedListener(open(), logger, ports.envelope, () => this.#byCaller.delete(caller));
     this.#byCaller.set(caller, shared);
     return new SharingLink(shared, ports.deliver);
   }

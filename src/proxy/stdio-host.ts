@@ -38,7 +38,7 @@ export function stdioHost(options: StdioHostOptions): PeerHost {
     ...(lineBytes !== undefined && { lineBytes }),
   };
   const name = basename(command);
-  return peerHost(name, host, child, (logger, listens) => {
+  return peerHost(name, host, child, ({ logger, listens }) => {
     const open: OpenLink = (events) => openChild(child, name, logger, events);
     return [
       ['2025-11-25', open],

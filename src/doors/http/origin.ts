@@ -59,7 +59,7 @@ export function refuseForeign(
 }
 
 /** A reply that a page may read, where one asked: refused ones never come here. */
-export function withCors(inbound: Inbound, reply: Reply): Reply {
+export function withCors(inbound: Pick<Inbound, 'header'>, reply: Reply): Reply {
   const origin = inbound.header('origin');
   if (origin === undefined || origin === '') return reply;
   const headers = {
@@ -72,7 +72,7 @@ export function withCors(inbound: Inbound, reply: Reply): Reply {
 }
 
 /** The reply to a browser that asks before it sends; undefined for any other OPTIONS. */
-export function preflight(inbound: Inbound, methods: string): Reply | undefined {
+export function preflight(inbound: Pick<Inbound, 'header'>, methods: string): Reply | undefined {
   if (inbound.header('access-control-request-method') === undefined) return undefined;
   const wanted = inbound.header('access-control-request-headers') ?? '';
   const isList = wanted.length <= HEADERS_LENGTH && /^[\w!#$%&'*+.^`|~,\t -]+$/.test(wanted);

@@ -17,7 +17,8 @@ import { Quota } from '../../base/quota.ts';
 import { LIMITS } from '../../call/limits.ts';
 import { isLoopback } from '../http/address.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
-import type { SentReply } from '../http/exchange.ts';
+import type { Reply, SentReply } from '../http/exchange.ts';
+import { CredentialsRefused } from '../http/refused.ts';
 import { inboundOf, type PipeSource } from '../pipe/exchange.ts';
 import { MAX_CHUNKS, MAX_FRAGMENTS } from './receiving.ts';
 import { type Authenticate, closed, type Serves, serveSocket, takerOfSource } from './socket.ts';
@@ -56,6 +57,7 @@ export interface MountedWebSocket {
 
 const SUBPROTOCOL = 'mcp';
 const GOING_AWAY = 1001;
+const UNAUTHORIZED: Reply = { status: 401, headers: {} };
 
 /**
  * Serves WebSockets beside HTTP.
@@ -141,8 +143,9 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
     let authInfo: JsonObject | undefined;
     try {
       authInfo = await options.authenticate?.(request);
-    } catch {
-      return refuse(socket, 401, 'Unauthorized');
+    } catch (error) {
+      const { status, headers } = error instanceof CredentialsRefused ? error.reply : UNAUTHORIZED;
+      return refuse(socket, status, STATUS_CODES[status] ?? 'Unauthorized', headers);
     }
     if (socket.destroyed) return undefined;
     const own = { ...source, ...(authInfo !== undefined && { authInfo }) };
@@ -200,13 +203,17 @@ function messageOf({ body }: SentReply): string {
   return typeof error?.message === 'string' ? error.message : 'Refused';
 }
 
-function refuse(socket: Duplex, status: number, reason: string): void {
+/** @param headers of the refusal; those of its body are not passed on */
+function refuse(socket: Duplex, status: number, reason: string, headers: Reply['headers'] = {}): void {
   const body = `${reason}\n`;
   const head = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'Refused'}`,
     'Connection: close',
     'Content-Type: text/plain',
     `Content-Length: ${Buffer.byteLength(body)}`,
+    ...Object.entries(headers).flatMap(([name, value]) =>
+      name.startsWith('content-') ? [] : [`${name}: ${value}`],
+    ),
   ];
   // Its client may never end its own half.
   socket.once('finish', () => socket.destroy());

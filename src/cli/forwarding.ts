@@ -1,0 +1,120 @@
+/**
+ * `--forward-authorization`: callers authenticate at the server behind the proxy. Each is named by a digest of the
+ * whole token. A claim in it is not believed: the server alone can verify it.
+ */
+import type { IncomingMessage } from 'node:http';
+import { isObject, type JsonObject } from '../base/json.ts';
+import type { Reply } from '../doors/http/exchange.ts';
+import { CredentialsRefused } from '../doors/http/refused.ts';
+import type { NodeRequest } from '../node.ts';
+import type { Logger } from '../observe/logger.ts';
+import { type Proof, Proofs, tokenName } from '../proxy/proofs.ts';
+import type { RemoteOptions } from '../proxy/remote.ts';
+import { isMetadata, ServerMetadata } from '../proxy/server-metadata.ts';
+import type { Draft } from './flags.ts';
+import { UsageError } from './values.ts';
+
+/** Of other schemes, which are for one request or one server, nothing is passed on. */
+const BEARER = /^bearer +([\x21-\x7e]+)$/i;
+/** The issuer in the names of callers. */
+const ISSUER = 'mcp-await:forwarded';
+const LATER: Reply = { status: 503, headers: { 'retry-after': '5' } };
+
+/** @throws UsageError for flags that do not go together */
+export function checkForwarding({ peer, serving, ask, options }: Draft): void {
+  const flag = '--forward-authorization';
+  if (peer.url === undefined)
+    throw new UsageError(`${flag} needs a remote server, which checks the tokens: add --url`);
+  if (Object.keys(peer.headers).some((name) => /^authorization$/i.test(name)))
+    throw new UsageError(
+      `${flag} sends each caller's own token, and --header Authorization one for all callers: leave out one of them`,
+    );
+  const [page] = Object.entries(ask).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+  if (page !== undefined)
+    throw new UsageError(
+      `${flag} leaves it to the server who a caller is, and --ask-page needs callers that are known here: leave out one of them (--ask-jwks and --ask-pair too)`,
+    );
+  if (serving.stdio)
+    throw new UsageError(`${flag} needs HTTP, where a caller sends a token: leave out --stdio`);
+  if (options.instance === 'process')
+    throw new UsageError(
+      `${flag} gives each caller connections of its own, and --instance process one to all: leave out one of them`,
+    );
+}
+
+export class Forwarding {
+  readonly #proofs: Proofs;
+  readonly #metadata: ServerMetadata;
+  readonly #logger: Logger;
+
+  constructor(remote: RemoteOptions, logger: Logger) {
+    this.#proofs = new Proofs(remote, logger);
+    this.#metadata = new ServerMetadata(remote);
+    this.#logger = logger;
+  }
+
+  /** The server refused a token in the middle of a session or a call. */
+  readonly refused = (token: string | undefined): void => this.#proofs.forget(token);
+
+  /**
+   * The `authInfo` of a request; undefined for one without a bearer token that the server accepts.
+   * @throws CredentialsRefused
+   */
+  readonly authenticate = async (req: IncomingMessage): Promise<JsonObject | undefined> => {
+    const [, token] = BEARER.exec(req.headers.authorization ?? '') ?? [];
+    const proof = await this.#proofs.prove(token, addressOf(req));
+    if (proof.is !== 'accepted') throw new CredentialsRefused(replyOf(proof));
+    if (token === undefined) return undefined;
+    const expiresAt = expiryOf(token);
+    return {
+      token,
+      clientId: '',
+      scopes: [],
+      ...(expiresAt !== undefined && { expiresAt }),
+      extra: { iss: ISSUER, sub: tokenName(token) },
+    };
+  };
+
+  /** Whether a path is that of a document about authorization. */
+  has(path: string): boolean {
+    return isMetadata(path);
+  }
+
+  /** @param path one that it has */
+  async metadata(path: string, req: NodeRequest): Promise<Reply> {
+    if (req.method !== 'GET' && req.method !== 'HEAD')
+      return { status: 405, headers: { allow: 'GET, HEAD' } };
+    return this.#metadata.get(path, addressOf(req));
+  }
+
+  /** @returns whether the server wants credentials, so that nothing more can be tried without */
+  async check(): Promise<boolean> {
+    const nobodys = await this.#proofs.prove(`nobody-issued-this-${crypto.randomUUID()}`);
+    if (nobodys.is === 'accepted')
+      this.#logger.warn(
+        'the server accepts a ping with a token that nobody issued, so whoever makes a token up is a caller of their own here, with the limits of a known one; put what checks tokens in front of it, or leave out --forward-authorization',
+      );
+    return (await this.#proofs.prove(undefined)).is === 'refused';
+  }
+}
+
+function replyOf(proof: Exclude<Proof, { is: 'accepted' }>): Reply {
+  if (proof.is === 'unknown') return LATER;
+  const { status, headers, body } = proof;
+  return { status, headers: { ...headers, 'cache-control': 'no-store' }, body };
+}
+
+function addressOf(req: NodeRequest): string | undefined {
+  return typeof req.ip === 'string' ? req.ip : req.socket.remoteAddress;
+}
+
+/** When a JWT says that it expires, in seconds since the epoch: its caller's streams end then. */
+function expiryOf(token: string): number | undefined {
+  try {
+    const payload = token.split('.')[1] ?? '';
+    const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString());
+    return isObject(claims) && typeof claims.exp === 'number' ? claims.exp : undefined;
+  } catch {
+    return undefined;
+  }
+}
