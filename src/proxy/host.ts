@@ -43,6 +43,7 @@ import { type LeaseOptions, PeerLease } from './lease.ts';
 import type { OpenLink, PeerLogger } from './link.ts';
 import { type Replay, replayRule } from './replay-rule.ts';
 import { Sharing } from './sharing.ts';
+import { withoutToken } from './without-token.ts';
 
 /** Options that `stdioHost` and `remoteHost` share. */
 export interface PeerHostOptions {
@@ -115,7 +116,7 @@ export function peerHost(
   options: PeerHostOptions,
   identity: unknown,
   waysOf: (parts: LinkParts) => readonly EraWay[],
-  tokenOf: TokenOf = () => undefined,
+  tokenOf: TokenOf = () => ({}),
 ): PeerHost {
   const settings = checked(options);
   const upstream = new Upstream(settings.upstream);
@@ -143,7 +144,8 @@ export interface LinkParts {
 }
 
 type OpenLinkFor = (parts: LinkParts) => OpenLink;
-type TokenOf = (context: FactoryContext) => string | undefined;
+/** `missing`: the server wants its caller's token, which is not here. */
+type TokenOf = (context: FactoryContext) => { readonly token?: string } | 'missing';
 
 interface PoolParts {
   readonly name: string;
@@ -206,7 +208,9 @@ class Pool {
       info: context.clientInfo,
       protocolVersion: SPOKEN.has(context.revision) ? context.revision : LATEST,
     };
-    const token = this.#tokenOf(context);
+    const known = this.#tokenOf(context);
+    if (known === 'missing') return withoutToken();
+    const { token } = known;
     const { key, isKept } = this.#keyOf(context, client, token);
     const isOfOneCall = !isKept && context.sessionId === undefined;
     const owner = { caller: context.principal, token };

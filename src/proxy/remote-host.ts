@@ -85,26 +85,16 @@ export function watchedRemoteHost(
     ];
   };
   const identity = { ...remote, ...(forwardAuthorization && { forwardAuthorization }) };
-  return peerHost(
-    new URL(url).host,
-    host,
-    identity,
-    waysOf,
-    forwardAuthorization ? callersToken : () => undefined,
-  );
+  return peerHost(new URL(url).host, host, identity, waysOf, forwardAuthorization ? callersToken : undefined);
 }
 
 /** What a header can hold. */
 const TOKEN = /^[\x21-\x7e]+$/;
 
-/** @throws AwaitError `host-gone` for a known caller without a token: it must not become an anonymous one */
-function callersToken({ authInfo, principal }: FactoryContext): string | undefined {
+/** A known caller without a token must not become an anonymous one. */
+function callersToken({ authInfo, principal }: FactoryContext): { readonly token?: string } | 'missing' {
   const { token } = authInfo ?? {};
   // An error for a header that cannot be sent would have the token in it.
-  if (typeof token === 'string' && TOKEN.test(token)) return token;
-  if (principal === undefined) return undefined;
-  throw new AwaitError(
-    'host-gone',
-    'the server wants its caller’s own token, and there is none here (authInfo.token): a call goes on with the next request of its caller, a task not without the process that began it',
-  );
+  if (typeof token === 'string' && TOKEN.test(token)) return { token };
+  return principal === undefined ? {} : 'missing';
 }
