@@ -3,7 +3,9 @@
  * whole token. A claim in it is not believed: the server alone can verify it.
  */
 import type { IncomingMessage } from 'node:http';
+import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
+import { countedAddress } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
 import { CredentialsRefused } from '../doors/http/refused.ts';
 import type { NodeRequest } from '../node.ts';
@@ -105,7 +107,8 @@ function replyOf(proof: Exclude<Proof, { is: 'accepted' }>): Reply {
 }
 
 function addressOf(req: NodeRequest): string | undefined {
-  return typeof req.ip === 'string' ? req.ip : req.socket.remoteAddress;
+  const address = typeof req.ip === 'string' ? req.ip : req.socket.remoteAddress;
+  return countedAddress(defined({ address }));
 }
 
 /** When a JWT says that it expires, in seconds since the epoch: its caller's streams end then. */

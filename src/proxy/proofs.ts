@@ -34,8 +34,8 @@ const FRESH = 30_000;
 const TRUSTED = 300_000;
 /** Names of accepted tokens that are kept. */
 const MOST_KNOWN = 10_000;
-/** Requests to the server at once. */
-const AT_ONCE = { all: 128, caller: 64, anonymous: 64 };
+/** Requests to the server at once; `caller`: for strangers at one address. */
+const AT_ONCE = { all: 128, caller: 32, anonymous: 64 };
 /** How long the server may take, in milliseconds. */
 const TIME = 10_000;
 /** Characters of a refusal's body; a longer one is left out. */

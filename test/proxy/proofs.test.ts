@@ -87,13 +87,23 @@ describe('a token', () => {
       void (req.headers.authorization === 'Bearer known' ? Promise.resolve() : gate).then(() =>
         res.writeHead(401).end(),
       );
-    const strangers = Array.from({ length: 100 }, (_, nth) => proofs.prove(`stranger-${nth}`, '192.0.2.1'));
+    const strangers = Array.from({ length: 100 }, (_, nth) =>
+      proofs.prove(`stranger-${nth}`, `192.0.2.${nth % 4}`),
+    );
     expect(await proofs.prove('known')).toMatchObject({ is: 'refused' });
     goOn();
     const proofsOfAll = await Promise.all(strangers);
     expect(proofsOfAll.filter(({ is }) => is === 'refused')).toHaveLength(64);
     expect(proofsOfAll.filter(({ is }) => is === 'unknown')).toHaveLength(36);
     expect(seen.filter((request) => request.includes('stranger'))).toHaveLength(64);
+  });
+
+  it('of strangers at one address takes half of their room', async () => {
+    const { proofs } = await start(status(401));
+    const all = Array.from({ length: 40 }, (_, nth) => proofs.prove(`stranger-${nth}`, '192.0.2.1'));
+    const elsewhere = proofs.prove('other', '192.0.2.2');
+    expect((await Promise.all(all)).filter(({ is }) => is === 'unknown')).toHaveLength(8);
+    expect(await elsewhere).toMatchObject({ is: 'refused' });
   });
 
   it('that was accepted outlasts a restart of the server for five minutes, and no other does', async () => {
