@@ -103,11 +103,21 @@ function pageOf(page: string, { options, serving }: Draft): URL {
   return url;
 }
 
-/** Everybody who reaches this server is the same caller, so it must be reached from this machine alone. */
+/**
+ * Everybody who reaches this server is the same caller, so it must be reached from this machine alone. A browser sends
+ * the cookie and the password to the origin of the page, so nobody else may be able to listen there: over http, a name
+ * of several addresses, or an address that this server leaves free, would be another process's for the taking.
+ */
 function checkPair(page: URL, { serving }: Draft): void {
+  const isOpen = page.protocol === 'http:';
+  const { hostname, port } = page;
   if (!isLoopbackUrl(page))
     throw new UsageError(
       `--ask-pair needs a page on this machine, such as --ask-page http://127.0.0.1:${serving.port || 3_000}/ask; elsewhere write --ask-jwks, --ask-issuer and --ask-audience`,
+    );
+  if (isOpen && hostname === 'localhost')
+    throw new UsageError(
+      `--ask-pair needs a page at one address: localhost is also ::1, where another process can take this port and with it the pairing; write --ask-page ${page.href.replace('localhost', '127.0.0.1')}`,
     );
   // On stdio there is one caller, and the process that serves the page prints the code.
   if (serving.stdio) return;
@@ -115,10 +125,13 @@ function checkPair(page: URL, { serving }: Draft): void {
     throw new UsageError(
       '--ask-pair takes every caller for one person, so it serves this machine alone: leave out --host and --forwarded',
     );
-  if (page.protocol === 'http:' && Number(page.port || 80) !== serving.port)
+  if (isOpen && Number(port || 80) !== serving.port)
     throw new UsageError(
-      `--ask-page ${page.href} is not where this server listens: add --port ${page.port || 80}`,
+      `--ask-page ${page.href} is not where this server listens: add --port ${port || 80}`,
     );
+  const address = hostname === '[::1]' ? '::1' : hostname;
+  if (isOpen && serving.host !== address)
+    throw new UsageError(`--ask-page ${page.href} is not where this server listens: add --host ${address}`);
   if (process.stderr.isTTY !== true)
     throw new UsageError(
       '--ask-pair prints its code on a terminal, and stderr is none: start this command in a terminal of your own, or write --ask-jwks, --ask-issuer and --ask-audience',

@@ -279,10 +279,17 @@ async function inTerminal(port: number, ...args: string[]) {
   return { page, code, written: () => written, end: () => child.kill('SIGTERM') };
 }
 
-function pair(page: string, code: string, back: string): Promise<Response> {
+/** Types the code, and goes where the browser is sent. @returns what a paired browser sends from then on */
+async function pair(page: string, code: string, back: string) {
   const headers = { origin: new URL(page).origin };
   const body = new URLSearchParams({ code, back });
-  return fetch(`${page}/pair`, { method: 'POST', redirect: 'manual', body, headers });
+  const paired = await fetch(`${page}/pair`, { method: 'POST', redirect: 'manual', body, headers });
+  const to = new URL(paired.headers.get('location') ?? '');
+  const known = credentialsOf(paired);
+  Object.assign(to, { username: '', password: '' });
+  const remembered = await fetch(to, { redirect: 'manual', headers: known });
+  expect([paired.status, remembered.status, remembered.headers.get('location')]).toEqual([303, 303, back]);
+  return known;
 }
 
 describe('serve --ask-pair', () => {
@@ -294,13 +301,7 @@ describe('serve --ask-pair', () => {
       const form = await fetch(link);
       expect([form.status, await form.text()]).toEqual([403, expect.stringContaining('Pair this browser')]);
       const paired = await pair(page, code, link);
-      const credentials = credentialsOf(paired);
-      const led = await fetch(`${page}/pair?${new URLSearchParams({ back: link })}`, {
-        redirect: 'manual',
-        headers: credentials,
-      });
-      expect([paired.status, led.status, led.headers.get('location')]).toEqual([303, 303, link]);
-      expect((await answer(link, credentials)).status).toBe(303);
+      expect((await answer(link, paired)).status).toBe(303);
       expect(await call(client)).toContain('Hello Ann');
       expect(written().split(code)).toHaveLength(2);
     } finally {
@@ -332,7 +333,7 @@ describe('serve --ask-pair', () => {
         const link = linkIn(await call(client));
         expect(link.startsWith(`${page}/`)).toBe(true);
         const paired = await pair(page, code, link);
-        expect((await answer(link, credentialsOf(paired))).status).toBe(303);
+        expect((await answer(link, paired)).status).toBe(303);
         expect(await call(client)).toContain('Hello Ann');
         expect(logged).not.toContain('code there');
       } finally {
@@ -369,6 +370,21 @@ it.skipIf(SHORT).each([
   ['a pairing that others reach', [...LOCAL_PAGE, '--ask-pair', '--host', '0.0.0.0'], 'leave out --host'],
   ['a pairing behind a proxy', [...LOCAL_PAGE, '--ask-pair', '--forwarded'], '--forwarded'],
   ['a pairing on another port', [...LOCAL_PAGE, '--ask-pair', '--port', '3001'], 'add --port 3000'],
+  [
+    'a pairing at a name of several addresses',
+    ['--ask-page', 'http://localhost:3000/ask', '--ask-pair'],
+    'write --ask-page http://127.0.0.1:3000/ask',
+  ],
+  [
+    'a pairing at an address that others may take',
+    ['--ask-page', 'http://[::1]:3000/ask', '--ask-pair'],
+    'add --host ::1',
+  ],
+  [
+    'a pairing of stdio at a name of several addresses',
+    ['--ask-page', 'http://localhost:3000/ask', '--ask-pair', '--stdio', '--store', 'memory:'],
+    'localhost is also ::1',
+  ],
   ['a pairing without a terminal', [...LOCAL_PAGE, '--ask-pair'], 'stderr is none'],
   ['a login on stdio', [...LOCAL_PAGE, ...LOGIN, '--stdio', '--store', 'memory:'], 'write --ask-pair'],
   ['a page of stdio without a store', [...LOCAL_PAGE, '--ask-pair', '--stdio'], 'write --store'],
