@@ -22,17 +22,24 @@ const COMMA = 0x2c;
 const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
 const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
 
+/** What else is to be known of it. */
+export interface BoundedReading {
+  /** Called once a message is too much, before the reader sees the error. */
+  readonly onExceeded?: (error: AwaitError) => void;
+  /** Opens one for the bytes of a message that is not whole, which may break the response off. */
+  readonly account?: (breakOff: () => void) => Account;
+  /** Asked before each piece, which is read once it resolves; undefined: at once. */
+  readonly mayRead?: () => Promise<unknown> | undefined;
+}
+
 /**
  * The same response; reading it fails once a message is longer than that.
  * @param most bytes of one message
- * @param onExceeded called then, before the reader sees the error
- * @param account opens one for the bytes of a message that is not whole, which may break the response off
  */
 export function boundedResponse(
   response: Response,
   most = MOST_MESSAGE,
-  onExceeded: (error: AwaitError) => void = () => {},
-  account?: (breakOff: () => void) => Account,
+  reading: BoundedReading = {},
 ): Response {
   const { body, headers, status, statusText, url, redirected } = response;
   if (body === null) return response;
@@ -42,7 +49,7 @@ export function boundedResponse(
   // So few bytes are neither nested deeply nor many values.
   if (!isStream && !isCoded && length !== null && Number(length) <= Math.min(most, MAX_DEPTH))
     return response;
-  const own = new Response(bound(body, { most, isStream, onExceeded, account }), {
+  const own = new Response(bound(body, { ...reading, most, isStream }), {
     status,
     statusText,
     headers,
@@ -52,16 +59,14 @@ export function boundedResponse(
   return own;
 }
 
-interface BoundParts {
+interface BoundParts extends BoundedReading {
   readonly most: number;
   readonly isStream: boolean;
-  readonly onExceeded: (error: AwaitError) => void;
-  readonly account: ((breakOff: () => void) => Account) | undefined;
 }
 
 function bound(
   body: ReadableStream<Uint8Array>,
-  { most, isStream, onExceeded, account }: BoundParts,
+  { most, isStream, onExceeded, account, mayRead }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
   /** Line breaks in a row: two end an event; a CR and its LF are one. */
@@ -124,12 +129,14 @@ function bound(
         fail = (why) => {
           const error = new AwaitError('limit', `the server sent a message ${why}`);
           end();
-          onExceeded(error);
+          onExceeded?.(error);
           controller.error(error);
           void reader.cancel(error).catch(() => {});
         };
       },
       async pull(controller) {
+        await mayRead?.();
+        if (isOver) return;
         const { value, done } = await reader.read().catch((error: unknown) => {
           end();
           throw error;

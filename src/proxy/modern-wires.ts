@@ -17,7 +17,13 @@ import { Attempts, RECONNECTION, retry } from '../client/retry.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { toolPages } from '../host/tool-pages.ts';
 import type { LinkEvents, OpenLink, PeerLink, PeerLogger } from './link.ts';
-import { type Listening, type ListeningPorts, ModernPeerLink, type ModernWire } from './modern.ts';
+import {
+  type Listening,
+  type ListeningPorts,
+  type MayRead,
+  ModernPeerLink,
+  type ModernWire,
+} from './modern.ts';
 import type { BoundReply, Remote } from './remote.ts';
 
 /** A request whose headers do not say what its arguments say. */
@@ -35,20 +41,21 @@ export function openModernRemote(
   bound: BoundReply,
   listening?: (ports: ListeningPorts) => Listening,
 ): PeerLink {
-  return new ModernPeerLink(
-    { wire: openModernWire(remote, logger, bound), logger, listens, listening },
-    events,
-  );
+  const wire = openModernWire(remote, logger, bound, () => link.ready());
+  const link = new ModernPeerLink({ wire, logger, listens, listening }, events);
+  return link;
 }
 
+/** @param mayRead asked before each piece of a reply */
 export function openModernWire(
   { url, headers, onUnauthorized }: Remote,
   logger: PeerLogger,
   bound: BoundReply,
+  mayRead: MayRead,
 ): ModernWire {
   const endpoint = new Endpoint(new URL(url), { headers }, (response) => {
     if (response.status === 401) onUnauthorized?.();
-    return bound(response);
+    return bound(response, { mayRead });
   });
   endpoint.protocolVersion = RELEASED.revision;
   return new HttpWire(endpoint, logger);

@@ -41,10 +41,14 @@ export interface ModernWire {
 /** The subscriptions of a link. */
 export type Listening = Pick<Listener, 'declared' | 'start' | 'subscribe' | 'unsubscribe' | 'close'>;
 
+/** Asked before more of a server is read; it is read once that resolves. */
+export type MayRead = () => Promise<unknown> | undefined;
+
 export interface ListeningPorts {
   /** The `_meta` of the link's requests. */
   readonly envelope: () => JsonObject;
   readonly deliver: (message: Rpc) => void;
+  readonly mayRead: MayRead;
 }
 
 export interface ModernLinkOptions {
@@ -87,7 +91,11 @@ export class ModernPeerLink implements PeerLink {
       failed: (reason) => this.kill(reason),
     });
     const deliver = (message: Rpc): void => this.#hear(message);
-    const shared = options.listening?.({ envelope: () => this.#envelope, deliver });
+    const shared = options.listening?.({
+      envelope: () => this.#envelope,
+      deliver,
+      mayRead: () => this.ready(),
+    });
     this.#listener =
       shared ??
       new Listener({
@@ -121,6 +129,11 @@ export class ModernPeerLink implements PeerLink {
     this.#leave();
     this.#options.wire.kill(reason);
     this.ended(reason);
+  }
+
+  /** Resolves once more of the server may be read; undefined: at once. */
+  ready(): Promise<void> | undefined {
+    return this.#inflow.ready();
   }
 
   /** The server is gone. */

@@ -64,10 +64,11 @@ export function watchedRemoteHost(
   const received = new Budget(RECEIVED_BYTES);
   const boundFor =
     (principal: string | undefined): BoundReply =>
-    (response, onExceeded) =>
-      boundedResponse(response, MESSAGE_BYTES, onExceeded, (breakOff) =>
-        received.open({ principal }, breakOff),
-      );
+    (response, reading) =>
+      boundedResponse(response, MESSAGE_BYTES, {
+        ...reading,
+        account: (breakOff) => received.open({ principal }, breakOff),
+      });
   const listeners = new SharedListeners();
   const waysOf = ({ logger, listens, caller, token }: LinkParts): readonly EraWay[] => {
     const own = remoteFor(token);
@@ -76,8 +77,8 @@ export function watchedRemoteHost(
       caller === undefined
         ? undefined
         : (ports: ListeningPorts): Listening =>
-            listeners.join(JSON.stringify([caller, token]), logger, ports, () =>
-              openModernWire(own, logger, bound),
+            listeners.join(JSON.stringify([caller, token]), logger, ports, (mayRead) =>
+              openModernWire(own, logger, bound, mayRead),
             );
     return [
       ['2026-07-28', (events) => openModernRemote(own, logger, listens, events, bound, listening)],

@@ -5,6 +5,7 @@
  * A link is one session. A request that the server refuses gets an error; a session that it no longer knows, or a
  * server that cannot be reached, is the end of the link.
  */
+import type { BoundedReading } from '../base/bounded-response.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { importPeer } from '../base/peer.ts';
@@ -25,7 +26,10 @@ export interface Remote extends RemoteOptions {
 }
 
 /** Limits what is collected of a response of the server. */
-export type BoundReply = (response: Response, onExceeded?: (error: AwaitError) => void) => Response;
+export type BoundReply = (
+  response: Response,
+  reading: Pick<BoundedReading, 'onExceeded' | 'mayRead'>,
+) => Response;
 
 /** The part of the SDK's transports that is used here. */
 interface Transport {
@@ -116,7 +120,10 @@ class RemoteLink implements PeerLink {
   async #open(wire: RemoteWire): Promise<Transport> {
     this.#wire = wire;
     const transport = await make(wire, this.#options, (response, sent) =>
-      this.#bound(response, (error) => this.#exceeded(sent, error)),
+      this.#bound(response, {
+        onExceeded: (error) => this.#exceeded(sent, error),
+        mayRead: () => this.#inflow.ready(),
+      }),
     );
     transport.onmessage = (message: JsonObject) => {
       if (this.#isOver || !isRpcMessage(message)) return;

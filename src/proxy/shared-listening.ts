@@ -10,7 +10,9 @@ import type { Rpc } from '../client/message.ts';
 import { Listener } from '../client/modern/listener.ts';
 import { RECONNECTION } from '../client/retry.ts';
 import type { PeerLogger } from './link.ts';
-import type { Listening, ListeningPorts, ModernWire } from './modern.ts';
+import type { Listening, ListeningPorts, MayRead, ModernWire } from './modern.ts';
+
+type OpenWire = (mayRead: MayRead) => ModernWire;
 
 export class SharedListeners {
   readonly #byCaller = new Map<string, SharedListener>();
@@ -19,12 +21,12 @@ export class SharedListeners {
    * @param caller a name of the caller, and of the token that the server is sent
    * @param open the connection, where the caller has none
    */
-  join(caller: string, logger: PeerLogger, ports: ListeningPorts, open: () => ModernWire): Listening {
+  join(caller: string, logger: PeerLogger, ports: ListeningPorts, open: OpenWire): Listening {
     const shared =
       this.#byCaller.get(caller) ??
-      new SharedListener(open(), logger, ports.envelope, () => this.#byCaller.delete(caller));
+      new SharedListener(open, logger, ports.envelope, () => this.#byCaller.delete(caller));
     this.#byCaller.set(caller, shared);
-    return new SharingLink(shared, ports.deliver);
+    return new SharingLink(shared, ports);
   }
 }
 
@@ -35,7 +37,9 @@ class SharedListener {
   readonly #wire: ModernWire;
   readonly #onEmpty: () => void;
 
-  constructor(wire: ModernWire, logger: PeerLogger, envelope: () => JsonObject, onEmpty: () => void) {
+  constructor(open: OpenWire, logger: PeerLogger, envelope: () => JsonObject, onEmpty: () => void) {
+    // As fast as the slowest of them takes it.
+    const wire = open(() => Promise.all([...this.members].map(({ mayRead }) => mayRead())));
     this.#wire = wire;
     this.#onEmpty = onEmpty;
     this.listener = new Listener({
@@ -71,12 +75,14 @@ class SharedListener {
 class SharingLink implements Listening {
   readonly uris = new Set<string>();
   readonly deliver: (message: Rpc) => void;
+  readonly mayRead: MayRead;
   readonly #shared: SharedListener;
   #listens = false;
 
-  constructor(shared: SharedListener, deliver: (message: Rpc) => void) {
+  constructor(shared: SharedListener, { deliver, mayRead }: Pick<ListeningPorts, 'deliver' | 'mayRead'>) {
     this.#shared = shared;
     this.deliver = deliver;
+    this.mayRead = mayRead;
     shared.members.add(this);
   }
 

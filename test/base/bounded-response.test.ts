@@ -52,7 +52,7 @@ describe('responses with one budget', () => {
       const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
       const made = new Response(readable, { headers: { 'content-type': 'text/event-stream' } });
       const account = (breakOff: () => void) => budget.open({}, breakOff);
-      const { body } = boundedResponse(made, 9_000, () => void failed.push(name), account);
+      const { body } = boundedResponse(made, 9_000, { onExceeded: () => void failed.push(name), account });
       const writer = writable.getWriter();
       const reader = body?.getReader();
       return {

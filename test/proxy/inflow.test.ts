@@ -56,6 +56,28 @@ describe('messages of a server', () => {
     expect(reasons).toHaveLength(1);
   });
 
+  it('end their link where those that wait take too much memory', () => {
+    const { own, reasons } = inflow(10);
+    const text = 'x'.repeat(10_000_000);
+    for (let nth = 0; nth < 5; nth += 1) own.push({ nth, text });
+    expect([reasons.length, own.isBehind]).toEqual([0, true]);
+    for (let nth = 0; nth < 10; nth += 1) own.push({ nth, text });
+    expect(reasons).toHaveLength(1);
+  });
+
+  it('are read once those before them were passed on, or are dropped', async () => {
+    const { own, push, passed } = inflow(1_000);
+    push(50);
+    expect(own.ready()).toBeUndefined();
+    push(3_000);
+    await own.ready();
+    expect([passed.length, own.isBehind]).toEqual([3_050, false]);
+    push(3_000);
+    const ready = own.ready();
+    own.close();
+    await ready;
+  });
+
   it('end their link where one cannot be handled', () => {
     const { push, passed, reasons } = inflow(1_000, (nth) => {
       if (nth === 2) throw new RangeError('too deep');

@@ -259,6 +259,28 @@ describe('replies of which none ends', () => {
   );
 });
 
+describe('messages that come faster than they are passed on', () => {
+  it('are read no further until they were', async () => {
+    /** Whether the last of the messages was passed on, once what follows them was read. */
+    let wasPassed: boolean | undefined;
+    const flood = (_message: Message, res: ServerResponse, answers: Message[]): void => {
+      res.writeHead(200, { 'content-type': 'text/event-stream' });
+      const event = (one: object): string => `data: ${JSON.stringify({ jsonrpc: '2.0', ...one })}\n\n`;
+      const notification = event({ method: 'notifications/message', params: { level: 'info', data: 'x' } });
+      res.write(notification.repeat(5_000) + event({ id: 'last', method: 'ping' }));
+      // More than the sockets hold.
+      const comment = `:${'x'.repeat(65_536)}\n\n`;
+      for (let nth = 0; nth < 600; nth += 1) res.write(comment);
+      res.write(comment, () => {
+        wasPassed = answers.some(({ id }) => id === 'last');
+      });
+    };
+    const { url } = await proxied(await upstream(flood));
+    void post(url, { tool: 'harm' }).catch(() => {});
+    await expect.poll(() => wasPassed, { timeout: 60_000 }).toBe(true);
+  }, 90_000);
+});
+
 describe('an ask for a URL that is none of the web’s', () => {
   const odd = ['javascript:alert(1)', 'file:///etc/passwd', 'data:text/html,x', 'vbscript:x', 'x'];
 
