@@ -28,7 +28,7 @@ export interface BoundedReading {
   readonly onExceeded?: (error: AwaitError) => void;
   /** Opens one for the bytes of a message that is not whole, which may break the response off. */
   readonly account?: (breakOff: () => void) => Account;
-  /** Asked before each piece, which is read once it resolves; undefined: at once. */
+  /** Asked for each piece, which is passed on, and the next one read, once it resolves; undefined: at once. */
   readonly mayRead?: () => Promise<unknown> | undefined;
 }
 
@@ -135,8 +135,6 @@ function bound(
         };
       },
       async pull(controller) {
-        await mayRead?.();
-        if (isOver) return;
         const { value, done } = await reader.read().catch((error: unknown) => {
           end();
           throw error;
@@ -147,6 +145,8 @@ function bound(
           controller.close();
           return;
         }
+        await mayRead?.();
+        if (isOver) return;
         const excess = count(value);
         if (excess !== undefined) {
           fail(excess);

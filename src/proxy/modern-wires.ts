@@ -30,6 +30,8 @@ import type { BoundReply, Remote } from './remote.ts';
 const HEADER_MISMATCH = -32020;
 /** A server that restarts is back within eight seconds, or the request fails. */
 const UNREACHED = { ...RECONNECTION, initialReconnectionDelay: 250, maxRetries: 7 };
+/** Messages of one server that the log tells of as they are dropped. */
+const DROPPED = 20;
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
 /** A remote server of 2026-07-28. */
@@ -66,6 +68,8 @@ class HttpWire implements ModernWire {
   readonly #logger: PeerLogger;
   readonly #headers = new RequestHeaders();
   #learning: Promise<void> | undefined;
+  /** Messages that a server of this revision does not send. */
+  #dropped = 0;
 
   constructor(endpoint: Endpoint, logger: PeerLogger) {
     this.#endpoint = endpoint;
@@ -102,8 +106,11 @@ class HttpWire implements ModernWire {
   }
 
   #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
-    const report = ({ message }: Error): void =>
-      this.#logger.warn('a message of a server was dropped', { error: message });
+    const report = ({ message }: Error): void => {
+      this.#dropped += 1;
+      if (this.#dropped <= DROPPED)
+        this.#logger.warn('a message of a server was dropped', { error: message });
+    };
     return exchange(this.#endpoint, request, {
       headers: this.#headers.of(request),
       signal: AbortSignal.any([signal, this.#endpoint.signal]),

@@ -3,6 +3,7 @@
 import { boundedResponse } from '../base/bounded-response.ts';
 import { Budget } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
+import { LoopTurns } from '../base/loop-turns.ts';
 import type { FactoryContext } from '../host/host.ts';
 import type { EraWay } from './era.ts';
 import { type LinkParts, type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
@@ -62,11 +63,16 @@ export function watchedRemoteHost(
     onUnauthorized: () => refused(token),
   });
   const received = new Budget(RECEIVED_BYTES);
+  const turns = new LoopTurns();
   const boundFor =
     (principal: string | undefined): BoundReply =>
     (response, reading) =>
       boundedResponse(response, MESSAGE_BYTES, {
         ...reading,
+        mayRead: async () => {
+          await reading.mayRead?.();
+          await turns.next();
+        },
         account: (breakOff) => received.open({ principal }, breakOff),
       });
   const listeners = new SharedListeners();
