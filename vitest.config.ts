@@ -55,8 +55,8 @@ export default defineConfig(({ mode }) => {
     test: {
       globalSetup: ['test/setup.ts'],
       // Tests wait for conditions, which come late where others take the cores: these times end one that hangs.
-      testTimeout: 180_000,
-      hookTimeout: 180_000,
+      testTimeout: 300_000,
+      hookTimeout: 300_000,
       expect: { poll: { timeout: 60_000 } },
       // Most files wait for processes and leases: two cores serve eight, and fewer beside CI's other half.
       maxWorkers: process.env.CI === undefined ? 8 : 5,
