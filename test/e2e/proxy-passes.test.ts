@@ -162,33 +162,29 @@ describe.each([
 });
 
 describe("a child's own tasks", () => {
-  it.skipIf(SHORT)(
-    'stay its own on 2025-11-25: created, looked at, and their result fetched',
-    async () => {
-      const everything = stdioHost({ command: process.execPath, args: [EVERYTHING, 'stdio'] });
-      const served = await serveHere(everything, { limits: { drain: 300 } });
-      const client = new Client(INFO, { capabilities: CAPABILITIES });
-      client.setRequestHandler(ElicitRequestSchema, ({ params }) => filledIn(params));
-      await client.connect(new LegacyTransport(new URL(served.url)) as Transport);
-      await client.listTools();
-      const query = { name: 'simulate-research-query', arguments: { topic: 'python', ambiguous: false } };
-      const stream = client.experimental.tasks.callToolStream(query, CallToolResultSchema, {
-        task: { ttl: 60_000 },
-      });
-      const seen: string[] = [];
-      for await (const message of stream) {
-        if (message.type === 'error') throw message.error;
-        seen.push(message.type);
-        if (message.type === 'result') expect(JSON.stringify(message.result)).toContain('Research Report');
-        // Ours begin with the time of their end; the SDK's ids are hexadecimal.
-        if (message.type === 'taskCreated') expect(message.task.taskId).toMatch(/^[0-9a-f]+$/);
-      }
-      expect([seen[0], seen.at(-1)]).toEqual(['taskCreated', 'result']);
-      await client.close();
-      await served.close();
-    },
-    60_000,
-  );
+  it.skipIf(SHORT)('stay its own on 2025-11-25: created, looked at, and their result fetched', async () => {
+    const everything = stdioHost({ command: process.execPath, args: [EVERYTHING, 'stdio'] });
+    const served = await serveHere(everything, { limits: { drain: 300 } });
+    const client = new Client(INFO, { capabilities: CAPABILITIES });
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => filledIn(params));
+    await client.connect(new LegacyTransport(new URL(served.url)) as Transport);
+    await client.listTools();
+    const query = { name: 'simulate-research-query', arguments: { topic: 'python', ambiguous: false } };
+    const stream = client.experimental.tasks.callToolStream(query, CallToolResultSchema, {
+      task: { ttl: 60_000 },
+    });
+    const seen: string[] = [];
+    for await (const message of stream) {
+      if (message.type === 'error') throw message.error;
+      seen.push(message.type);
+      if (message.type === 'result') expect(JSON.stringify(message.result)).toContain('Research Report');
+      // Ours begin with the time of their end; the SDK's ids are hexadecimal.
+      if (message.type === 'taskCreated') expect(message.task.taskId).toMatch(/^[0-9a-f]+$/);
+    }
+    expect([seen[0], seen.at(-1)]).toEqual(['taskCreated', 'result']);
+    await client.close();
+    await served.close();
+  });
 });
 
 describe('flags of mcp-await proxy', () => {

@@ -679,7 +679,6 @@ for (const kind of some([
         const acted = effectsIn(effects).slice(before);
         expect(acted.map((effect) => effect.split(' ')[0])).toEqual(['pack', 'send']);
       },
-      90_000,
     );
   });
 }

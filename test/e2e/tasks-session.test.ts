@@ -385,7 +385,6 @@ for (const kind of some([
         );
         expect(questions).toEqual(['name?', 'address?']);
       },
-      60_000,
     );
   });
 }

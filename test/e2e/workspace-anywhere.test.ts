@@ -165,7 +165,6 @@ for (const { name, down, store, relay } of some(KINDS)) {
           expect(acted.filter((effect) => effect !== 'finally')).toEqual(['charge', 'ship']);
           expect(stream.responses().filter(({ id }) => id === '1')).toHaveLength(1);
         },
-        90_000,
       );
     }
 

@@ -296,5 +296,4 @@ it.each(some([1, 2, 3]))(
       for (const { word } of clients) if (word !== client.word) expect(client.everything).not.toContain(word);
     }
   },
-  60_000,
 );

@@ -6,7 +6,7 @@ import { fuzz } from './fuzz.ts';
 const TOKENS = SHORT ? 5_000 : 20_000;
 
 it(`accepts none of ${TOKENS} damaged tokens, and answers all alike without the store`, {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
   const { presented, byDamage, onWire, ...report } = await fuzz({ tokens: TOKENS, seed: 20_000, onWire: 10 });
   expect(report).toEqual({ touched: 0, accepted: [], different: [], problems: [] });

@@ -4,7 +4,7 @@ import { fuzzStdio } from './stdio.ts';
 import { fuzzWebSocket } from './websocket.ts';
 
 it('ends no process, leaves no rejection, and has no internal error in 2,000 messages on WebSockets', {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
   const { sent, problems, replies, byEnd } = await fuzzWebSocket({ messages: 2_000, seed: 2_000 });
   expect(problems).toEqual([]);
@@ -16,7 +16,7 @@ it('ends no process, leaves no rejection, and has no internal error in 2,000 mes
 });
 
 it('ends no process, leaves no rejection, and has no internal error in 2,000 lines on stdio', {
-  timeout: 120_000,
+  timeout: 300_000,
 }, async () => {
   const { sent, problems, replies } = await fuzzStdio({ messages: 2_000, seed: 2_000 });
   expect(problems).toEqual([]);

@@ -49,5 +49,4 @@ it.each(some(['ask', 'notification', 'result', 'values', 'array'], 4))(
     else expect(JSON.stringify((await harmed).message)).toContain('replay-refused');
     expect(textOf(await post(url, { tool: 'harm', args: { how: 'well' } }))).toBe('well');
   },
-  60_000,
 );

@@ -159,40 +159,36 @@ describe('a call that ended in another process', () => {
     await expect.poll(next).toBeUndefined();
   });
 
-  it.each(some(STORES))(
-    'makes room for the next one on $name',
-    async ({ url: location, down }) => {
-      if (down) return;
-      // Two Keyvs of one process may share a pool, which ends once.
-      const place = location();
-      const audience = `elsewhere ${Date.now()}`;
-      const limits = { callerStoredBytes: 100_000, lease: 200, frames: 0 };
-      const open = async () => {
-        const store = await openStore(place);
-        ends.push(() => store.disconnect().catch(() => {}));
-        return serve({ store, ...tuned(limits), audience });
-      };
-      const [first, second] = [await open(), await open()];
-      const args = { word: 'x'.repeat(20_000) };
-      for (let nth = 0; nth < 30; nth += 1) {
-        let begun = await post(first.url, { tool: 'echo', args });
-        // Looked after in the background, and deleted after some leases.
-        await expect
-          .poll(async () => {
-            if (begun.message.error !== undefined) begun = await post(first.url, { tool: 'echo', args });
-            return begun.message.error;
-          })
-          .toBeUndefined();
-        const { state, keys } = begun;
-        const responses = Object.fromEntries(
-          keys.map((key) => [key, { action: 'accept', content: { name: 'Ann' } }]),
-        );
-        const ended = await post(second.url, { tool: 'echo', args, state, responses });
-        expect(ended.message.error).toBeUndefined();
-      }
-    },
-    60_000,
-  );
+  it.each(some(STORES))('makes room for the next one on $name', async ({ url: location, down }) => {
+    if (down) return;
+    // Two Keyvs of one process may share a pool, which ends once.
+    const place = location();
+    const audience = `elsewhere ${Date.now()}`;
+    const limits = { callerStoredBytes: 100_000, lease: 200, frames: 0 };
+    const open = async () => {
+      const store = await openStore(place);
+      ends.push(() => store.disconnect().catch(() => {}));
+      return serve({ store, ...tuned(limits), audience });
+    };
+    const [first, second] = [await open(), await open()];
+    const args = { word: 'x'.repeat(20_000) };
+    for (let nth = 0; nth < 30; nth += 1) {
+      let begun = await post(first.url, { tool: 'echo', args });
+      // Looked after in the background, and deleted after some leases.
+      await expect
+        .poll(async () => {
+          if (begun.message.error !== undefined) begun = await post(first.url, { tool: 'echo', args });
+          return begun.message.error;
+        })
+        .toBeUndefined();
+      const { state, keys } = begun;
+      const responses = Object.fromEntries(
+        keys.map((key) => [key, { action: 'accept', content: { name: 'Ann' } }]),
+      );
+      const ended = await post(second.url, { tool: 'echo', args, state, responses });
+      expect(ended.message.error).toBeUndefined();
+    }
+  });
 });
 
 it('a stranger’s session stays usable while others begin', async () => {
