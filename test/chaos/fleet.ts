@@ -56,8 +56,11 @@ export class Fleet {
   /** Deaths that are not faults of the plan, with the end of the process's output. */
   readonly crashes: string[] = [];
   readonly skews: number[] = [];
-  /** When starts failed: a process gives up where its store cannot be opened. */
-  readonly failedStarts: number[] = [];
+  /**
+   * Starts that failed, and the end of their output: a process gives up where its store does not answer for five seconds.
+   * `again`: the start before it, of the same place, failed too.
+   */
+  readonly failedStarts: { readonly at: number; readonly said: string; readonly again: boolean }[] = [];
 
   /**
    * @param script of `bundleServer`
@@ -123,21 +126,22 @@ export class Fleet {
   }
 
   async #startOne(): Promise<Slot> {
-    for (;;) {
+    for (let again = false; ; again = true) {
       const skew = Math.round(this.#random.between(-SKEW, SKEW));
       const slot = await this.#tryToStart(skew);
-      if (slot !== undefined) {
+      if (typeof slot !== 'string') {
         this.skews.push(skew);
         if (this.#full) await this.#tell(slot.child, true);
         return slot;
       }
       if (this.#over) throw new Error('the run is over');
-      this.failedStarts.push(clock());
+      this.failedStarts.push({ at: clock(), said: slot, again });
       await sleep(300);
     }
   }
 
-  async #tryToStart(skew: number): Promise<Slot | undefined> {
+  /** @returns the end of its output where it ended instead */
+  async #tryToStart(skew: number): Promise<Slot | string> {
     const child = spawn(process.execPath, this.#args, {
       env: { ...process.env, CHAOS_SKEW: String(skew), CHAOS_LEASE: String(LEASE), ...this.#env },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
@@ -156,9 +160,9 @@ export class Fleet {
       if (index >= 0) void this.#startOne().then((slot) => this.#slots.splice(index, 1, slot));
       return undefined;
     });
-    if (child.stdout === null) return undefined;
+    if (child.stdout === null) return said;
     const port = await Promise.race([once(createInterface(child.stdout), 'line'), gone]);
-    if (port === undefined) return undefined;
+    if (port === undefined) return said;
     up = true;
     return { child, url: `http://127.0.0.1:${String(port[0])}/mcp` };
   }

@@ -182,9 +182,10 @@ function report(
         : [],
     ),
     ...(which === 'moments' && gone.length === 0 ? ['no call was killed before it was durable'] : []),
+    // One may fail where other work takes the whole machine, as an operation may.
     ...fleet.failedStarts
-      .filter((at) => !hasStoreFault(at))
-      .map((at) => `a start failed by itself at ${at.toFixed(0)}`),
+      .filter(({ at, again }) => again && !hasStoreFault(at))
+      .map(({ at, said }) => `a start failed by itself at ${at.toFixed(0)}: ${said}`),
     ...(keys === completed ? [] : ['keys and completed steps differ']),
     ...(tally.completed > 0 ? [] : ['no call completed']),
     ...kinds.filter((of) => count(of) === 0).map((of) => `the run was too short for a fault of kind ${of}`),
