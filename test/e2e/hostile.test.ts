@@ -1,7 +1,6 @@
 /** Requests, tools and servers that once ended a process, hung a client, or were never let go. */
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -127,11 +126,15 @@ describe('a server', () => {
 
 describe('a 2025 session', () => {
   it('without a connection is closed once its calls have expired, with its running calls', async () => {
+    let made = 0;
     let cleaned = 0;
     const count = (): void => {
       cleaned += 1;
     };
-    const factory = () => ({ server: buildServer(() => {}), cleanup: count });
+    const factory = () => {
+      made += 1;
+      return { server: buildServer(() => {}), cleanup: count };
+    };
     served = await serveHere(factory, { secrets: [SECRET], ttl: 200, limits: { sessionIdle: 50 } });
     const session = await legacySession(served.url, { elicitation: { form: {} } });
     const stream = await session.send({
@@ -141,7 +144,6 @@ describe('a 2025 session', () => {
     });
     await stream.next(({ method }) => method === 'elicitation/create');
     await stream.cancel();
-    for (let tries = 0; cleaned === 0 && tries < 100; tries += 1) await sleep(20);
-    expect(cleaned).toBe(1);
+    await expect.poll(() => made > 0 && cleaned === made).toBe(true);
   });
 });

@@ -1,6 +1,7 @@
 /** Nothing secret in a log line, an error or a record: answers, arguments, credentials, tokens, secrets. */
 import Keyv from 'keyv';
 import { afterEach, expect, it } from 'vitest';
+import { tuned } from '../../src/call/limits.ts';
 import type { AwaitOptions, HostFactory } from '../../src/index.ts';
 import { memoryRelay } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -48,10 +49,11 @@ const tellsNothing = (): void => {
 it('in a call that goes well, also of a session and over a relay', async () => {
   const store = new Keyv();
   const relay = memoryRelay();
+  const patient = tuned({ handoffWait: 5_000 });
   const build = () => buildServer(() => {});
   const [one, other] = [
-    await serve(build, { store, relay, limits: {} }),
-    await serve(build, { store, relay, limits: {} }),
+    await serve(build, { store, relay, limits: {}, ...patient }),
+    await serve(build, { store, relay, limits: {}, ...patient }),
   ];
   await send(other.url, answer(await send(one.url, {})));
   const client = await legacy(one.url);
