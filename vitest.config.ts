@@ -59,7 +59,7 @@ export default defineConfig(({ mode }) => {
       hookTimeout: 300_000,
       expect: { poll: { timeout: 60_000 } },
       // Most files wait for processes and leases: two cores serve eight, and fewer beside CI's other half.
-      maxWorkers: process.env.CI === undefined ? 8 : 4,
+      maxWorkers: process.env.CI === undefined ? 8 : 5,
       // CI runs chaos and simulation beside the tests: one that waits for processes may be starved. Retries are reported.
       retry: process.env.CI === undefined ? 0 : 2,
       projects: [
