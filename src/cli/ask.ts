@@ -105,17 +105,17 @@ function pageOf(page: string, { options, serving }: Draft): URL {
 
 /**
  * Everybody who reaches this server is the same caller, so it must be reached from this machine alone. A browser sends
- * the cookie and the password to the origin of the page, so nobody else may be able to listen there: over http, a name
- * of several addresses, or an address that this server leaves free, would be another process's for the taking.
+ * the cookie and the password to the origin of the page. Over http another process could listen there if the page's host
+ * were a name of several addresses, or an address on which this server does not listen.
  */
 function checkPair(page: URL, { serving }: Draft): void {
-  const isOpen = page.protocol === 'http:';
+  const isHttp = page.protocol === 'http:';
   const { hostname, port } = page;
   if (!isLoopbackUrl(page))
     throw new UsageError(
       `--ask-pair needs a page on this machine, such as --ask-page http://127.0.0.1:${serving.port || 3_000}/ask; elsewhere write --ask-jwks, --ask-issuer and --ask-audience`,
     );
-  if (isOpen && hostname === 'localhost')
+  if (isHttp && hostname === 'localhost')
     throw new UsageError(
       `--ask-pair needs a page at one address: localhost is also ::1, where another process can take this port and with it the pairing; write --ask-page ${page.href.replace('localhost', '127.0.0.1')}`,
     );
@@ -125,12 +125,12 @@ function checkPair(page: URL, { serving }: Draft): void {
     throw new UsageError(
       '--ask-pair takes every caller for one person, so it serves this machine alone: leave out --host and --forwarded',
     );
-  if (isOpen && Number(port || 80) !== serving.port)
+  if (isHttp && Number(port || 80) !== serving.port)
     throw new UsageError(
       `--ask-page ${page.href} is not where this server listens: add --port ${port || 80}`,
     );
   const address = hostname === '[::1]' ? '::1' : hostname;
-  if (isOpen && serving.host !== address)
+  if (isHttp && serving.host !== address)
     throw new UsageError(`--ask-page ${page.href} is not where this server listens: add --host ${address}`);
   if (process.stderr.isTTY !== true)
     throw new UsageError(

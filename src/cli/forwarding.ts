@@ -3,8 +3,9 @@
  * whole token. A claim in it is not believed: the server alone can verify it.
  */
 import type { IncomingMessage } from 'node:http';
+import { decodeJwt } from 'jose';
 import { defined } from '../base/defined.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/json.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
 import { CredentialsRefused } from '../doors/http/refused.ts';
@@ -114,9 +115,8 @@ function addressOf(req: NodeRequest): string | undefined {
 /** When a JWT says that it expires, in seconds since the epoch: its caller's streams end then. */
 function expiryOf(token: string): number | undefined {
   try {
-    const payload = token.split('.')[1] ?? '';
-    const claims: unknown = JSON.parse(Buffer.from(payload, 'base64url').toString());
-    return isObject(claims) && typeof claims.exp === 'number' ? claims.exp : undefined;
+    const { exp } = decodeJwt(token);
+    return typeof exp === 'number' ? exp : undefined;
   } catch {
     return undefined;
   }

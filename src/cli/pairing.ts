@@ -223,7 +223,7 @@ function digestOf(value: string): Buffer {
   return createHash('sha256').update(value).digest();
 }
 
-/** @returns '' where there is none */
+/** The password of an `Authorization` header. @returns '' where the header has none */
 function passwordIn(authorization: string): string {
   const given = /^basic +(\S+)$/i.exec(authorization)?.[1] ?? '';
   const pair = Buffer.from(given, 'base64').toString();

@@ -24,7 +24,7 @@ import {
   ModernPeerLink,
   type ModernWire,
 } from './modern.ts';
-import type { BoundReply, Remote } from './remote.ts';
+import type { BoundReply, RemoteOptions } from './remote.ts';
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
@@ -36,7 +36,7 @@ const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
 /** A remote server of 2026-07-28. */
 export function openModernRemote(
-  remote: Remote,
+  remote: RemoteOptions,
   logger: PeerLogger,
   listens: boolean,
   events: LinkEvents,
@@ -50,15 +50,12 @@ export function openModernRemote(
 
 /** @param mayRead asked before each piece of a reply */
 export function openModernWire(
-  { url, headers, onUnauthorized }: Remote,
+  { url, headers }: RemoteOptions,
   logger: PeerLogger,
   bound: BoundReply,
   mayRead: MayRead,
 ): ModernWire {
-  const endpoint = new Endpoint(new URL(url), { headers }, (response) => {
-    if (response.status === 401) onUnauthorized?.();
-    return bound(response, { mayRead });
-  });
+  const endpoint = new Endpoint(new URL(url), { headers }, (response) => bound(response, { mayRead }));
   endpoint.protocolVersion = RELEASED.revision;
   return new HttpWire(endpoint, logger);
 }

@@ -11,9 +11,9 @@ import { sha256 } from '../base/json.ts';
 import { Quota } from '../base/quota.ts';
 import { drainBody } from '../client/event-stream.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
+import { boundedText } from './bounded-text.ts';
 import type { PeerLogger } from './link.ts';
 import type { RemoteOptions } from './remote.ts';
-import { shortText } from './short-text.ts';
 
 /** What the server says of a token, or of a request without one. */
 export type Proof =
@@ -142,7 +142,7 @@ export class Proofs {
     if (status === 401 || status === 403) {
       const type = headers.get('content-type') ?? '';
       const challenge = headers.get('www-authenticate');
-      const body = PLAIN.test(type) ? await shortText(response, MOST_BODY) : undefined;
+      const body = PLAIN.test(type) ? await boundedText(response, MOST_BODY) : undefined;
       const said = {
         ...(challenge !== null && { 'www-authenticate': challenge }),
         ...(body !== undefined && { 'content-type': type }),
@@ -151,7 +151,7 @@ export class Proofs {
     }
     if (status === 429 || status >= 500 || (status >= 300 && status < 400))
       return this.#unknown(`it replies ${status}`);
-    if (!headers.get('content-type')?.startsWith('text/event-stream')) await shortText(response, MOST_BODY);
+    if (!headers.get('content-type')?.startsWith('text/event-stream')) await boundedText(response, MOST_BODY);
     return ACCEPTED;
   }
 

@@ -9,7 +9,7 @@ import type { EraWay } from './era.ts';
 import { type LinkParts, type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 import type { Listening, ListeningPorts } from './modern.ts';
 import { openModernRemote, openModernWire } from './modern-wires.ts';
-import { type BoundReply, openRemote, type Remote, type RemoteOptions } from './remote.ts';
+import { type BoundReply, openRemote, type RemoteOptions } from './remote.ts';
 import { SharedListeners } from './shared-listening.ts';
 
 /** Bytes of one message of a remote server, as of one line of a child. */
@@ -57,17 +57,17 @@ export function watchedRemoteHost(
     );
   }
   const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
-  const remoteFor = (token: string | undefined): Remote => ({
+  const remoteFor = (token: string | undefined): RemoteOptions => ({
     url,
     headers: { ...headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) },
-    onUnauthorized: () => refused(token),
   });
   const received = new Budget(RECEIVED_BYTES);
   const turns = new LoopTurns();
   const boundFor =
-    (principal: string | undefined): BoundReply =>
-    (response, reading) =>
-      boundedResponse(response, MESSAGE_BYTES, {
+    (principal: string | undefined, token: string | undefined): BoundReply =>
+    (response, reading) => {
+      if (response.status === 401) refused(token);
+      return boundedResponse(response, MESSAGE_BYTES, {
         ...reading,
         mayRead: async () => {
           await reading.mayRead?.();
@@ -75,10 +75,11 @@ export function watchedRemoteHost(
         },
         account: (breakOff) => received.open({ principal }, breakOff),
       });
+    };
   const listeners = new SharedListeners();
   const waysOf = ({ logger, listens, caller, token }: LinkParts): readonly EraWay[] => {
     const own = remoteFor(token);
-    const bound = boundFor(caller);
+    const bound = boundFor(caller, token);
     const listening =
       caller === undefined
         ? undefined

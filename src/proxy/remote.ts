@@ -19,12 +19,6 @@ export interface RemoteOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** A remote server, and who hears that it does not take its credentials. */
-export interface Remote extends RemoteOptions {
-  /** Called at each reply with the status 401. */
-  readonly onUnauthorized?: () => void;
-}
-
 /** Limits what is collected of a response of the server. */
 export type BoundReply = (
   response: Response,
@@ -50,12 +44,12 @@ const MOST_RESPONDING = 200;
 
 type RemoteWire = 'http' | 'sse';
 
-export function openRemote(options: Remote, bound: BoundReply, events: LinkEvents): PeerLink {
+export function openRemote(options: RemoteOptions, bound: BoundReply, events: LinkEvents): PeerLink {
   return new RemoteLink(options, bound, events);
 }
 
 class RemoteLink implements PeerLink {
-  readonly #options: Remote;
+  readonly #options: RemoteOptions;
   readonly #bound: BoundReply;
   readonly #events: LinkEvents;
   #transport: Promise<Transport>;
@@ -65,7 +59,7 @@ class RemoteLink implements PeerLink {
   /** Responses to the server's own requests that are under way. */
   #responding = 0;
 
-  constructor(options: Remote, bound: BoundReply, events: LinkEvents) {
+  constructor(options: RemoteOptions, bound: BoundReply, events: LinkEvents) {
     this.#options = options;
     this.#bound = bound;
     this.#events = events;
@@ -181,15 +175,12 @@ class RemoteLink implements PeerLink {
 
 async function make(
   wire: RemoteWire,
-  { url, headers = {}, onUnauthorized }: Remote,
+  { url, headers = {} }: RemoteOptions,
   bound: (response: Response, sent: unknown) => Response,
 ): Promise<Transport> {
   const requestInit = { headers: { ...headers } };
-  const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> => {
-    const response = await fetchHere(input, init);
-    if (response.status === 401) onUnauthorized?.();
-    return bound(response, init?.body);
-  };
+  const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> =>
+    bound(await fetchHere(input, init), init?.body);
   const options = { requestInit, fetch };
   return importPeer(need, '@modelcontextprotocol/sdk', async () => {
     if (wire === 'sse') {

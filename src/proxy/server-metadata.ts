@@ -6,8 +6,8 @@
 import { Quota } from '../base/quota.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import type { Reply } from '../doors/http/exchange.ts';
+import { boundedText } from './bounded-text.ts';
 import type { RemoteOptions } from './remote.ts';
-import { shortText } from './short-text.ts';
 
 const PATH =
   /^\/\.well-known\/(?:oauth-protected-resource|oauth-authorization-server|openid-configuration)(?:\/[^?#]*)?$/;
@@ -63,7 +63,7 @@ export class ServerMetadata {
     const response = await fetchWithinOrigin(fetch, url, { headers, signal: AbortSignal.timeout(TIME) });
     const { status } = response;
     const type = response.headers.get('content-type') ?? '';
-    const body = await shortText(response, MOST);
+    const body = await boundedText(response, MOST);
     if (status >= 300 && status < 400) return { status: 502, headers: {} };
     if (body !== undefined && JSON_TYPE.test(type))
       return { status, headers: { 'content-type': type, 'cache-control': 'no-store' }, body };

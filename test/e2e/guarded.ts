@@ -23,6 +23,7 @@ import {
   McpServer as ModernServer,
 } from '@modelcontextprotocol/server';
 import express, { type Express, type Response as ExpressResponse, type Request } from 'express';
+import { afterAll, afterEach } from 'vitest';
 import { z } from 'zod';
 import { listen, shut } from './harness.ts';
 
@@ -37,8 +38,21 @@ export interface Authority {
   close(): Promise<void>;
 }
 
+export const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+
+/** The authorization server of a test file, and what each of its tests has to close. */
+export async function authorityOfSuite() {
+  const oauth = await authority();
+  const closing: (() => Promise<unknown>)[] = [];
+  afterEach(async () => {
+    for (const close of closing.splice(0).reverse()) await close();
+  });
+  afterAll(() => oauth.close());
+  return { oauth, closing };
+}
+
 /** An authorization server with registration of clients and PKCE, on an origin of its own; its user says yes at once. */
-export async function authority(): Promise<Authority> {
+async function authority(): Promise<Authority> {
   const provider = new DemoInMemoryAuthProvider();
   const issued = new Map<string, AuthInfo>();
   const app = express();

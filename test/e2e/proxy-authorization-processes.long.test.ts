@@ -1,23 +1,14 @@
 /** Two `proxy --forward-authorization` on one store: a call goes on at the other one, with its own caller's token. */
 import { randomUUID } from 'node:crypto';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { answer, asks, begin } from './anywhere.ts';
 import { CAPABILITIES, modernHeaders, post, send, textOf } from './clients.ts';
-import { type Authority, authority, type Guarded, guarded, type Kind } from './guarded.ts';
+import { authorityOfSuite, bearer, type Guarded, guarded, type Kind } from './guarded.ts';
 import { type RunningProxy, startProxy } from './proxied.ts';
 import { REDIS, redisDatabase, SQLITE } from './services.ts';
 
-let oauth: Authority;
-beforeAll(async () => {
-  oauth = await authority();
-});
-afterAll(() => oauth.close());
-
-const closing: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close();
-});
+const { oauth, closing } = await authorityOfSuite();
 
 interface Two {
   readonly upstream: Guarded;
@@ -39,7 +30,6 @@ async function start(kind: Kind, more: readonly string[] = []): Promise<Two> {
   return { upstream, proxies, store };
 }
 
-const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 const RESPONSES = { name: { action: 'accept', content: { name: 'Ann' } } };
 
 async function recordsIn(url: string): Promise<string> {

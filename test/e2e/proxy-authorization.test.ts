@@ -8,26 +8,17 @@ import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { remoteHost } from '../../src/index.ts';
 import { some } from '../short.ts';
 import { begin } from './anywhere.ts';
 import { CAPABILITIES, legacyOver, modernOver, post, send, type TestClient, textOf } from './clients.ts';
-import { type Authority, authority, type Guarded, guarded, type Kind } from './guarded.ts';
+import { authorityOfSuite, bearer, type Guarded, guarded, type Kind } from './guarded.ts';
 import { type Served, serveHere } from './harness.ts';
 import { failedProxy, type RunningProxy, startProxy } from './proxied.ts';
 
-let oauth: Authority;
-beforeAll(async () => {
-  oauth = await authority();
-});
-afterAll(() => oauth.close());
-
-const closing: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const close of closing.splice(0).reverse()) await close();
-});
+const { oauth, closing } = await authorityOfSuite();
 
 interface Pair {
   readonly upstream: Guarded;
@@ -44,8 +35,6 @@ async function start(kind: Kind, options: readonly string[] = []): Promise<Pair>
   upstream.seen.length = 0;
   return { upstream, proxy };
 }
-
-const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
 function legacyWith(url: string, token: string): Promise<TestClient> {
   const requestInit = { headers: bearer(token) };

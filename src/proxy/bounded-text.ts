@@ -1,7 +1,7 @@
 /** A response's body as text, where it is short. */
 
 /** @returns undefined for a body of more than so many bytes, whose rest is not read */
-export async function shortText({ body }: Response, most: number): Promise<string | undefined> {
+export async function boundedText({ body }: Response, most: number): Promise<string | undefined> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   const reader = body?.getReader();
