@@ -255,9 +255,17 @@ export class ModernPeerLink implements PeerLink {
     }
   }
 
-  #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
+  async #exchange(
+    request: ClientRequest,
+    signal: AbortSignal,
+    hear: (message: Rpc) => void,
+  ): Promise<Opened> {
     const meta = { ...request.params?._meta, ...this.#envelope };
-    return this.#options.wire.open({ ...request, params: { ...request.params, _meta: meta } }, signal, hear);
+    const sent = { ...request, params: { ...request.params, _meta: meta } };
+    const opened = await this.#options.wire.open(sent, signal, hear);
+    // Nobody waits for some answers, and a link that closes breaks all.
+    opened.answer.catch(() => {});
+    return opened;
   }
 
   #hear(message: Rpc, about?: RequestId): void {

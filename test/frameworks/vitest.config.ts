@@ -3,5 +3,10 @@ import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   root: new URL('../..', import.meta.url).pathname,
-  test: { include: ['test/frameworks/*.mount.ts'], testTimeout: 60_000, maxWorkers: 1 },
+  test: {
+    include: ['test/frameworks/*.mount.ts'],
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    maxWorkers: 1,
+  },
 });

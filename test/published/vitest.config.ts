@@ -5,8 +5,8 @@ export default defineConfig({
   root: new URL('../..', import.meta.url).pathname,
   test: {
     include: ['test/published/*.mount.ts'],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     maxWorkers: 1,
     // They bring their own copies of their imports.
     server: { deps: { external: [/node_modules/] } },
