@@ -1,6 +1,7 @@
-/** A remote server of 2026-07-28 that sends what servers of that revision do not send. */
+/** A remote server of 2026-07-28 that does what servers of that revision do not do. */
 import { createServer } from 'node:http';
 import { expect, it } from 'vitest';
+import { ModernPeerLink } from '../../src/proxy/modern.ts';
 import { openModernWire } from '../../src/proxy/modern-wires.ts';
 import { LogBook, listen, shut } from '../e2e/harness.ts';
 
@@ -31,6 +32,51 @@ it('is told of in the log twenty times, and its answer is taken', async () => {
     expect(logger.lines.filter(({ message }) => message.includes('was dropped'))).toHaveLength(20);
   } finally {
     await wire.close();
+    server.closeAllConnections();
+    await shut(server);
+  }
+});
+
+it('leaves the answer of a cancelled task open: closing rejects nothing that nobody waits for', async () => {
+  let opened = (): void => {};
+  const isOpen = new Promise<void>((resolve) => {
+    opened = resolve;
+  });
+  const server = createServer((req, res) => {
+    req.resume();
+    res.writeHead(200, { 'content-type': 'text/event-stream' });
+    res.write(': open\n\n');
+    opened();
+  });
+  const url = await listen(server);
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown): unknown => unhandled.push(reason);
+  process.on('unhandledRejection', note);
+  const logger = new LogBook();
+  const wire = openModernWire(
+    { url },
+    logger,
+    (response) => response,
+    () => undefined,
+  );
+  const link = new ModernPeerLink({ wire, logger, listens: false }, { message: () => {}, ended: () => {} });
+  try {
+    const params = { requestState: 'mcp-await/task:task-1' };
+    link.send({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+    await isOpen;
+    // Its headers have come once a second reply's have.
+    const { signal } = new AbortController();
+    const list = await wire.open(
+      { jsonrpc: '2.0', id: 2, method: 'tools/list', params: {} },
+      signal,
+      () => {},
+    );
+    await link.close();
+    await expect(list.answer).rejects.toThrow();
+    await new Promise(setImmediate);
+    expect(unhandled).toEqual([]);
+  } finally {
+    process.off('unhandledRejection', note);
     server.closeAllConnections();
     await shut(server);
   }
