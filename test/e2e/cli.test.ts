@@ -138,7 +138,7 @@ describe('a TypeScript module', () => {
         told += String(chunk);
       });
       try {
-        expect(await once(child, 'exit', { signal: AbortSignal.timeout(15_000) })).toEqual([2, null]);
+        expect(await once(child, 'exit')).toEqual([2, null]);
         expect(told).toContain('must be a factory');
       } finally {
         child.kill('SIGKILL');
