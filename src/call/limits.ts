@@ -147,7 +147,7 @@ const CONSTANTS = {
   callerBytes: 67_108_864,
   /** How long a parked frame is kept, in milliseconds. */
   frameIdle: 600_000,
-  /** Finished calls whose outcome is kept for a repeated request, in the in-memory store. */
+  /** Finished calls of one caller whose outcome is kept for a repeated request, in the in-memory store. */
   outcomes: 1_000,
   /** Notifications held for a parked frame, and for a session without a stream. */
   heldNotifications: 100,

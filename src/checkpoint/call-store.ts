@@ -84,9 +84,9 @@ export class KeyvCallStore implements CallStore {
     const quiet = this.isShared ? LEASES * lease : 0;
     const evict = (held: BytesHolder): void => this.#evict(held);
     // What all callers together take of a shared store is its operator's to bound.
-    const all = this.isShared ? Number.POSITIVE_INFINITY : bytes?.all;
-    if (bytes !== undefined && all !== undefined)
-      this.#held = new HeldBytes({ ...bytes, all }, evict, () => clock.elapsed(), quiet);
+    const unbounded = this.isShared && { all: Number.POSITIVE_INFINITY, outcomes: Number.POSITIVE_INFINITY };
+    if (bytes !== undefined)
+      this.#held = new HeldBytes({ ...bytes, ...unbounded }, evict, () => clock.elapsed(), quiet);
   }
 
   get primitive(): Primitive {

@@ -1,20 +1,23 @@
 /**
  * The bytes of records that this process put into the store for callers: journals of calls, and what sessions keep. A
  * write that would exceed a limit is refused; finished calls (kept for repeated requests) and released sessions are
- * evicted first. Anonymous callers count as one, so that they cannot use up the known callers' limit.
+ * evicted first. Anonymous callers count as one, so that they cannot use up the known callers' limit. What ends a call
+ * is written in any case, and then the caller's oldest ones that are over go.
  *
  * In a shared store each process counts what it wrote itself, and evicts a finished call only after others that follow
  * it had time to read its end.
  */
 
 import { AwaitError } from '../base/error.ts';
-import { Quota } from '../base/quota.ts';
+import { Quota, type Shares } from '../base/quota.ts';
 import { type Kept, keptOf } from '../call/journal/entries.ts';
 
 /** In characters of the records, which take one byte each where they are Latin letters, and two otherwise. */
 export interface ByteLimits {
   readonly all: number;
   readonly caller: number;
+  /** Calls of one caller that are over and kept. */
+  readonly outcomes: number;
 }
 
 export interface BytesHolder {
@@ -39,8 +42,8 @@ export class HeldBytes {
   readonly #room: Quota<BytesHolder>;
   /** By the ids of calls and sessions, the oldest first. */
   readonly #held = new Map<string, BytesHolder>();
-  /** Those of them that are over, with when they were. */
-  readonly #finished = new Map<BytesHolder, number>();
+  /** Those of them that are over, with when they were: by caller, the oldest first. */
+  readonly #finished = new Map<string | undefined, Map<BytesHolder, number>>();
 
   /**
    * @param evict deletes the records of a holder
@@ -51,7 +54,8 @@ export class HeldBytes {
     this.#evict = evict;
     this.#now = now;
     this.#quiet = quiet;
-    this.#room = new Quota({ ...limits, anonymous: limits.caller });
+    const { all, caller } = limits;
+    this.#room = new Quota({ all, caller, anonymous: caller });
   }
 
   get calls(): Iterable<BytesHolder> {
@@ -61,7 +65,7 @@ export class HeldBytes {
   /** Those of a caller that are not over, as far as this process knows. */
   unfinished(principal: string | undefined): BytesHolder[] {
     return [...this.#held.values()].filter(
-      (held) => held.call.principal === principal && !this.#finished.has(held),
+      (held) => held.call.principal === principal && !this.#isFinished(held),
     );
   }
 
@@ -75,14 +79,7 @@ export class HeldBytes {
    * @throws AwaitError `limit` if evicting all that is finished would not free enough
    */
   makeRoom({ principal }: Kept, bytes: number): void {
-    const lacks = () => this.#room.lacks({ principal }, bytes + HOLDER);
-    for (const [held, when] of this.#finished) {
-      const lack = lacks();
-      if (lack === undefined) return;
-      if (this.#now() - when < this.#quiet) break;
-      if (lack === 'all' || held.call.principal === principal) this.#evict(held);
-    }
-    const lack = lacks();
+    const lack = this.#free(principal, bytes + HOLDER);
     if (lack === undefined) return;
     const { all, caller } = this.#limits;
     if (lack === 'all')
@@ -111,7 +108,7 @@ export class HeldBytes {
     else {
       held.beside.add(record);
       // Its session is used again; a call is over for good.
-      if (held.upTo < 0) this.#finished.delete(held);
+      if (held.upTo < 0) this.#unfinish(held);
     }
     this.#room.change(held, { principal: call.principal }, held.bytes);
     for (const oldest of this.#held.keys()) {
@@ -125,7 +122,49 @@ export class HeldBytes {
     const held = this.#held.get(id);
     if (held === undefined) return;
     held.upTo = Math.max(held.upTo, upTo);
-    if (!this.#finished.has(held)) this.#finished.set(held, this.#now());
+    if (this.#isFinished(held)) return;
+    const { principal } = held.call;
+    const over = this.#finished.get(principal) ?? new Map<BytesHolder, number>();
+    this.#finished.set(principal, over.set(held, this.#now()));
+    if (held.upTo < 0) return;
+    const { outcomes } = this.#limits;
+    const calls = over.size > outcomes ? [...over.keys()].filter(({ upTo: last }) => last >= 0) : [];
+    for (const oldest of calls.slice(0, -outcomes)) this.#evict(oldest);
+    this.#free(principal, 0, held);
+  }
+
+  /**
+   * Evicts what is over, the oldest first: of this caller, or where all together lack room of strangers before others.
+   * @param kept one that stays
+   * @returns what is lacking after that
+   */
+  #free(principal: string | undefined, bytes: number, kept?: BytesHolder): keyof Shares | undefined {
+    for (;;) {
+      const lack = this.#room.lacks({ principal }, bytes);
+      if (lack === undefined) return undefined;
+      const oldest = this.#oldest(lack === 'all' ? [undefined, ...this.#finished.keys()] : [principal]);
+      if (oldest === undefined || oldest === kept) return lack;
+      this.#evict(oldest);
+    }
+  }
+
+  #oldest(callers: readonly (string | undefined)[]): BytesHolder | undefined {
+    for (const caller of callers)
+      for (const [held, when] of this.#finished.get(caller) ?? [])
+        if (this.#now() - when >= this.#quiet) return held;
+        else break;
+    return undefined;
+  }
+
+  #isFinished(held: BytesHolder): boolean {
+    return this.#finished.get(held.call.principal)?.has(held) === true;
+  }
+
+  #unfinish(held: BytesHolder): void {
+    const { principal } = held.call;
+    const over = this.#finished.get(principal);
+    over?.delete(held);
+    if (over?.size === 0) this.#finished.delete(principal);
   }
 
   /** @returns what was held, whose records are to be deleted */
@@ -133,7 +172,7 @@ export class HeldBytes {
     const held = this.#held.get(id);
     if (held === undefined) return undefined;
     this.#held.delete(id);
-    this.#finished.delete(held);
+    this.#unfinish(held);
     this.#room.leave(held);
     return held;
   }

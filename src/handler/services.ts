@@ -137,7 +137,11 @@ export function createServices(
   const audit = (what: AuditEvent['what'], call: CallRecord, more: Partial<AuditEvent> = {}): void =>
     settings.audit?.({ ...auditEvent(what, names.label(call.id), call, now()), ...more });
   let callIndex: TaskIndex | undefined;
-  const bytes = { all: limits.storedBytes, caller: limits.callerStoredBytes };
+  const bytes = {
+    all: limits.storedBytes,
+    caller: limits.callerStoredBytes,
+    outcomes: limits.outcomes,
+  };
   const retry = new Retry({
     clock: systemClock,
     lease: limits.lease,

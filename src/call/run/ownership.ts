@@ -105,7 +105,6 @@ export class Ownership {
     await becomingTask(run)?.catch(() => {});
     if (!isUnattached(run) && !run.isLogged) return;
     await run.journal.append({ type: 'cancelled', when: this.#parts.clock.now() });
-    this.#runs.retire(run);
   }
 
   /** As `cancel`; false when the call is another process's by now, or was over before. */

@@ -7,7 +7,6 @@ import { keepNewest } from '../../base/bounded.ts';
 import { within } from '../../base/clock.ts';
 import { Quota } from '../../base/quota.ts';
 import { countActiveTurns } from '../frame/context.ts';
-import { type Kept, keptOf } from '../journal/entries.ts';
 import type { Active } from './active.ts';
 import { Parked } from './parked.ts';
 import { taskRoom } from './room.ts';
@@ -45,8 +44,6 @@ export class Runs {
   readonly #opening = new Set<Promise<unknown>>();
   /** Turns that are over and that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
-  /** Calls that ended, the oldest first, as far as memory alone keeps them. */
-  readonly #ended: { call: Kept; at: number }[] = [];
   readonly #inTurn = new Set<Run>();
   /** Runs in a turn that continues without its request, by the call's id. */
   readonly #unattached = new Map<string, Run>();
@@ -121,16 +118,6 @@ export class Runs {
     if (this.#parts.store !== undefined) return;
     this.#recent.set(keyOf(state), active);
     keepNewest(this.#recent, this.#parts.limits.outcomes);
-  }
-
-  /** In memory the outcomes of finished calls would pile up for as long as calls live. */
-  retire({ call, journal }: Run): void {
-    const { limits, store = this.#parts.local } = this.#parts;
-    if (store?.forget === undefined) return;
-    this.#ended.push({ call: keptOf(call), at: journal.position });
-    if (this.#ended.length <= limits.outcomes) return;
-    const oldest = this.#ended.shift();
-    if (oldest !== undefined) store.forget(oldest.call, oldest.at);
   }
 
   /** In memory, a call's records are deleted with it where no client can ask for its outcome. */

@@ -283,7 +283,6 @@ export class Turns {
       if (isUnattached(run) || run.isLogged) {
         await context.beforeEnd?.(response);
         const outcome = await this.#checkpoints.endWith(run.journal, response);
-        this.#runs.retire(run);
         return outcome;
       }
       this.#runs.forget(run);
@@ -294,7 +293,6 @@ export class Turns {
       const outcome = await this.#checkpoints.endWith(run.journal, response);
       this.#runs.end(run, false);
       this.#runs.remember(request);
-      this.#runs.retire(run);
       return outcome;
     };
     return this.#orInterrupted(run, request, write, response);
@@ -331,7 +329,6 @@ export class Turns {
       run.journal,
       isWritable(next) ? next : { error: INTERNAL },
     );
-    this.#runs.retire(run);
     return outcome;
   }
 
