@@ -22,6 +22,12 @@ export type NodeRequest = IncomingMessage & {
   ip?: unknown;
 };
 
+/**
+ * Requests of one HTTP/1 connection that may be unanswered. Node begins all that come in one piece in one turn of the
+ * event loop; clients and balancers wait for a reply first, as RFC 9112 (section 9.3.2) has it for POST.
+ */
+const PIPELINED = 16;
+
 /** The options of `toNodeHandler`. */
 export interface NodeHandlerOptions {
   /**
@@ -50,6 +56,10 @@ export function toNodeHandler(
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new DisconnectSignal();
+    if (req.httpVersionMajor === 1 && (ends.get(req.socket)?.size ?? 0) >= PIPELINED) {
+      req.socket.destroy();
+      return;
+    }
     onEnd(req, res, () => {
       if (!res.writableFinished) gone.fire();
     });
@@ -200,7 +210,7 @@ function gzipTo(res: ServerResponse): Gzip {
   return zip;
 }
 
-/** Of each connection, the functions to call when it ends; requests that are queued on it may be hundreds. */
+/** Of each connection, the functions to call when it ends; several requests may be queued on it. */
 const ends = new WeakMap<object, Set<() => void>>();
 
 /** Calls once, when a response is over or its connection is: a response that was still queued then never closes. */
