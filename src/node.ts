@@ -23,8 +23,8 @@ export type NodeRequest = IncomingMessage & {
 };
 
 /**
- * Requests of one HTTP/1 connection that may be unanswered. Node begins all that come in one piece in one turn of the
- * event loop; clients and balancers wait for a reply first, as RFC 9112 (section 9.3.2) has it for POST.
+ * Requests of one HTTP/1 connection that may be open, or begun in one turn of the event loop: Node begins all that come
+ * in one piece in one turn. Clients and balancers wait for a reply first, as RFC 9112 (section 9.3.2) has it for POST.
  */
 const PIPELINED = 16;
 
@@ -54,13 +54,15 @@ export function toNodeHandler(
   handler: ServesExchanges,
   { compress = false }: NodeHandlerOptions = {},
 ): (req: NodeRequest, res: ServerResponse) => Promise<void> {
+  const begun = new WeakMap<object, number>();
   const answer = async (req: NodeRequest, res: ServerResponse): Promise<void> => {
     const gone = new DisconnectSignal();
-    if (req.httpVersionMajor === 1 && (ends.get(req.socket)?.size ?? 0) >= PIPELINED) {
-      req.socket.destroy();
-      return;
-    }
+    const { socket } = req;
+    const open = begun.get(socket) ?? 0;
+    if (req.httpVersionMajor === 1 && open >= PIPELINED) return void socket.destroy();
+    begun.set(socket, open + 1);
     onEnd(req, res, () => {
+      setImmediate(() => begun.set(socket, (begun.get(socket) as number) - 1));
       if (!res.writableFinished) gone.fire();
     });
     const reply = await handler.serve(inboundOf(req, gone));

@@ -108,7 +108,7 @@ export class HeldBytes {
     else {
       held.beside.add(record);
       // Its session is used again; a call is over for good.
-      if (held.upTo < 0) this.#unfinish(held);
+      if (held.upTo < 0) this.#reopen(held);
     }
     this.#room.change(held, { principal: call.principal }, held.bytes);
     for (const oldest of this.#held.keys()) {
@@ -128,7 +128,7 @@ export class HeldBytes {
     this.#finished.set(principal, over.set(held, this.#now()));
     if (held.upTo < 0) return;
     const { outcomes } = this.#limits;
-    const calls = over.size > outcomes ? [...over.keys()].filter(({ upTo: last }) => last >= 0) : [];
+    const calls = over.size > outcomes ? [...over.keys()].filter((other) => other.upTo >= 0) : [];
     for (const oldest of calls.slice(0, -outcomes)) this.#evict(oldest);
     this.#free(principal, 0, held);
   }
@@ -141,8 +141,8 @@ export class HeldBytes {
   #free(principal: string | undefined, bytes: number, kept?: BytesHolder): keyof Shares | undefined {
     for (;;) {
       const lack = this.#room.lacks({ principal }, bytes);
-      if (lack === undefined) return undefined;
-      const oldest = this.#oldest(lack === 'all' ? [undefined, ...this.#finished.keys()] : [principal]);
+      const oldest =
+        lack && this.#oldest(lack === 'all' ? [undefined, ...this.#finished.keys()] : [principal]);
       if (oldest === undefined || oldest === kept) return lack;
       this.#evict(oldest);
     }
@@ -156,11 +156,11 @@ export class HeldBytes {
     return undefined;
   }
 
-  #isFinished(held: BytesHolder): boolean {
-    return this.#finished.get(held.call.principal)?.has(held) === true;
+  #isFinished(held: BytesHolder): boolean | undefined {
+    return this.#finished.get(held.call.principal)?.has(held);
   }
 
-  #unfinish(held: BytesHolder): void {
+  #reopen(held: BytesHolder): void {
     const { principal } = held.call;
     const over = this.#finished.get(principal);
     over?.delete(held);
@@ -172,7 +172,7 @@ export class HeldBytes {
     const held = this.#held.get(id);
     if (held === undefined) return undefined;
     this.#held.delete(id);
-    this.#unfinish(held);
+    this.#reopen(held);
     this.#room.leave(held);
     return held;
   }
