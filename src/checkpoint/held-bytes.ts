@@ -149,10 +149,10 @@ export class HeldBytes {
   }
 
   #oldest(callers: readonly (string | undefined)[]): BytesHolder | undefined {
-    for (const caller of callers)
-      for (const [held, when] of this.#finished.get(caller) ?? [])
-        if (this.#now() - when >= this.#quiet) return held;
-        else break;
+    for (const caller of callers) {
+      const [oldest] = this.#finished.get(caller) ?? [];
+      if (oldest !== undefined && this.#now() - oldest[1] >= this.#quiet) return oldest[0];
+    }
     return undefined;
   }
 

@@ -165,7 +165,9 @@ export class ModernPeerLink implements PeerLink {
       { jsonrpc: '2.0', id: `${taskId}~cancel`, method: 'tasks/cancel', params: { taskId } },
       this.#closed.signal,
       () => {},
-    ).catch(() => {});
+    )
+      .then(({ answer }) => answer)
+      .catch(() => {});
   }
 
   async #request(request: ClientRequest): Promise<void> {
@@ -255,17 +257,9 @@ export class ModernPeerLink implements PeerLink {
     }
   }
 
-  async #exchange(
-    request: ClientRequest,
-    signal: AbortSignal,
-    hear: (message: Rpc) => void,
-  ): Promise<Opened> {
+  #exchange(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
     const meta = { ...request.params?._meta, ...this.#envelope };
-    const sent = { ...request, params: { ...request.params, _meta: meta } };
-    const opened = await this.#options.wire.open(sent, signal, hear);
-    // Nobody waits for some answers, and a link that closes breaks all.
-    opened.answer.catch(() => {});
-    return opened;
+    return this.#options.wire.open({ ...request, params: { ...request.params, _meta: meta } }, signal, hear);
   }
 
   #hear(message: Rpc, about?: RequestId): void {

@@ -5,6 +5,14 @@ import { ModernPeerLink } from '../../src/proxy/modern.ts';
 import { openModernWire } from '../../src/proxy/modern-wires.ts';
 import { LogBook, listen, shut } from '../e2e/harness.ts';
 
+const wireTo = (url: string, logger: LogBook) =>
+  openModernWire(
+    { url },
+    logger,
+    (response) => response,
+    () => undefined,
+  );
+
 it('is told of in the log twenty times, and its answer is taken', async () => {
   const server = createServer((req, res) => {
     req.resume();
@@ -17,12 +25,7 @@ it('is told of in the log twenty times, and its answer is taken', async () => {
   });
   const url = await listen(server);
   const logger = new LogBook();
-  const wire = openModernWire(
-    { url },
-    logger,
-    (response) => response,
-    () => undefined,
-  );
+  const wire = wireTo(url, logger);
   const heard: unknown[] = [];
   try {
     const call = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'harm' } } as const;
@@ -53,12 +56,7 @@ it('leaves the answer of a cancelled task open: closing rejects nothing that nob
   const note = (reason: unknown): unknown => unhandled.push(reason);
   process.on('unhandledRejection', note);
   const logger = new LogBook();
-  const wire = openModernWire(
-    { url },
-    logger,
-    (response) => response,
-    () => undefined,
-  );
+  const wire = wireTo(url, logger);
   const link = new ModernPeerLink({ wire, logger, listens: false }, { message: () => {}, ended: () => {} });
   try {
     const params = { requestState: 'mcp-await/task:task-1' };

@@ -282,8 +282,7 @@ export class Turns {
       // No client has a token for this call yet, so only a reader of its log can ask for its outcome.
       if (isUnattached(run) || run.isLogged) {
         await context.beforeEnd?.(response);
-        const outcome = await this.#checkpoints.endWith(run.journal, response);
-        return outcome;
+        return this.#checkpoints.endWith(run.journal, response);
       }
       this.#runs.forget(run);
       return { kind: 'responded', response };
@@ -325,11 +324,7 @@ export class Turns {
       if (this.#runs.isDue) void this.#ownership.abandon(next);
       return outcome;
     }
-    const outcome = await this.#checkpoints.endWith(
-      run.journal,
-      isWritable(next) ? next : { error: INTERNAL },
-    );
-    return outcome;
+    return this.#checkpoints.endWith(run.journal, isWritable(next) ? next : { error: INTERNAL });
   }
 
   /** When the end of a turn cannot be written, the run waits here for the same request to come again. */

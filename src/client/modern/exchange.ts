@@ -47,8 +47,6 @@ export async function exchange(
     const none = new AwaitError('stream', 'A request ended without its result; the call may have run.');
     readReply(response, take).then(() => reject(none), reject);
   });
-  // Who asked may have gone before it breaks.
-  answer.catch(() => {});
   return { answer };
 }
 
