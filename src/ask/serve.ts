@@ -3,7 +3,6 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
-import { systemClock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
@@ -20,10 +19,9 @@ import { beginningOf } from './page/html.ts';
 import { askPage, LISTED, type ListedAsk, listPage, notePage, type Submitted } from './page/pages.ts';
 import { type AskText, readableAsks } from './page/whole.ts';
 import type { AskSettings, PageAsks } from './page-asks.ts';
+import { PageTurns, pause } from './page-turns.ts';
 import { type Authorized, isForm, type WaitsFor } from './waiting-calls.ts';
 
-/** Pages that are read and written at the same time. */
-const MOST_PAGES = 4;
 /** Asks that the list shows. */
 const MOST_LISTED = 200;
 /** Longest form, in bytes. */
@@ -46,6 +44,8 @@ const DONE = [
   'Go back to your assistant and say that you have answered.',
   'The call goes on only when it is made again. Until then nothing is done with your answer.',
 ];
+
+const BUSY = ['Wait until they are shown, and try again.'];
 
 const UNKNOWN = ['It was answered, has expired, or is for somebody else. Ask your assistant to try again.'];
 
@@ -79,9 +79,7 @@ interface Shown {
 export class AskPage {
   readonly #parts: PageParts;
   readonly #path: string;
-  /** Of `MOST_PAGES`. */
-  #pages = 0;
-  readonly #waiting: (() => void)[] = [];
+  readonly #turns = new PageTurns();
 
   constructor(parts: PageParts) {
     this.#parts = parts;
@@ -117,7 +115,7 @@ export class AskPage {
     const who = authorizedBy(authorized);
     if (who === undefined)
       return note(403, 'You are not signed in', ['Sign in to this service, and open the link again.']);
-    if (id === '') return this.#inTurn(() => this.#list(who));
+    if (id === '') return this.#inTurn(who, () => this.#list(who));
     const { person } = who;
     const callId = await this.#callIdIn(id, inbound);
     const find = async (): Promise<Shown | undefined> =>
@@ -125,31 +123,21 @@ export class AskPage {
     // Where there is no such call of this person, the reply is the same as where there is no such call.
     const unknown = (): Reply => note(404, 'There is no such question', UNKNOWN, settings.url.href);
     if (method !== 'POST')
-      return this.#inTurn(async () => {
+      return this.#inTurn(who, async () => {
         const shown = await find();
         return shown === undefined ? unknown() : this.#show(shown, url, person);
       });
     const refused = this.#refused(inbound);
     // Before its turn, which no slow form may hold.
     const form = refused === undefined ? await formIn(inbound, begin) : undefined;
-    return this.#inTurn(async () => {
+    return this.#inTurn(who, async () => {
       const shown = await find();
       return shown === undefined ? unknown() : (refused ?? this.#answer(form, shown, url, person));
     });
   }
 
-  /** Few pages at a time are in memory, and other requests are served between two of them. */
-  async #inTurn(serve: () => Promise<Reply>): Promise<Reply> {
-    if (this.#pages === MOST_PAGES) await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    else this.#pages += 1;
-    try {
-      await pause();
-      return await serve();
-    } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#pages -= 1;
-      else next();
-    }
+  async #inTurn({ person }: Authorized, serve: () => Promise<Reply>): Promise<Reply> {
+    return (await this.#turns.take(person, serve)) ?? note(429, 'You opened too many pages at once', BUSY);
   }
 
   async #callIdIn(link: string, inbound: Inbound): Promise<string | undefined> {
@@ -321,11 +309,6 @@ function listed({ call, waits, open }: Shown, most: number): ListedAsk[] {
     expires: call.expires,
     args,
   }));
-}
-
-/** Lets other requests have their turn. */
-function pause(): Promise<void> {
-  return new Promise((resolve) => systemClock.soon(resolve));
 }
 
 function askText({ key, params }: OpenAsk): AskText {

@@ -2,8 +2,8 @@
  * A server as a child process that speaks over its stdin and stdout, one JSON-RPC message a line.
  * 1. The child leads a process group, so the processes that it starts (npx starts a shell, which starts node) end with
  *    it.
- * 2. Its output is bounded: a line by `lineBytes` and by its values, messages by `RATE` a second, beyond which it is
- *    read no faster. Lines that are not JSON-RPC are logged and dropped.
+ * 2. Its output is bounded: a line by `lineBytes` and by its values; messages by `RATE` a second, beyond which it is
+ *    read no faster (`paced.ts` bounds lines and bytes). Lines that are not JSON-RPC are logged and dropped.
  * 3. No child outlives this process: its groups are killed on exit, and by the watchdog where no exit handler runs.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -14,6 +14,7 @@ import { Inflow } from './inflow.ts';
 import { Lines } from './lines.ts';
 import type { LinkEvents, PeerLink, PeerLogger } from './link.ts';
 import { isRpcMessage } from './link.ts';
+import { Paced } from './paced.ts';
 import { unwatch, watch } from './watchdog.ts';
 
 export interface ChildOptions {
@@ -89,23 +90,27 @@ class ChildLink implements PeerLink {
     this.#inflow = new Inflow({
       rate: RATE,
       pass: (message) => this.#events.message(message),
-      drained: () => child.stdout.resume(),
+      drained: () => stdout.resume(),
       failed: (reason) => this.kill(reason),
     });
     const lines = new Lines(this.#lineBytes, (line) => this.#line(line));
+    const stdout = new Paced(child.stdout, () => this.#inflow.isBehind);
     child.stdout.on('data', (chunk: Buffer) => {
       if (this.#ended) return;
-      if (!lines.push(chunk)) this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`);
-      // The rest waits in the child's own pipe.
-      if (this.#inflow.isBehind) child.stdout.pause();
+      const ended = lines.push(chunk);
+      if (ended === undefined) this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`);
+      stdout.took(ended ?? 0, chunk.byteLength);
     });
     const errors = new Lines(65_536, (line) => {
       if (!FRAME.test(line)) this.#lastError = line.trim().slice(0, QUOTED);
       this.#logger.info(line.slice(0, 8_192), { from: this.#name });
     });
     // A longer line of its log is dropped in pieces; it does not end the child.
+    const stderr = new Paced(child.stderr, () => false);
     child.stderr.on('data', (chunk: Buffer) => {
-      if (!errors.push(chunk)) errors.flush();
+      const ended = errors.push(chunk);
+      if (ended === undefined) errors.flush();
+      stderr.took(ended ?? 0, chunk.byteLength);
     });
     child.stdin.on('error', () => {});
     this.#gone = new Promise((resolve) => {

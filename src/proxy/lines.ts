@@ -1,11 +1,14 @@
 /** Splits a byte stream into lines of bounded length. */
 
 const NEWLINE = 0x0a;
+/** Room that is kept from one line to the next, in bytes. */
+const KEPT = 65_536;
 
 export class Lines {
   readonly #longest: number;
   readonly #onLine: (line: string) => void;
-  #chunks: Buffer[] = [];
+  /** Begins with the unfinished line. A list of chunks would take a hundred times the bytes of one that comes in single bytes. */
+  #room: Buffer = Buffer.alloc(0);
   #size = 0;
 
   /** @param longest bytes of one line */
@@ -14,32 +17,41 @@ export class Lines {
     this.#onLine = onLine;
   }
 
-  /** @returns false when a line is longer than it may be; nothing more may be pushed then */
-  push(chunk: Buffer): boolean {
+  /** @returns how many lines ended, empty ones too; undefined when one is longer than it may be: push nothing more then */
+  push(chunk: Buffer): number | undefined {
     let from = 0;
+    let ended = 0;
     for (let at = chunk.indexOf(NEWLINE); at >= 0; at = chunk.indexOf(NEWLINE, from)) {
-      if (!this.#add(chunk.subarray(from, at))) return false;
+      if (!this.#add(chunk.subarray(from, at))) return undefined;
       from = at + 1;
+      ended += 1;
       this.flush();
     }
-    return this.#add(chunk.subarray(from));
+    return this.#add(chunk.subarray(from)) ? ended : undefined;
   }
 
   /** Counts the rest without a line break as a line. */
   flush(): void {
-    const line = Buffer.concat(this.#chunks).toString('utf8').replace(/\r$/, '');
-    this.#chunks = [];
+    if (this.#size === 0) return;
+    const line = this.#room.toString('utf8', 0, this.#size).replace(/\r$/, '');
     this.#size = 0;
+    if (this.#room.byteLength > KEPT) this.#room = Buffer.alloc(0);
     if (line.trim() !== '') this.#onLine(line);
   }
 
   #add(part: Buffer): boolean {
-    this.#size += part.byteLength;
-    if (this.#size > this.#longest) {
-      this.#chunks = [];
+    const size = this.#size + part.byteLength;
+    if (size > this.#longest) {
+      this.#size = 0;
       return false;
     }
-    if (part.byteLength > 0) this.#chunks.push(part);
+    if (size > this.#room.byteLength) {
+      const room = Buffer.allocUnsafe(Math.max(size, Math.min(2 * size, this.#longest)));
+      this.#room.copy(room, 0, 0, this.#size);
+      this.#room = room;
+    }
+    part.copy(this.#room, this.#size);
+    this.#size = size;
     return true;
   }
 }

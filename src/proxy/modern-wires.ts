@@ -169,13 +169,19 @@ class PipeWire implements ModernWire {
 
   async open(request: ClientRequest, signal: AbortSignal, hear: (message: Rpc) => void): Promise<Opened> {
     const { id } = request;
-    const answer = new Promise<RpcAnswer>((settle, reject) => {
-      this.#waiting.set(id, { settle, hear });
+    const cancelled = (): AwaitError => new AwaitError('stream', 'the request was cancelled');
+    if (signal.aborted) throw cancelled();
+    const answer = new Promise<RpcAnswer>((resolve, reject) => {
       const cancel = (): void => {
         if (!this.#waiting.delete(id)) return;
-        reject(new AwaitError('stream', 'the request was cancelled'));
+        reject(cancelled());
         this.link?.send({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: id } });
       };
+      const settle = (answer: RpcAnswer): void => {
+        signal.removeEventListener('abort', cancel);
+        resolve(answer);
+      };
+      this.#waiting.set(id, { settle, hear });
       signal.addEventListener('abort', cancel, { once: true });
       this.link?.send({ ...request });
     });

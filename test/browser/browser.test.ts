@@ -4,13 +4,14 @@
  */
 import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
-import { type Browser, chromium } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createAwaitHandler } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
 import { LogBook, listen, shut } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { CHROMIUM } from './chromium.ts';
+import { launched } from './live-page.ts';
 
 const PAGE = readFileSync(new URL('./page.html', import.meta.url));
 
@@ -26,7 +27,7 @@ describe.skipIf(CHROMIUM.down)(`a page in ${CHROMIUM.name}`, () => {
   let url = '';
   const handler = createAwaitHandler(() => buildServer(() => {}), { logger: new LogBook() });
   beforeAll(async () => {
-    browser = await chromium.launch({ executablePath: CHROMIUM.path, args: ['--no-sandbox'] });
+    browser = await launched();
     const listener = toNodeHandler(handler, { compress: true });
     server = createServer((req, res) => {
       if (req.url === '/mcp') void listener(req, res);

@@ -1,10 +1,11 @@
 /** Pages on other ports and of other sites, in a real browser: what an allowed one may read, and what no other opens. */
 import { createServer, type Server } from 'node:http';
-import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { listen, SECRET, type Served, serveHere, shut } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { CHROMIUM } from './chromium.ts';
+import { launched } from './live-page.ts';
 
 /** A name that the browser of this test finds on this machine, as after a rebinding. */
 const ELSEWHERE = 'evil.example';
@@ -15,8 +16,7 @@ describe.skipIf(CHROMIUM.down)(`pages in ${CHROMIUM.name}`, () => {
   let served: Served;
   let port = '';
   beforeAll(async () => {
-    const args = ['--no-sandbox', `--host-resolver-rules=MAP ${ELSEWHERE} 127.0.0.1`];
-    browser = await chromium.launch({ executablePath: CHROMIUM.path, args });
+    browser = await launched(`--host-resolver-rules=MAP ${ELSEWHERE} 127.0.0.1`);
     pages = createServer((_req, res) => void res.writeHead(200, { 'content-type': 'text/html' }).end('<p>'));
     port = new URL(await listen(pages)).port;
     served = await serveHere(() => buildServer(() => {}), { secrets: [SECRET] });

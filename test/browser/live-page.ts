@@ -27,8 +27,21 @@ export interface LivePages {
   close(): Promise<unknown>;
 }
 
-export const launched = (): Promise<Browser> =>
-  chromium.launch({ executablePath: CHROMIUM.path, args: ['--no-sandbox'] });
+/** Its pages wait as long as their test may: a page of megabytes takes minutes beside other work. */
+export async function launched(...args: readonly string[]): Promise<Browser> {
+  const browser = await chromium.launch({
+    executablePath: CHROMIUM.path,
+    args: ['--no-sandbox', ...args],
+  });
+  const newContext = browser.newContext.bind(browser);
+  // `newPage` opens a context, too.
+  browser.newContext = async (options) => {
+    const context = await newContext(options);
+    context.setDefaultTimeout(0);
+    return context;
+  };
+  return browser;
+}
 
 /** @param scenario in YAML; without one the command makes it */
 export async function serveLive(server: string, scenario?: string): Promise<LivePages> {

@@ -47,6 +47,10 @@ export class Runs {
   readonly #inTurn = new Set<Run>();
   /** Runs in a turn that continues without its request, by the call's id. */
   readonly #unattached = new Map<string, Run>();
+  /** Calls that are taken over here, from before their claim until their turn is entered, each with when that began. */
+  readonly taking = new Map<string, number>();
+  /** Runs of calls that were taken over here, until that turn is over, by the call's id. */
+  readonly #taken = new Map<string, Run>();
   /** Runs that are abandoned once their running steps are done. */
   readonly #abandoned = new Set<Run>();
   #isClosed = false;
@@ -133,14 +137,26 @@ export class Runs {
     return isParked || this.#active.has(key) || this.#unsettled.has(key);
   }
 
-  /** Whether a turn that this process claimed with this token is still claimed, run or given up here. */
+  /** Whether a turn that this process claimed, with this token or as it took the call over, goes on or is given up here. */
   owns(key: string, callId: string): boolean {
     return (
+      this.taking.has(callId) ||
+      this.#taken.has(callId) ||
       this.#unsettled.has(key) ||
       this.parked.get(key)?.frame.busy === true ||
       [...(this.#active.get(key)?.values() ?? [])].some((active) => active.owns) ||
       [...this.#abandoned].some(({ call }) => call.id === callId)
     );
+  }
+
+  /** The turn of a call that was taken over is claimed. */
+  took(run: Run): void {
+    this.#taken.set(run.call.id, run);
+  }
+
+  /** It is over. */
+  #wasTaken(run: Run): void {
+    if (this.#taken.get(run.call.id) === run) this.#taken.delete(run.call.id);
   }
 
   /** Resolves once the frame of this key is neither being claimed nor abandoned. */
@@ -176,6 +192,7 @@ export class Runs {
   /** @param waiting where it waits from now on, unless it does already */
   park(key: string, run: Run, waiting: ParkedState): void {
     run.state = waiting;
+    this.#wasTaken(run);
     const { principal: caller } = run.call;
     const bytes = waiting.bytes + run.bytes;
     this.parked.park(key, run, { ...(caller !== undefined && { caller }), bytes });
@@ -267,6 +284,7 @@ export class Runs {
 
   #over(run: Run): void {
     this.leaveTurn(run);
+    this.#wasTaken(run);
     run.state = { at: 'over' };
   }
 

@@ -51,9 +51,6 @@ export class TakeOver {
   readonly #checkpoints: Checkpoints;
   /** This process, in the journals' claims. */
   readonly #id: string;
-  /** Calls from before their claim until their turn is entered, each with when that began. */
-  readonly #taking = new Map<string, number>();
-
   readonly #naps: Naps;
 
   constructor(parts: EngineParts, runs: Runs, checkpoints: Checkpoints, naps: Naps, id: string) {
@@ -104,14 +101,14 @@ export class TakeOver {
         throw new AwaitError('bad-token', `call ${callId} is an ask, which ends with its server`);
       // It would have to be given up at once.
       if (this.#runs.isDue || (silentAt !== undefined && known.moved !== silentAt)) return { outcome: GONE };
-      const since = this.#taking.get(callId);
+      const since = this.#runs.taking.get(callId);
       if (since !== undefined && clock.elapsed() - since < PATIENCE * limits.lease) {
         // For another request of this process.
         await sleep(clock, limits.lease / 4);
         continue;
       }
       const now = clock.elapsed();
-      this.#taking.set(callId, now);
+      this.#runs.taking.set(callId, now);
       try {
         const ready = await this.#claim(request, store, call, known);
         // Another process took it over, or its owner was only slow: read again.
@@ -119,7 +116,7 @@ export class TakeOver {
       } finally {
         // By then its turn is entered.
         clock.soon(() => {
-          if (this.#taking.get(callId) === now) this.#taking.delete(callId);
+          if (this.#runs.taking.get(callId) === now) this.#runs.taking.delete(callId);
         });
       }
     }
@@ -169,7 +166,9 @@ export class TakeOver {
     if (isTask) journal.count({ ...frame.fold(), open: from.open });
     const held = { by: isTask ? 'task' : 'journal' } as const;
     const isLogged = context.isLogged === true;
-    return { run: newRun({ call, binding, frame, instance, journal, held, isLogged }) };
+    const run = newRun({ call, binding, frame, instance, journal, held, isLogged });
+    this.#runs.took(run);
+    return { run };
   }
 
   /** The outcome of a turn that another process suspended; undefined where asks are live. */

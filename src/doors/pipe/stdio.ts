@@ -98,7 +98,7 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
   };
   const lines = new Lines(limits.bodyBytes, (line) => pipe.receive(line));
   stdin.on('data', (chunk: Buffer | string) => {
-    if (lines.push(Buffer.from(chunk))) return;
+    if (lines.push(Buffer.from(chunk)) !== undefined) return;
     const error = {
       code: -32600,
       message: 'Invalid Request: the message is too long; raise limits.bodyBytes',

@@ -1,0 +1,52 @@
+/**
+ * Pages in turn: few at a time are in memory, other requests are served between two of them, and persons take turns, so
+ * that nobody waits for all that somebody else asked for.
+ */
+import { systemClock } from '../base/clock.ts';
+
+/** Pages that are read and written at the same time. */
+const MOST_PAGES = 4;
+/** Pages of one person that may wait. */
+const MOST_WAITING = 32;
+
+export class PageTurns {
+  #taken = 0;
+  /** Those who wait, the next one first; each with the pages that they wait for. */
+  readonly #waiting = new Map<string, (() => void)[]>();
+
+  /** @returns undefined where too many pages of this person wait */
+  async take<T>(person: string, serve: () => Promise<T>): Promise<T | undefined> {
+    if (this.#taken < MOST_PAGES) this.#taken += 1;
+    else {
+      const pages = this.#waiting.get(person) ?? [];
+      if (pages.length === MOST_WAITING) return undefined;
+      this.#waiting.set(person, pages);
+      await new Promise<void>((resolve) => pages.push(resolve));
+    }
+    try {
+      await pause();
+      return await serve();
+    } finally {
+      this.#next();
+    }
+  }
+
+  #next(): void {
+    const [first] = this.#waiting;
+    if (first === undefined) {
+      this.#taken -= 1;
+      return;
+    }
+    const [person, pages] = first;
+    const begin = pages.shift();
+    // Behind all others.
+    this.#waiting.delete(person);
+    if (pages.length > 0) this.#waiting.set(person, pages);
+    begin?.();
+  }
+}
+
+/** Lets other requests have their turn. */
+export function pause(): Promise<void> {
+  return new Promise((resolve) => systemClock.soon(resolve));
+}
