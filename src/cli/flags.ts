@@ -120,8 +120,52 @@ function one(
   return { name, value, help, set: (draft, values) => put(draft, values.at(-1) ?? '') };
 }
 
-/** @param put gets milliseconds */
-function time(name: string, help: string, put: (draft: Draft, given: number) => void): Flag {
+/** Where the values of flags go. */
+interface Parts {
+  readonly serving: Serving;
+  readonly ask: AskDraft;
+  readonly peer: PeerDraft;
+  readonly upstream: PeerDraft['options'];
+}
+
+/** Sets one field of a part. */
+type Into<Value> = {
+  [Part in keyof Parts]: readonly [
+    Part,
+    keyof { [Field in keyof Parts[Part] as Value extends Parts[Part][Field] ? Field : never]: Field },
+  ];
+}[keyof Parts];
+
+function into<Value>([part, field]: Into<Value>): (draft: Draft, given: Value) => void {
+  return (draft, given) => {
+    const { serving, ask, peer } = draft;
+    const parts: Parts = { serving, ask, peer, upstream: peer.options };
+    Object.assign(parts[part], { [field]: given });
+  };
+}
+
+function text(name: string, value: string, help: string, field: Into<string>): Flag {
+  return one(name, value, help, into(field));
+}
+
+function count(
+  name: string,
+  help: string,
+  [least, most]: readonly [number, number?],
+  field: Into<number>,
+): Flag {
+  const put = into(field);
+  return one(name, 'N', help, (draft, given) => put(draft, whole(name, given, least, most)));
+}
+
+function on(name: string, help: string, field: Into<true>): Flag {
+  const put = into(field);
+  return { name, help, set: (draft) => put(draft, true) };
+}
+
+/** In milliseconds. */
+function time(name: string, help: string, field: Into<number>): Flag {
+  const put = into(field);
   return one(name, 'TIME', help, (draft, given) => put(draft, duration(name, given)));
 }
 
@@ -142,7 +186,7 @@ function plain(option: PlainOption): Flag {
   const { name, help } = row.flag;
   switch (row.kind) {
     case 'time':
-      return time(name, help, put);
+      return one(name, 'TIME', help, (draft, given) => put(draft, duration(name, given)));
     case 'choice':
       return one(name, row.flag.value, help, (draft, given) =>
         put(draft, choice<string>(name, given, row.values)),
@@ -158,19 +202,9 @@ function plain(option: PlainOption): Flag {
 
 export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'Where it listens': [
-    {
-      name: 'stdio',
-      help: 'serves one client on stdin and stdout, of any revision, and no HTTP',
-      set: ({ serving }) => {
-        serving.stdio = true;
-      },
-    },
-    one('port', 'N', 'default 3000; 0 takes a free one', ({ serving }, given) => {
-      serving.port = whole('port', given, 0, 65_535);
-    }),
-    one('host', 'NAME', 'default 127.0.0.1', ({ serving }, given) => {
-      serving.host = given;
-    }),
+    on('stdio', 'serves one client on stdin and stdout, of any revision, and no HTTP', ['serving', 'stdio']),
+    count('port', 'default 3000; 0 takes a free one', [0, 65_535], ['serving', 'port']),
+    text('host', 'NAME', 'default 127.0.0.1', ['serving', 'host']),
     {
       name: 'path',
       value: 'WIRE=PATH',
@@ -185,45 +219,26 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         ) as PathOptions;
       },
     },
-    one(
+    count(
       'connections',
-      'N',
       'connections that are open at once; more are closed as they come (default 10000)',
-      ({ serving }, given) => {
-        serving.connections = whole('connections', given, 1);
-      },
+      [1],
+      ['serving', 'connections'],
     ),
-    time('head-time', 'how long the head of a request may take (default 10s)', ({ serving }, given) => {
-      serving.headTime = given;
-    }),
-    time(
-      'body-time',
-      'how long a whole request may take, its body included (default 30s)',
-      ({ serving }, given) => {
-        serving.bodyTime = given;
-      },
-    ),
-    time(
-      'idle-time',
-      'how long a connection is kept open between two requests (default 10s)',
-      ({ serving }, given) => {
-        serving.idleTime = given;
-      },
-    ),
-    time(
+    time('head-time', 'how long the head of a request may take (default 10s)', ['serving', 'headTime']),
+    time('body-time', 'how long a whole request may take, its body included (default 30s)', [
+      'serving',
+      'bodyTime',
+    ]),
+    time('idle-time', 'how long a connection is kept open between two requests (default 10s)', [
+      'serving',
+      'idleTime',
+    ]),
+    time('linger', 'how long it goes on listening after a signal, while /readyz says no (default 0s)', [
+      'serving',
       'linger',
-      'how long it goes on listening after a signal, while /readyz says no (default 0s)',
-      ({ serving }, given) => {
-        serving.linger = given;
-      },
-    ),
-    {
-      name: 'compress',
-      help: 'compress event streams for clients that take gzip',
-      set: ({ serving }) => {
-        serving.compress = true;
-      },
-    },
+    ]),
+    on('compress', 'compress event streams for clients that take gzip', ['serving', 'compress']),
   ],
   'Who may talk to it': [
     {
@@ -269,70 +284,49 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         options.rateLimit = values.at(-1) === 'off' ? false : ratesIn(values);
       },
     },
-    {
-      name: 'forwarded',
-      help: 'a proxy in front says in X-Forwarded-For where a request comes from',
-      set: ({ serving }) => {
-        serving.forwarded = true;
-      },
-    },
+    on('forwarded', 'a proxy in front says in X-Forwarded-For where a request comes from', [
+      'serving',
+      'forwarded',
+    ]),
   ],
   'Who answers on a page': [
-    one(
+    text(
       'ask-page',
       'URL',
       'where a person answers whose client cannot be asked, such as https://mcp.example.com/ask; served here, under its path',
-      ({ ask }, given) => {
-        ask.page = given;
-      },
+      ['ask', 'page'],
     ),
-    one(
+    text(
       'ask-jwks',
       'URL',
       'the public keys of the login, by which the JWT of a browser, and the bearer token of a caller, is verified',
-      ({ ask }, given) => {
-        ask.jwks = given;
-      },
+      ['ask', 'jwks'],
     ),
-    one('ask-issuer', 'ISS', 'who must have issued that JWT', ({ ask }, given) => {
-      ask.issuer = given;
-    }),
-    one('ask-audience', 'AUD', 'for whom that JWT must be', ({ ask }, given) => {
-      ask.audience = given;
-    }),
-    one(
-      'ask-callers',
-      'AUD',
-      'for whom the JWT of an MCP request must be: another audience',
-      ({ ask }, given) => {
-        ask.callers = given;
-      },
-    ),
-    one(
+    text('ask-issuer', 'ISS', 'who must have issued that JWT', ['ask', 'issuer']),
+    text('ask-audience', 'AUD', 'for whom that JWT must be', ['ask', 'audience']),
+    text('ask-callers', 'AUD', 'for whom the JWT of an MCP request must be: another audience', [
+      'ask',
+      'callers',
+    ]),
+    text(
       'ask-header',
       'NAME',
       'the header in which a login proxy sends the JWT of a browser (default Authorization)',
-      ({ ask }, given) => {
-        ask.header = given;
-      },
+      ['ask', 'header'],
     ),
-    {
-      name: 'ask-pair',
-      help: 'instead of a login, for one person on this machine: prints a code on the terminal, to type on the page',
-      set: ({ ask }) => {
-        ask.pair = true;
-      },
-    },
+    on(
+      'ask-pair',
+      'instead of a login, for one person on this machine: prints a code on the terminal, to type on the page',
+      ['ask', 'pair'],
+    ),
   ],
   'Where calls live': [
     // Before the flags that it is about: they are set in the order of this table.
-    {
-      name: 'wait-for-store',
-      help: 'waits, with a line every few seconds, for a store or relay that cannot be reached at start (default: exits with 2)',
-      set: ({ serving }) => {
-        serving.waitForStore = true;
-      },
-    },
+    on(
+      'wait-for-store',
+      'waits, with a line every few seconds, for a store or relay that cannot be reached at start (default: exits with 2)',
+      ['serving', 'waitForStore'],
+    ),
     one(
       'store',
       'URL',
@@ -403,14 +397,10 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
 /** Further flags of `mcp-await proxy`. */
 export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'The server behind the proxy': [
-    one(
+    text('url', 'URL', 'a remote server instead of a command: its endpoint, as in https://example.com/mcp', [
+      'peer',
       'url',
-      'URL',
-      'a remote server instead of a command: its endpoint, as in https://example.com/mcp',
-      ({ peer }, given) => {
-        peer.url = given;
-      },
-    ),
+    ]),
     {
       name: 'header',
       value: 'NAME=VALUE',
@@ -420,13 +410,11 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         peer.headers = Object.fromEntries(values.map((given) => named('header', given)));
       },
     },
-    {
-      name: 'forward-authorization',
-      help: 'with --url: the server gets the bearer token of each caller, and its 401 and its metadata reach the client; for a proxy that serves the public URL of the server',
-      set: ({ peer }) => {
-        peer.forwardAuthorization = true;
-      },
-    },
+    on(
+      'forward-authorization',
+      'with --url: the server gets the bearer token of each caller, and its 401 and its metadata reach the client; for a proxy that serves the public URL of the server',
+      ['peer', 'forwardAuthorization'],
+    ),
     oneOf(
       'upstream',
       'REVISION',
@@ -436,35 +424,24 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         peer.options.upstream = given;
       },
     ),
-    one(
+    count(
       'children',
-      'N',
       'processes of one client that run at once; what a process keeps in memory is then spread (default 1)',
-      ({ peer }, given) => {
-        peer.options.children = whole('children', given, 1);
-      },
+      [1],
+      ['upstream', 'children'],
     ),
-    {
-      name: 'shared',
-      help: 'callers that are not known share a process, wherever they come from',
-      set: ({ peer }) => {
-        peer.options.shared = true;
-      },
-    },
-    time(
-      'start-timeout',
-      'how long the server may take to answer initialize (default 30s)',
-      ({ peer }, given) => {
-        peer.options.startTimeout = given;
-      },
-    ),
-    time(
-      'ask-timeout',
-      'when the server gives up on what it asks; 0: never (default 60s, as the SDKs)',
-      ({ peer }, given) => {
-        peer.options.askTimeout = given;
-      },
-    ),
+    on('shared', 'callers that are not known share a process, wherever they come from', [
+      'upstream',
+      'shared',
+    ]),
+    time('start-timeout', 'how long the server may take to answer initialize (default 30s)', [
+      'upstream',
+      'startTimeout',
+    ]),
+    time('ask-timeout', 'when the server gives up on what it asks; 0: never (default 60s, as the SDKs)', [
+      'upstream',
+      'askTimeout',
+    ]),
   ],
 };
 
