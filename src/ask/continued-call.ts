@@ -113,6 +113,8 @@ export class ContinuedCall implements Instance {
   #isGiven = false;
   /** The call that waits for the person now. */
   #waiting: CallRecord | undefined;
+  /** Whether the client cancelled the request, and so its user the call. */
+  #isCancelled = false;
   /** The asks of a call that go to the page, and those that its client did not put to its user. */
   #page = new Set<OpenAsk>();
   readonly #asks: ClientAsks;
@@ -150,6 +152,7 @@ export class ContinuedCall implements Instance {
     this.#gone.abort();
     this.#over.abort();
     if (this.#asks.cancel()) return;
+    this.#isCancelled = true;
     const call = this.#waiting;
     if (call !== undefined) void this.#parts.calls.stop(call).catch(() => {});
   }
@@ -258,7 +261,7 @@ export class ContinuedCall implements Instance {
 
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
     if (outcome.kind === 'responded') return outcome.response;
-    if (outcome.kind !== 'suspended') return undefined;
+    if (outcome.kind !== 'suspended') return this.#left(this.#own);
     const standing = await this.#parts.calls.standing(this.#own.id);
     if (standing.kind !== 'asks')
       throw new AwaitError('internal', 'a turn ended with asks that are not in its log');
@@ -279,7 +282,7 @@ export class ContinuedCall implements Instance {
       const { at, checkpoint, by } = standing;
       const { call } = checkpoint;
       const answers = await this.#answers(frame, standing, at === known);
-      if (this.#over.signal.aborted) return undefined;
+      if (this.#over.signal.aborted) return this.#left(call);
       if (answers === undefined) {
         const { url } = await this.#opened(call);
         return notDoneYet(String(call.params.name), url, [...this.#page], call.expires);
@@ -295,7 +298,7 @@ export class ContinuedCall implements Instance {
         await calls.sent(call);
         return outcome.response;
       }
-      if (outcome.kind !== 'suspended' && outcome.kind !== 'responded') return undefined;
+      if (outcome.kind !== 'suspended' && outcome.kind !== 'responded') return this.#left(call);
       // Another request may have claimed the turn with fewer answers, or more.
       standing = await calls.standing(call.id);
       if (standing.kind === 'asks' && standing.at === at) {
@@ -308,6 +311,13 @@ export class ContinuedCall implements Instance {
       'busy',
       'a call that waits for a person was claimed by other requests again and again',
     );
+  }
+
+  /** Nobody waits for the request any more. One that was cancelled between two asks stops the call at the second. */
+  async #left(call: CallRecord): Promise<undefined> {
+    const { calls } = this.#parts;
+    if (!this.#isCancelled || this.#request.person === undefined) return;
+    if ((await calls.standing(call.id)).kind === 'asks') await calls.stop(call);
   }
 
   #forPage(open: readonly OpenAsk[]): OpenAsk[] {
