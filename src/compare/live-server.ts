@@ -3,12 +3,11 @@
  * pages of other origins and foreign host names, since its requests can call the server's tools.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { isObject } from '../base/json.ts';
 import { refuseForeign } from '../doors/http/origin.ts';
 import type { Live } from './live.ts';
 import { pageOf } from './page.ts';
-import { shut } from './site.ts';
+import { listen, shut } from './site.ts';
 
 export interface LiveServer {
   readonly url: string;
@@ -60,11 +59,7 @@ export async function serveLive(live: Live, port: number): Promise<LiveServer> {
       reply(res, 400, error instanceof Error ? error.message : String(error));
     }
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, '127.0.0.1', resolve);
-  });
-  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  url = await listen(server, port);
   return { url, close: () => shut(server) };
 }
 

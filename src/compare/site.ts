@@ -1,4 +1,5 @@
 /** A site: one handler of one version of a server, for one revision, on a port of its own on loopback. */
+import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Revision, TABLE } from '../../compat/revisions.ts';
@@ -74,13 +75,8 @@ export async function openSite(
     if (token !== undefined) req.auth = { token, clientId: token, scopes: [] };
     void listener(req, res);
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  const { port } = server.address() as AddressInfo;
   return {
-    url: `http://127.0.0.1:${port}`,
+    url: await listen(server),
     answers: async () => {},
     close: async () => {
       await handler.close();
@@ -91,6 +87,13 @@ export async function openSite(
       await shut(server);
     },
   };
+}
+
+/** @returns its URL on this machine */
+export async function listen(server: Server, port = 0): Promise<string> {
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 export function shut(server: Server): Promise<void> {

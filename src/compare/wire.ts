@@ -8,12 +8,11 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { text as textOf } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
 import { isObject, type JsonObject } from '../base/json.ts';
-import { shut } from './site.ts';
+import { listen, shut } from './site.ts';
 import { questionOf } from './user.ts';
 
 export type MessageKind = 'request' | 'ask' | 'answer' | 'result' | 'error' | 'notification' | 'other';
@@ -61,6 +60,7 @@ export class PlayWire {
   /** Where requests go; each POST to the next one. */
   targets: readonly Target[];
   readonly #server: Server;
+  #url = '';
   #gets = 0;
   #began: number | undefined;
 
@@ -71,15 +71,12 @@ export class PlayWire {
 
   static async open(targets: readonly Target[]): Promise<PlayWire> {
     const wire = new PlayWire(targets);
-    await new Promise<void>((resolve, reject) => {
-      wire.#server.once('error', reject);
-      wire.#server.listen(0, '127.0.0.1', resolve);
-    });
+    wire.#url = await listen(wire.#server);
     return wire;
   }
 
   get url(): string {
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return this.#url;
   }
 
   close(): Promise<void> {

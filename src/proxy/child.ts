@@ -2,19 +2,19 @@
  * A server as a child process that speaks over its stdin and stdout, one JSON-RPC message a line.
  * 1. The child leads a process group, so the processes that it starts (npx starts a shell, which starts node) end with
  *    it.
- * 2. Its output is bounded: a line by `lineBytes` and by its values; messages by `RATE` a second, beyond which it is
- *    read no faster (`paced.ts` bounds lines and bytes). Lines that are not JSON-RPC are logged and dropped.
+ * 2. Its output is bounded: a line by `lineBytes` and by its values, messages, lines and bytes by `RATE`, beyond which it
+ *    is read no faster. Lines that are not JSON-RPC are logged and dropped.
  * 3. No child outlives this process: its groups are killed on exit, and by the watchdog where no exit handler runs.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import process from 'node:process';
+import type { Readable } from 'node:stream';
 import { MOST_VALUES } from '../base/bounded-response.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { Inflow } from './inflow.ts';
 import { Lines } from './lines.ts';
 import type { LinkEvents, PeerLink, PeerLogger } from './link.ts';
 import { isRpcMessage } from './link.ts';
-import { Paced } from './paced.ts';
 import { unwatch, watch } from './watchdog.ts';
 
 export interface ChildOptions {
@@ -90,28 +90,20 @@ class ChildLink implements PeerLink {
     this.#inflow = new Inflow({
       rate: RATE,
       pass: (message) => this.#events.message(message),
-      drained: () => stdout.resume(),
       failed: (reason) => this.kill(reason),
     });
     const lines = new Lines(this.#lineBytes, (line) => this.#line(line));
-    const stdout = new Paced(child.stdout, () => this.#inflow.isBehind);
-    child.stdout.on('data', (chunk: Buffer) => {
-      if (this.#ended) return;
-      const ended = lines.push(chunk);
-      if (ended === undefined) this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`);
-      stdout.took(ended ?? 0, chunk.byteLength);
-    });
+    this.#read(child.stdout, lines, this.#inflow, () =>
+      this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`),
+    );
     const errors = new Lines(65_536, (line) => {
       if (!FRAME.test(line)) this.#lastError = line.trim().slice(0, QUOTED);
       this.#logger.info(line.slice(0, 8_192), { from: this.#name });
     });
     // A longer line of its log is dropped in pieces; it does not end the child.
-    const stderr = new Paced(child.stderr, () => false);
-    child.stderr.on('data', (chunk: Buffer) => {
-      const ended = errors.push(chunk);
-      if (ended === undefined) errors.flush();
-      stderr.took(ended ?? 0, chunk.byteLength);
-    });
+    this.#read(child.stderr, errors, new Inflow({ rate: RATE, pass: () => {}, failed: () => {} }), () =>
+      errors.flush(),
+    );
     child.stdin.on('error', () => {});
     this.#gone = new Promise((resolve) => {
       child.once('error', (error: NodeJS.ErrnoException) => {
@@ -129,6 +121,20 @@ class ChildLink implements PeerLink {
       });
     });
     void this.#gone.then(() => this.#isGone());
+  }
+
+  /** Reads a pipe no faster than the rate: the rest waits in the pipe, and then in the child. */
+  #read(pipe: Readable, lines: Lines, inflow: Inflow, tooLong: () => void): void {
+    pipe.on('data', (chunk: Buffer) => {
+      if (this.#ended) return;
+      const ended = lines.push(chunk);
+      if (ended === undefined) tooLong();
+      inflow.took(ended ?? 0, chunk.byteLength);
+      const ready = inflow.ready();
+      if (ready === undefined) return;
+      pipe.pause();
+      void ready.then(() => pipe.resume());
+    });
   }
 
   send(message: object): void {

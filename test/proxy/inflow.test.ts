@@ -6,22 +6,18 @@ import { Inflow } from '../../src/proxy/inflow.ts';
 function inflow(rate: number, pass = (_nth: number): void => {}) {
   const passed: number[] = [];
   const reasons: string[] = [];
-  let drained = 0;
   const own: Inflow = new Inflow({
     rate,
     pass: ({ nth }) => {
       passed.push(Number(nth));
       pass(Number(nth));
     },
-    drained: () => {
-      drained += 1;
-    },
     failed: (reason) => void reasons.push(reason),
   });
   const push = (count: number): void => {
     for (let nth = 0; nth < count; nth += 1) own.push({ nth });
   };
-  return { own, push, passed, reasons, drained: () => drained };
+  return { own, push, passed, reasons };
 }
 
 describe('messages of a server', () => {
@@ -32,13 +28,26 @@ describe('messages of a server', () => {
   });
 
   it('wait beyond the rate, and come in their order', async () => {
-    const { own, push, passed, drained } = inflow(1_000);
+    const { own, push, passed } = inflow(1_000);
     push(250);
     expect([passed.length, own.isBehind]).toEqual([100, true]);
-    const before = drained();
-    while (own.isBehind) await sleep(5);
+    await own.ready();
     expect(passed).toEqual(Array.from({ length: 250 }, (_, nth) => nth));
-    expect(drained()).toBe(before + 1);
+    expect(own.isBehind).toBe(false);
+  });
+
+  it.each([
+    ['lines', 5_000, 0],
+    ['bytes', 0, 8_000_000],
+  ])('wait behind too many %s that were no messages', async (_what, lines, bytes) => {
+    const { own, push, passed } = inflow(1_000);
+    for (let count = 0; count < 5; count += 1) own.took(10, 10_000);
+    expect(own.ready()).toBeUndefined();
+    own.took(lines, bytes);
+    push(1);
+    expect([passed.length, own.isBehind]).toEqual([0, true]);
+    await own.ready();
+    expect([passed.length, own.isBehind]).toEqual([1, false]);
   });
 
   it('that are requests are one in a turn of the event loop', async () => {
