@@ -7,7 +7,7 @@ import type { Clock } from '../base/clock.ts';
 import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { Frame } from '../call/frame/frame.ts';
-import { authorsKeyOf, KEY_META } from '../call/frame/place.ts';
+import { askedFor, classOf, KEY_META, nthOf, type Question, questionOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
 import { isForm, type WaitingCalls } from './waiting-calls.ts';
@@ -71,7 +71,7 @@ export class ClientAsks {
     const { calls, clock } = this.#parts;
     // From here on an equal call continues it, whatever becomes of this request.
     await this.#parts.opened(call);
-    const past = pastAnswer(frame, ask.key);
+    const past = pastAnswer(frame, questionFor(call.id, ask));
     if (await calls.isDoubted(call, ask)) {
       if (past === undefined || 'error' in past || past.result.action !== 'accept') return { isNews: false };
       await calls.prove(call, past.result);
@@ -81,7 +81,7 @@ export class ClientAsks {
     const left = at + SHOWN - clock.now();
     if (left <= 0 && past === undefined) return { isNews: await this.#doubt(call, ask) };
     this.#shown.set(ask, call);
-    const asked = this.itself(frame, ask);
+    const asked = this.itself(frame, call.id, ask);
     const response = await (this.#parts.request.context.live ? this.#inTime(call, ask, asked, left) : asked);
     this.#shown.delete(ask);
     if (response === undefined) {
@@ -103,9 +103,10 @@ export class ClientAsks {
   }
 
   /** Asks a client that is believed, within what is left of the tool's own time-out. */
-  itself(frame: Frame, { key, method, params, deadline }: OpenAsk): Promise<Response> {
+  itself(frame: Frame, callId: string, ask: OpenAsk): Promise<Response> {
+    const { deadline } = ask;
     const left = deadline && Math.max(1, deadline.at - this.#parts.clock.now());
-    return askedBy(frame, key, method, params, left);
+    return askedBy(frame, callId, ask, left);
   }
 
   async #inTime(
@@ -136,27 +137,21 @@ export class ClientAsks {
 }
 
 /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
-export async function askedBy(
-  frame: Frame,
-  key: string,
-  method: string,
-  params: JsonObject,
-  timeout?: number,
-): Promise<Response> {
-  const past = pastAnswer(frame, key);
-  if (past !== undefined) return past;
-  const meta = isObject(params._meta) ? params._meta : {};
-  return frame.ask(
-    method,
-    { ...params, _meta: { ...meta, [KEY_META]: key } },
-    {
-      inContext: true,
-      ...defined({ timeout }),
-    },
-  );
+export async function askedBy(frame: Frame, callId: string, ask: AskOf, timeout?: number): Promise<Response> {
+  const question = questionFor(callId, ask);
+  return pastAnswer(frame, question) ?? frame.askAs(question, { inContext: true, ...defined({ timeout }) });
 }
 
-function pastAnswer(frame: Frame, key: string): Response | undefined {
-  const past = frame.past.findLast((done) => done.kind === 'answer' && authorsKeyOf(done.place) === key);
+type AskOf = Pick<OpenAsk, 'key' | 'method' | 'params'>;
+
+function questionFor(callId: string, { key, method, params }: AskOf): Question {
+  const meta = isObject(params._meta) ? params._meta : {};
+  return askedFor(callId, questionOf(method, { ...params, _meta: { ...meta, [KEY_META]: key } }));
+}
+
+function pastAnswer(frame: Frame, question: Question): Response | undefined {
+  const past = frame.past.findLast(
+    (done) => done.kind === 'answer' && nthOf(done.place) === 1 && classOf(done.place) === question.class,
+  );
   return past?.kind === 'answer' ? past.response : undefined;
 }

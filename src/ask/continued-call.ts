@@ -167,6 +167,9 @@ export class ContinuedCall implements Instance {
     const { calls } = this.#parts;
     const { key } = this.#request;
     if (key !== undefined) return this.#named(frame, key);
+    // The call that it began goes before an equal one.
+    const begun = this.#request.isAgain ? await this.#begun() : UNKNOWN;
+    if (begun.kind !== 'unknown') return this.#from(frame, begun);
     for (const id of await calls.equal(this.#request.call, this.#workspace)) {
       const standing = await calls.standing(id);
       if (standing.kind === 'ended') this.#parts.ended(id);
@@ -178,8 +181,7 @@ export class ContinuedCall implements Instance {
         return this.#goOn(frame, standing, true);
       }
     }
-    const begun = this.#request.isAgain ? await this.#begun() : UNKNOWN;
-    return this.#from(frame, begun);
+    return this.#from(frame, UNKNOWN);
   }
 
   /** The call that the request began elsewhere, perhaps under another secret. */
@@ -215,11 +217,15 @@ export class ContinuedCall implements Instance {
   async #from(frame: Frame, standing: Standing): Promise<Response | undefined> {
     switch (standing.kind) {
       case 'ended':
+        this.#parts.ended(this.#own.id);
+        await this.#parts.calls.sent(this.#own);
         return standing.response ?? CANCELLED;
       case 'asks':
         return this.#goOn(frame, standing, true);
       case 'runs': {
         const outcome = await this.#takeUp(frame);
+        if (outcome.kind === 'responded' && outcome.failure === undefined)
+          await this.#parts.calls.sent(this.#own);
         if (!isBadToken(outcome)) return this.#after(frame, outcome);
         // One that was followed until it asked is not taken up.
         const standing = await this.#parts.calls.standing(this.#own.id);
@@ -357,7 +363,8 @@ export class ContinuedCall implements Instance {
           isNews ||= doubted.isNews;
           return;
         }
-        const response = kept?.response ?? doubted?.response ?? (await this.#asks.itself(frame, ask));
+        const response =
+          kept?.response ?? doubted?.response ?? (await this.#asks.itself(frame, call.id, ask));
         if ('error' in response) {
           errors[ask.key] = response.error;
           return;
@@ -397,10 +404,10 @@ export class ContinuedCall implements Instance {
       const [first] = asks;
       if (first === undefined) return {};
       const { result } = orDeclined(
-        await askedBy(frame, first.key, 'elicitation/create', {
-          ...URL_MODE,
-          url,
-          message: String(first.params.message ?? ''),
+        await askedBy(frame, call.id, {
+          key: first.key,
+          method: 'elicitation/create',
+          params: { ...URL_MODE, url, message: String(first.params.message ?? '') },
         }),
       );
       // Its `accept` says that the page was opened.

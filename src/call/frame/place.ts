@@ -8,8 +8,10 @@ import { digest, isObject, type JsonObject } from '../../base/json.ts';
 /** The `_meta` entry by which a tool of any language names an ask's key. */
 export const KEY_META = 'mcp-await/key';
 
-/** How the class of an ask begins whose author gave it a key. */
+/** How the class of an ask begins whose author gave it a key; and of one that is passed on for another call. */
 const KEYED = 'key:';
+const PASSED_ON = 'key@';
+const AUTHORS = /^key(?:@[\w-]+)?:(.*)$/s;
 
 export interface Question {
   /** The part that asks of the same class share. */
@@ -78,8 +80,13 @@ export function nextKey(key: string, count: number): string {
 
 /** The key that an ask's author gave it: only the first ask of a key goes out under it. */
 export function authorsKeyOf(place: string): string | undefined {
-  const isFirst = place.startsWith(KEYED) && nthOf(place) === 1;
-  return isFirst ? classOf(place).slice(KEYED.length) : undefined;
+  return nthOf(place) === 1 ? AUTHORS.exec(classOf(place))?.[1] : undefined;
+}
+
+/** An ask that a request passes on for another call: what two calls ask under one key are two questions. */
+export function askedFor(callId: string, question: Question): Question {
+  const { explicitKey = '' } = question;
+  return { ...question, class: `${PASSED_ON}${digest(callId)}:${explicitKey}` };
 }
 
 /** The class of a place. */
