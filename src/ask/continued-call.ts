@@ -108,11 +108,12 @@ export class ContinuedCall implements Instance {
   readonly #gone = new AbortController();
   /** Fires when no request waits for the call here. */
   readonly #over = new AbortController();
+  readonly #ended = new Promise<undefined>((resolve) => {
+    this.#over.signal.addEventListener('abort', () => resolve(undefined));
+  });
   #facts: InstanceContext;
   /** Whether the waiting call has the instance, and ends it. */
   #isGiven = false;
-  /** The call that waits for the person now. */
-  #waiting: CallRecord | undefined;
   /** Whether the client cancelled the request, and so its user the call. */
   #isCancelled = false;
   /** The asks of a call that go to the page, and those that its client did not put to its user. */
@@ -151,10 +152,7 @@ export class ContinuedCall implements Instance {
   cancel(): void {
     this.#gone.abort();
     this.#over.abort();
-    if (this.#asks.cancel()) return;
-    this.#isCancelled = true;
-    const call = this.#waiting;
-    if (call !== undefined) void this.#parts.calls.stop(call).catch(() => {});
+    this.#isCancelled = !this.#asks.cancel();
   }
 
   release(isUnfinished: boolean): void {
@@ -319,7 +317,7 @@ export class ContinuedCall implements Instance {
     );
   }
 
-  /** Nobody waits for the request any more. One that was cancelled between two asks stops the call at the second. */
+  /** Nobody waits for the request any more. Where its client cancelled it, the call takes no answers until it comes again. */
   async #left(call: CallRecord): Promise<undefined> {
     const { calls } = this.#parts;
     if (!this.#isCancelled || this.#request.person === undefined) return;
@@ -394,34 +392,30 @@ export class ContinuedCall implements Instance {
     const waits = await this.#opened(call);
     for (const { params } of asks) await this.#parts.calls.openedTo(call, roleOf(params));
     if (!isTold && !this.#gone.signal.aborted) opened(call, waits);
-    this.#waiting = call;
-    try {
-      if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
-      // A question that is answered is not sent to the page again.
-      const answered = await this.#read(call, asks);
-      if (answered !== undefined) return answered;
-      const { url } = waits;
-      const [first] = asks;
-      if (first === undefined) return {};
-      const { result } = orDeclined(
-        await askedBy(frame, call.id, {
-          key: first.key,
-          method: 'elicitation/create',
-          params: { ...URL_MODE, url, message: String(first.params.message ?? '') },
-        }),
-      );
-      // Its `accept` says that the page was opened.
-      if (result.action !== 'accept') return this.#taken(call, asks, result);
-      // Rounds that are over are not waited for again.
-      const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
-      const rounds = context.live ? 0 : ROUNDS;
-      for (let round = past; ; round += 1) {
-        const given = await this.#awaited(call, asks, context.live ? this.#untilExpiry(call) : WAIT);
-        if (given !== undefined || round >= rounds || this.#over.signal.aborted) return given;
-        await frame.context.shed?.();
-      }
-    } finally {
-      this.#waiting = undefined;
+    if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
+    // A question that is answered is not sent to the page again.
+    const answered = await this.#read(call, asks);
+    if (answered !== undefined) return answered;
+    const { url } = waits;
+    const [first] = asks;
+    if (first === undefined) return {};
+    const opening = askedBy(frame, call.id, {
+      key: first.key,
+      method: 'elicitation/create',
+      params: { ...URL_MODE, url, message: String(first.params.message ?? '') },
+    });
+    const response = await Promise.race([opening, this.#ended]);
+    if (response === undefined) return undefined;
+    const { result } = orDeclined(response);
+    // Its `accept` says that the page was opened.
+    if (result.action !== 'accept') return this.#taken(call, asks, result);
+    // Rounds that are over are not waited for again.
+    const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
+    const rounds = context.live ? 0 : ROUNDS;
+    for (let round = past; ; round += 1) {
+      const given = await this.#awaited(call, asks, context.live ? this.#untilExpiry(call) : WAIT);
+      if (given !== undefined || round >= rounds || this.#over.signal.aborted) return given;
+      await Promise.race([frame.context.shed?.(), this.#ended]);
     }
   }
 

@@ -152,8 +152,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a call that its client stopped takes answers',
     file: 'src/ask/continued-call.ts',
-    from: 'if (call !== undefined) void this.#parts.calls.stop(call).catch(() => {});',
-    to: 'void call;',
+    from: 'this.#isCancelled = !this.#asks.cancel();',
+    to: 'this.#asks.cancel();',
     page: true,
   },
   {
