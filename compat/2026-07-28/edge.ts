@@ -4,6 +4,7 @@
  * complain of: measured, a Server, a transport and a Response for each cost more than the whole call.
  */
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
+import { defined } from '../../src/base/defined.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { isMeta } from '../../src/call/ask/meta.ts';
 import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
@@ -291,9 +292,7 @@ function classify(inbound: Inbound, body: unknown): Route {
   const name = header('mcp-name');
   return classifyInboundRequest({
     httpMethod: inbound.method,
-    ...(version !== undefined && { protocolVersionHeader: version }),
-    ...(method !== undefined && { mcpMethodHeader: method }),
-    ...(name !== undefined && { mcpNameHeader: name }),
+    ...defined({ protocolVersionHeader: version, mcpMethodHeader: method, mcpNameHeader: name }),
     body,
   });
 }

@@ -14,6 +14,7 @@ import {
   type ServerEventBus,
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import { defined } from '../../src/base/defined.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject, type JsonObject, memoryOf } from '../../src/base/json.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
@@ -258,8 +259,7 @@ async function lightServer(
     if (!ASKING.has(request.method)) {
       const { params, logLevel } = readRequest(request, undefined);
       const context = {
-        ...(authInfo !== undefined && { authInfo }),
-        ...(logLevel !== undefined && { logLevel }),
+        ...defined({ authInfo, logLevel }),
         request: () => inbound.request(),
       };
       const response = await instance.request({ id: request.id, method: request.method, params }, context);

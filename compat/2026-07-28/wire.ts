@@ -8,6 +8,7 @@ import {
   LOG_LEVEL_META_KEY,
   SERVER_INFO_META_KEY,
 } from '@modelcontextprotocol/server';
+import { defined } from '../../src/base/defined.ts';
 import { withoutIcons } from '../../src/base/description.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
@@ -59,8 +60,7 @@ export function readRequest(request: ModernRequest, principal: string | undefine
     binding: bindingOf({ revision: REVISION, method: request.method, params: rest, principal }),
     ...((typeof progressToken === 'string' || typeof progressToken === 'number') && { progressToken }),
     ...(typeof logLevel === 'string' && { logLevel }),
-    ...(requestState !== undefined && { requestState }),
-    ...(inputResponses !== undefined && { inputResponses }),
+    ...defined({ requestState, inputResponses }),
   };
 }
 

@@ -1,5 +1,6 @@
 /** A request of a draft, from its params to the members beside `id` in the response. */
 
+import { defined } from '../../src/base/defined.ts';
 import { AwaitError } from '../../src/base/error.ts';
 import { isObject } from '../../src/base/json.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
@@ -42,9 +43,7 @@ export async function serveCall(served: Served, incoming: Incoming): Promise<Res
       requestId,
       client,
       binding,
-      ...(results !== undefined && { responses: results }),
-      ...(task !== undefined && { task }),
-      ...(ttl !== undefined && { ttl }),
+      ...defined({ responses: results, task, ttl }),
     },
     context,
     isOwn ? undefined : shared,

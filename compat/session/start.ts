@@ -2,6 +2,7 @@
  * How a request becomes a call, on every revision: the call's binding, and the context of the request. A revision adds its
  * way: where asks and notifications go, and what ends the turn.
  */
+import { defined } from '../../src/base/defined.ts';
 import { isObject, type JsonObject, sha256 } from '../../src/base/json.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
@@ -131,9 +132,7 @@ export function sourceOf(inbound: Inbound, closing: Closing = {}): Source {
   const address = countedAddress(inbound);
   const idempotencyKey = inbound.header('idempotency-key');
   return {
-    ...(idempotencyKey !== undefined && { idempotencyKey }),
-    ...(address !== undefined && { address }),
-    ...(inbound.authInfo !== undefined && { authInfo: inbound.authInfo }),
+    ...defined({ idempotencyKey, address, authInfo: inbound.authInfo }),
     request: () => inbound.request(),
     ...closing,
   };

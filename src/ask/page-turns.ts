@@ -2,7 +2,7 @@
  * Pages in turn: few at a time are in memory, other requests are served between two of them, and persons take turns, so
  * that nobody waits for all that somebody else asked for.
  */
-import { systemClock } from '../base/clock.ts';
+import { nextTurn } from '../base/clock.ts';
 
 /** Pages that are read and written at the same time. */
 const MOST_PAGES = 4;
@@ -24,7 +24,7 @@ export class PageTurns {
       await new Promise<void>((resolve) => pages.push(resolve));
     }
     try {
-      await pause();
+      await nextTurn();
       return await serve();
     } finally {
       this.#next();
@@ -44,9 +44,4 @@ export class PageTurns {
     if (pages.length > 0) this.#waiting.set(person, pages);
     begin?.();
   }
-}
-
-/** Lets other requests have their turn. */
-export function pause(): Promise<void> {
-  return new Promise((resolve) => systemClock.soon(resolve));
 }

@@ -3,6 +3,7 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
+import { nextTurn } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
@@ -19,7 +20,7 @@ import { beginningOf } from './page/html.ts';
 import { askPage, LISTED, type ListedAsk, listPage, notePage, type Submitted } from './page/pages.ts';
 import { type AskText, readableAsks } from './page/whole.ts';
 import type { AskSettings, PageAsks } from './page-asks.ts';
-import { PageTurns, pause } from './page-turns.ts';
+import { PageTurns } from './page-turns.ts';
 import { type Authorized, isForm, type WaitsFor } from './waiting-calls.ts';
 
 /** Asks that the list shows. */
@@ -185,7 +186,7 @@ export class AskPage {
     let room = MOST_LISTED;
     // Of each call the beginning is kept before the next one is read.
     for (const id of await asking.calls.of(who)) {
-      await pause();
+      await nextTurn();
       const found = await this.#find(id, who);
       if (found === undefined || found.open.length === 0) continue;
       const { call, waits, open } = found;

@@ -58,6 +58,9 @@ export function every(clock: Clock, milliseconds: number, fn: () => void): Timer
   return handle;
 }
 
+/** The next turn of the event loop: others have theirs first. */
+export const nextTurn = (): Promise<void> => new Promise((resolve) => systemClock.soon(resolve));
+
 /** Waits until a promise settles, either way, or `wait` milliseconds have passed. */
 export async function within(clock: Clock, wait: number, promise: Promise<unknown>): Promise<void> {
   const timer = await new Promise<Timer>((resolve) => {

@@ -1,12 +1,12 @@
 /** One piece of work in a turn of the event loop: much that is ready at once leaves others their turn. */
-import { systemClock } from './clock.ts';
+import { nextTurn } from './clock.ts';
 
 export class LoopTurns {
   #last: Promise<unknown> = Promise.resolve();
 
   /** Resolves in a turn that no one else has got. */
   next(): Promise<unknown> {
-    this.#last = this.#last.then(() => new Promise<void>((resolve) => systemClock.soon(resolve)));
+    this.#last = this.#last.then(nextTurn);
     return this.#last;
   }
 }

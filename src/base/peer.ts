@@ -1,4 +1,4 @@
-/** Packages that only some users need. */
+/** Modules that are not always there: packages that only some users need, and users' own. */
 import { AwaitError } from './error.ts';
 
 /**
@@ -16,3 +16,6 @@ export async function importPeer<T>(
     throw new AwaitError('bad-option', need(name), error);
   }
 }
+
+/** A module by a name that is known at run time alone: a package's, or a URL. */
+export const importNamed = (name: string): Promise<unknown> => import(name);

@@ -6,6 +6,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Timer } from '../base/clock.ts';
+import { defined } from '../base/defined.ts';
 import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject, memoryOf } from '../base/json.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
@@ -545,8 +546,7 @@ export class Engine {
       requestId,
       revision: binding.revision,
       client,
-      ...(binding.principal !== undefined && { principal: binding.principal }),
-      ...(request.session !== undefined && { session: request.session }),
+      ...defined({ principal: binding.principal, session: request.session }),
       created,
       expires,
     };

@@ -1,11 +1,12 @@
 /** Deletes expired records, now and then, in every process. */
+import { every, systemClock, type Timer } from '../base/clock.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { KeyvCallStore } from './call-store.ts';
 
 const EVERY = 600_000;
 
-export function startSweeping(store: KeyvCallStore, logger: Logger): { stop(): void } {
-  const timer = setInterval(() => {
+export function startSweeping(store: KeyvCallStore, logger: Logger): Timer {
+  return every(systemClock, EVERY, () => {
     store.sweep().then(
       (deleted) => {
         if (deleted > 0) logger.debug('expired records were deleted', { deleted });
@@ -13,7 +14,5 @@ export function startSweeping(store: KeyvCallStore, logger: Logger): { stop(): v
       (error: unknown) =>
         logger.warn('expired records could not be deleted; trying again later', { error: String(error) }),
     );
-  }, EVERY);
-  timer.unref();
-  return { stop: () => clearInterval(timer) };
+  });
 }

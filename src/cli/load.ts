@@ -5,6 +5,7 @@ import { resolve } from 'node:path';
 import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { AwaitError } from '../base/error.ts';
+import { importNamed } from '../base/peer.ts';
 import type { HostFactory } from '../host/host.ts';
 import { userStack } from './failure.ts';
 
@@ -28,7 +29,7 @@ export async function importModule(path: string): Promise<unknown> {
   if (!existsSync(path)) throw new AwaitError('bad-option', `there is no file ${path}`);
   const url = pathToFileURL(resolve(path)).href;
   try {
-    const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : import(url));
+    const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : importNamed(url));
     return defaultOf(defaultOf(module));
   } catch (error) {
     if (error instanceof AwaitError) throw error;
@@ -73,7 +74,7 @@ function defaultOf(value: unknown): unknown {
 let isRegistered = false;
 
 async function importTypeScript(url: string): Promise<unknown> {
-  if ('Bun' in globalThis || 'Deno' in globalThis) return import(url);
+  if ('Bun' in globalThis || 'Deno' in globalThis) return importNamed(url);
   try {
     // Both, since a package without `"type": "module"` is CommonJS; `tsImport` would make that one line without a map.
     const [{ register }, { register: registerCommonJs }] = await Promise.all([
@@ -84,12 +85,12 @@ async function importTypeScript(url: string): Promise<unknown> {
     if (!isRegistered) register();
     isRegistered = true;
   } catch (error) {
-    if ((process.features as { typescript?: unknown }).typescript) return import(url);
+    if ((process.features as { typescript?: unknown }).typescript) return importNamed(url);
     throw new AwaitError(
       'bad-option',
       'a TypeScript module needs the package tsx: npm install --save-dev tsx',
       error,
     );
   }
-  return import(url);
+  return importNamed(url);
 }

@@ -132,21 +132,14 @@ async function legacy(
   const { elicitation, sampling, roots } = capabilities;
   const asked = ({ method, params }: { method: string; params?: unknown }): Promise<JsonObject> =>
     onAsk(method, isObject(params) ? params : {});
-  if (elicitation !== undefined) {
-    client.setRequestHandler(types.ElicitRequestSchema, async (ask) =>
-      types.ElicitResultSchema.parse(await asked(ask)),
-    );
-  }
-  if (sampling !== undefined) {
-    client.setRequestHandler(types.CreateMessageRequestSchema, async (ask) =>
-      types.CreateMessageResultSchema.parse(await asked(ask)),
-    );
-  }
-  if (roots !== undefined) {
-    client.setRequestHandler(types.ListRootsRequestSchema, async (ask) =>
-      types.ListRootsResultSchema.parse(await asked(ask)),
-    );
-  }
+  const handlers = [
+    [elicitation, types.ElicitRequestSchema, types.ElicitResultSchema],
+    [sampling, types.CreateMessageRequestSchema, types.CreateMessageResultSchema],
+    [roots, types.ListRootsRequestSchema, types.ListRootsResultSchema],
+  ] as const;
+  for (const [capability, request, result] of handlers)
+    if (capability !== undefined)
+      client.setRequestHandler(request, async (ask) => result.parse(await asked(ask)));
   await client.connect(transport);
   return {
     request: (method, params, timeout) => client.request({ method, params }, types.ResultSchema, { timeout }),

@@ -1,5 +1,6 @@
 /** The store of a comparison: a map that several handlers share, in this process or from others by messages. */
 import Keyv from 'keyv';
+import { nextTurn } from '../base/clock.ts';
 import { isObject } from '../base/json.ts';
 import type { CallRecord, Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
 import { plainRecords } from '../checkpoint/records.ts';
@@ -53,7 +54,7 @@ export class SharedStore implements StoreAccess {
   /** @param process the name of the one that inserts */
   async insertIfAbsent(key: string, value: unknown, process = ''): Promise<boolean> {
     // As a store elsewhere: what the process wrote to its sockets before has left it by then.
-    await new Promise((resolve) => setImmediate(resolve));
+    await nextTurn();
     if (this.#map.has(key)) return false;
     this.#map.set(key, value);
     const entry = await entryIn(key, value);

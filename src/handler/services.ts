@@ -4,7 +4,7 @@ import type { RevisionFacts } from '../../compat/revision-facts.ts';
 import { ToolMarks } from '../../compat/tasks/marks.ts';
 import { believing, PageAsks } from '../ask/page-asks.ts';
 import { AskPage } from '../ask/serve.ts';
-import { systemClock, within } from '../base/clock.ts';
+import { nextTurn, systemClock, within } from '../base/clock.ts';
 import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { Engine } from '../call/engine.ts';
@@ -127,6 +127,7 @@ export function createServices(
   const names = new Names(audience, ring);
   const logger = withoutIds(given.logger, (id) => names.label(id));
   const settings: Settings = { ...given, logger };
+  const warn = (message: string, detail?: JsonObject): void => logger.warn(message, detail);
   const sealer = new Sealer({
     ring,
     audience,
@@ -183,17 +184,9 @@ export function createServices(
       'this store has no insert-if-absent, so two processes may run the same turn. Use Redis, PostgreSQL or SQLite, or add insertIfAbsent(key, value) to the adapter',
     );
   }
-  const principal =
-    settings.principal ??
-    defaultPrincipal(
-      () => ring.callerKey,
-      (message) => logger.warn(message),
-    );
+  const principal = settings.principal ?? defaultPrincipal(() => ring.callerKey, warn);
   const { rateLimit } = settings;
-  const rates =
-    rateLimit === false
-      ? undefined
-      : new RateLimits(rateLimit, principal, counters, (message, detail) => logger.warn(message, detail));
+  const rates = rateLimit === false ? undefined : new RateLimits(rateLimit, principal, counters, warn);
   const streams = new EventStreams({
     ...(store !== undefined && { records: store }),
     // What all callers together take of a shared store is its operator's to bound.
@@ -204,7 +197,7 @@ export function createServices(
     ...(settings.relay !== undefined && { relay: settings.relay }),
     clock: systemClock,
     limits,
-    warn: (message, detail) => logger.warn(message, detail),
+    warn,
   });
   const marks = new ToolMarks();
   const guards = new KnownGuards();
@@ -236,7 +229,7 @@ export function createServices(
   // Without an async context of its own, nothing is known to be a call's.
   // The requests to a server that runs elsewhere are this package's own.
   const isWatched = settings.warnUnjournaled && settings.steps && !isPeerHost(factory);
-  const watch = isWatched ? watchUnjournaled((message, detail) => logger.warn(message, detail)) : undefined;
+  const watch = isWatched ? watchUnjournaled(warn) : undefined;
   const load = Number.isFinite(limits.shedAbove) ? watchLoad(limits.shedAbove) : undefined;
   let sweeper: Sweeper | undefined;
   const logs = store ?? new KeyvCallStore(undefined, systemClock, limits.lease, local);
@@ -287,7 +280,7 @@ export function createServices(
       maxHeldNotifications: limits.heldNotifications,
       maxDrawnBytes: limits.journalBytes,
       clock: systemClock,
-      warn: (message, detail) => logger.warn(message, detail),
+      warn,
       ...(load !== undefined && { overloaded: () => load.overloaded() }),
       leaving: () => engine.isDue,
       doneTwice: (path) => {
@@ -427,7 +420,7 @@ export function createServices(
       return unwritten + (count ?? 0);
     },
     async leave() {
-      sweeping.stop();
+      sweeping.cancel();
       // A task that is given up here would be taken up here again.
       sweeper?.stop();
       await engine.leave();
@@ -461,7 +454,7 @@ function nameOfServer(info: unknown): string {
 async function written(writing: ReadonlySet<Promise<unknown>>): Promise<void> {
   do {
     await Promise.allSettled(writing);
-    await new Promise((resolve) => setImmediate(resolve));
+    await nextTurn();
   } while (writing.size > 0);
 }
 

@@ -4,6 +4,7 @@
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
 import { keepNewest } from '../base/bounded.ts';
+import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
@@ -321,8 +322,7 @@ export class LiveInstance implements HostInstance {
         requestInfo: requestInfoOf(request),
         request: new LazyRequest(request),
       }),
-      ...(context.closeStream !== undefined && { closeSSEStream: context.closeStream }),
-      ...(context.closeStanding !== undefined && { closeStandaloneSSEStream: context.closeStanding }),
+      ...defined({ closeSSEStream: context.closeStream, closeStandaloneSSEStream: context.closeStanding }),
     };
     this.#transport.deliver(
       { jsonrpc: '2.0', id: entry.id, method, params: this.#inEra(params, context) },

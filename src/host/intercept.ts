@@ -6,6 +6,7 @@
  * `request`, and the loop that serves `inputRequired` tools to old clients, so that its asks keep their author's keys.
  */
 
+import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { ASK_METHODS } from '../call/ask/capability.ts';
 import { type CallContext, currentContext, runInContext } from '../call/frame/context.ts';
@@ -70,8 +71,7 @@ export function intercept(
         params,
         ...(options.relatedRequestId !== undefined && { relatedRequestId: options.relatedRequestId }),
         ...(options.timeout !== undefined && !fromLoop && { timeout: options.timeout }),
-        ...(signal !== undefined && { signal }),
-        ...(progress !== undefined && { progress }),
+        ...defined({ signal, progress }),
         context,
       }),
     );

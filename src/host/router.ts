@@ -4,6 +4,8 @@
  * code made it: where that cannot be decided, it is an error at once (invariant 13).
  * It owns the table of the requests that are open in the server, and the asks made before there was a call.
  */
+import { nextTurn } from '../base/clock.ts';
+import { defined } from '../base/defined.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { currentContext } from '../call/frame/context.ts';
@@ -130,9 +132,7 @@ export class Router {
     return this.ask({
       method,
       params,
-      ...(relatedRequestId !== undefined && { relatedRequestId }),
-      ...(options.signal !== undefined && { signal: options.signal }),
-      ...(progress !== undefined && { progress }),
+      ...defined({ relatedRequestId, signal: options.signal, progress }),
       context: currentContext(),
     });
   }
@@ -173,8 +173,7 @@ export class Router {
       params,
       {
         inContext,
-        ...(timeout !== undefined && { timeout }),
-        ...(signal !== undefined && { signal }),
+        ...defined({ timeout, signal }),
         ...listening,
       },
       stepPath,
@@ -252,7 +251,7 @@ export class Router {
     );
     this.#roots = [];
     // The code that awaits them handles them before the tool starts.
-    return Promise.all(asked).then(() => new Promise((resolve) => setImmediate(resolve)));
+    return Promise.all(asked).then(nextTurn);
   }
 
   /**

@@ -1,6 +1,7 @@
 /** `stdioHost`: a server of any language, as a child process. */
 
 import { basename } from 'node:path';
+import { defined } from '../base/defined.ts';
 import { AwaitError } from '../base/error.ts';
 import { type ChildOptions, openChild } from './child.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
@@ -33,9 +34,7 @@ export function stdioHost(options: StdioHostOptions): PeerHost {
   const child: ChildOptions = {
     command,
     args,
-    ...(env !== undefined && { env }),
-    ...(cwd !== undefined && { cwd }),
-    ...(lineBytes !== undefined && { lineBytes }),
+    ...defined({ env, cwd, lineBytes }),
   };
   const name = basename(command);
   return peerHost(name, host, child, ({ logger, listens }) => {

@@ -6,6 +6,7 @@
 import { systemClock, within } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject } from '../base/json.ts';
+import { importNamed } from '../base/peer.ts';
 import type { Relay } from '../call/ports.ts';
 import { Joined, partsOf } from './parts.ts';
 
@@ -104,7 +105,7 @@ export function natsRelay(nats: string | NatsLike): Relay {
 }
 
 async function dial(servers: string): Promise<NatsLike> {
-  const client = (await import(CLIENT)) as NatsClient;
+  const client = (await importNamed(CLIENT)) as NatsClient;
   return client.connect({ servers, maxReconnectAttempts: -1 });
 }
 

@@ -2,6 +2,7 @@
  * The recorded form of a step's outcome, and the outcome that a tool gets: the same bytes live and replayed (invariant
  * 7).
  */
+import { defined } from '../../base/defined.ts';
 import { AwaitError } from '../../base/error.ts';
 import { isJson, isObject, type Json, sha256 } from '../../base/json.ts';
 import type { StepError, StepOutcome } from '../journal/entries.ts';
@@ -93,7 +94,6 @@ function revive(kept: StepError): Error {
   const error = new Error(kept.message);
   error.name = kept.name;
   return Object.assign(error, {
-    ...(kept.code !== undefined && { code: kept.code }),
-    ...(kept.data !== undefined && { data: kept.data }),
+    ...defined({ code: kept.code, data: kept.data }),
   });
 }

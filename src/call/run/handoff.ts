@@ -8,6 +8,7 @@
 import { randomUUID } from 'node:crypto';
 import { keepNewest } from '../../base/bounded.ts';
 import type { Clock } from '../../base/clock.ts';
+import { defined } from '../../base/defined.ts';
 import { AwaitError } from '../../base/error.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
 import type { ErrorAnswers } from '../ask/answer.ts';
@@ -61,6 +62,14 @@ interface OpenOffer {
   accept(accepted: boolean): void;
   readonly settle: (outcome: Outcome) => void;
 }
+
+/** What the owner is told of the client's request, if it is so. */
+const FLAGS = [
+  'takesTasks',
+  'sheds',
+  'hasPerson',
+  'refuses',
+] as const satisfies readonly (keyof RequestContext)[];
 
 interface HandoffOptions {
   readonly clock: Clock;
@@ -137,17 +146,10 @@ export class Handoff {
         state: { callId: offer.state.callId, at: offer.state.at, ...markOf(offer.state) },
         token: offer.token,
         binding: offer.binding as unknown as JsonObject,
-        ...(offer.responses !== undefined && { responses: offer.responses }),
-        ...(offer.errors !== undefined && { errors: offer.errors }),
+        ...defined({ responses: offer.responses, errors: offer.errors }),
         context: {
           capabilities,
-          ...(progressToken !== undefined && { progressToken }),
-          ...(authInfo !== undefined && { authInfo }),
-          ...(takesTasks !== undefined && { takesTasks }),
-          ...(taskRefusal !== undefined && { taskRefusal }),
-          ...(sheds !== undefined && { sheds }),
-          ...(refuses !== undefined && { refuses }),
-          ...(hasPerson !== undefined && { hasPerson }),
+          ...defined({ progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses, hasPerson }),
         },
       });
       void sent.then((heard) => heard || decide(false));
@@ -224,11 +226,8 @@ export class Handoff {
       capabilities: isObject(sent.capabilities) ? sent.capabilities : {},
       ...(isProgressToken(sent.progressToken) && { progressToken: sent.progressToken }),
       ...(isObject(sent.authInfo) && { authInfo: revived(sent.authInfo) }),
-      ...(sent.takesTasks === true && { takesTasks: true }),
       ...(isObject(sent.taskRefusal) && { taskRefusal: sent.taskRefusal as Response }),
-      ...(sent.sheds === true && { sheds: true }),
-      ...(sent.hasPerson === true && { hasPerson: true }),
-      ...(sent.refuses === true && { refuses: true }),
+      ...Object.fromEntries(FLAGS.filter((name) => sent[name] === true).map((name) => [name, true])),
       signal: gone.signal,
       notify: (notification) => {
         notified += 1;

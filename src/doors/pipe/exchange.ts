@@ -1,4 +1,5 @@
 /** A pipe's message as Streamable HTTP: its headers, and its exchange. */
+import { defined } from '../../base/defined.ts';
 import { isObject, type JsonObject } from '../../base/json.ts';
 import { tooLarge } from '../http/bodies.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
@@ -81,9 +82,7 @@ export function inboundOf(
     query: () => undefined,
     header: (name) => all[name],
     text: read,
-    ...(source.authInfo !== undefined && { authInfo: source.authInfo }),
-    ...(source.address !== undefined && { address: source.address }),
-    ...(source.onLoopback !== undefined && { onLoopback: source.onLoopback }),
+    ...defined({ authInfo: source.authInfo, address: source.address, onLoopback: source.onLoopback }),
     ...(repeats && { repeats }),
     piped: true,
     signal: gone,
