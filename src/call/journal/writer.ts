@@ -102,15 +102,12 @@ class JournalWriter implements OpenJournal {
       if (first === undefined) return false;
       // A checkpoint holds the call; any other first entry has it before it.
       const isFirst = first.type === 'suspended' || first.type === 'called';
+      const until = this.#hasPart || hasSteps(first) ? this.#call.expires : undefined;
       if (this.#position < 0 && !isFirst) {
         const called: Entry = { type: 'called', format: FORMAT, call: this.#call };
-        await this.#put(
-          called,
-          () => called,
-          () => {},
-        );
+        await this.#put(called, () => called, until);
       }
-      return this.#put(first, next, onWritten);
+      return this.#put(first, next, until, onWritten);
     });
   }
 
@@ -146,9 +143,16 @@ class JournalWriter implements OpenJournal {
     return done;
   }
 
-  /** @param make what to write instead, once others have appended */
-  async #put(first: Entry, make: () => Entry | undefined, onWritten: () => void): Promise<boolean> {
-    const until = this.#hasPart || first.type === 'completed' ? this.#call.expires : undefined;
+  /**
+   * @param make what to write instead, once others have appended
+   * @param until as in `Entries.insert`
+   */
+  async #put(
+    first: Entry,
+    make: () => Entry | undefined,
+    until: number | undefined,
+    onWritten: () => void = () => {},
+  ): Promise<boolean> {
     for (let entry: Entry | undefined = first; entry !== undefined; entry = make()) {
       const begun = this.#moment();
       if (await this.#isInserted(entry, until, onWritten)) {
@@ -206,12 +210,7 @@ class JournalWriter implements OpenJournal {
   /** An owner that was silent acts on nothing before an entry of its own shows that the call is still its. */
   async #passOn(): Promise<void> {
     const held: Entry = { type: 'held' };
-    while (this.#hasPart && this.lapsed)
-      await this.#put(
-        held,
-        () => held,
-        () => {},
-      );
+    while (this.#hasPart && this.lapsed) await this.#put(held, () => held, this.#call.expires);
     this.#passOnNow();
   }
 
@@ -228,6 +227,11 @@ class JournalWriter implements OpenJournal {
     const silent = Math.max(this.#clock.elapsed() - elapsed, this.#clock.now() - now);
     return silent < this.#lease * SURE;
   }
+}
+
+/** Whether a step has run of which it is the first record: a call that is given up would run it again. */
+function hasSteps(entry: Entry): boolean {
+  return entry.type === 'completed' || (entry.type === 'suspended' && entry.checkpoint.running !== undefined);
 }
 
 /** False when another process has the position. */

@@ -92,7 +92,7 @@ export class Turns {
         at: 'turn',
         live: context.live,
         resolveGone: (isErased) => resolve(isErased ? ERASED : GONE),
-        stop: () => this.#stop(run, request, () => resolve(failedWith(handlerClosed()))),
+        stop: () => this.#stop(run, request, resolve),
       });
       if (request !== undefined || isUnattached(run)) this.#ownership.beat(run);
       if (isTask(run)) room.hold(run, quotaKeyOf(run.call, context));
@@ -126,7 +126,9 @@ export class Turns {
   }
 
   /** The process leaves. Resolves once another process may continue the call. */
-  async #stop(run: Run, request: Resume | undefined, closing: () => void): Promise<void> {
+  async #stop(run: Run, request: Resume | undefined, resolve: (outcome: Outcome) => void): Promise<void> {
+    const error = new AwaitError('closed', 'this handler was closed');
+    const closing = (): void => resolve(failedWith(error));
     const becoming = becomingTask(run);
     if (isTask(run) || becoming !== undefined) {
       // Its client gets the task, if it becomes one.
@@ -136,7 +138,12 @@ export class Turns {
     }
     if (request !== undefined) this.#ownership.disconnect(run, request);
     else if (isUnattached(run)) await this.#handOver(run);
-    else this.#runs.drop(run);
+    else {
+      // No client can continue it: one that sends its request again begins a call anew.
+      const { completions, running = [] } = run.frame.fold();
+      error.steps = [...stepsDone(completions), ...running.map((path) => `${path} (begun)`)];
+      this.#runs.drop(run);
+    }
     closing();
   }
 
@@ -385,8 +392,4 @@ export class Turns {
     if (required !== undefined) return refused(required, 'elicitation/create');
     return this.#checkpoints.suspendWithout(run.journal, askUrls(before, urls), run.binding);
   }
-}
-
-function handlerClosed(): AwaitError {
-  return new AwaitError('closed', 'this handler was closed');
 }
