@@ -266,11 +266,10 @@ function createHandler(
     }),
     release: once(async () => {
       const { relay, store } = settings;
-      try {
-        await letGo('relay', relay?.close());
-      } finally {
-        if (store !== undefined && store !== 'memory') await letGo('store', store.disconnect());
-      }
+      const keyv = store === 'memory' ? undefined : store;
+      const ends = [letGo('relay', relay?.close()), letGo('store', keyv?.disconnect())];
+      await Promise.allSettled(ends);
+      await Promise.all(ends);
     }),
     health: async () => {
       const reason = isLeaving ? 'this process is about to end' : await services.health();

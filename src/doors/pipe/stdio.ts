@@ -29,7 +29,10 @@ export interface StdioOptions extends AwaitOptions {
 /** A server on stdio. */
 export interface StdioServer {
   readonly handler: AwaitHandler;
-  /** Resolves when the client has closed its end, and its running calls are given up. */
+  /**
+   * Resolves when the client has closed its end, or is disconnected, and its running calls are given up. Output that the
+   * client does not take keeps the process: end it with `process.exit()`.
+   */
   readonly closed: Promise<void>;
   close(): Promise<void>;
 }
@@ -44,6 +47,7 @@ export interface StdioServer {
  * import buildServer from './server.js';
  *
  * await createStdio(buildServer).closed;
+ * process.exit();
  */
 export function createStdio(factory: HostFactory, options: StdioOptions = {}): StdioServer {
   const { stdin = process.stdin, stdout = process.stdout, ...rest } = options;
