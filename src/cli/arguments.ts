@@ -67,31 +67,29 @@ export function meant(word: string, names: readonly string[], prefix = ''): stri
   return name === undefined ? undefined : `did you mean ${prefix}${name}?`;
 }
 
+/** Most edits between a word and the name that was meant. */
+const MOST_EDITS = 4;
+
 /** The name that differs least from the word, in at most a third of its characters. */
 export function nearest(word: string, names: readonly string[]): string | undefined {
-  const [best] = names
-    .map((name) => ({ name, edits: editsBetween(word, name) }))
-    .filter(({ name, edits }) => edits <= Math.max(name.length, word.length) / 3)
-    .sort((a, b) => a.edits - b.edits);
-  return best?.name;
+  for (let edits = 0; edits <= MOST_EDITS; edits += 1) {
+    const found = names.find(
+      (name) => edits <= Math.max(name.length, word.length) / 3 && isNear(word, name, edits),
+    );
+    if (found !== undefined) return found;
+  }
+  return undefined;
 }
 
-/** Characters that are inserted, deleted, replaced, or swapped with the next one, to make one word of the other. */
-function editsBetween(from: string, to: string): number {
-  const edits = [Array.from({ length: to.length + 1 }, (_, at) => at)];
-  const cell = (line: number, at: number): number => edits[line]?.[at] ?? Number.POSITIVE_INFINITY;
-  for (let line = 1; line <= from.length; line += 1) {
-    const row = [line];
-    edits.push(row);
-    for (let at = 1; at <= to.length; at += 1) {
-      const isSame = from[line - 1] === to[at - 1];
-      const isSwapped = from[line - 1] === to[at - 2] && from[line - 2] === to[at - 1];
-      const swapped = isSwapped ? cell(line - 2, at - 2) + 1 : Number.POSITIVE_INFINITY;
-      const replaced = cell(line - 1, at - 1) + (isSame ? 0 : 1);
-      row.push(Math.min(cell(line, at - 1) + 1, cell(line - 1, at) + 1, replaced, swapped));
-    }
-  }
-  return cell(from.length, to.length);
+/** Whether so many characters that are inserted, deleted, replaced, or swapped with the next make one word of the other. */
+function isNear(from: string, to: string, edits: number): boolean {
+  if (edits < 0 || Math.abs(from.length - to.length) > edits) return false;
+  if (from === to) return true;
+  const rest = (taken: number, given: number, left = edits - 1): boolean =>
+    isNear(from.slice(taken), to.slice(given), left);
+  if (from[0] === to[0]) return rest(1, 1, edits);
+  const isSwapped = from[0] === to[1] && from[1] === to[0];
+  return rest(1, 1) || rest(1, 0) || rest(0, 1) || (isSwapped && rest(2, 2));
 }
 
 /** The text of `--help` for all flags of a table. */
