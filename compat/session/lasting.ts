@@ -260,7 +260,7 @@ class LastingConnection {
   #sinkOf(callId: string, requestId: string | number): Sink {
     return {
       send: (event, id) => {
-        const place = id === undefined ? undefined : parseEventId(id, Number.POSITIVE_INFINITY);
+        const place = id === undefined ? undefined : parseEventId(id, Infinity);
         if (place !== undefined) this.#open.set(callId, place);
         return this.#send(event, place !== undefined);
       },

@@ -15,7 +15,7 @@ export function isObject(value: unknown): value is JsonObject {
  * absent; a Date, a Map, an instance of a class, a BigInt, NaN and cycles are not JSON.
  * @param deepest how many objects and arrays may be inside of one another
  */
-export function isJson(value: unknown, deepest = Number.POSITIVE_INFINITY): boolean {
+export function isJson(value: unknown, deepest = Infinity): boolean {
   return isJsonIn(value, [], deepest);
 }
 
@@ -50,7 +50,7 @@ const WIDE = /[\u0100-\uffff]/;
  */
 export function memoryOf(value: unknown): number {
   if (typeof value === 'string') return 16 + (WIDE.test(value) ? 2 : 1) * value.length;
-  if (typeof value === 'number') return Number.isFinite(value) ? 8 : Number.POSITIVE_INFINITY;
+  if (typeof value === 'number') return Number.isFinite(value) ? 8 : Infinity;
   if (typeof value !== 'object' || value === null) return 8;
   if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 8 + memoryOf(item), 32);
   let sum = 56;

@@ -100,7 +100,7 @@ export const LIMITS = {
    * two steps, for its client to bring to another process.
    * @remarks Set it where several processes share a store, and tools compute.
    */
-  shedAbove: Number.POSITIVE_INFINITY,
+  shedAbove: Infinity,
   /**
    * How long the stream of a request can be resumed after its last event, in milliseconds; at most `ttl` after the
    * request. On a stream of a session, and on a GET of `workspace-sse`: how long each message is kept for a client that

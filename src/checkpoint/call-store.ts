@@ -84,7 +84,7 @@ export class KeyvCallStore implements CallStore {
     const quiet = this.isShared ? LEASES * lease : 0;
     const evict = (held: BytesHolder): void => this.#evict(held);
     // What all callers together take of a shared store is its operator's to bound.
-    const all = Number.POSITIVE_INFINITY;
+    const all = Infinity;
     const unbounded = this.isShared && { all, outcomes: all };
     if (bytes !== undefined)
       this.#held = new HeldBytes({ ...bytes, ...unbounded }, evict, () => clock.elapsed(), quiet);

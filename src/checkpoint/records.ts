@@ -47,7 +47,7 @@ export function encryptedRecords(sealer: Sealer): RecordCipher {
   return {
     // Records expire by their own rules; a token's expiry would only be a second one.
     encode: (key, value) => ({
-      sealed: sealer.seal('journal', { key, value }, Number.MAX_SAFE_INTEGER, Number.POSITIVE_INFINITY),
+      sealed: sealer.seal('journal', { key, value }, Number.MAX_SAFE_INTEGER, Infinity),
     }),
     decode: async (key, stored) => {
       if (stored === undefined || stored === null) return undefined;
@@ -80,7 +80,7 @@ export function eitherRecords(audience: string, ring: KeyRing, sealer: Sealer): 
 
 async function open(sealer: Sealer, key: string, sealed: string) {
   try {
-    return await sealer.open('journal', sealed, Number.POSITIVE_INFINITY);
+    return await sealer.open('journal', sealed, Infinity);
   } catch (error) {
     throw foreign(key, String(AwaitError.from(error).message), error);
   }

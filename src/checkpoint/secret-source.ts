@@ -21,7 +21,7 @@ export class SecretSource {
   readonly #warn: (message: string, detail: { error: string }) => void;
   readonly #now: () => number;
   #asking: Promise<void> | undefined;
-  #asked = Number.NEGATIVE_INFINITY;
+  #asked = -Infinity;
   #isKnown = false;
 
   /** @param now monotonic, in milliseconds */

@@ -32,7 +32,7 @@ interface KeyValue {
 
 /** Statements of a kind at a time: on PostgreSQL, one that hangs on a lost connection must not hold up the others. */
 const LANES = { postgres: 4, sqlite: 1 };
-const MOST_OF_KEYS = { operations: 500, characters: Number.POSITIVE_INFINITY };
+const MOST_OF_KEYS = { operations: 500, characters: Infinity };
 const MOST_OF_ROWS = { operations: 64, characters: 1_000_000 };
 
 const tables = new WeakMap<object, SqlTable>();

@@ -105,7 +105,7 @@ function bookOf(
 ): CallBook {
   const ring = new KeyRing(secrets);
   const names = new Names(audience, ring);
-  const sealer = new Sealer({ ring, audience, maxLength: Number.POSITIVE_INFINITY, now: Date.now });
+  const sealer = new Sealer({ ring, audience, maxLength: Infinity, now: Date.now });
   // A lease is the owner's affair: nothing is run here.
   const store = new KeyvCallStore(keyv, systemClock, 10_000, {
     names,

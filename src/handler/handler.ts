@@ -111,7 +111,7 @@ function createHandler(
         if ('reply' in read) return read.reply;
         const memory = memoryOf(read.body);
         // JSON writes an infinite number as null: the page and the journal would hold another value than the tool gets.
-        if (memory === Number.POSITIVE_INFINITY)
+        if (memory === Infinity)
           return rpcError(
             400,
             -32602,

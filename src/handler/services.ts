@@ -192,7 +192,7 @@ export function createServices(
     // What all callers together take of a shared store is its operator's to bound.
     bytes:
       store?.isShared === true
-        ? { ...bytes, all: Number.POSITIVE_INFINITY, large: LARGE_SHARED }
+        ? { ...bytes, all: Infinity, large: LARGE_SHARED }
         : { all: bytes.all / 4, caller: bytes.caller / 4, large: LARGE },
     ...(settings.relay !== undefined && { relay: settings.relay }),
     clock: systemClock,
@@ -274,7 +274,7 @@ export function createServices(
     frame: {
       drift: settings.drift,
       // With nowhere to record a step that ends after the asks went out, they wait for it.
-      askDelay: store === undefined ? Number.POSITIVE_INFINITY : ASK_DELAY,
+      askDelay: store === undefined ? Infinity : ASK_DELAY,
       replayGrace: REPLAY_GRACE,
       maxAsks: limits.asks,
       maxHeldNotifications: limits.heldNotifications,

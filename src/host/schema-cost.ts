@@ -19,7 +19,7 @@ export function partsOf(schema: JsonObject): number {
     const before = known.get(part);
     if (before !== undefined) return before;
     // Met again below itself, it is a cycle.
-    known.set(part, Number.POSITIVE_INFINITY);
+    known.set(part, Infinity);
     let sum = 1;
     for (const [keyword, value] of Object.entries(part)) {
       sum += lengthOf(keyword);
@@ -30,13 +30,13 @@ export function partsOf(schema: JsonObject): number {
     }
     if ('patternProperties' in part && isObject(part.patternProperties))
       for (const pattern of Object.keys(part.patternProperties)) sum += partsOfPattern(pattern);
-    if (isObject(part) && DYNAMIC.some((keyword) => keyword in part)) sum = Number.POSITIVE_INFINITY;
+    if (isObject(part) && DYNAMIC.some((keyword) => keyword in part)) sum = Infinity;
     known.set(part, sum);
     return sum;
   };
   const target = (reference: unknown): number => {
     const found = typeof reference === 'string' ? resolve(schema, reference) : undefined;
-    return found === undefined ? Number.POSITIVE_INFINITY : lengthOf(String(reference)) + count(found);
+    return found === undefined ? Infinity : lengthOf(String(reference)) + count(found);
   };
   return count(schema);
 }

@@ -102,7 +102,7 @@ export class ModernPeerLink implements PeerLink {
         open: (request, signal, hear) => this.#exchange(request, signal, hear),
         deliver,
         report: ({ message }) => options.logger.debug('a subscription broke', { error: message }),
-        reconnection: { ...RECONNECTION, maxRetries: Number.POSITIVE_INFINITY },
+        reconnection: { ...RECONNECTION, maxRetries: Infinity },
         closed: this.#closed.signal,
       });
   }

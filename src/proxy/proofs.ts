@@ -73,7 +73,7 @@ export class Proofs {
   async prove(token: string | undefined, address?: string): Promise<Proof> {
     const name = nameOf(token);
     const accepted = this.#accepted.get(name);
-    const age = accepted === undefined ? Number.POSITIVE_INFINITY : performance.now() - accepted;
+    const age = accepted === undefined ? Infinity : performance.now() - accepted;
     if (age < FRESH) return ACCEPTED;
     const proof = await (this.#asking.get(name) ?? this.#prove(token, name, address));
     return proof.is === 'unknown' && age < TRUSTED ? ACCEPTED : proof;

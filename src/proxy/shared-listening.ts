@@ -49,7 +49,7 @@ class SharedListener {
         for (const member of this.members) if (member.hears(message)) member.deliver(message);
       },
       report: ({ message }) => logger.debug('a subscription broke', { error: message }),
-      reconnection: { ...RECONNECTION, maxRetries: Number.POSITIVE_INFINITY },
+      reconnection: { ...RECONNECTION, maxRetries: Infinity },
       closed: this.#closed.signal,
     });
   }

@@ -37,10 +37,10 @@ export function sealedMessages(sealing: Sealing, now: () => number): Messages {
   return {
     seal: (message, to) => {
       sent += 1;
-      return sealing.seal('relay', { to, from, nth: sent, message }, now() + LIFE, Number.POSITIVE_INFINITY);
+      return sealing.seal('relay', { to, from, nth: sent, message }, now() + LIFE, Infinity);
     },
     open: async (text, at) => {
-      const { to, from: sender, nth, message } = await sealing.open('relay', text, Number.POSITIVE_INFINITY);
+      const { to, from: sender, nth, message } = await sealing.open('relay', text, Infinity);
       if (to !== at) throw new AwaitError('bad-token', 'the message was for another process');
       if (typeof sender !== 'string' || typeof nth !== 'number' || !isObject(message))
         throw new AwaitError('bad-token', 'the message has no sender');

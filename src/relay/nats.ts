@@ -87,7 +87,7 @@ export function natsRelay(nats: string | NatsLike): Relay {
     async send(name, message) {
       const client = await open();
       // The server disconnects a client that sends more at once (its max_payload, 1 MiB by default).
-      const most = client.info?.max_payload ?? Number.POSITIVE_INFINITY;
+      const most = client.info?.max_payload ?? Infinity;
       try {
         for (const part of partsOf(message, most)) {
           await client.request(PREFIX + name, part, { timeout: RECEIPT });

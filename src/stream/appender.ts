@@ -133,7 +133,7 @@ export class Appender {
   }
 
   async #write(body: EntryBody): Promise<number> {
-    const { log, self, shared, clock, owner, life = Number.POSITIVE_INFINITY } = this.#options;
+    const { log, self, shared, clock, owner, life = Infinity } = this.#options;
     if (this.#end === undefined) {
       await this.#pruning.load();
       this.#end = await log.end();

@@ -290,12 +290,12 @@ export class Tail {
       this.end('expired');
       return;
     }
-    const { most, growing } = pace() ?? { most: Number.POSITIVE_INFINITY, growing: false };
+    const { most, growing } = pace() ?? { most: Infinity, growing: false };
     const pause = growing ? Math.min(this.#pause, most) : most;
     this.#pause *= 2;
     // Where no other process can append, only the stream's expiry is left to wait for.
     this.#timer = clock
-      .after(Math.min(pause, left + 1), () => (most === Number.POSITIVE_INFINITY ? this.#arm() : this.look()))
+      .after(Math.min(pause, left + 1), () => (most === Infinity ? this.#arm() : this.look()))
       .unref();
   }
 

@@ -38,7 +38,7 @@ export function disturb(
   const faults: Fault[] = [];
   const during = async (kind: Fault['kind'], pid: number | undefined, run: () => Promise<void>) => {
     const since = clock();
-    const fault: Fault = { kind, since, until: Number.POSITIVE_INFINITY, ...(pid !== undefined && { pid }) };
+    const fault: Fault = { kind, since, until: Infinity, ...(pid !== undefined && { pid }) };
     faults.push(fault);
     try {
       await run();

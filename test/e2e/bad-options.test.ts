@@ -36,7 +36,7 @@ describe('createAwaitHandler refuses', () => {
     ['ttl', { ttl: 0 }],
     ['ttl', { ttl: -1 }],
     ['ttl', { ttl: Number.NaN }],
-    ['ttl', { ttl: Number.POSITIVE_INFINITY }],
+    ['ttl', { ttl: Infinity }],
     ['ttl', { ttl: '1h' }],
     ['instance', { instance: 'server' }],
     ['replay', { replay: 'never' }],

@@ -121,9 +121,9 @@ describe('a schema of another server', () => {
     const countries = branches.slice(0, 250).map(({ const: code }) => ({ const: code, title: 'A country' }));
     expect(partsOf({ properties: { country: { oneOf: countries } } })).toBeLessThan(MOST_PARTS);
 
-    expect(partsOf({ $ref: '#' })).toBe(Number.POSITIVE_INFINITY);
-    expect(partsOf({ $ref: 'https://example.com/schema' })).toBe(Number.POSITIVE_INFINITY);
-    expect(partsOf({ $dynamicRef: '#x' })).toBe(Number.POSITIVE_INFINITY);
+    expect(partsOf({ $ref: '#' })).toBe(Infinity);
+    expect(partsOf({ $ref: 'https://example.com/schema' })).toBe(Infinity);
+    expect(partsOf({ $dynamicRef: '#x' })).toBe(Infinity);
     // As a form has them.
     const host = { type: 'string', pattern: '^[a-z0-9]{1,63}(\\.[a-z0-9]{1,63}){1,10}$' };
     expect(partsOf({ properties: { host } })).toBeLessThan(200);

@@ -146,7 +146,7 @@ class Door {
   #open(callId: string, after?: { sequence: number; nth?: number }): CallConnection {
     return this.#connections.open({
       callId,
-      expires: Number.POSITIVE_INFINITY,
+      expires: Infinity,
       project: (entry) => projection(callId, entry),
       connection: `${this.#process.life.name} ${this.#world.random()}`,
       ...(after !== undefined && { after }),

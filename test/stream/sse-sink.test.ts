@@ -18,7 +18,7 @@ function sinkOn(
   writer: Writer,
   { clock, keepAlive, stalled, retry }: { clock: Clock; keepAlive: number; stalled: number; retry?: number },
 ): Sink {
-  const backlog = new Backlog({ clock, stalled, budget: new Budget(Number.POSITIVE_INFINITY) });
+  const backlog = new Backlog({ clock, stalled, budget: new Budget(Infinity) });
   return sseSink(backlog.guard(writer, {}), { clock, keepAlive, ...(retry !== undefined && { retry }) });
 }
 

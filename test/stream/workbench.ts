@@ -14,7 +14,7 @@ export class Connection implements Sink {
   readonly ids: string[] = [];
   ended: TailEnd | undefined;
   /** Events that it takes before it falls behind. */
-  room = Number.POSITIVE_INFINITY;
+  room = Infinity;
   #ready: () => void = () => {};
   /** The peer goes away. */
   leave: () => void = () => {};

@@ -29,7 +29,7 @@ export function readField(field: Field, texts: readonly string[]): FieldAnswer {
 }
 
 function readText(field: TextField, entered: string): FieldAnswer {
-  const { format, minLength = 0, maxLength = Number.POSITIVE_INFINITY, pattern, isRequired } = field;
+  const { format, minLength = 0, maxLength = Infinity, pattern, isRequired } = field;
   // Browsers submit the lines of a text with CRLF.
   const text = format === undefined ? entered.replaceAll('\r\n', '\n') : entered.trim();
   if (text === '') return isRequired ? { error: 'Enter a value.' } : undefined;

@@ -50,7 +50,7 @@ export function readableAsks(args: JsonObject, asks: readonly AskText[]): Readon
 /** Of a form as it is shown; infinite for one that is too long to be counted. @param json of its texts */
 function sizeOf(json: string, schema: JsonObject): number {
   const { text, isCut } = shownOf(json, LONGEST);
-  if (isCut) return Number.POSITIVE_INFINITY;
+  if (isCut) return Infinity;
   const fields = formOf(schema);
   const choices = fields.reduce((sum, field) => sum + ('choices' in field ? field.choices.length : 0), 0);
   return text.length + FORM + fields.length * FIELD + choices * CHOICE;

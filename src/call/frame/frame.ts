@@ -88,7 +88,7 @@ export class Frame {
     this.#patience = new Patience(options.clock, options.replayGrace, () => this.#poke());
     this.#recording = new Recording(completions, from?.open ?? [], from?.fresh ?? 0);
     this.#rounds = new Rounds(completions, from?.isPast);
-    this.#recording.pass(from?.isPast ? Number.POSITIVE_INFINITY : this.#rounds.past);
+    this.#recording.pass(from?.isPast ? Infinity : this.#rounds.past);
     this.#steps = new RunningSteps(call.id, this.#rounds.names, (name) => this.#closed(name));
     this.#drawn = new Drawn(from?.drawn ?? {}, completions, options.maxDrawnBytes ?? LIMITS.journalBytes);
     const attempt = (made: Attempt): void => this.#attempt(made);

@@ -31,7 +31,7 @@ export class RunJournal implements OpenJournal {
   /** Notifications that wait for their entry, with their way to the connection. */
   #waiting: { readonly message: JsonObject; readonly direct: (message: JsonObject) => void }[] = [];
   #notified = 0;
-  #wroteAt = Number.NEGATIVE_INFINITY;
+  #wroteAt = -Infinity;
   #timer: Timer | undefined;
 
   constructor(journal: OpenJournal, options: RunJournalOptions) {

@@ -93,7 +93,7 @@ export class Handoff {
   #heard: Promise<void> = Promise.resolve();
   /** Messages that were refused since that was logged last. */
   #refusals = 0;
-  #refusedAt = Number.NEGATIVE_INFINITY;
+  #refusedAt = -Infinity;
   #stop: Promise<(() => Promise<void>) | undefined>;
   #listening = false;
 

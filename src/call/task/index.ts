@@ -196,7 +196,7 @@ export class TaskIndex {
   /** Row, position in it, and which of the row's names. */
   #placeOf(cursor: string | undefined): [number, number, number] {
     const match = cursor === undefined ? null : /^([0-9a-z]+)\.([0-9a-z]+)\.([0-9a-z])$/.exec(cursor);
-    if (match === null) return [this.#newest, Number.POSITIVE_INFINITY, 0];
+    if (match === null) return [this.#newest, Infinity, 0];
     const [row, at, nth] = match.slice(1).map((part) => Number.parseInt(part, 36));
     // A client may make one up: there is nothing in the rows to come.
     return [Math.min(row ?? 0, this.#newest), at ?? 0, nth ?? 0];

@@ -100,7 +100,7 @@ export class Pipe {
 
   /** One message, as text. */
   receive(text: string): void {
-    const refusal = refuseText(text, this.#parts.mostValues ?? Number.POSITIVE_INFINITY);
+    const refusal = refuseText(text, this.#parts.mostValues ?? Infinity);
     if (refusal !== undefined) {
       this.#send(parsed(String(refusal.body)));
       return;
