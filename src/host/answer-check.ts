@@ -15,8 +15,8 @@ export interface CheckOptions {
   readonly isForeign: boolean;
 }
 
-/** Bytes of memory that a byte of JSON takes at most: an empty object has two, and takes fifty. */
-const MEMORY = 32;
+/** Characters of JSON for a byte in memory, at most: those of an escaped control character. */
+const LONGEST = 6;
 /**
  * Parts of a schema times bytes of content, as estimated: a tenth of a second, where each part looks at all the content.
  */
@@ -56,8 +56,10 @@ export function answerCheck(
       }
     },
     keeps(schema, content) {
-      // Longer content would not fit into the journal.
-      if (memoryOf(content) > MEMORY * longest) return false;
+      // Longer content would not fit into the journal. What is small in memory is not written to be measured.
+      const memory = memoryOf(content);
+      const isLong = memory * LONGEST > longest && JSON.stringify(content).length > longest;
+      if (isLong || memory === Infinity) return false;
       if (isForeign && partsOf(schema) * memoryOf(content) > MOST_WORK) return false;
       try {
         return judge(schema, content);

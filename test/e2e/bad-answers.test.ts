@@ -341,6 +341,19 @@ describe('an ask whose schema cannot be compiled', () => {
   });
 });
 
+it('content whose JSON is longer than a journal may be breaks its schema', async () => {
+  served = await serveHere(() => buildServer(() => {}), { limits: { journalBytes: 10_000 } });
+  const first = await post(served.url, { tool: 'one' });
+  const long = { name: '\u0001'.repeat(2_000) };
+  const { state, keys } = await post(served.url, {
+    tool: 'one',
+    state: first.state,
+    responses: accept(first.keys, long),
+  });
+  const again = await post(served.url, { tool: 'one', state, responses: accept(keys, { name: 'Ann' }) });
+  expect(textOf(again)).toBe('Hello Ann');
+});
+
 it('a call whose sealed state would be too long to come back ends with its limit', async () => {
   let runs = 0;
   served = await serveHere(
