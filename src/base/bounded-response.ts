@@ -2,7 +2,7 @@
  * A server's response whose messages have a bound: the whole body, or each event of a stream. Without one a reply that
  * never ends is collected for as long as it comes.
  */
-import type { Account } from './budget.ts';
+import type { OpenAccount } from './budget.ts';
 import { AwaitError } from './error.ts';
 import { MAX_DEPTH } from './shape.ts';
 
@@ -27,7 +27,7 @@ export interface BoundedReading {
   /** Called once a message is too much, before the reader sees the error. */
   readonly onExceeded?: (error: AwaitError) => void;
   /** Opens one for the bytes of a message that is not whole, which may break the response off. */
-  readonly account?: (breakOff: () => void) => Account;
+  readonly account?: OpenAccount;
   /** Asked for each piece, which is passed on, and the next one read, once it resolves; undefined: at once. */
   readonly mayRead?: () => Promise<unknown> | undefined;
 }

@@ -2,15 +2,21 @@
  * Bytes of one kind in transit (received and not whole yet, or sent and not read yet), over all wires and connections.
  * Half of them are all anonymous callers', and half are one caller's at most. Where a share is exceeded, the account in
  * it that has held bytes for longest is broken off: on a network that works that is never an honest client's. So a
- * stranger breaks off strangers, and a known caller nobody but itself, as long as there are strangers' bytes to free.
+ * stranger breaks off strangers, and a known caller nobody but itself, as long as there are strangers' bytes to free;
+ * then the caller that holds most.
  */
 import { Quota, type QuotaKey } from './quota.ts';
 
 export class Budget {
   readonly #held: Quota<Account>;
+  readonly #free: number;
 
-  /** @param most bytes of all accounts */
-  constructor(most: number) {
+  /**
+   * @param most bytes of all accounts
+   * @param free bytes of one account that do not count: what always holds a little is not the oldest
+   */
+  constructor(most: number, free = 0) {
+    this.#free = free;
     this.#held = new Quota({ all: most, caller: most / 2, anonymous: most / 2 });
   }
 
@@ -21,19 +27,24 @@ export class Budget {
 
   /** @param breakOff called to free the bytes; at most once, and not after `close` */
   open(quotaKey: QuotaKey, breakOff: () => void): Account {
-    return new Account(this.#held, quotaKey, breakOff);
+    return new Account(this.#held, this.#free, quotaKey, breakOff);
   }
 }
 
-/** What one connection, body or reply holds of a budget. */
+/** Opens an account of a budget for one caller, with what is called to free its bytes. */
+export type OpenAccount = (breakOff: () => void) => Account;
+
+/** What one connection, body, reply or server holds of a budget. */
 export class Account {
   readonly #held: Quota<Account>;
+  readonly #free: number;
   readonly #quotaKey: QuotaKey;
   readonly #breakOff: () => void;
   #isClosed = false;
 
-  constructor(held: Quota<Account>, quotaKey: QuotaKey, breakOff: () => void) {
+  constructor(held: Quota<Account>, free: number, quotaKey: QuotaKey, breakOff: () => void) {
     this.#held = held;
+    this.#free = free;
     this.#quotaKey = quotaKey;
     this.#breakOff = breakOff;
   }
@@ -41,7 +52,7 @@ export class Account {
   /** Sets the bytes that it holds. May break off others, and itself. */
   set(bytes: number): void {
     if (this.#isClosed) return;
-    this.#held.change(this, this.#quotaKey, bytes);
+    this.#held.change(this, this.#quotaKey, bytes > this.#free ? bytes : 0);
     for (;;) {
       const share = this.#held.lacks(this.#quotaKey, 0);
       const oldest = share && this.#held.oldest(share, this.#quotaKey);

@@ -81,15 +81,15 @@ export class Quota<Holder extends object = object> {
 
   /**
    * The one that has held something for longest in a share. Where all is used up that is an anonymous one if there is
-   * any: a stranger never costs a known caller anything.
+   * any, so a stranger never costs a known caller anything; else one of the known caller that holds most.
    */
   oldest(share: keyof Shares, quotaKey: QuotaKey): Holder | undefined {
-    const { isAnonymous, name } = placeOf(quotaKey);
-    const isIn = (place: Holding): boolean =>
-      share === 'caller' ? place.name === name && place.isAnonymous === isAnonymous : place.isAnonymous;
-    for (const [holder, place] of this.#held) if (isIn(place)) return holder;
-    const [first] = this.#held.keys();
-    return share === 'all' ? first : undefined;
+    let { name } = placeOf(quotaKey);
+    if (share !== 'caller')
+      name = this.#anonymous > 0 ? undefined : [...this.#byName].sort(([, a], [, b]) => b - a)[0]?.[0];
+    for (const [holder, place] of this.#held)
+      if (name === undefined ? place.isAnonymous : place.name === name) return holder;
+    return undefined;
   }
 
   #count({ isAnonymous, name }: Holding, by: number): void {

@@ -3,13 +3,15 @@
  * 1. The child leads a process group, so the processes that it starts (npx starts a shell, which starts node) end with
  *    it.
  * 2. Its output is bounded: a line by `lineBytes` and by its values, messages, lines and bytes by `RATE`, beyond which it
- *    is read no faster. Lines that are not JSON-RPC are logged and dropped.
+ *    is read no faster, and what is held of it by the budget of all links. Lines that are not JSON-RPC are logged and
+ *    dropped.
  * 3. No child outlives this process: its groups are killed on exit, and by the watchdog where no exit handler runs.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import process from 'node:process';
 import type { Readable } from 'node:stream';
 import { MOST_VALUES } from '../base/bounded-response.ts';
+import type { OpenAccount } from '../base/budget.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { Inflow } from './inflow.ts';
 import { Lines } from './lines.ts';
@@ -49,9 +51,10 @@ export function openChild(
   options: ChildOptions,
   name: string,
   logger: PeerLogger,
+  account: OpenAccount,
   events: LinkEvents,
 ): PeerLink {
-  return new ChildLink(options, name, logger, events);
+  return new ChildLink(options, name, logger, account, events);
 }
 
 class ChildLink implements PeerLink {
@@ -68,7 +71,13 @@ class ChildLink implements PeerLink {
   #lastError = '';
   readonly #inflow: Inflow;
 
-  constructor(options: ChildOptions, name: string, logger: PeerLogger, events: LinkEvents) {
+  constructor(
+    options: ChildOptions,
+    name: string,
+    logger: PeerLogger,
+    account: OpenAccount,
+    events: LinkEvents,
+  ) {
     this.#name = name;
     this.#logger = logger;
     this.#events = events;
@@ -89,6 +98,7 @@ class ChildLink implements PeerLink {
     if (child.pid !== undefined) watch(child.pid);
     this.#inflow = new Inflow({
       rate: RATE,
+      account,
       pass: (message) => this.#events.message(message),
       failed: (reason) => this.kill(reason),
     });
@@ -129,7 +139,7 @@ class ChildLink implements PeerLink {
       if (this.#ended) return;
       const ended = lines.push(chunk);
       if (ended === undefined) tooLong();
-      inflow.took(ended ?? 0, chunk.byteLength);
+      inflow.took(ended ?? 0, chunk.byteLength, lines.memory);
       const ready = inflow.ready();
       if (ready === undefined) return;
       pipe.pause();
@@ -157,6 +167,9 @@ class ChildLink implements PeerLink {
 
   kill(reason = 'it was ended'): void {
     this.#why ??= reason;
+    // It is read no further, and what it wrote is dropped: a process outside its group may write on.
+    this.#inflow.close();
+    this.#child.stdout?.destroy();
     this.#signal('SIGKILL');
   }
 

@@ -31,6 +31,7 @@
  * 8. `watchdog.ts` is a shell that outlives this process by two seconds and kills the remaining process groups.
  */
 
+import { Budget, type OpenAccount } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
 import { digest, type JsonObject, sha256 } from '../base/json.ts';
 import type { CallRecord, Client, Completion } from '../call/journal/entries.ts';
@@ -104,6 +105,13 @@ export function isPeerHost(factory: object): factory is PeerHost {
 const SILENT: PeerLogger = { debug: () => {}, info: () => {}, warn: () => {} };
 /** How often servers without work are looked for, in milliseconds. */
 const LOOK_EVERY = 10_000;
+/**
+ * Bytes that are held of all servers: messages that are not whole or wait to be passed on, and open asks. Half of them
+ * are one known caller's at most, and half are all anonymous callers'.
+ */
+const RECEIVED_BYTES = 134_217_728;
+/** Of these, bytes of one account that do not count. */
+const FREE_BYTES = 524_288;
 
 /**
  * @param name the name of its servers in the log
@@ -141,6 +149,8 @@ export interface LinkParts {
   readonly caller: string | undefined;
   /** The token that it is sent. */
   readonly token: string | undefined;
+  /** Opens an account of what is held of the server; where that breaks off, the server is ended. */
+  readonly account: OpenAccount;
 }
 
 type OpenLinkFor = (parts: LinkParts) => OpenLink;
@@ -164,6 +174,7 @@ class Pool {
   readonly #openLink: OpenLinkFor;
   readonly #tokenOf: TokenOf;
   readonly #groups = new Map<string, Group>();
+  readonly #received = new Budget(RECEIVED_BYTES, FREE_BYTES);
   #logger: PeerLogger = SILENT;
   #sharing: Sharing | undefined;
   #outside: (notification: JsonObject) => void = () => {};
@@ -288,7 +299,8 @@ class Pool {
   ): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
     const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
-    const local = this.#openLink({ logger: this.#logger, listens: key !== undefined, ...owner });
+    const account: OpenAccount = (breakOff) => this.#received.open({ principal: owner.caller }, breakOff);
+    const local = this.#openLink({ logger: this.#logger, listens: key !== undefined, account, ...owner });
     // Servers of 2026-07-28 keep nothing of a client: each process has its own.
     const sharing = key === undefined || this.#upstream.era === '2026-07-28' ? undefined : this.#sharing;
     const group: Group = new Group(
@@ -296,6 +308,7 @@ class Pool {
       {
         name: this.#name,
         logger: this.#logger,
+        account,
         openLink: sharing?.openLink(key ?? '', () => group, local) ?? local,
         children,
         queue,

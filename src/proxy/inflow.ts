@@ -1,17 +1,16 @@
 /**
  * What a server sends, passed on one message after the other and no faster than a rate: an array of many messages, a
  * flood of pings, of empty lines, of bytes. What comes faster waits; its link reads no further meanwhile, if it can. A
- * request may be work (its schema is compiled), so others get their turn after each. What waits is bounded in number and
- * in memory, for links that cannot wait.
+ * request may be work (its schema is compiled), so others get their turn after each. What a link holds of its server
+ * (messages that wait, a line that is not whole) counts in the budget of all links; where that is full, the link that
+ * has held bytes for longest is ended.
  */
-import { type JsonObject, memoryOf } from '../base/json.ts';
+import type { Account, OpenAccount } from '../base/budget.ts';
+import type { JsonObject } from '../base/json.ts';
+import { FULL, heldMemory } from './link.ts';
 
 /** The window in which messages are counted, in milliseconds. */
 const WINDOW = 100;
-/** Messages that may wait. */
-const MOST = 100_000;
-/** Memory of those, in bytes; one message may take more. */
-const MOST_MEMORY = 67_108_864;
 /** So many lines that are read, and so many bytes, count as one message. */
 const LINES = 10;
 const BYTES = 16_384;
@@ -19,6 +18,8 @@ const BYTES = 16_384;
 export interface InflowOptions {
   /** Messages a second. */
   readonly rate: number;
+  /** Opens the account of its link. */
+  readonly account?: OpenAccount;
   readonly pass: (message: JsonObject) => void;
   /** It cannot be read any longer. */
   readonly failed: (reason: string) => void;
@@ -32,10 +33,13 @@ interface QueuedMessage {
 
 export class Inflow {
   readonly #options: InflowOptions;
+  readonly #account: Account | undefined;
   /** The first one is next. */
   readonly #waiting = new Set<QueuedMessage>();
   /** Of what waits. */
   #memory = 0;
+  /** Of the line that is not whole. */
+  #unfinished = 0;
   #readers: (() => void)[] = [];
   /** Messages of this window; more than it may have are those of the next ones. */
   #used = 0;
@@ -45,6 +49,7 @@ export class Inflow {
 
   constructor(options: InflowOptions) {
     this.#options = options;
+    this.#account = options.account?.(() => this.#fail(FULL));
   }
 
   get isBehind(): boolean {
@@ -59,19 +64,17 @@ export class Inflow {
 
   push(message: JsonObject): void {
     if (this.#isOver) return;
-    const memory = this.isBehind ? Math.min(memoryOf(message), MOST_MEMORY) : 0;
-    const isFull = this.#memory > 0 && this.#memory + memory > MOST_MEMORY;
-    if (isFull || this.#waiting.size >= MOST) {
-      this.#fail(`it sent more than ${this.#options.rate} messages a second for long`);
-      return;
-    }
+    const memory = this.isBehind ? heldMemory(message) : 0;
     this.#memory += memory;
     this.#waiting.add({ message, memory });
+    this.#count();
     if (this.#timer === undefined) this.#work();
   }
 
-  /** So much was read, whatever it was. */
-  took(lines: number, bytes: number): void {
+  /** So much was read, whatever it was. @param unfinished memory of the line that is not whole, in bytes */
+  took(lines: number, bytes: number, unfinished = 0): void {
+    this.#unfinished = unfinished;
+    this.#count();
     this.#used += lines / LINES + bytes / BYTES;
     if (this.#timer === undefined && !this.#isOver) this.#work();
   }
@@ -80,7 +83,13 @@ export class Inflow {
     this.#isOver = true;
     clearTimeout(this.#timer);
     this.#waiting.clear();
+    this.#account?.close();
     this.#drained();
+  }
+
+  /** May end this link, and others. */
+  #count(): void {
+    this.#account?.set(this.#memory + this.#unfinished);
   }
 
   #drained(): void {
@@ -110,6 +119,7 @@ export class Inflow {
     } catch (error) {
       this.#fail(`a message of it could not be handled: ${String(error)}`);
     }
+    this.#count();
     if (this.#isOver) return;
     if (isRequest || this.#waiting.size > 0 || this.#used >= most)
       this.#timer = setTimeout(() => this.#work(), isRequest ? 1 : Math.max(this.#windowEnds - now, 1));

@@ -17,6 +17,11 @@ export class Lines {
     this.#onLine = onLine;
   }
 
+  /** Memory of the unfinished line, in bytes. */
+  get memory(): number {
+    return this.#room.byteLength;
+  }
+
   /** @returns how many lines ended, empty ones too; undefined when one is longer than it may be: push nothing more then */
   push(chunk: Buffer): number | undefined {
     let from = 0;

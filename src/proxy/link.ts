@@ -1,9 +1,17 @@
 /** A connection to a server that runs elsewhere: a child process over stdio, or a remote one over HTTP. */
 
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject, memoryOf } from '../base/json.ts';
 
 /** The reason of a `notifications/cancelled` where the instance is over: its call may go on in another process. */
 export const LEFT = 'mcp-await: the connection is over';
+
+/** Why a server is ended where the budget of what is held of servers is full. */
+export const FULL = 'the memory for what servers sent is full';
+
+/** About how many bytes of memory a message takes: at most 64 MiB, also where a number in it is infinite. */
+export function heldMemory(value: unknown): number {
+  return Math.min(memoryOf(value), 67_108_864);
+}
 
 export interface PeerLink {
   /** Sends one JSON-RPC message. A message that cannot be delivered ends the link; it never throws. */

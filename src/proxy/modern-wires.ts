@@ -1,4 +1,5 @@
 /** How requests of 2026-07-28 reach a server: each a POST, or all in one pair of pipes. */
+import type { OpenAccount } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { Endpoint } from '../client/endpoint.ts';
@@ -39,12 +40,13 @@ export function openModernRemote(
   remote: RemoteOptions,
   logger: PeerLogger,
   listens: boolean,
+  account: OpenAccount,
   events: LinkEvents,
   bound: BoundReply,
   listening?: (ports: ListeningPorts) => Listening,
 ): PeerLink {
   const wire = openModernWire(remote, logger, bound, () => link.ready());
-  const link = new ModernPeerLink({ wire, logger, listens, listening }, events);
+  const link = new ModernPeerLink({ wire, logger, listens, account, listening }, events);
   return link;
 }
 
@@ -145,10 +147,11 @@ export function openModernChild(
   open: OpenLink,
   logger: PeerLogger,
   listens: boolean,
+  account: OpenAccount,
   events: LinkEvents,
 ): PeerLink {
   const wire = new PipeWire();
-  const link = new ModernPeerLink({ wire, logger, listens }, events);
+  const link = new ModernPeerLink({ wire, logger, listens, account }, events);
   wire.link = open({
     message: (message) => {
       if (!wire.took(message)) events.message(message);

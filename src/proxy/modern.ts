@@ -7,6 +7,7 @@
  * 3. Requests are apart from each other, and run at the same time. One that is lost on its way takes no other along.
  * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`shared-listening.ts`). What the revision has no method for is answered here.
  */
+import type { OpenAccount } from '../base/budget.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import { asError, isUntaken, serverErrorIn } from '../client/failure.ts';
@@ -56,6 +57,8 @@ export interface ModernLinkOptions {
   readonly logger: PeerLogger;
   /** Whether what the server says outside of requests is for somebody. */
   readonly listens: boolean;
+  /** Opens an account of what is held of the server. */
+  readonly account: OpenAccount;
   /** The subscriptions of a caller whose links share one stream; default: a stream of this link's own. */
   readonly listening?: ((ports: ListeningPorts) => Listening) | undefined;
 }
@@ -87,6 +90,7 @@ export class ModernPeerLink implements PeerLink {
     this.#events = events;
     this.#inflow = new Inflow({
       rate: RATE,
+      account: options.account,
       pass: (heard) => this.#pass(heard as Heard),
       failed: (reason) => this.kill(reason),
     });

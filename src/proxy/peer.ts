@@ -6,15 +6,17 @@
  * 2. An ask that comes while no call has the turn (`roots/list` at start-up) belongs to the session, if there is one,
  *    else to the next call, which is sent once it is answered.
  * 3. When the server ends, each of its open requests is rejected with `PeerGone`.
+ * 4. Its open asks count in the budget of what is held of servers; where that is full, the server is ended.
  * Where another process has the server, that process does 2 and grants the turns among all processes.
  */
 
+import type { Account, OpenAccount } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject, memoryOf } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/json.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { progressOn, progressTokenOf, responseOf } from '../host/transport.ts';
-import type { Ended, OpenLink, PeerLink, PeerLogger } from './link.ts';
+import { type Ended, FULL, heldMemory, type OpenLink, type PeerLink, type PeerLogger } from './link.ts';
 import { repeatableTools } from './replay-rule.ts';
 
 /** The server ended before it answered. */
@@ -63,6 +65,8 @@ export interface PeerOptions {
   /** When the server gives up on an ask, in milliseconds; 0: never. */
   readonly askTimeout: number;
   readonly logger: PeerLogger;
+  /** Opens the account of the server's open asks. */
+  readonly account: OpenAccount;
 }
 
 /** The one call that may ask. */
@@ -98,33 +102,43 @@ interface Stray {
 
 /** Most asks outside of calls that wait for a client. */
 const STRAYS = 100;
-/** Memory of messages that a server sends before it has answered `initialize`, in bytes. */
-const MOST_EARLY = 16_777_216;
 /** How long a new server may take to answer a ping, in milliseconds. */
 const PING = 2_000;
 /** How long before its time-out a server is ended, at most, in milliseconds. */
 const MARGIN = 10_000;
 
 export class Peer {
-  /** The result of `initialize`. */
-  readonly initialized: JsonObject;
+  /** The result of `initialize`; empty before. */
+  initialized: JsonObject = {};
   readonly #options: PeerOptions;
   readonly #link: PeerLink;
-  readonly #state: Shared;
+  readonly #account: Account;
+  readonly #pending = new Map<string | number, PeerRequest>();
+  readonly #onGone: ((gone: PeerGone) => void)[] = [];
+  #gone: PeerGone | undefined;
   #next = 0;
   #holder: Holder | undefined;
   /** Receives messages that belong to no call. */
   outside: OutsideHandler | undefined;
   readonly #asks = new Map<string | number, AbortController>();
-  #strays: Stray[] = [];
+  /** Of the open asks, in bytes. */
+  #memory = 0;
+  readonly #strays = new Set<Stray>();
   #tools: Promise<ReadonlySet<string>> | undefined;
   #planned = false;
 
-  private constructor(initialized: JsonObject, options: PeerOptions, link: PeerLink, state: Shared) {
-    this.initialized = initialized;
+  private constructor(openLink: OpenLink, options: PeerOptions) {
     this.#options = options;
-    this.#link = link;
-    this.#state = state;
+    this.#account = options.account(() => this.#link.kill(FULL));
+    this.#link = openLink({
+      message: (message, about) => this.#received(message, about),
+      ended: (reason, how) => this.#ended(reason, how),
+      lost: (id, reason) => {
+        const request = this.#pending.get(id);
+        this.#pending.delete(id);
+        request?.reject(new PeerGone(reason, {}));
+      },
+    });
   }
 
   /**
@@ -132,56 +146,29 @@ export class Peer {
    * @throws AwaitError `host-gone`, in one line, if that fails; its cause is a `PeerGone` where the server ended
    */
   static async open(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
-    const state: Shared = { pending: new Map(), early: [], onGone: [] };
-    let early = 0;
-    const link: PeerLink = openLink({
-      message: (message, about) => {
-        if (state.peer === undefined && message.method !== undefined) {
-          early += memoryOf(message);
-          state.early.push(message);
-          if (early > MOST_EARLY) link.kill(`it sent ${MOST_EARLY} bytes before its response to initialize`);
-        } else if (state.peer !== undefined) state.peer.#received(message, about);
-        else settle(state, message);
-      },
-      ended: (reason, how) => isGone(state, reason, how),
-      lost: (id, reason) => {
-        const request = state.pending.get(id);
-        state.pending.delete(id);
-        request?.reject(new PeerGone(reason, {}));
-      },
-    });
+    const peer = new Peer(openLink, options);
     const failed = (reason: string, cause?: unknown): AwaitError =>
       new AwaitError('host-gone', `${options.name} cannot be served: ${reason}`, cause);
     const timer = setTimeout(() => {
-      link.kill(`it did not answer initialize within ${options.startTimeout} ms`);
+      peer.#link.kill(`it did not answer initialize within ${options.startTimeout} ms`);
     }, options.startTimeout);
+    const { protocolVersion, capabilities, info } = client;
     let response: Response;
     try {
-      response = await new Promise<Response>((settled, reject) => {
-        state.pending.set('init', { settle: settled, reject });
-        const { protocolVersion, capabilities, info } = client;
-        link.send({
-          jsonrpc: '2.0',
-          id: 'init',
-          method: 'initialize',
-          params: { protocolVersion, capabilities, clientInfo: info },
-        });
-      });
+      response = await peer.request('initialize', { protocolVersion, capabilities, clientInfo: info });
     } catch (error) {
       throw failed(error instanceof Error ? error.message : String(error), error);
     } finally {
       clearTimeout(timer);
     }
     if ('error' in response) {
-      link.kill();
+      peer.kill();
       throw failed(`it refused initialize: ${response.error.message}`);
     }
-    const peer = new Peer(response.result, options, link, state);
-    state.peer = peer;
-    link.send({ jsonrpc: '2.0', method: 'notifications/initialized' });
-    for (const message of state.early.splice(0)) peer.#received(message);
+    peer.initialized = response.result;
+    peer.notify({ jsonrpc: '2.0', method: 'notifications/initialized' });
     // Asks that it makes on `initialized` arrive before its response to a ping.
-    if (client.capabilities.roots !== undefined) await peer.#answersPing();
+    if (capabilities.roots !== undefined) await peer.#answersPing();
     return peer;
   }
 
@@ -196,18 +183,18 @@ export class Peer {
   }
 
   get gone(): boolean {
-    return this.#state.gone !== undefined;
+    return this.#gone !== undefined;
   }
 
   /** Calls `listener` when the server ends; at once if it has ended. */
   onGone(listener: (gone: PeerGone) => void): void {
-    if (this.#state.gone !== undefined) listener(this.#state.gone);
-    else this.#state.onGone.push(listener);
+    if (this.#gone !== undefined) listener(this.#gone);
+    else this.#onGone.push(listener);
   }
 
   /** Whether it has open requests. */
   get busy(): boolean {
-    return this.#state.pending.size > 0 || this.#holder !== undefined;
+    return this.#pending.size > 0 || this.#holder !== undefined;
   }
 
   get holder(): Holder | undefined {
@@ -225,8 +212,8 @@ export class Peer {
    */
   request(method: string, params: JsonObject, from?: From, onSent?: (id: number) => void): Promise<Response> {
     return new Promise((settled, reject) => {
-      if (this.#state.gone !== undefined) {
-        reject(this.#state.gone);
+      if (this.#gone !== undefined) {
+        reject(this.#gone);
         return;
       }
       this.#next += 1;
@@ -235,7 +222,7 @@ export class Peer {
       const progressToken = meta?.progressToken;
       const sent =
         progressToken === undefined ? params : { ...params, _meta: { ...meta, progressToken: id } };
-      this.#state.pending.set(id, { settle: settled, reject, ...from, progressToken });
+      this.#pending.set(id, { settle: settled, reject, ...from, progressToken });
       this.#link.send({ jsonrpc: '2.0', id, method, params: sent });
       onSent?.(id);
     });
@@ -243,14 +230,14 @@ export class Peer {
 
   /** Tells the server that a request's client cancelled it; the server may never respond. */
   cancel(id: number, reason?: string): void {
-    if (!this.#state.pending.has(id)) return;
+    if (!this.#pending.has(id)) return;
     const params = { requestId: id, ...(reason !== undefined && { reason }) };
     this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
   }
 
   /** Waits no longer for a response. */
   forget(id: number): void {
-    this.#state.pending.delete(id);
+    this.#pending.delete(id);
   }
 
   notify(message: JsonObject): void {
@@ -263,9 +250,9 @@ export class Peer {
    */
   async askStrays(ask: (ask: PeerAsk) => Promise<Response>): Promise<void> {
     await Promise.all(
-      this.#strays.map(async (stray) => {
+      [...this.#strays].map(async (stray) => {
         stray.settle(await ask(stray.ask));
-        this.#strays = this.#strays.filter((other) => other !== stray);
+        this.#strays.delete(stray);
       }),
     );
   }
@@ -295,7 +282,7 @@ export class Peer {
 
   #received(message: JsonObject, about?: string | number): void {
     const { id, method } = message;
-    if (typeof method !== 'string') settle(this.#state, message);
+    if (typeof method !== 'string') this.#settle(message);
     else if (typeof id === 'string' || typeof id === 'number') this.#asked(id, method, message.params);
     else this.#notified(method, message, about);
   }
@@ -308,14 +295,14 @@ export class Peer {
       return;
     }
     if (method === 'notifications/progress') {
-      const request = this.#state.pending.get(params.progressToken as number);
+      const request = this.#pending.get(params.progressToken as number);
       if (request?.progressToken === undefined) return;
       const own = { ...message, params: { ...params, progressToken: request.progressToken } };
       request.owner?.notification(own, request.requestId);
       return;
     }
     if (method === 'notifications/tools/list_changed') this.#tools = undefined;
-    const request = about === undefined ? undefined : this.#state.pending.get(about);
+    const request = about === undefined ? undefined : this.#pending.get(about);
     const holder = this.#holder;
     if (request?.owner !== undefined) request.owner.notification(message, request.requestId);
     else if (holder === undefined) this.outside?.notification(message);
@@ -323,12 +310,21 @@ export class Peer {
   }
 
   #asked(id: string | number, method: string, params: unknown): void {
-    const respond = (response: Response): void => {
-      if (this.#asks.delete(id)) this.#link.send({ jsonrpc: '2.0', id, ...response });
-    };
+    // An open one with its id will not be answered twice.
+    this.#asks.get(id)?.abort();
     const abort = new AbortController();
+    const memory = heldMemory([id, method, params]);
+    const close = (): boolean => {
+      const isOpen = this.#asks.get(id) === abort && this.#asks.delete(id);
+      if (isOpen) this.#count(-memory);
+      return isOpen;
+    };
+    const respond = (response: Response): void => {
+      if (close()) this.#link.send({ jsonrpc: '2.0', id, ...response });
+    };
+    abort.signal.addEventListener('abort', close, { once: true });
     this.#asks.set(id, abort);
-    abort.signal.addEventListener('abort', () => void this.#asks.delete(id), { once: true });
+    this.#count(memory);
     if (method === 'ping') {
       respond({ result: {} });
       return;
@@ -353,19 +349,29 @@ export class Peer {
       });
   }
 
+  /** Memory of open asks, which may be too much. */
+  #count(by: number): void {
+    this.#memory += by;
+    this.#account.set(this.#memory);
+  }
+
   async #maySend(params: unknown): Promise<boolean> {
     const { requestId, repeatable } = isObject(params) ? params : {};
-    const request = this.#state.pending.get(requestId as number);
+    const request = this.#pending.get(requestId as number);
     return (await request?.sending?.(repeatable === true).catch(() => false)) ?? false;
   }
 
   #answerTo(ask: PeerAsk, holder: Holder | undefined): Promise<Response> {
     if (holder !== undefined) return holder.owner.ask(ask, holder.requestId);
     if (this.outside?.ask !== undefined) return this.outside.ask(ask);
-    if (this.#strays.length >= STRAYS) {
+    if (this.#strays.size >= STRAYS) {
       return Promise.resolve({ error: { code: -32000, message: 'Too many requests wait for a client' } });
     }
-    return new Promise((settled) => this.#strays.push({ ask, settle: settled }));
+    return new Promise((settled) => {
+      const stray: Stray = { ask, settle: settled };
+      this.#strays.add(stray);
+      ask.signal.addEventListener('abort', () => this.#strays.delete(stray));
+    });
   }
 
   /** A server that gives up on an ask runs its tool's `catch`; where the call may be run again it is ended before. */
@@ -391,32 +397,23 @@ export class Peer {
     const timer = new Promise<void>((resolve) => setTimeout(resolve, PING).unref());
     await Promise.race([this.request('ping', {}).catch(() => undefined), timer]);
   }
-}
 
-/** State that exists before the peer does. */
-interface Shared {
-  readonly pending: Map<string | number, PeerRequest>;
-  /** Requests and notifications that came before the response to `initialize`. */
-  readonly early: JsonObject[];
-  readonly onGone: ((gone: PeerGone) => void)[];
-  peer?: Peer;
-  gone?: PeerGone;
-}
+  #settle(message: JsonObject): void {
+    const { id } = message;
+    if (typeof id !== 'string' && typeof id !== 'number') return;
+    const request = this.#pending.get(id);
+    this.#pending.delete(id);
+    request?.settle(responseOf(message));
+  }
 
-function settle({ pending }: Shared, message: JsonObject): void {
-  const { id } = message;
-  if (typeof id !== 'string' && typeof id !== 'number') return;
-  const request = pending.get(id);
-  pending.delete(id);
-  request?.settle(responseOf(message));
-}
-
-function isGone(state: Shared, reason: string, how: Ended = {}): void {
-  if (state.gone !== undefined) return;
-  const gone = new PeerGone(reason, { ...how, planned: how.planned ?? state.peer?.planned ?? false });
-  state.gone = gone;
-  const waiting = [...state.pending.values()];
-  state.pending.clear();
-  for (const { reject } of waiting) reject(gone);
-  for (const listener of state.onGone.splice(0)) listener(gone);
+  #ended(reason: string, how: Ended = {}): void {
+    if (this.#gone !== undefined) return;
+    const gone = new PeerGone(reason, { ...how, planned: how.planned ?? this.#planned });
+    this.#gone = gone;
+    this.#account.close();
+    const waiting = [...this.#pending.values()];
+    this.#pending.clear();
+    for (const { reject } of waiting) reject(gone);
+    for (const listener of this.#onGone.splice(0)) listener(gone);
+  }
 }

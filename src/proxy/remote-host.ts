@@ -1,7 +1,7 @@
 /** `remoteHost`: a server elsewhere, by its URL. */
 
 import { boundedResponse } from '../base/bounded-response.ts';
-import { Budget } from '../base/budget.ts';
+import type { OpenAccount } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
 import { LoopTurns } from '../base/loop-turns.ts';
 import type { FactoryContext } from '../host/host.ts';
@@ -14,8 +14,6 @@ import { SharedListeners } from './shared-listening.ts';
 
 /** Bytes of one message of a remote server, as of one line of a child. */
 const MESSAGE_BYTES = 16_777_216;
-/** Bytes of all its messages that are not whole; half of them for all anonymous callers, or for one that is known. */
-const RECEIVED_BYTES = 134_217_728;
 
 /** The options of `remoteHost`. */
 export interface RemoteHostOptions extends RemoteOptions, PeerHostOptions {
@@ -61,10 +59,9 @@ export function watchedRemoteHost(
     url,
     headers: { ...headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) },
   });
-  const received = new Budget(RECEIVED_BYTES);
   const turns = new LoopTurns();
   const boundFor =
-    (principal: string | undefined, token: string | undefined): BoundReply =>
+    (account: OpenAccount, token: string | undefined): BoundReply =>
     (response, reading) => {
       if (response.status === 401) refused(token);
       return boundedResponse(response, MESSAGE_BYTES, {
@@ -73,13 +70,13 @@ export function watchedRemoteHost(
           await reading.mayRead?.();
           await turns.next();
         },
-        account: (breakOff) => received.open({ principal }, breakOff),
+        account,
       });
     };
   const listeners = new SharedListeners();
-  const waysOf = ({ logger, listens, caller, token }: LinkParts): readonly EraWay[] => {
+  const waysOf = ({ logger, listens, caller, token, account }: LinkParts): readonly EraWay[] => {
     const own = remoteFor(token);
-    const bound = boundFor(caller, token);
+    const bound = boundFor(account, token);
     const listening =
       caller === undefined
         ? undefined
@@ -88,8 +85,8 @@ export function watchedRemoteHost(
               openModernWire(own, logger, bound, mayRead),
             );
     return [
-      ['2026-07-28', (events) => openModernRemote(own, logger, listens, events, bound, listening)],
-      ['2025-11-25', (events) => openRemote(own, bound, events)],
+      ['2026-07-28', (events) => openModernRemote(own, logger, listens, account, events, bound, listening)],
+      ['2025-11-25', (events) => openRemote(own, bound, account, events)],
     ];
   };
   const identity = { ...remote, ...(forwardAuthorization && { forwardAuthorization }) };

@@ -6,6 +6,7 @@
  * server that cannot be reached, is the end of the link.
  */
 import type { BoundedReading } from '../base/bounded-response.ts';
+import type { OpenAccount } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { importPeer } from '../base/peer.ts';
@@ -44,8 +45,13 @@ const MOST_RESPONDING = 200;
 
 type RemoteWire = 'http' | 'sse';
 
-export function openRemote(options: RemoteOptions, bound: BoundReply, events: LinkEvents): PeerLink {
-  return new RemoteLink(options, bound, events);
+export function openRemote(
+  options: RemoteOptions,
+  bound: BoundReply,
+  account: OpenAccount,
+  events: LinkEvents,
+): PeerLink {
+  return new RemoteLink(options, bound, account, events);
 }
 
 class RemoteLink implements PeerLink {
@@ -59,12 +65,13 @@ class RemoteLink implements PeerLink {
   /** Responses to the server's own requests that are under way. */
   #responding = 0;
 
-  constructor(options: RemoteOptions, bound: BoundReply, events: LinkEvents) {
+  constructor(options: RemoteOptions, bound: BoundReply, account: OpenAccount, events: LinkEvents) {
     this.#options = options;
     this.#bound = bound;
     this.#events = events;
     this.#inflow = new Inflow({
       rate: RATE,
+      account,
       pass: (message) => this.#events.message(message),
       failed: (reason) => this.kill(reason),
     });

@@ -37,11 +37,11 @@ export function stdioHost(options: StdioHostOptions): PeerHost {
     ...defined({ env, cwd, lineBytes }),
   };
   const name = basename(command);
-  return peerHost(name, host, child, ({ logger, listens }) => {
-    const open: OpenLink = (events) => openChild(child, name, logger, events);
+  return peerHost(name, host, child, ({ logger, listens, account }) => {
+    const open: OpenLink = (events) => openChild(child, name, logger, account, events);
     return [
       ['2025-11-25', open],
-      ['2026-07-28', (events) => openModernChild(open, logger, listens, events)],
+      ['2026-07-28', (events) => openModernChild(open, logger, listens, account, events)],
     ];
   });
 }

@@ -45,6 +45,16 @@ describe('a budget of bytes', () => {
     expect(broken).toEqual(['stranger', 'ann']);
   });
 
+  it('frees the bytes of the known caller that holds most, where there are no strangers’', () => {
+    const { broken, open } = bench(1_000);
+    open('bob', bob, 200);
+    open('ann', ann, 100);
+    open('ann again', ann, 300);
+    open('eve', { principal: 'eve' }, 390);
+    open('bob again', bob, 50);
+    expect(broken).toEqual(['ann']);
+  });
+
   it('counts what changes, and what is closed no more', () => {
     const { budget, broken, open } = bench(1_000);
     const account = open('ann', ann, 100);

@@ -77,6 +77,23 @@ describe('a child', () => {
     expect(served.log.text).toContain('a line longer than');
   });
 
+  it('that never ends its line is ended for others of strangers, not for one of a known caller', async () => {
+    const served = await behind('half-line');
+    const half = (headers = {}): Promise<string> =>
+      post(served.url, { tool: 'try', headers }).then((reply) => JSON.stringify(reply));
+    const ended = (): number =>
+      served.log.lines.filter(({ detail }) =>
+        String(detail.reason).includes('the memory for what servers sent is full'),
+      ).length;
+    const known = half({ authorization: 'Bearer ann' });
+    const isKnownEnded = known.then(() => true);
+    // Four of them are the strangers' share: each other one costs the oldest.
+    const strangers = Array.from({ length: 6 }, () => half({ 'x-forwarded-for': '192.0.2.1' }));
+    await expect.poll(ended).toBe(2);
+    expect(await Promise.any(strangers)).toContain('may not be run again');
+    expect(await Promise.race([isKnownEnded, false])).toBe(false);
+  });
+
   it('does not get the secret of its proxy, unless its options name it', async () => {
     const shows = "console.error('SECRET', process.env.MCP_AWAIT_SECRET, process.env.OTHER); process.exit(3)";
     vi.stubEnv('MCP_AWAIT_SECRET', 'the-secret');

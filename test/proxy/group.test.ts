@@ -1,5 +1,6 @@
 /** A server that ends at once is started again after a pause that grows, however many calls ask for it. */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { Budget } from '../../src/base/budget.ts';
 import { NOBODY } from '../../src/host/spoken.ts';
 import { Group } from '../../src/proxy/group.ts';
 import type { LinkEvents } from '../../src/proxy/link.ts';
@@ -33,6 +34,7 @@ function failing(starts: () => boolean): { readonly group: Group; readonly opene
     queueWait: 60_000,
     startTimeout: 1_000,
     askTimeout: 0,
+    account: (breakOff: () => void) => new Budget(1_000).open({}, breakOff),
   };
   return { group: new Group(NOBODY, options, { notification: () => {} }), opened: () => opened };
 }

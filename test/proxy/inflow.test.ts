@@ -1,6 +1,8 @@
 /** What a server sends is passed on in order, no faster than a rate, and not without bound. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { Budget } from '../../src/base/budget.ts';
+import type { QuotaKey } from '../../src/base/quota.ts';
 import { Inflow } from '../../src/proxy/inflow.ts';
 
 function inflow(rate: number, pass = (_nth: number): void => {}) {
@@ -59,21 +61,6 @@ describe('messages of a server', () => {
     expect(passed).toEqual(['a', undefined, 'b', 'c']);
   });
 
-  it('end their link where too many wait', () => {
-    const { push, reasons } = inflow(10);
-    push(100_500);
-    expect(reasons).toHaveLength(1);
-  });
-
-  it('end their link where those that wait take too much memory', () => {
-    const { own, reasons } = inflow(10);
-    const text = 'x'.repeat(10_000_000);
-    for (let nth = 0; nth < 5; nth += 1) own.push({ nth, text });
-    expect([reasons.length, own.isBehind]).toEqual([0, true]);
-    for (let nth = 0; nth < 10; nth += 1) own.push({ nth, text });
-    expect(reasons).toHaveLength(1);
-  });
-
   it('are read once those before them were passed on, or are dropped', async () => {
     const { own, push, passed } = inflow(1_000);
     push(50);
@@ -102,5 +89,82 @@ describe('messages of a server', () => {
     own.close();
     await sleep(250);
     expect(passed).toHaveLength(10);
+  });
+});
+
+describe('what links hold of their servers', () => {
+  const MIB = 1_048_576;
+  const ann: QuotaKey = { principal: 'ann' };
+  const bob: QuotaKey = { principal: 'bob' };
+
+  /** Links of one budget; `ended` names those that were ended. */
+  function links() {
+    const budget = new Budget(16 * MIB, MIB / 2);
+    const ended: string[] = [];
+    const link = (name: string, quotaKey: QuotaKey = {}): Inflow =>
+      new Inflow({
+        rate: 10,
+        account: (breakOff) => budget.open(quotaKey, breakOff),
+        pass: () => {},
+        failed: () => void ended.push(name),
+      });
+    return { budget, ended, link };
+  }
+  const messages = (link: Inflow, count: number, text = 'x'.repeat(MIB)): void => {
+    for (let nth = 0; nth < count; nth += 1) link.push({ nth, text });
+  };
+
+  it('is one amount: where strangers’ share is full, the oldest of their links ends', () => {
+    const { budget, ended, link } = links();
+    const [first, second, third] = [link('first'), link('second'), link('third')];
+    first.took(0, 100, 3 * MIB);
+    messages(second, 5);
+    expect([ended, Math.floor(budget.bytes / MIB)]).toEqual([[], 7]);
+    third.took(0, 100, 2 * MIB);
+    expect([ended, Math.floor(budget.bytes / MIB)]).toEqual([['first'], 6]);
+    messages(second, 4);
+    expect([ended, Math.floor(budget.bytes / MIB)]).toEqual([['first', 'second'], 2]);
+  });
+
+  it('costs no known caller a link for a stranger, or for one who holds more', () => {
+    const { ended, link } = links();
+    link('bob', bob).took(0, 100, 4 * MIB);
+    link('stranger').took(0, 100, 7 * MIB);
+    const own = link('ann', ann);
+    own.took(0, 100, 6 * MIB);
+    expect(ended).toEqual(['stranger']);
+    link('eve', { principal: 'eve' }).took(0, 100, 7 * MIB);
+    expect(ended).toEqual(['stranger', 'eve']);
+  });
+
+  it('does not count where it is little, or many small messages that no longer wait', async () => {
+    const { budget, ended, link } = links();
+    for (let nth = 0; nth < 100; nth += 1) link('small').took(0, 100, 65_536);
+    expect([budget.bytes, ended]).toEqual([0, []]);
+    const own = link('own');
+    messages(own, 3);
+    expect(budget.bytes).toBeGreaterThan(0);
+    await own.ready();
+    expect(budget.bytes).toBe(0);
+  });
+
+  it('counts no more once the link is closed', () => {
+    const { budget, link } = links();
+    const own = link('own');
+    own.took(0, 100, 2 * MIB);
+    messages(own, 3);
+    own.close();
+    own.took(0, 100, 2 * MIB);
+    expect(budget.bytes).toBe(0);
+  });
+
+  it('is finite for a number that JSON cannot hold', async () => {
+    const { budget, link } = links();
+    const own = link('own', ann);
+    messages(own, 2);
+    own.push({ number: Number.POSITIVE_INFINITY });
+    expect(budget.bytes).toBe(0);
+    link('next', ann).took(0, 100, MIB);
+    expect(budget.bytes).toBe(MIB);
   });
 });

@@ -1,6 +1,7 @@
 /** A remote server of 2026-07-28 that does what servers of that revision do not do. */
 import { createServer } from 'node:http';
 import { expect, it } from 'vitest';
+import { Budget } from '../../src/base/budget.ts';
 import { ModernPeerLink } from '../../src/proxy/modern.ts';
 import { openModernWire } from '../../src/proxy/modern-wires.ts';
 import { LogBook, listen, shut } from '../e2e/harness.ts';
@@ -57,7 +58,11 @@ it('leaves the answer of a cancelled task open: closing rejects nothing that nob
   process.on('unhandledRejection', note);
   const logger = new LogBook();
   const wire = wireTo(url, logger);
-  const link = new ModernPeerLink({ wire, logger, listens: false }, { message: () => {}, ended: () => {} });
+  const account = (breakOff: () => void) => new Budget(1_000).open({}, breakOff);
+  const link = new ModernPeerLink(
+    { wire, logger, listens: false, account },
+    { message: () => {}, ended: () => {} },
+  );
   try {
     const params = { requestState: 'mcp-await/task:task-1' };
     link.send({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
