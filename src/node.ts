@@ -5,7 +5,7 @@ import type { JsonObject } from './base/json.ts';
 import { isLoopback } from './doors/http/address.ts';
 import type { BeginBody } from './doors/http/bodies.ts';
 import { DisconnectSignal } from './doors/http/disconnect-signal.ts';
-import { type Inbound, MAX_UNSENT, type SentReply, type Writer } from './doors/http/exchange.ts';
+import type { Inbound, SentReply, Writer } from './doors/http/exchange.ts';
 
 export { type CloseOptions, type Closes, closeOnSignals } from './doors/http/shutdown.ts';
 
@@ -242,10 +242,7 @@ function writerOf(req: IncomingMessage, res: ServerResponse, zip?: Gzip): Writer
   const unsent = (): number => res.writableLength + (zip?.writableLength ?? 0) + (zip?.readableLength ?? 0);
   return {
     write: (text) => {
-      if (res.destroyed || out.writableEnded) return false;
-      if (unsent() <= MAX_UNSENT) return out.write(text);
-      req.socket.destroy();
-      return false;
+      return !res.destroyed && !out.writableEnded && out.write(text);
     },
     get unsent() {
       return unsent();

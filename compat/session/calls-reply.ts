@@ -44,7 +44,7 @@ import type { CallStream } from './stream.ts';
 
 /** Memory of responses that one of the calls may take along into its log, in bytes: until then nothing counts them. */
 const MOST_TAKEN = 1_048_576;
-const TOO_MUCH = 'the responses to one array of requests take more than limits.unreadBytes allows';
+const TOO_MUCH = 'the messages of a reply that is held back take more than limits.unreadBytes allows';
 const TOO_LARGE = `a call asks or runs a step while other responses to its array take more than ${MOST_TAKEN} bytes`;
 
 interface Member {
@@ -69,8 +69,8 @@ export class CallsReply {
   #said: { readonly message: JsonObject; readonly of?: Member }[] = [];
   /** Their memory, in bytes. */
   #bytes = 0;
-  /** Counts those of several requests among all bytes that wait for clients. */
-  readonly #waiting: Waiting | undefined;
+  /** Counts them among all bytes that wait for clients. */
+  #waiting: Waiting | undefined;
   readonly #held: Held;
   /** A call that asks, or runs a step: it goes on, and takes along what the others said. */
   #speaker: Member | undefined;
@@ -99,7 +99,6 @@ export class CallsReply {
       this.#reject = reject;
     });
     const isOne = requests.length === 1;
-    if (!isOne) this.#waiting = this.#watched();
     this.#members = requests.map((request, nth) =>
       this.#memberOf(request, isOne ? callIdOf(this.#stream) : callOfBatch(this.#stream, nth)),
     );
@@ -215,8 +214,11 @@ export class CallsReply {
   /** @param of the call that it is the response to */
   #hold(message: JsonObject, of?: Member): void {
     this.#said.push({ message, ...(of && { of }) });
+    // The only response goes out now.
+    if (of !== undefined && !this.#isSeveral) return;
     this.#bytes += memoryOf(message);
-    this.#waiting?.note();
+    this.#waiting ??= this.#watched();
+    this.#waiting.note();
   }
 
   /** @param reason why its responses cannot wait */

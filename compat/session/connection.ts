@@ -76,15 +76,11 @@ export function atOnce(
   services.counters.postStreams += 1;
   const texts = messages.map((message) => sseEvent({ event: 'message', data: messageText(message) }));
   const [only = ''] = texts;
-  // One after the other: a text of them all may be longer than a string can be. A pipe takes a stream alone.
+  // One by one, since a text of them all may be longer than a string can be; at once, so that they are counted until the
+  // client has read them. A pipe takes a stream alone.
   const written = (writer: Writer): void => {
-    const next = (): void => {
-      for (let text = texts.shift(); text !== undefined; text = texts.shift())
-        if (!writer.write(text) && texts.length > 0) return;
-      writer.end();
-    };
-    writer.onDrain(next);
-    next();
+    for (const text of texts) writer.write(text);
+    writer.end();
   };
   const body = inbound.piped || texts.length > 1 ? written : only;
   return { status: 200, headers: { ...SSE_HEADERS, [SESSION]: session.id }, body };

@@ -7,12 +7,17 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { atOnce } from '../../compat/session/connection.ts';
+import type { Session } from '../../compat/session/session.ts';
 import { Budget } from '../../src/base/budget.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { tuned } from '../../src/call/limits.ts';
 import { Backlog } from '../../src/doors/http/backlog.ts';
 import { bodiesOf } from '../../src/doors/http/bodies.ts';
+import type { Inbound, Writer } from '../../src/doors/http/exchange.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { AwaitOptions } from '../../src/index.ts';
+import { newCounters } from '../../src/observe/counters.ts';
 import { modernHeaders, post } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere, spawnServers } from '../e2e/harness.ts';
 
@@ -131,6 +136,33 @@ describe('results that nobody reads', () => {
     const call = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'large' } });
     for (let nth = 0; nth < 10; nth += 1) await open(workspace, head(workspace, call.length) + call);
     await expect.poll(() => handler.counters.brokenStreams - before).toBeGreaterThanOrEqual(4);
+  });
+
+  it('are counted to the last message, where a reply of many is sent at once', () => {
+    const backlog = new Backlog({ clock: systemClock, stalled: 1_000_000, budget: new Budget(1_000_000) });
+    const session = { id: 'here' } as Session;
+    const services = { counters: newCounters() } as Services;
+    const messages = Array.from({ length: 10 }, () => ({
+      method: 'm',
+      params: { data: 'y'.repeat(20_000) },
+    }));
+    const { body } = atOnce(services, session, {} as Inbound, messages);
+    let unsent = 0;
+    const writer: Writer = {
+      write: (text) => {
+        unsent += text.length;
+        return false;
+      },
+      get unsent() {
+        return unsent;
+      },
+      onDrain: () => {},
+      onClose: () => {},
+      end: () => {},
+      destroy: () => {},
+    };
+    if (typeof body === 'function') body(backlog.guard(writer, {}));
+    expect(backlog.bytes).toBeGreaterThan(200_000);
   });
 
   it('are broken off when they took nothing for too long, also where the body is JSON', async () => {

@@ -90,7 +90,7 @@ export interface GuardedWriter extends Writer {
 }
 
 /**
- * Most bytes that may wait for a client that does not read, before its connection is broken off. A single message may
+ * Most bytes that may wait for a client of a pipe or a WebSocket before its connection is broken off. A single message may
  * be longer.
  */
 export const MAX_UNSENT = 4_194_304;

@@ -3,7 +3,7 @@
 import type { AwaitError } from '../../base/error.ts';
 import { isObject } from '../../base/json.ts';
 import type { BeginBody } from './bodies.ts';
-import { type Inbound, MAX_UNSENT, type Reply, type SentReply, type Writer } from './exchange.ts';
+import type { Inbound, Reply, SentReply, Writer } from './exchange.ts';
 
 export interface FetchOptions {
   /** Validated credentials, passed through to the server's tools as `extra.authInfo`. */
@@ -97,10 +97,6 @@ export function responseOf(reply: SentReply, onCancel: () => void): Response {
         const writer: Writer = {
           write: (text) => {
             if (closed || finish !== undefined) return false;
-            if (unsent() > MAX_UNSENT) {
-              destroy();
-              return false;
-            }
             controller.enqueue(encoder.encode(text));
             behind = unsent() >= HIGH_WATER;
             return !behind;
