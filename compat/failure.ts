@@ -39,6 +39,11 @@ export function withoutSecrets(): Reply {
   return unavailable(5, 'This server is not ready; send the same request again', 'not-ready');
 }
 
+/** The store cannot be reached, and nothing was begun. */
+export function withoutStore(id: string | number | null): Reply {
+  return unavailable(5, 'The store of this server does not answer; send the same request again', 'store', id);
+}
+
 /** This process runs as many requests as it may: another one, or this one in a moment, accepts the same request. */
 export function noRoom(id: string | number | null): Reply {
   return unavailable(5, 'This server is busy; send the same request again', 'no-room', id);

@@ -1,6 +1,6 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
 
-import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets } from '../../compat/failure.ts';
+import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets, withoutStore } from '../../compat/failure.ts';
 import { quotaKeyOf } from '../../compat/quota-key.ts';
 import type { Edge, RevisionRow } from '../../compat/revision.ts';
 import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
@@ -241,6 +241,7 @@ function createHandler(
     const level = failure.code === 'no-room' ? 'warn' : 'error';
     settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
     if (failure.code === 'no-room') return noRoom(id);
+    if (failure.code === 'store') return withoutStore(id);
     if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
     return json({ jsonrpc: '2.0', id, error: wireError(failure) }, 429);
   };
