@@ -7,7 +7,7 @@
 import type Keyv from 'keyv';
 import type { Clock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
-import { isObject } from '../base/json.ts';
+import { isObject, memoryOf } from '../base/json.ts';
 import {
   type CallRecord,
   type Entry,
@@ -50,8 +50,8 @@ interface StoreParts {
   readonly bytes?: ByteLimits;
   /** How a failing store is tried again. */
   readonly retry?: Retry;
-  /** An entry of a call's journal is written. */
-  readonly written?: (call: CallRecord, entry: Entry, position: number) => void;
+  /** An entry of a call's journal is written, with its messages if `isKept`. */
+  readonly written?: (call: CallRecord, entry: Entry, position: number, isKept: boolean) => void;
   /** Lists a call under its known caller, where other processes may have to find it. */
   readonly list?: (callId: string, caller: string) => Promise<void>;
 }
@@ -201,13 +201,16 @@ export class KeyvCallStore implements CallStore {
         // Entries that continue or end a call are written even if there is no room.
         if (PUTS_DOWN.has(entry.type) || isReceived(entry)) this.#makeRoom(call, characters);
       });
+    // A call goes on without room for its notifications.
+    const isKept = entry.type !== 'notified' || held?.spares(call, memoryOf(entry.messages)) !== false;
+    const record = isKept ? entry : { ...entry, messages: [] };
     const lifetime = this.#lifetime(call.expires);
-    const inserted = await this.#insert(`${call.id}:${at}`, entry, lifetime, until, sized);
+    const inserted = await this.#insert(`${call.id}:${at}`, record, lifetime, until, sized);
     if (inserted) this.#count(call, at, bytes, entry);
     // Indexed before the call is announced to anyone: a call that cannot be found cannot be erased.
     if (inserted && at === 0 && call.principal !== undefined && this.isShared)
       await list?.(call.id, call.principal);
-    if (inserted) written?.(call, entry, at);
+    if (inserted) written?.(call, entry, at, isKept);
     return inserted;
   }
 

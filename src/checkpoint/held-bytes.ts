@@ -94,6 +94,11 @@ export class HeldBytes {
     );
   }
 
+  /** Whether there is room for bytes that a call can do without: a quarter of its caller's stays free for what it needs. */
+  spares({ principal }: Kept, bytes: number): boolean {
+    return this.#free(principal, bytes + this.#limits.caller / 4) === undefined;
+  }
+
   /** A record is kept. @param record its position in a call's journal, or the name of another record */
   add(call: Kept, record: number | string, bytes: number): void {
     const held = this.#held.get(call.id) ?? {

@@ -159,8 +159,8 @@ export function createServices(
     names,
     cipher: plainRecords(audience, ring, unknown),
     bytes,
-    written: (call: CallRecord, entry: Entry, at: number) => {
-      replies.written(call, at, entry);
+    written: (call: CallRecord, entry: Entry, at: number, isKept: boolean) => {
+      replies.written(call, at, entry, isKept);
       const what = call.method === OUTSIDE ? undefined : auditedAs(entry);
       if (what !== undefined) audit(what, call);
     },

@@ -40,7 +40,7 @@ export class CallConnection {
   readonly #begin: Begin;
   readonly #parts: CallConnectionParts;
   readonly #stopped: (connection: CallConnection) => void;
-  #early: [at: number, entry: Entry][] = [];
+  #early: [at: number, entry: Entry, isKept: boolean][] = [];
   #tail: Tail | undefined;
   readonly #gone = new AbortController();
   #hasEnd = false;
@@ -132,18 +132,19 @@ export class CallConnection {
     if (!tail.isOpen) return;
     this.#tail = tail;
     const early = this.#early.splice(0);
-    for (const [at, entry] of early) tail.offer(at, projected(entry, project));
+    for (const [at, entry, isKept] of early) tail.offer(at, projected(entry, project), isKept);
     tail.start(early.length >= EARLY);
     if (this.#ending !== undefined) tail.disconnect(this.#ending);
   }
 
-  /** An entry was written or read here. @param position in the call's log */
-  offer(position: number, entry: Entry): void {
+  /** An entry was written or read here. @param position in the call's log, which has its messages if `isKept` */
+  offer(position: number, entry: Entry, isKept = true): void {
     if (isEnd(entry)) this.#hasEnd = true;
     if (isEnd(entry) || entry.type === 'suspended') this.#hasTurn = true;
     else if (entry.type === 'notified') this.#onSaid();
-    if (this.#tail !== undefined) this.#tail.offer(position + 1, projected(entry, this.#begin.project));
-    else if (this.#early.length < EARLY) this.#early.push([position + 1, entry]);
+    const at = position + 1;
+    if (this.#tail !== undefined) this.#tail.offer(at, projected(entry, this.#begin.project), isKept);
+    else if (!isKept || this.#early.length < EARLY) this.#early.push([at, entry, isKept]);
   }
 
   /** Sends an event that is in no log. */
@@ -200,9 +201,9 @@ export class CallConnections {
     return this.#byCall.get(callId);
   }
 
-  /** This process has written an entry. */
-  written(call: CallRecord, position: number, entry: Entry): void {
-    this.#byCall.get(call.id)?.offer(position, entry);
+  /** This process has written an entry. @param isKept whether with its messages */
+  written(call: CallRecord, position: number, entry: Entry, isKept?: boolean): void {
+    this.#byCall.get(call.id)?.offer(position, entry, isKept);
     if (entry.type === 'reading') this.#elsewhere.delete(call.id);
     const by = this.#elsewhere.get(call.id);
     if (by !== undefined) this.#parts.wake(call.id, by);

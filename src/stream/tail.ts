@@ -2,7 +2,8 @@
  * One connection that follows one stream: first the kept events after its starting point, then new ones, until the
  * stream ends, another connection claims it, or the client disconnects. Events of this process are passed on at once;
  * others are read from the store. Nothing is queued: while the client is behind, nothing is read, so a connection costs
- * one event at most.
+ * one event at most. An entry that the log has no room for, and those before it, are sent all the same: they wait as bytes
+ * of the connection, which are counted.
  */
 import type { Clock, Timer } from '../base/clock.ts';
 import { eventId } from './event-id.ts';
@@ -92,6 +93,8 @@ export class Tail {
   #cursor: number;
   /** Events of the entry after that which were given. */
   #had: number;
+  /** Entries that the log has without their events, by position, until they are given. */
+  readonly #unkept = new Map<number, TailEntry>();
   /** Whether its client has an id of this stream. */
   #hasSent: boolean;
   /** Whether the entry was read by which this connection ends older ones. */
@@ -126,8 +129,12 @@ export class Tail {
     return this.#state !== 'ended';
   }
 
-  /** An entry was written here. */
-  offer(at: number, entry: TailEntry): void {
+  /** An entry was written here. @param isKept whether the log has its events */
+  offer(at: number, entry: TailEntry, isKept = true): void {
+    if (!isKept && at > this.#cursor) {
+      this.#unkept.set(at, entry);
+      this.#caughtUp();
+    }
     if (this.#state === 'idle' && at === this.#cursor + 1) this.#give(at, entry);
     else if (at > this.#cursor) this.look();
   }
@@ -189,7 +196,7 @@ export class Tail {
     const { log } = this.#options;
     while (this.#state === 'reading') {
       const at = this.#cursor + 1;
-      const entry = await log.read(at);
+      const entry = this.#unkept.get(at) ?? (await log.read(at));
       if (this.#state !== 'reading') return;
       if (entry !== undefined) {
         this.#pause = FIRST_PAUSE;
@@ -257,11 +264,12 @@ export class Tail {
       this.#hasSent = true;
       const id = eventId(log.id, at);
       const isPlain = this.#had === events.length && isAgain !== true;
-      keepsUp = sink.send(event, isPlain ? id : `${id}.${this.#had}`);
+      keepsUp = sink.send(event, isPlain ? id : `${id}.${this.#had}`) || this.#unkept.size > 0;
     }
     if (this.#had >= events.length) {
       this.#had = 0;
       this.#cursor = at;
+      this.#unkept.delete(at);
       if (last) this.end('finished');
       else if (this.#ending !== undefined && events.length > 0) this.end(this.#ending);
     }

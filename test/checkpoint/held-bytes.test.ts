@@ -1,6 +1,11 @@
 /** Which records of finished calls go, where a caller or all together have too many. */
 import { expect, it } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import type { CallRecord } from '../../src/call/journal/entries.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type ByteLimits, HeldBytes } from '../../src/checkpoint/held-bytes.ts';
+import { Names } from '../../src/checkpoint/names.ts';
+import { plainRecords } from '../../src/checkpoint/records.ts';
 
 const ROOMY: ByteLimits = { all: 1_000_000, caller: 1_000_000, outcomes: 1_000 };
 
@@ -55,4 +60,25 @@ it('calls that are not over stay, and so do sessions in which nothing ended', ()
   end('first', 'ann');
   end('second', 'ann');
   expect(evicted).toEqual(['first']);
+});
+
+it('notifications of running calls leave a quarter of the room of their caller', async () => {
+  const written: boolean[] = [];
+  const names = new Names('here');
+  const store = new KeyvCallStore(undefined, systemClock, 10_000, {
+    names,
+    cipher: plainRecords('here'),
+    bytes: { all: 1_000_000, caller: 100_000, outcomes: 10 },
+    written: (_call, _entry, _at, isKept) => written.push(isKept),
+  });
+  const expires = Date.now() + 60_000;
+  const call = { id: `${expires.toString(36)}.call`, expires } as CallRecord;
+  const messages = [{ data: 'y'.repeat(20_000) }];
+  let kept = 0;
+  for (let at = 0; at < 10; at += 1) {
+    expect(await store.insertEntry(call, at, { type: 'notified', messages })).toBe(true);
+    kept += JSON.stringify(await store.read(call.id, at)).length;
+  }
+  expect(kept).toBeLessThan(75_000);
+  expect(written).toEqual([true, true, true, ...Array.from({ length: 7 }, () => false)]);
 });

@@ -103,14 +103,17 @@ export class RunJournal implements OpenJournal {
     const waiting = this.#waiting.splice(0);
     if (waiting.length === 0) return;
     const last = this.#journal.isUnwritten ? next() : undefined;
+    const pass = (): void => {
+      for (const { message, direct } of waiting) direct(message);
+    };
     // The response takes them along, and nothing is written of the call.
-    if (last !== undefined && isEndOrLeft(last)) for (const { message, direct } of waiting) direct(message);
+    if (last !== undefined && isEndOrLeft(last)) pass();
     else {
       this.#wroteAt = this.#options.clock.elapsed();
       this.#journal
         .append({ type: 'notified', messages: waiting.map(({ message }) => message) })
-        // What ended the call reports it.
-        .catch(() => {});
+        // What ended the call reports it; one whose caller has no room goes on, and its reply is held back.
+        .catch(pass);
     }
   }
 

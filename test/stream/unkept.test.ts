@@ -1,0 +1,38 @@
+/** Entries that the log of a call has without their events: a connection that is there gets them, in their order. */
+import { expect, it } from 'vitest';
+import { type Projected, Tail } from '../../src/stream/tail.ts';
+import { Connection, FakeClock, until } from './workbench.ts';
+
+const entry = (...data: string[]): Projected => ({
+  kind: 'events',
+  events: data.map((one) => ({ data: one })),
+});
+
+it('reach a client that is behind, after the entries before them', async () => {
+  const clock = new FakeClock();
+  const log = new Map<number, Projected>();
+  const sink = new Connection();
+  sink.room = 1;
+  const tail = new Tail({
+    log: { id: 'call', expires: clock.now() + 60_000, read: async (at) => log.get(at) },
+    sink,
+    self: 'here',
+    clock,
+    from: 0,
+    claimed: 0,
+    pace: () => undefined,
+    oldest: () => undefined,
+    stopped: () => {},
+  });
+  const write = (at: number, written: Projected, isKept: boolean): void => {
+    log.set(at, isKept ? written : entry());
+    tail.offer(at, written, isKept);
+  };
+  write(1, entry('a', 'b'), true);
+  write(2, entry('c'), true);
+  expect(sink.data).toEqual(['a']);
+  write(3, entry('d', 'e'), false);
+  write(4, entry('f'), false);
+  await until(() => sink.data.length === 6);
+  expect(sink.data).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
+});
