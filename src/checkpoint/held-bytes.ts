@@ -31,7 +31,7 @@ export interface BytesHolder {
 
 /** Characters that a holder costs besides its records. */
 const HOLDER = 500;
-/** Holders that are counted; the records of the oldest one beyond that stay until they expire. */
+/** Holders that are counted of a shared store, where the records of older ones stay until they expire. */
 const MOST = 100_000;
 
 export class HeldBytes {
@@ -117,7 +117,8 @@ export class HeldBytes {
     }
     this.#room.change(held, { principal: call.principal }, held.bytes);
     for (const oldest of this.#held.keys()) {
-      if (this.#held.size <= MOST) return;
+      // What this process's own memory holds is bounded by its room, and none of it goes uncounted.
+      if (this.#held.size <= MOST || Number.isFinite(this.#limits.all)) return;
       this.drop(oldest);
     }
   }

@@ -82,3 +82,15 @@ it('notifications of running calls leave a quarter of the room of their caller',
   expect(kept).toBeLessThan(75_000);
   expect(written).toEqual([true, true, true, ...Array.from({ length: 7 }, () => false)]);
 });
+
+it('every holder in this process’s own memory is counted, however many there are', () => {
+  const { held, evicted } = start({ all: 60_000_000, caller: 60_000_000 });
+  const count = 100_010;
+  for (let nth = 0; nth < count; nth += 1) {
+    const session = { id: `session-${nth}`, expires: 1 };
+    held.makeRoom(session, 20);
+    held.add(session, 'state', 20);
+    held.finish(session.id);
+  }
+  expect([...held.calls].length + evicted.length).toBe(count);
+});
