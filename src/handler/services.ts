@@ -303,7 +303,13 @@ export function createServices(
     },
     log: (level, message, detail) => logger[level](message, detail),
     ...(handoff !== undefined && { handoff }),
-    ...(taskIndex !== undefined && { began: (call) => taskIndex.add(call.id, call.task?.owner) }),
+    ...(taskIndex !== undefined && {
+      began: async ({ id, task }) => {
+        // The row of all owners is the sweeper's, which a shared store alone has.
+        if (store?.isShared) await taskIndex.add(id, task?.owner);
+        else if (task?.owner !== undefined) await taskIndex.addOwn(id, task.owner);
+      },
+    }),
     watch: (id) => sweeper?.watch(id),
     called: (call) => audit('called', call),
     ended: (call, outcome) => {
