@@ -63,7 +63,8 @@ async function reprint(folder) {
         target: 'es2023',
         charset: 'utf8',
       });
-      writeFileSync(path, code);
+      // Marks for bundlers, which the sources do not have.
+      writeFileSync(path, code.replaceAll('/* @__PURE__ */ ', ''));
     }),
   );
 }

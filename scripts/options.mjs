@@ -33,7 +33,7 @@ function members(path, name) {
 /** A limit's default, as it is written in the source. */
 function defaultOf({ name, initializer }, meaning) {
   const text = initializer?.getText().replaceAll('_', '') ?? '';
-  if (text.startsWith('Number.')) return 'never';
+  if (text === 'Infinity') return 'never';
   const value = Number(text);
   const written = value.toLocaleString('en-US');
   if (name.getText().endsWith('Bytes')) return `${written} (${value / 1_048_576} Mi)`;
