@@ -16,7 +16,7 @@ import { AwaitClientTransport } from '../../src/client/index.ts';
 import { stepsIn, type Tally } from './clients.ts';
 
 /** A call without any event is given up after this long, in milliseconds; one that had one, after the other. */
-const NO_EVENT = 4_000;
+const NO_EVENT = 10_000;
 const STUBBORN_FOR = 90_000;
 const INFO = { name: 'chaos', version: '1' };
 const OPTIONS = { capabilities: { elicitation: { form: {} } } };
