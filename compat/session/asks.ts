@@ -39,6 +39,7 @@ export class SessionAsks {
   /** By the ask's id on the wire. */
   readonly #open = new Map<string, SessionAsk>();
   readonly #sending = new Set<Promise<void>>();
+  #isFull = false;
 
   constructor(services: Services, asker: () => Asker) {
     this.#services = services;
@@ -46,12 +47,14 @@ export class SessionAsks {
   }
 
   /** Resolves when it is answered, if ever. */
-  ask({ method, params, progress }: AskMessage, send: Send): Promise<Response> {
+  ask({ method, params, progress, signal }: AskMessage, send: Send): Promise<Response> {
     const { logger, limits } = this.#services.settings;
     if (isOddUrlAsk(method, params))
       return Promise.resolve({ error: { code: -32602, message: `Invalid params: ${ODD_URL}` } });
     if (this.#open.size >= limits.asks) {
-      logger.warn('a server has too many open asks in its session; the ask stays pending', { method });
+      if (!this.#isFull)
+        logger.warn('a server has too many open asks in its session; further ones stay pending', { method });
+      this.#isFull = true;
       return new Promise(() => {});
     }
     const callId = newCallId(this.#asker().expires);
@@ -60,6 +63,11 @@ export class SessionAsks {
     return new Promise((settle) => {
       const asked: SessionAsk = { settle, progress, end: () => {} };
       this.#open.set(id, asked);
+      const gone = (): void => {
+        if (this.#open.get(id) === asked) this.#open.delete(id);
+        asked.end();
+      };
+      signal?.addEventListener('abort', gone, { once: true });
       const sent = this.#write(callId, method, own, id, asked).then(
         () => {
           const going = progress === undefined ? own : listening(own, id);

@@ -18,7 +18,7 @@ import type { Message, SendOptions } from './transport.ts';
 const SOON = 1_000;
 
 /** An ask as it goes out. */
-export type AskMessage = Pick<AskRequest, 'method' | 'params' | 'progress'>;
+export type AskMessage = Pick<AskRequest, 'method' | 'params' | 'progress' | 'signal'>;
 
 /** Receives messages that belong to no call. */
 export interface Outside {
@@ -161,7 +161,7 @@ export class Router {
       if (method === ROOTS && this.isStarting && this.#options.joins) return this.#askRoots(params);
       // Without a client to ask outside of calls, it goes out with the instance's one call.
       if (this.#options.single) return this.#wait({ method, params, ...listening });
-      return this.#options.outside.request({ method, params, ...listening });
+      return this.#options.outside.request({ method, params, ...listening, ...defined({ signal }) });
     }
     const { frame } = owner;
     const stepPath = context?.call === frame ? context.stepPath : undefined;

@@ -52,8 +52,12 @@ export interface PeerLogger {
   warn(message: string, detail?: JsonObject): void;
 }
 
+/** Longest id of a request: each response repeats it, and may wait. */
+const LONGEST_ID = 1_024;
+
 /** Whether a value is one JSON-RPC 2.0 message. */
 export function isRpcMessage(value: unknown): value is JsonObject {
   if (!isObject(value) || value.jsonrpc !== '2.0') return false;
+  if (typeof value.id === 'string' && value.id.length > LONGEST_ID) return false;
   return typeof value.method === 'string' || 'result' in value || 'error' in value;
 }

@@ -102,6 +102,8 @@ interface Stray {
 
 /** Most asks outside of calls that wait for a client. */
 const STRAYS = 100;
+/** About what an open ask takes beside its message, in bytes. */
+const ASK = 1_500;
 /** How long a new server may take to answer a ping, in milliseconds. */
 const PING = 2_000;
 /** How long before its time-out a server is ended, at most, in milliseconds. */
@@ -121,6 +123,8 @@ export class Peer {
   /** Receives messages that belong to no call. */
   outside: OutsideHandler | undefined;
   readonly #asks = new Map<string | number, AbortController>();
+  /** Of those, the ones outside of calls: with the server they are over, and those of a call are asked on by another. */
+  readonly #outside = new Set<AbortController>();
   /** Of the open asks, in bytes. */
   #memory = 0;
   readonly #strays = new Set<Stray>();
@@ -313,8 +317,9 @@ export class Peer {
     // An open one with its id will not be answered twice.
     this.#asks.get(id)?.abort();
     const abort = new AbortController();
-    const memory = heldMemory([id, method, params]);
+    const memory = heldMemory([id, method, params]) + ASK;
     const close = (): boolean => {
+      this.#outside.delete(abort);
       const isOpen = this.#asks.get(id) === abort && this.#asks.delete(id);
       if (isOpen) this.#count(-memory);
       return isOpen;
@@ -340,6 +345,7 @@ export class Peer {
     };
     const ask: PeerAsk = { method, params, signal: abort.signal, ...(token !== undefined && { progress }) };
     const holder = this.#holder;
+    if (holder === undefined) this.#outside.add(abort);
     const late = holder === undefined ? undefined : this.#beforeTimeout(holder);
     void this.#answerTo(ask, holder)
       .catch((): Response => ({ error: { code: -32603, message: 'Internal error' } }))
@@ -410,6 +416,7 @@ export class Peer {
     if (this.#gone !== undefined) return;
     const gone = new PeerGone(reason, { ...how, planned: how.planned ?? this.#planned });
     this.#gone = gone;
+    for (const abort of this.#outside) abort.abort();
     this.#account.close();
     const waiting = [...this.#pending.values()];
     this.#pending.clear();

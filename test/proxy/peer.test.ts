@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
 import { isObject, type JsonObject } from '../../src/base/json.ts';
 import { NOBODY } from '../../src/host/spoken.ts';
-import type { LinkEvents } from '../../src/proxy/link.ts';
+import { isRpcMessage, type LinkEvents } from '../../src/proxy/link.ts';
 import { Peer } from '../../src/proxy/peer.ts';
 import { LogBook } from '../e2e/harness.ts';
 
@@ -101,4 +101,39 @@ it.each([
     return { result: {} };
   });
   expect(asked.filter((params) => isObject(params) && params.much !== undefined)).toEqual([]);
+});
+
+it('asks outside of calls are over with their server, and those of a call are not', async () => {
+  const sent: JsonObject[] = [];
+  let events: LinkEvents | undefined;
+  const openLink = (heard: LinkEvents) => {
+    events = heard;
+    return { send: (message: JsonObject) => void sent.push(message), close: async () => {}, kill: () => {} };
+  };
+  const account = (breakOff: () => void) => new Budget(1_100_000).open({}, breakOff);
+  const options = { name: 'server', logger: new LogBook(), startTimeout: 60_000, askTimeout: 0, account };
+  const opening = Peer.open(openLink, NOBODY, options);
+  const say = (message: JsonObject): void => events?.message({ jsonrpc: '2.0', ...message });
+  say({ id: sent[0]?.id, result: {} });
+  const peer = await opening;
+  const signals: AbortSignal[] = [];
+  const ask = ({ signal }: { signal: AbortSignal }): Promise<never> => {
+    signals.push(signal);
+    return new Promise(() => {});
+  };
+  peer.outside = { ask, notification: () => {} };
+  say({ id: 1, method: 'elicitation/create', params: { message: 'outside' } });
+  peer.hold({ owner: { ask, notification: () => {} }, repeatable: true } as never);
+  say({ id: 2, method: 'elicitation/create', params: { message: 'of a call' } });
+  expect(signals.map(({ aborted }) => aborted)).toEqual([false, false]);
+  events?.ended('it was killed');
+  expect(signals.map(({ aborted }) => aborted)).toEqual([true, false]);
+});
+
+it('a message with an id of more than a kilobyte is none', () => {
+  const ping = (id: string) => ({ jsonrpc: '2.0', id, method: 'ping' });
+  expect([isRpcMessage(ping('x'.repeat(1_024))), isRpcMessage(ping('x'.repeat(1_025)))]).toEqual([
+    true,
+    false,
+  ]);
 });

@@ -5,7 +5,7 @@
  */
 import type { Clock, Timer } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import { type JsonObject, memoryOf } from '../../base/json.ts';
 import { type Entry, isEndOrLeft, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
@@ -16,6 +16,12 @@ const GROWING: ReadonlySet<Entry['type']> = new Set(['asked', 'completed', 'draw
 const GAP = 25;
 /** Notifications of a call that are written; the rest go to its connection alone. */
 const MOST_NOTIFIED = 500;
+
+/** Memory of those that are not written yet, of one call and of all, in bytes: a store may be silent. */
+const MOST_UNWRITTEN = { call: 4_194_304, all: 67_108_864 };
+
+/** Of all calls of this process, in bytes. */
+let unwritten = 0;
 
 export interface RunJournalOptions {
   readonly callId: string;
@@ -31,6 +37,9 @@ export class RunJournal implements OpenJournal {
   /** Notifications that wait for their entry, with their way to the connection. */
   #waiting: { readonly message: JsonObject; readonly direct: (message: JsonObject) => void }[] = [];
   #notified = 0;
+  /** Memory of those that are not written yet, in bytes, and of the ones that wait. */
+  #unwritten = 0;
+  #memory = 0;
   #wroteAt = -Infinity;
   #timer: Timer | undefined;
 
@@ -83,11 +92,15 @@ export class RunJournal implements OpenJournal {
    * @param direct sends it to the connection that is there, unwritten
    */
   notify(message: JsonObject, direct: (message: JsonObject) => void): void {
-    if (this.#notified >= MOST_NOTIFIED) {
+    const memory = memoryOf(message);
+    const { call, all } = MOST_UNWRITTEN;
+    if (this.#notified >= MOST_NOTIFIED || this.#unwritten + memory > call || unwritten + memory > all) {
       direct(message);
       return;
     }
     this.#notified += 1;
+    this.#memory += memory;
+    this.#hold(memory);
     this.#waiting.push({ message, direct });
     if (this.#timer !== undefined) return;
     const { clock } = this.#options;
@@ -96,24 +109,35 @@ export class RunJournal implements OpenJournal {
     this.#timer = clock.after(wait, () => this.#flush(() => undefined)).unref();
   }
 
+  #hold(memory: number): void {
+    this.#unwritten += memory;
+    unwritten += memory;
+  }
+
   /** @param next what is written behind the notifications that wait */
   #flush(next: () => Entry | undefined): void {
     this.#timer?.cancel();
     this.#timer = undefined;
     const waiting = this.#waiting.splice(0);
     if (waiting.length === 0) return;
+    const memory = this.#memory;
+    this.#memory = 0;
+    const over = (): void => this.#hold(-memory);
     const last = this.#journal.isUnwritten ? next() : undefined;
     const pass = (): void => {
       for (const { message, direct } of waiting) direct(message);
     };
     // The response takes them along, and nothing is written of the call.
-    if (last !== undefined && isEndOrLeft(last)) pass();
-    else {
+    if (last !== undefined && isEndOrLeft(last)) {
+      pass();
+      over();
+    } else {
       this.#wroteAt = this.#options.clock.elapsed();
       this.#journal
         .append({ type: 'notified', messages: waiting.map(({ message }) => message) })
         // What ended the call reports it; one whose caller has no room goes on, and its reply is held back.
-        .catch(pass);
+        .catch(pass)
+        .finally(over);
     }
   }
 

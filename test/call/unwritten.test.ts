@@ -1,0 +1,43 @@
+/** Notifications that a silent store does not take wait up to a bound; further ones go to the connection alone. */
+import { expect, it } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { RunJournal } from '../../src/call/journal/run-journal.ts';
+import { volatileJournal } from '../../src/call/journal/writer.ts';
+
+it.each([
+  ['one call', 1, 6, 4],
+  ['all calls', 30, 3, 67],
+])('of %s', async (_whose, calls, each, kept) => {
+  let write = (): void => {};
+  const silent = new Promise<void>((resolve) => {
+    write = resolve;
+  });
+  const journals = Array.from({ length: calls }, () => {
+    const journal = volatileJournal(-1);
+    const decide = journal.decide;
+    const slow = {
+      ...journal,
+      decide: (...args: Parameters<typeof decide>) => silent.then(() => decide(...args)),
+    };
+    return new RunJournal(slow, { callId: 'one', clock: systemClock, most: 1_000_000 });
+  });
+  let direct = 0;
+  const message = { method: 'notifications/message', params: { data: 'x'.repeat(1_000_000) } };
+  const tell = (): void => {
+    for (const journal of journals)
+      for (let count = 0; count < each; count += 1) journal.notify(message, () => (direct += 1));
+  };
+  tell();
+  // A megabyte each, and a little more.
+  expect(calls * each - direct).toBeGreaterThanOrEqual(kept - 1);
+  expect(calls * each - direct).toBeLessThanOrEqual(kept);
+  write();
+  // Once they are written there is room again.
+  await expect
+    .poll(() => {
+      direct = 0;
+      journals[0]?.notify(message, () => (direct += 1));
+      return direct;
+    })
+    .toBe(0);
+});
