@@ -1,7 +1,13 @@
 import { defineConfig } from 'vitest/config';
 
 /** They replace what a process has once, such as `fetch`: each file of these needs a process of its own. */
-const APART = ['test/observe/**/*.test.ts', 'test/record/**/*.test.ts', 'test/**/*.long.test.ts'];
+const APART = [
+  'test/observe/**/*.test.ts',
+  'test/record/**/*.test.ts',
+  // Its clock is the process's, which timers of the files before would move.
+  'test/client/retry.test.ts',
+  'test/**/*.long.test.ts',
+];
 
 /** They start many processes, wait for leases or make load: more than half of the time of all that have no `.long`. */
 const LATER = [

@@ -77,6 +77,7 @@ it.each([
     finish();
     expect(resultOf(await complete(await first, () => engine))).toEqual({ a: 're: sure?' });
     expect(done).toEqual(['charge']);
+    await engine.close();
   },
 );
 
