@@ -241,9 +241,7 @@ function writerOf(req: IncomingMessage, res: ServerResponse, zip?: Gzip): Writer
   const out = zip ?? res;
   const unsent = (): number => res.writableLength + (zip?.writableLength ?? 0) + (zip?.readableLength ?? 0);
   return {
-    write: (text) => {
-      return !res.destroyed && !out.writableEnded && out.write(text);
-    },
+    write: (text) => !res.destroyed && !out.writableEnded && out.write(text),
     get unsent() {
       return unsent();
     },

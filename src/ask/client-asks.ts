@@ -7,7 +7,7 @@ import type { Clock } from '../base/clock.ts';
 import { defined } from '../base/defined.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import type { Frame } from '../call/frame/frame.ts';
-import { askedFor, classOf, KEY_META, nthOf, type Question, questionOf } from '../call/frame/place.ts';
+import { askedFor, KEY_META, type Question, questionOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
 import { isForm, type WaitingCalls } from './waiting-calls.ts';
@@ -150,8 +150,7 @@ function questionFor(callId: string, { key, method, params }: AskOf): Question {
 }
 
 function pastAnswer(frame: Frame, question: Question): Response | undefined {
-  const past = frame.past.findLast(
-    (done) => done.kind === 'answer' && nthOf(done.place) === 1 && classOf(done.place) === question.class,
-  );
+  const place = `${question.class}#1`;
+  const past = frame.past.findLast((done) => done.kind === 'answer' && done.place === place);
   return past?.kind === 'answer' ? past.response : undefined;
 }

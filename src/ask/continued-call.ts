@@ -317,7 +317,7 @@ export class ContinuedCall implements Instance {
     );
   }
 
-  /** Nobody waits for the request any more. Where its client cancelled it, the call takes no answers until it comes again. */
+  /** The request is over. If its client cancelled it, the page takes no answers until the client calls again. */
   async #left(call: CallRecord): Promise<undefined> {
     const { calls } = this.#parts;
     if (!this.#isCancelled || this.#request.person === undefined) return;

@@ -1,6 +1,6 @@
 /**
- * Pages in turn: few at a time are in memory, other requests are served between two of them, and persons take turns, so
- * that nobody waits for all that somebody else asked for.
+ * Pages in turn. The page serves few requests at a time, and lets other requests run between two of them. Persons take
+ * turns, so that the many pages that one person opens do not delay another person's.
  */
 import { nextTurn } from '../base/clock.ts';
 

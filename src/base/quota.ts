@@ -85,11 +85,16 @@ export class Quota<Holder extends object = object> {
    */
   oldest(share: keyof Shares, quotaKey: QuotaKey): Holder | undefined {
     let { name } = placeOf(quotaKey);
-    if (share !== 'caller')
-      name = this.#anonymous > 0 ? undefined : [...this.#byName].sort(([, a], [, b]) => b - a)[0]?.[0];
+    if (share !== 'caller') name = this.#anonymous > 0 ? undefined : this.#holdsMost;
     for (const [holder, place] of this.#held)
       if (name === undefined ? place.isAnonymous : place.name === name) return holder;
     return undefined;
+  }
+
+  get #holdsMost(): string | undefined {
+    let most: readonly [name: string | undefined, amount: number] = [undefined, 0];
+    for (const one of this.#byName) if (one[1] > most[1]) most = one;
+    return most[0];
   }
 
   #count({ isAnonymous, name }: Holding, by: number): void {

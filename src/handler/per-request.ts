@@ -9,8 +9,6 @@ import { type Counters, newCounters } from '../observe/counters.ts';
 import { type AwaitHandler, fetchOver } from './await-handler.ts';
 import type { Settings } from './settings.ts';
 
-const NOTIFIES = ['toolsChanged', 'promptsChanged', 'resourcesChanged', 'resourceUpdated'] as const;
-
 type Make = (settings: Settings, counters: Counters, traffic: Traffic) => AwaitHandler;
 
 export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
@@ -53,9 +51,12 @@ export function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
     fetch: fetchOver(serve),
     check: () => once((handler) => handler.check()),
     suspended: (caller) => once((handler) => handler.suspended(caller)),
-    notify: Object.fromEntries(
-      NOTIFIES.map((name) => [name, (uri: string) => once(({ notify }) => notify[name](uri))]),
-    ) as AwaitHandler['notify'],
+    notify: {
+      toolsChanged: () => once((handler) => handler.notify.toolsChanged()),
+      promptsChanged: () => once((handler) => handler.notify.promptsChanged()),
+      resourcesChanged: () => once((handler) => handler.notify.resourcesChanged()),
+      resourceUpdated: (uri) => once((handler) => handler.notify.resourceUpdated(uri)),
+    },
     forget: (caller) => once((handler) => handler.forget(caller)),
     leave: async () => {
       isLeaving = true;

@@ -56,11 +56,11 @@ export function answerCheck(
       }
     },
     keeps(schema, content) {
-      // Longer content would not fit into the journal. What is small in memory is not written to be measured.
       const memory = memoryOf(content);
+      // The journal has no room for longer content. Only content that could be so long is measured as JSON.
       const isLong = memory * LONGEST > longest && JSON.stringify(content).length > longest;
       if (isLong || memory === Infinity) return false;
-      if (isForeign && partsOf(schema) * memoryOf(content) > MOST_WORK) return false;
+      if (isForeign && partsOf(schema) * memory > MOST_WORK) return false;
       try {
         return judge(schema, content);
       } catch {

@@ -167,7 +167,7 @@ class ChildLink implements PeerLink {
 
   kill(reason = 'it was ended'): void {
     this.#why ??= reason;
-    // It is read no further, and what it wrote is dropped: a process outside its group may write on.
+    // Nothing more is read from it: a process that it started outside of its group may go on writing.
     this.#inflow.close();
     this.#child.stdout?.destroy();
     this.#signal('SIGKILL');

@@ -3,6 +3,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, expect, it, vi } from 'vitest';
 import { MemoryBacking } from '../../src/checkpoint/backing.ts';
 import { createAwaitHandler } from '../../src/index.ts';
+import { modernHeaders } from '../e2e/clients.ts';
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -26,9 +27,7 @@ it('is no row for a sweeper, which such a store has not', async () => {
       headers: {
         'content-type': 'application/json',
         accept: 'application/json, text/event-stream',
-        'mcp-protocol-version': '2026-07-28',
-        'mcp-method': 'tools/call',
-        'mcp-name': 'small',
+        ...modernHeaders('tools/call', 'small'),
       },
       body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
     }),

@@ -35,11 +35,15 @@ export class RunJournal implements OpenJournal {
   readonly #options: RunJournalOptions;
   #bytes: number | undefined;
   /** Notifications that wait for their entry, with their way to the connection. */
-  #waiting: { readonly message: JsonObject; readonly direct: (message: JsonObject) => void }[] = [];
+  #waiting: {
+    readonly message: JsonObject;
+    /** In bytes. */
+    readonly memory: number;
+    readonly direct: (message: JsonObject) => void;
+  }[] = [];
   #notified = 0;
-  /** Memory of those that are not written yet, in bytes, and of the ones that wait. */
+  /** Memory of those that are not written yet, in bytes. */
   #unwritten = 0;
-  #memory = 0;
   #wroteAt = -Infinity;
   #timer: Timer | undefined;
 
@@ -92,16 +96,14 @@ export class RunJournal implements OpenJournal {
    * @param direct sends it to the connection that is there, unwritten
    */
   notify(message: JsonObject, direct: (message: JsonObject) => void): void {
-    const memory = memoryOf(message);
-    const { call, all } = MOST_UNWRITTEN;
-    if (this.#notified >= MOST_NOTIFIED || this.#unwritten + memory > call || unwritten + memory > all) {
+    const memory = this.#notified < MOST_NOTIFIED ? memoryOf(message) : Infinity;
+    if (this.#unwritten + memory > MOST_UNWRITTEN.call || unwritten + memory > MOST_UNWRITTEN.all) {
       direct(message);
       return;
     }
     this.#notified += 1;
-    this.#memory += memory;
     this.#hold(memory);
-    this.#waiting.push({ message, direct });
+    this.#waiting.push({ message, memory, direct });
     if (this.#timer !== undefined) return;
     const { clock } = this.#options;
     const wait = Math.max(this.#wroteAt + GAP - clock.elapsed(), 0);
@@ -120,9 +122,7 @@ export class RunJournal implements OpenJournal {
     this.#timer = undefined;
     const waiting = this.#waiting.splice(0);
     if (waiting.length === 0) return;
-    const memory = this.#memory;
-    this.#memory = 0;
-    const over = (): void => this.#hold(-memory);
+    const over = (): void => this.#hold(-waiting.reduce((sum, { memory }) => sum + memory, 0));
     const last = this.#journal.isUnwritten ? next() : undefined;
     const pass = (): void => {
       for (const { message, direct } of waiting) direct(message);
