@@ -191,7 +191,7 @@ export class Engine {
       const called = isFound ? this.#calledEntry(call) : undefined;
       if (onDurable && !isTask) late = new LateJournal(opened, called, onDurable);
       const journal = new RunJournal(late ?? opened, {
-        callId: call.id,
+        call,
         clock,
         most: limits.journalBytes,
       });

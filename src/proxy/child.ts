@@ -32,7 +32,7 @@ export interface ChildOptions {
 
 const LINE_BYTES = 16_777_216;
 /** Messages of a child that are read in a second. */
-const RATE = 2_000;
+export const RATE = 2_000;
 /** How long a child has after its input was closed, and again after SIGTERM, in milliseconds. */
 const GRACE = 2_000;
 /** How long its pipes are read on after it ended, in milliseconds. */

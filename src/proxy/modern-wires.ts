@@ -17,6 +17,7 @@ import { RequestHeaders } from '../client/modern/headers.ts';
 import { Attempts, RECONNECTION, retry } from '../client/retry.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { toolPages } from '../host/tool-pages.ts';
+import { RATE as CHILD_RATE } from './child.ts';
 import type { LinkEvents, OpenLink, PeerLink, PeerLogger } from './link.ts';
 import {
   type Listening,
@@ -25,7 +26,7 @@ import {
   ModernPeerLink,
   type ModernWire,
 } from './modern.ts';
-import type { BoundReply, RemoteOptions } from './remote.ts';
+import { type BoundReply, RATE as REMOTE_RATE, type RemoteOptions } from './remote.ts';
 
 /** A request whose headers do not say what its arguments say. */
 const HEADER_MISMATCH = -32020;
@@ -46,7 +47,7 @@ export function openModernRemote(
   listening?: (ports: ListeningPorts) => Listening,
 ): PeerLink {
   const wire = openModernWire(remote, logger, bound, () => link.ready());
-  const link = new ModernPeerLink({ wire, logger, listens, account, listening }, events);
+  const link = new ModernPeerLink({ wire, logger, listens, account, rate: REMOTE_RATE, listening }, events);
   return link;
 }
 
@@ -151,7 +152,7 @@ export function openModernChild(
   events: LinkEvents,
 ): PeerLink {
   const wire = new PipeWire();
-  const link = new ModernPeerLink({ wire, logger, listens, account }, events);
+  const link = new ModernPeerLink({ wire, logger, listens, account, rate: CHILD_RATE }, events);
   wire.link = open({
     message: (message) => {
       if (!wire.took(message)) events.message(message);

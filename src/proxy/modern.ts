@@ -20,8 +20,6 @@ import { Inflow } from './inflow.ts';
 import { LEFT, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';
 import { asRound, followTask, taskOf } from './modern-tasks.ts';
 
-/** Messages of a server that are read in a second. */
-const RATE = 1_000;
 /** Most resources that one client subscribes to. */
 const SUBSCRIPTIONS = 1_000;
 const TASKS = `${META}/tasks`;
@@ -59,6 +57,8 @@ export interface ModernLinkOptions {
   readonly listens: boolean;
   /** Opens an account of what is held of the server. */
   readonly account: OpenAccount;
+  /** Messages of the server that are passed on in a second. */
+  readonly rate: number;
   /** The subscriptions of a caller whose links share one stream; default: a stream of this link's own. */
   readonly listening?: ((ports: ListeningPorts) => Listening) | undefined;
 }
@@ -89,7 +89,7 @@ export class ModernPeerLink implements PeerLink {
     this.#options = options;
     this.#events = events;
     this.#inflow = new Inflow({
-      rate: RATE,
+      rate: options.rate,
       account: options.account,
       pass: (heard) => this.#pass(heard as Heard),
       failed: (reason) => this.kill(reason),

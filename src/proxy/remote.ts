@@ -6,13 +6,13 @@
  * server that cannot be reached, is the end of the link.
  */
 import type { BoundedReading } from '../base/bounded-response.ts';
-import type { OpenAccount } from '../base/budget.ts';
+import type { Account, OpenAccount } from '../base/budget.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, type JsonObject } from '../base/json.ts';
 import { importPeer } from '../base/peer.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
-import { isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
+import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
 
 export interface RemoteOptions {
   readonly url: string;
@@ -39,9 +39,9 @@ interface Transport {
 }
 
 /** Messages of a server that are read in a second. */
-const RATE = 1_000;
-/** Each is a request of its own. */
-const MOST_RESPONDING = 200;
+export const RATE = 1_000;
+/** Bytes that a request takes beside its message. */
+const REQUEST = 65_536;
 
 type RemoteWire = 'http' | 'sse';
 
@@ -62,7 +62,9 @@ class RemoteLink implements PeerLink {
   #wire: RemoteWire = 'http';
   #isOver = false;
   readonly #inflow: Inflow;
-  /** Responses to the server's own requests that are under way. */
+  /** Responses to the server's own requests that are under way, each a request. */
+  readonly #responses: Account;
+  /** What they take, in bytes. */
   #responding = 0;
 
   constructor(options: RemoteOptions, bound: BoundReply, account: OpenAccount, events: LinkEvents) {
@@ -75,22 +77,24 @@ class RemoteLink implements PeerLink {
       pass: (message) => this.#events.message(message),
       failed: (reason) => this.kill(reason),
     });
+    this.#responses = account(() => this.kill(FULL));
     this.#transport = this.#open('http');
     this.#transport.catch((error: unknown) => this.#ended(reasonOf(error)));
   }
 
   send(message: JsonObject): void {
-    const isResponse = message.method === undefined;
-    if (isResponse && this.#responding >= MOST_RESPONDING) {
-      this.kill(`it asks more than it takes answers: ${MOST_RESPONDING} wait`);
-      return;
-    }
-    if (isResponse) this.#responding += 1;
+    const memory = message.method === undefined ? heldMemory(message) + REQUEST : 0;
+    this.#responds(memory);
+    if (this.#isOver) return;
     void this.#send(message)
       .catch((error: unknown) => this.#failed(message, error))
-      .finally(() => {
-        if (isResponse) this.#responding -= 1;
-      });
+      .finally(() => this.#responds(-memory));
+  }
+
+  /** May end this link, and others. */
+  #responds(memory: number): void {
+    this.#responding += memory;
+    if (memory !== 0) this.#responses.set(this.#responding);
   }
 
   async close(): Promise<void> {
@@ -176,6 +180,7 @@ class RemoteLink implements PeerLink {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#inflow.close();
+    this.#responses.close();
     this.#events.ended(reason);
   }
 }

@@ -1,25 +1,32 @@
 /** Notifications that a silent store does not take wait up to a bound; further ones go to the connection alone. */
 import { expect, it } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
+import { defined } from '../../src/base/defined.ts';
 import { RunJournal } from '../../src/call/journal/run-journal.ts';
 import { volatileJournal } from '../../src/call/journal/writer.ts';
 
+/** In megabytes: half of all is one caller's, and half is all strangers'. */
 it.each([
-  ['one call', 1, 6, 4],
-  ['all calls', 30, 3, 67],
-])('of %s', async (_whose, calls, each, kept) => {
+  ['one caller', 1, 40, 33, () => 'ann'],
+  ['strangers', 30, 3, 33, () => undefined],
+  ['all callers', 60, 3, 67, (nth: number) => `caller ${nth}`],
+])('of %s', async (_whose, calls, each, kept, principalOf) => {
   let write = (): void => {};
   const silent = new Promise<void>((resolve) => {
     write = resolve;
   });
-  const journals = Array.from({ length: calls }, () => {
+  const journals = Array.from({ length: calls }, (_, nth) => {
     const journal = volatileJournal(-1);
     const decide = journal.decide;
     const slow = {
       ...journal,
       decide: (...args: Parameters<typeof decide>) => silent.then(() => decide(...args)),
     };
-    return new RunJournal(slow, { callId: 'one', clock: systemClock, most: 1_000_000 });
+    return new RunJournal(slow, {
+      call: { id: `${nth}`, ...defined({ principal: principalOf(nth) }) },
+      clock: systemClock,
+      most: 1_000_000,
+    });
   });
   let direct = 0;
   const message = { method: 'notifications/message', params: { data: 'x'.repeat(1_000_000) } };

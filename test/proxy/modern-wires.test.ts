@@ -60,7 +60,7 @@ it('leaves the answer of a cancelled task open: closing rejects nothing that nob
   const wire = wireTo(url, logger);
   const account = (breakOff: () => void) => new Budget(1_000).open({}, breakOff);
   const link = new ModernPeerLink(
-    { wire, logger, listens: false, account },
+    { wire, logger, listens: false, account, rate: 1_000 },
     { message: () => {}, ended: () => {} },
   );
   try {

@@ -6,7 +6,8 @@
 import type { Clock, Timer } from '../../base/clock.ts';
 import { AwaitError } from '../../base/error.ts';
 import { type JsonObject, memoryOf } from '../../base/json.ts';
-import { type Entry, isEndOrLeft, type Received } from './entries.ts';
+import { Quota } from '../../base/quota.ts';
+import { type CallRecord, type Entry, isEndOrLeft, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
 /** Entries that make the folded journal longer. Others, which end a call, are always written. */
@@ -17,14 +18,16 @@ const GAP = 25;
 /** Notifications of a call that are written; the rest go to its connection alone. */
 const MOST_NOTIFIED = 500;
 
-/** Memory of those that are not written yet, of one call and of all, in bytes: a store may be silent. */
-const MOST_UNWRITTEN = { call: 4_194_304, all: 67_108_864 };
-
-/** Of all calls of this process, in bytes. */
-let unwritten = 0;
+/** Memory of all that are not written yet, in bytes: a store may be silent. */
+const MOST_UNWRITTEN = 67_108_864;
+const unwritten = new Quota<RunJournal>({
+  all: MOST_UNWRITTEN,
+  caller: MOST_UNWRITTEN / 2,
+  anonymous: MOST_UNWRITTEN / 2,
+});
 
 export interface RunJournalOptions {
-  readonly callId: string;
+  readonly call: Pick<CallRecord, 'id' | 'principal'>;
   readonly clock: Clock;
   /** Most bytes of the folded journal of a task, as JSON. */
   readonly most: number;
@@ -83,7 +86,7 @@ export class RunJournal implements OpenJournal {
       this.#bytes += bytes - counted;
       counted = bytes;
       if (bytes > 0 && this.#bytes > this.#options.most) {
-        const message = `the journal of task ${this.#options.callId} takes more than ${this.#options.most} bytes; return less from its steps, or raise limits.journalBytes`;
+        const message = `the journal of task ${this.#options.call.id} takes more than ${this.#options.most} bytes; return less from its steps, or raise limits.journalBytes`;
         throw new AwaitError('limit', message);
       }
       return entry;
@@ -97,7 +100,7 @@ export class RunJournal implements OpenJournal {
    */
   notify(message: JsonObject, direct: (message: JsonObject) => void): void {
     const memory = this.#notified < MOST_NOTIFIED ? memoryOf(message) : Infinity;
-    if (this.#unwritten + memory > MOST_UNWRITTEN.call || unwritten + memory > MOST_UNWRITTEN.all) {
+    if (!unwritten.has({ principal: this.#options.call.principal }, memory)) {
       direct(message);
       return;
     }
@@ -113,7 +116,7 @@ export class RunJournal implements OpenJournal {
 
   #hold(memory: number): void {
     this.#unwritten += memory;
-    unwritten += memory;
+    unwritten.change(this, { principal: this.#options.call.principal }, this.#unwritten);
   }
 
   /** @param next what is written behind the notifications that wait */

@@ -288,7 +288,7 @@ export class Resumption {
     const how = { isKept: context.home !== undefined, isAgain: true };
     const instance = this.#parts.route?.(home, call, context, how) ?? home;
     const own = new RunJournal(journal, {
-      callId: call.id,
+      call,
       clock: this.#parts.clock,
       most: this.#parts.limits.journalBytes,
     });
