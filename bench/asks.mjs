@@ -29,11 +29,15 @@ export async function main(args) {
   });
   for (const concurrency of [8, 1]) {
     const rate = (name) => measured.get(name).get(concurrency).rate;
-    console.log(`one ask, concurrency ${concurrency}: SDK v1 on 2025-11-25 ${rate(PEER).toFixed(0)} calls/s`);
+    const told = (name) => {
+      const cpu = measured.get(name).get(concurrency).cpu.toFixed(0);
+      return `${rate(name).toFixed(0)} calls/s, ${cpu} µs of processor time a call`;
+    };
+    console.log(`one ask, concurrency ${concurrency}: SDK v1 on 2025-11-25 ${told(PEER)}`);
     for (const name of OURS) {
       const wanted = name === DRAFT ? ' (wanted: 1.2)' : '';
       const ratio = (rate(name) / rate(PEER)).toFixed(2);
-      console.log(`${name.padEnd(16)} ${rate(name).toFixed(0)} calls/s, ratio ${ratio}${wanted}`);
+      console.log(`${name.padEnd(16)} ${told(name)}, ratio ${ratio}${wanted}`);
     }
   }
 }

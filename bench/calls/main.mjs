@@ -43,10 +43,15 @@ async function measure(store, { rounds, seconds, profile }) {
     load,
   });
   for (const concurrency of CONCURRENCIES) {
-    console.log(`\nno ask, concurrency ${concurrency}`.padEnd(34), '     ours      peer   ratio');
+    console.log(
+      `\nno ask, concurrency ${concurrency}`.padEnd(34),
+      '     ours      peer   ratio  cpu µs/call      peer',
+    );
     for (const { revision, ours, peer } of pairs) {
-      const [a, b] = [ours, peer].map((name) => measured.get(name).get(concurrency).rate);
-      const figures = [a.toFixed(0).padStart(9), b.toFixed(0).padStart(9), (a / b).toFixed(2).padStart(7)];
+      const [a, b] = [ours, peer].map((name) => measured.get(name).get(concurrency));
+      const ratio = (a.rate / b.rate).toFixed(2).padStart(7);
+      const rates = [a, b].map(({ rate }) => rate.toFixed(0).padStart(9));
+      const figures = [...rates, ratio, a.cpu.toFixed(0).padStart(12), b.cpu.toFixed(0).padStart(9)];
       console.log(`${revision}, ${store}`.padEnd(33), ...figures);
     }
   }
