@@ -8,7 +8,7 @@ import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject } from '../base/json.ts';
 import type { CallRecord, Checkpoint, Entry, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { IndexRecords } from '../call/task/index.ts';
-import { TaskIndex } from '../call/task/index.ts';
+import { rowsOf, TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
 import type { Names } from '../checkpoint/names.ts';
 import {
@@ -178,28 +178,28 @@ export class WaitingCalls {
    * @returns for whom it waits, and where: the same each time
    */
   async opened(call: CallRecord, person: string, workspace: string | undefined): Promise<WaitsFor> {
-    const { store, records, now, urlOf, server } = this.#parts;
-    const { id, expires } = call;
+    const { records, now, urlOf, server } = this.#parts;
+    const { id } = call;
     const known = await this.waitsFor(id);
     if (known !== undefined) return known;
     const waits: WaitsFor = { person, url: urlOf(call), server: server() };
-    if (!(await store.insert(personName(id), waits, expires, { holder: call })))
-      return (await this.waitsFor(id)) ?? waits;
+    if (!(await this.#insert(call, personName(id), waits))) return (await this.waitsFor(id)) ?? waits;
     const row = Math.floor(now() / this.#unit);
+    const ends = this.#rowEnd(row);
     const [name] = this.#equalNames(call, workspace);
     for (let nth = 0; ; nth += 1) {
       if (nth === MOST_EQUAL)
         throw new AwaitError('limit', `${MOST_EQUAL} equal calls of a caller wait for their person, or did`);
-      if (await records.insert(this.#slot(name ?? '', row, nth), id, this.#rowEnd(row), call)) break;
+      if (await records.insert(this.#slot(name ?? '', row, nth), id, ends, rowsOf(call, ends))) break;
     }
-    await this.#byPerson.addOwn(id, person);
+    await this.#byPerson.addOwn(id, person, call);
     return waits;
   }
 
   /** Those who have a role have the call in their list, too. */
-  async openedTo({ id, expires }: CallRecord, role: string | undefined): Promise<void> {
-    if (role === undefined || !(await this.#parts.store.insert(roleName(id, role), {}, expires))) return;
-    await this.#byRole.addOwn(id, role);
+  async openedTo(call: CallRecord, role: string | undefined): Promise<void> {
+    if (role === undefined || !(await this.#insert(call, roleName(call.id, role), {}))) return;
+    await this.#byRole.addOwn(call.id, role, call);
   }
 
   /** Undefined for a call that waits for nobody. */
@@ -218,9 +218,9 @@ export class WaitingCalls {
 
   /** @returns false where the ask has an answer already */
   async answer(call: CallRecord, ask: OpenAsk, given: GivenAnswer): Promise<boolean> {
-    const { store, answered } = this.#parts;
+    const { answered } = this.#parts;
     const kept = { ...given, question: ask.question, arguments: digest(call.params.arguments ?? {}) };
-    const isFirst = await store.insert(answerName(call.id, ask.key), kept, call.expires, { holder: call });
+    const isFirst = await this.#insert(call, answerName(call.id, ask.key), kept);
     if (isFirst) answered?.(call, kept);
     for (const listener of this.#listeners.get(call.id) ?? []) listener();
     return isFirst;
@@ -231,17 +231,17 @@ export class WaitingCalls {
   }
 
   /** When the client was asked first: now, where it was not. In milliseconds since the epoch. */
-  async asked({ id, expires }: CallRecord, { key }: OpenAsk): Promise<number> {
+  async asked(call: CallRecord, { key }: OpenAsk): Promise<number> {
     const { store, now } = this.#parts;
     const at = now();
-    if (await store.insert(askedName(id, key), { at }, expires)) return at;
-    const found = await store.get(askedName(id, key));
+    if (await this.#insert(call, askedName(call.id, key), { at })) return at;
+    const found = await store.get(askedName(call.id, key));
     return isObject(found) ? Number(found.at) : at;
   }
 
   /** The client has not asked its user: the page does. @returns false where that was known */
-  doubt({ id, expires }: CallRecord, { key }: OpenAsk): Promise<boolean> {
-    return this.#parts.store.insert(doubtName(id, key), {}, expires);
+  doubt(call: CallRecord, { key }: OpenAsk): Promise<boolean> {
+    return this.#insert(call, doubtName(call.id, key), {});
   }
 
   async isDoubted({ id }: CallRecord, { key }: OpenAsk): Promise<boolean> {
@@ -318,6 +318,11 @@ export class WaitingCalls {
       standing = after(standing, entry, at);
       if (standing.kind === 'ended') return standing;
     }
+  }
+
+  /** Inserts a record of a call, which goes with it. @returns false where there is one */
+  #insert(call: CallRecord, name: string, value: JsonObject | WaitsFor | KeptAnswer): Promise<boolean> {
+    return this.#parts.store.insert(name, value, call.expires, { holder: call });
   }
 
   #equalNames(

@@ -304,10 +304,10 @@ export function createServices(
     log: (level, message, detail) => logger[level](message, detail),
     ...(handoff !== undefined && { handoff }),
     ...(taskIndex !== undefined && {
-      began: async ({ id, task }) => {
+      began: async ({ id, task, ...call }) => {
         // The row of all owners is the sweeper's, which a shared store alone has.
         if (store?.isShared) await taskIndex.add(id, task?.owner);
-        else if (task?.owner !== undefined) await taskIndex.addOwn(id, task.owner);
+        else if (task?.owner !== undefined) await taskIndex.addOwn(id, task.owner, call);
       },
     }),
     watch: (id) => sweeper?.watch(id),

@@ -20,6 +20,18 @@ export interface IndexRecords {
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
+/** Whose calls a row's records are of, where they count. */
+type Counted = Pick<Kept, 'principal'>;
+
+/**
+ * What the rows of a caller count with: those that end together are one holder, which is not over before them. A call's
+ * record in a row outlives the call, or the row would have a hole.
+ */
+export function rowsOf({ principal }: Counted, expires: number): Kept {
+  const id = `${expires.toString(36)}.rows ${principal ?? ''}`;
+  return { id, expires, ...(principal !== undefined && { principal }) };
+}
+
 /** Rows that may still grow: clocks differ. */
 const GROWING = 2;
 /** Most entries of a row that are read at once. */
@@ -66,9 +78,9 @@ export class TaskIndex {
     await Promise.all([this.#append(this.#rowNames(null)[0], row, id), own]);
   }
 
-  /** Lists something under an owner, and nowhere else. */
-  addOwn(id: string, owner: string): Promise<void> {
-    return this.#append(this.#rowNames(owner)[0], Math.floor(this.#now() / this.#unit), id);
+  /** Lists something under an owner, and nowhere else. @param counted whose room it takes, if anybody's */
+  addOwn(id: string, owner: string, counted?: Counted): Promise<void> {
+    return this.#append(this.#rowNames(owner)[0], Math.floor(this.#now() / this.#unit), id, counted);
   }
 
   /** A caller's tasks, the newest first. */
@@ -143,13 +155,13 @@ export class TaskIndex {
   }
 
   /** One after the other: all at once would each try the positions of all others. */
-  #append(owner: string, row: number, id: string): Promise<void> {
+  #append(owner: string, row: number, id: string, counted?: Counted): Promise<void> {
     const key = `${owner} ${row}`;
     const before = this.#appending.get(key);
     const appended =
       before === undefined
-        ? this.#appendNext(owner, row, id)
-        : before.then(() => this.#appendNext(owner, row, id));
+        ? this.#appendNext(owner, row, id, counted)
+        : before.then(() => this.#appendNext(owner, row, id, counted));
     const settled = appended
       .catch(() => {})
       .then(() => {
@@ -159,10 +171,12 @@ export class TaskIndex {
     return appended;
   }
 
-  async #appendNext(owner: string, row: number, id: string): Promise<void> {
+  async #appendNext(owner: string, row: number, id: string, counted?: Counted): Promise<void> {
+    const expires = this.#expiry(row);
+    const holder = counted && rowsOf(counted, expires);
     const known = this.#ends.get(`${owner} ${row}`);
     for (let at = known ?? (await this.#endOf(owner, row)); ; at = await this.#endOf(owner, row)) {
-      const isFree = await this.#records.insert(this.#name(owner, row, at + 1), id, this.#expiry(row));
+      const isFree = await this.#records.insert(this.#name(owner, row, at + 1), id, expires, holder);
       this.#remember(owner, row, at + 1);
       if (isFree) return;
     }

@@ -1,0 +1,75 @@
+/** The rows by which calls that wait for a person are found again, as older calls of them make room. */
+import { expect, it } from 'vitest';
+import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
+import { systemClock } from '../../src/base/clock.ts';
+import { type CallRecord, FORMAT } from '../../src/call/journal/entries.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
+import { Names } from '../../src/checkpoint/names.ts';
+import { plainRecords } from '../../src/checkpoint/records.ts';
+
+const TTL = 3_600_000;
+const names = new Names('rows');
+const expires = Date.now() + TTL;
+
+function callOf(id: string, args: object): CallRecord {
+  return {
+    id: `${expires.toString(36)}.${id}~`,
+    method: 'tools/call',
+    params: { name: 'book', arguments: { ...args } },
+    requestId: 1,
+    principal: 'ann',
+    revision: '2025-11-25',
+    client: { capabilities: {}, info: { name: 'desk' }, protocolVersion: '2025-11-25' },
+    created: expires - TTL,
+    expires,
+  };
+}
+
+function bench(bytes: { caller: number; outcomes: number }) {
+  const store = new KeyvCallStore(undefined, systemClock, 10_000, {
+    names,
+    cipher: plainRecords('rows'),
+    bytes: { all: 10_000_000, ...bytes },
+  });
+  const calls = new WaitingCalls({
+    store,
+    records: {
+      insert: (name, value, ends, holder) =>
+        store.insert(name, value, ends, holder === undefined ? {} : { holder }),
+      get: (name) => store.get(name),
+    },
+    names: { guessable: (...parts) => [parts.join(' ')] },
+    ttl: TTL,
+    now: Date.now,
+    urlOf: ({ id }) => id,
+    server: () => 'booking',
+  });
+  const begin = async (id: string, args: object): Promise<CallRecord> => {
+    const call = callOf(id, args);
+    await store.insertEntry(call, 0, { type: 'called', format: FORMAT, call });
+    await calls.opened(call, 'ann', undefined);
+    return call;
+  };
+  const end = (call: CallRecord): Promise<boolean> =>
+    store.insertEntry(call, 1, { type: 'ended', response: { result: {} } });
+  return { store, calls, begin, end };
+}
+
+it('a call is found by an equal one, also where an earlier one has made room', async () => {
+  const { store, calls, begin, end } = bench({ caller: 1_000_000, outcomes: 1 });
+  const done = await begin('done', { to: 'Rome' });
+  await end(done);
+  const waiting = await begin('waiting', { to: 'Rome' });
+  await end(await begin('other', { to: 'Oslo' }));
+  expect(await store.read(done.id, 0)).toBeUndefined();
+  expect(await calls.equal(waiting, undefined)).toContain(waiting.id);
+  expect(await calls.of({ person: 'ann', roles: [] })).toContain(waiting.id);
+});
+
+it('rows take the room of the caller whose calls they hold', async () => {
+  const { begin, end } = bench({ caller: 100_000, outcomes: 5 });
+  const refused = (async () => {
+    for (let nth = 0; nth < 10_000; nth += 1) await end(await begin(`${nth}`, { nth }));
+  })();
+  await expect(refused).rejects.toMatchObject({ code: 'limit' });
+});
