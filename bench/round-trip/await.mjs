@@ -22,6 +22,12 @@ export function parkedProcess() {
   return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], instance: 'process' }));
 }
 
+/** The journal in Redis; the second request finds the parked tool. */
+export async function here() {
+  const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+  return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], store: await openStore(url) }));
+}
+
 /** The journal in Redis; each second request comes to the other of two processes, as two handlers without a relay. */
 export async function elsewhere() {
   const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';

@@ -9,6 +9,7 @@ const VARIANTS = [
   'parked',
   'parked-shared',
   'parked-process',
+  'here',
   'replayed',
   'replayed-shared',
   'elsewhere',

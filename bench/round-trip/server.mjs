@@ -5,6 +5,7 @@ const VARIANTS = {
   'hand-written': () => import('./hand-written.mjs').then(({ listener }) => listener()),
   parked: () => import('./await.mjs').then(({ parked }) => parked()),
   'parked-shared': () => import('./await.mjs').then(({ parkedShared }) => parkedShared()),
+  here: () => import('./await.mjs').then(({ here }) => here()),
   'parked-process': () => import('./await.mjs').then(({ parkedProcess }) => parkedProcess()),
   elsewhere: () => import('./await.mjs').then(({ elsewhere }) => elsewhere()),
   replayed: () => import('./await.mjs').then(({ replayed }) => replayed()),

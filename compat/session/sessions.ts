@@ -9,7 +9,6 @@ import { AwaitError } from '../../src/base/error.ts';
 import { Quota, type QuotaKey, type Shares } from '../../src/base/quota.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { Identify, SessionIdentity } from './identity.ts';
-import { LEAST_LIFETIME } from './identity.ts';
 import { Session } from './session.ts';
 import type { News } from './state.ts';
 
@@ -109,11 +108,11 @@ export class Sessions {
   /** Ends a session here and, where there is a store, everywhere. */
   async end(session: Session): Promise<void> {
     this.#close(session);
-    const { store, now } = this.#services;
+    const { store } = this.#services;
     const { name, holder, state } = session;
     const mark = ended(name);
     // A stranger's marks make room for one another too.
-    await store?.insert(mark, true, now() + LEAST_LIFETIME, { holder: { ...holder, id: mark } });
+    await store?.insert(mark, true, session.expires, { holder: { ...holder, id: mark } });
     store?.release(mark);
     await store?.removeAll(name, `${name}:session`, `${name}:client`, `${name}:opened`, ...state.records);
   }

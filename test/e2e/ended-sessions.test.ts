@@ -1,4 +1,7 @@
 /** A session that ends while requests of it are on their way: nothing of them starts, and nothing of them stays. */
+import { randomUUID } from 'node:crypto';
+import type KeyvRedis from '@keyv/redis';
+import type { RedisClientType } from '@keyv/redis';
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
@@ -88,3 +91,23 @@ for (const [store, down, options] of [
     });
   }
 }
+
+it.skipIf(REDIS.down)(
+  'is refused for as long as it would have lasted, where calls wait for days',
+  async () => {
+    const days = 86_400_000;
+    const store = await openStore(REDIS.url());
+    const { client } = store.store as KeyvRedis<string>;
+    const keys = async (): Promise<string[]> =>
+      (await (client as RedisClientType).keys('*mcp-await*')).sort();
+    const url = await serve({ store, ttl: 14 * days, audience: randomUUID() });
+    const peer = await inSession(url, '2025-11-25');
+    const before = new Set(await keys());
+    await fetch(url, { method: 'DELETE', headers: peer.headers });
+    const marks = (await keys()).filter((key) => !before.has(key));
+    const lives = await Promise.all(marks.map((key) => (client as RedisClientType).pTTL(key)));
+    expect(Math.max(...lives)).toBeGreaterThan(13 * days);
+    await served.close();
+    await store.disconnect();
+  },
+);

@@ -21,13 +21,13 @@ export interface IndexRecords {
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 /** Whose calls a row's records are of, where they count. */
-type Counted = Pick<Kept, 'principal'>;
+type RowsCaller = Pick<Kept, 'principal'>;
 
 /**
  * What the rows of a caller count with: those that end together are one holder, which is not over before them. A call's
  * record in a row outlives the call, or the row would have a hole.
  */
-export function rowsOf({ principal }: Counted, expires: number): Kept {
+export function rowsOf({ principal }: RowsCaller, expires: number): Kept {
   const id = `${expires.toString(36)}.rows ${principal ?? ''}`;
   return { id, expires, ...(principal !== undefined && { principal }) };
 }
@@ -79,7 +79,7 @@ export class TaskIndex {
   }
 
   /** Lists something under an owner, and nowhere else. @param counted whose room it takes, if anybody's */
-  addOwn(id: string, owner: string, counted?: Counted): Promise<void> {
+  addOwn(id: string, owner: string, counted?: RowsCaller): Promise<void> {
     return this.#append(this.#rowNames(owner)[0], Math.floor(this.#now() / this.#unit), id, counted);
   }
 
@@ -155,7 +155,7 @@ export class TaskIndex {
   }
 
   /** One after the other: all at once would each try the positions of all others. */
-  #append(owner: string, row: number, id: string, counted?: Counted): Promise<void> {
+  #append(owner: string, row: number, id: string, counted?: RowsCaller): Promise<void> {
     const key = `${owner} ${row}`;
     const before = this.#appending.get(key);
     const appended =
@@ -171,7 +171,7 @@ export class TaskIndex {
     return appended;
   }
 
-  async #appendNext(owner: string, row: number, id: string, counted?: Counted): Promise<void> {
+  async #appendNext(owner: string, row: number, id: string, counted?: RowsCaller): Promise<void> {
     const expires = this.#expiry(row);
     const holder = counted && rowsOf(counted, expires);
     const known = this.#ends.get(`${owner} ${row}`);
