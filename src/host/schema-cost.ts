@@ -10,8 +10,12 @@ export const MOST_PARTS = 2_000;
 /** Keywords whose references depend on where they are evaluated. */
 const DYNAMIC = ['$dynamicRef', '$recursiveRef'];
 
-/** How many subschemas and values an evaluation meets; infinite with a cycle, or a reference to elsewhere. */
-export function partsOf(schema: JsonObject): number {
+/**
+ * How many subschemas and values an evaluation meets; infinite with a cycle, or a reference to elsewhere.
+ * @param instructions of a pattern that count as one
+ */
+export function partsOf(schema: JsonObject, instructions = COMPILED): number {
+  const partsOfPattern = (pattern: string): number => Math.ceil(instructionsOf(pattern) / instructions);
   const known = new Map<object, number>();
   const count = (part: unknown): number => {
     if (typeof part === 'string') return 1 + lengthOf(part);
@@ -50,18 +54,53 @@ function lengthOf(text: string): number {
   return Math.floor(text.length / TEXT_PART);
 }
 
-/** Characters of a compiled pattern that take as long as a subschema, and how many a class of Unicode's stands for. */
-const PATTERN_PART = 50;
+/** Instructions of a pattern that take as long as a subschema: to compile, and to match with each character of a text. */
+export const COMPILED = 4;
+export const MATCHED = 2;
+/** Instructions of a class of Unicode's, and of a character in a class. */
 const UNICODE_CLASS = 10;
+const CLASS_CHARACTER = 0.1;
 
-/** What is repeated so often is compiled so often. */
-function partsOfPattern(pattern: string): number {
-  const repeats = [...pattern.matchAll(/\{(\d+)(?:,(\d*))?\}/g)].reduce(
-    (sum, [, least = '1', most = '']) => sum + Math.max(Number(least), Number(most)),
-    1,
-  );
-  const classes = pattern.match(/\\[pP]/g)?.length ?? 0;
-  return Math.ceil((repeats * (pattern.length + UNICODE_CLASS * classes)) / PATTERN_PART);
+const REPEAT = /\{(\d+)(?:,(\d*))?\}/y;
+
+/** Instructions of a compiled pattern, about: what is repeated so often is compiled so often. */
+function instructionsOf(pattern: string): number {
+  /** Of the groups that are open. */
+  const outer: number[] = [];
+  let size = 1;
+  /** Of what a repeat would repeat. */
+  let last = 0;
+  let isClass = false;
+  for (let at = 0; at < pattern.length; at += 1) {
+    const char = pattern[at];
+    const next = char === '\\' ? pattern[++at] : undefined;
+    const isUnicode = next === 'p' || next === 'P';
+    REPEAT.lastIndex = at;
+    const repeat = char === '{' && !isClass ? REPEAT.exec(pattern) : null;
+    if (isClass) {
+      isClass = char !== ']';
+      last += isUnicode ? UNICODE_CLASS : CLASS_CHARACTER;
+      if (!isClass) size += last;
+    } else if (repeat !== null) {
+      const [text, least, most = ''] = repeat;
+      const times = Math.max(Number(least), Number(most), 1);
+      at += text.length - 1;
+      size += last * (times - 1);
+      last *= times;
+    } else if (char === '(') {
+      outer.push(size);
+      size = 1;
+    } else if (char === ')') {
+      last = size;
+      size += outer.pop() ?? 0;
+    } else {
+      isClass = char === '[';
+      last = isUnicode ? UNICODE_CLASS : 1;
+      if (!isClass) size += last;
+    }
+  }
+  // What is not closed is an error, which is found at its end.
+  return outer.reduce((sum, group) => sum + group, size) + (isClass ? last : 0);
 }
 
 /** What a reference inside of a document means; undefined where it is an anchor, or is not inside. */

@@ -1,4 +1,5 @@
 /** A response is refused for what would be too much once it is parsed, before that. */
+import { Readable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
 import { boundedResponse, LINE_OVERHEAD, MOST_VALUES } from '../../src/base/bounded-response.ts';
 import { Budget } from '../../src/base/budget.ts';
@@ -42,6 +43,18 @@ describe('a response of a server', () => {
     const events = 'data:\n\n'.repeat(1_000);
     expect(await boundedResponse(stream(events), most).text()).toBe(events);
   });
+});
+
+it.each([1, 2, 3, 7, 1_000])('a stream in pieces of %i bytes has line ends of one kind', async (size) => {
+  const text = 'id: 1\r\ndata: a\r\rdata: b\n\r\n\n\rdata: \u0d41\r\n\r\n';
+  const bytes = new TextEncoder().encode(text);
+  const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_, nth) =>
+    bytes.subarray(nth * size, (nth + 1) * size),
+  );
+  const headers = { 'content-type': 'text/event-stream' };
+  const cut = new Response(Readable.toWeb(Readable.from(pieces)) as ReadableStream, { headers });
+  expect(await read(cut)).toBe(text.replaceAll(/\r\n|\r/g, '\n'));
+  expect(await read(json(text))).toBe(text);
 });
 
 describe('responses with one budget', () => {

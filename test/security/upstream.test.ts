@@ -5,10 +5,13 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { boundedResponse } from '../../src/base/bounded-response.ts';
 import { AwaitClientTransport } from '../../src/client/index.ts';
+import { answerCheck } from '../../src/host/answer-check.ts';
 import { MOST_PARTS, partsOf } from '../../src/host/schema-cost.ts';
+import { CachingValidator, compilingValidator, evaluatingValidator } from '../../src/host/validator.ts';
 import { remoteHost } from '../../src/index.ts';
 import { accept, legacy, post, textOf } from '../e2e/clients.ts';
 import { listen, SECRET, serveHere, shut } from '../e2e/harness.ts';
@@ -126,10 +129,16 @@ describe('a schema of another server', () => {
     expect(partsOf({ $dynamicRef: '#x' })).toBe(Infinity);
     // As a form has them.
     const host = { type: 'string', pattern: '^[a-z0-9]{1,63}(\\.[a-z0-9]{1,63}){1,10}$' };
-    expect(partsOf({ properties: { host } })).toBeLessThan(200);
+    expect(partsOf({ properties: { host } })).toBeLessThan(MOST_PARTS / 5);
     // Compiling it takes two milliseconds.
     expect(partsOf({ pattern: '(?:\\p{L}|[a-z]){900}' })).toBeGreaterThan(300);
     expect(partsOf({ patternProperties: { '(?:ab|cd){900}': {} } })).toBeGreaterThan(200);
+    // Repeats in repeats multiply, and brackets that are not groups are none.
+    const nested = partsOf({ pattern: '(?:(?:[ab(]{10}){10}){9}' });
+    expect(nested).toBeGreaterThan(3 * partsOf({ pattern: '[ab(]{10}[ab]{10}[ab]{9}\\){9}' }));
+    expect(nested).toBeGreaterThan(200);
+    for (const unclosed of ['[', '(', '{1', '\\', '(?:a{9}'])
+      expect(partsOf({ pattern: unclosed.repeat(100_000) })).toBeGreaterThan(MOST_PARTS);
     const shared = { $ref: '#/$defs/a~1b%25' };
     const defs = { $defs: { 'a/b%': { enum: ['x', 'y'] } }, properties: { one: shared, two: shared } };
     expect(partsOf(defs)).toBeLessThan(20);
@@ -159,6 +168,21 @@ describe('a schema of another server', () => {
     });
     expect(textOf(done)).toContain('accept');
   });
+});
+
+it('a pattern that a long answer would hold the process up with refuses that answer', () => {
+  const check = answerCheck(
+    new CachingValidator(compilingValidator(() => new AjvJsonSchemaValidator())),
+    new CachingValidator(evaluatingValidator),
+    { longest: 1_000_000, isForeign: true },
+  );
+  const schema = {
+    type: 'object',
+    properties: { a: { type: 'string', pattern: 'a(?:(?:(?:a|b){10}){10}){9}c' } },
+  };
+  expect(check.unfit(schema)).toBeUndefined();
+  expect(check.keeps(schema, { a: `a${'b'.repeat(900)}c` })).toBe(true);
+  expect(check.keeps(schema, { a: `a${'b'.repeat(200_000)}c` })).toBe(false);
 });
 
 describe('a reply that never ends', () => {
@@ -209,9 +233,9 @@ describe('a reply that never ends', () => {
     const many = Array.from({ length: 100 }, () => event);
     for (const ending of ['\n\n', '\r\n\r\n', '\r\r']) {
       const pieces = many.map((one) => one.replace('\n\n', ending));
-      expect(await boundedResponse(of('text/event-stream', pieces), 200).text()).toBe(pieces.join(''));
+      expect(await boundedResponse(of('text/event-stream', pieces), 200).text()).toBe(many.join(''));
       const split = pieces.join('').split('');
-      expect(await boundedResponse(of('text/event-stream', split), 200).text()).toBe(split.join(''));
+      expect(await boundedResponse(of('text/event-stream', split), 200).text()).toBe(many.join(''));
     }
     const lines = Array.from({ length: 100 }, () => 'data: x\n');
     await expect(boundedResponse(of('text/event-stream', lines), 100).text()).rejects.toThrow('100 bytes');
