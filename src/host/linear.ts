@@ -9,6 +9,7 @@ import process from 'node:process';
 import { RE2JS } from 're2js';
 import { keepNewest } from '../base/bounded.ts';
 import { canonical, isObject, type JsonObject } from '../base/json.ts';
+import { instructionsOf } from './schema-cost.ts';
 
 /** Most patterns that are remembered as warned about. */
 const TOLD = 1_000;
@@ -17,6 +18,9 @@ const told = new Set<string>();
 const DATA: ReadonlySet<string> = new Set(['const', 'enum', 'default', 'examples']);
 /** Keywords whose values are schemas by name: there `pattern` is a property. */
 const NAMED: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions', 'dependentSchemas']);
+
+/** Instructions of a pattern times characters of a text that are matched: an eighth of a second, about. */
+const MOST_STEPS = 40_000_000;
 
 interface Matcher {
   test(value: string): boolean;
@@ -30,7 +34,9 @@ const linearRegExp = Object.assign(
   (pattern: string): Matcher => {
     try {
       const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
-      return { test: (value) => compiled.matcher(value).find() };
+      const longest = MOST_STEPS / instructionsOf(pattern);
+      // One that is longer does not match: most patterns bound their texts.
+      return { test: (value) => value.length <= longest && compiled.matcher(value).find() };
     } catch {
       // Only to see whether it is one: it is never run.
       new RegExp(pattern, 'u');

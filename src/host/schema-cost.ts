@@ -64,7 +64,7 @@ const CLASS_CHARACTER = 0.1;
 const REPEAT = /\{(\d+)(?:,(\d*))?\}/y;
 
 /** Instructions of a compiled pattern, about: what is repeated so often is compiled so often. */
-function instructionsOf(pattern: string): number {
+export function instructionsOf(pattern: string): number {
   /** Of the groups that are open. */
   const outer: number[] = [];
   let size = 1;

@@ -103,6 +103,15 @@ describe('an evaluator', () => {
     return values.map((value) => validate(value).valid);
   };
 
+  it('matches no text that takes a pattern longer than a moment', () => {
+    const pattern = '^(?:[a-z]{1,100}-?){1,50}$';
+    expect(verdicts(field({ pattern }), [{ field: 'ab-'.repeat(20) }])).toEqual([true]);
+    expect(verdicts(field({ pattern: '(?:a{1,100}){1,9}' }), [{ field: 'a'.repeat(100_000) }])).toEqual([
+      false,
+    ]);
+    expect(verdicts(field({ pattern: '^a+$' }), [{ field: 'a'.repeat(900_000) }])).toEqual([true]);
+  });
+
   it('checks patterns and unique items in properties, items and allOf', () => {
     const zip = { type: 'string', pattern: '^\\d{5}$' };
     expect(verdicts(field({ pattern: '^b' }), [{ field: 'bc' }, { field: 'cb' }, {}, 7])).toEqual([
