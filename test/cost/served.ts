@@ -35,9 +35,15 @@ export type Send = (
   onText?: (text: string) => void,
 ) => Promise<{ readonly status: number; readonly session: string; readonly text: string }>;
 
-export function overHttp(url: string): Send {
+/** @param caller sent as a bearer token; none: an anonymous one */
+export function overHttp(url: string, caller?: string): Send {
+  const own = caller === undefined ? {} : { authorization: `Bearer ${caller}` };
   return async (headers, body, onText) => {
-    const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { ...headers, ...own },
+      body: JSON.stringify(body),
+    });
     let text = '';
     for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
       text += piece;

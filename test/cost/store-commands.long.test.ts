@@ -98,6 +98,16 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
     });
   }
 
+  for (const { revision, what, bound } of casesOf({
+    '2025-11-25': LIVE,
+    '2026-07-28': BOUNDS['2026-07-28'],
+  })) {
+    const most = what === 'plain' ? bound[0] : bound[0] + 1;
+    it(`${revision}, ${what}, of a known caller: at most ${most} (what is stored is in the caller's list)`, async () => {
+      await isWithin(await clientOf(overHttp(served.url, 'ann'), revision), what, most, most);
+    });
+  }
+
   it('2025-11-25, one that takes longer than a moment: at most 3 (the session; the call, the end)', async () => {
     const slow = await serveHere(build, { store, secrets: [SECRET], ...tuned({ heldReply: 0 }) });
     try {
