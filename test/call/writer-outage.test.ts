@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { AwaitError } from '../../src/base/error.ts';
-import { type CallRecord, type Entry, FORMAT } from '../../src/call/journal/entries.ts';
+import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import { Retry } from '../../src/log/retry.ts';
 
@@ -21,12 +21,9 @@ it('a finished step whose position another process took waits until its call exp
     created: now,
     expires: now + 60_000,
   };
-  const stored: Entry[] = [
-    { type: 'called', format: FORMAT, call },
-    { type: 'reading', connection: 'of a client that came back' },
-  ];
+  const stored: Entry[] = [];
   const retry = new Retry({ clock: systemClock, lease: LEASE });
-  let isAway = true;
+  let isAway = false;
   const entries: Entries = {
     insert: async (position, entry) => {
       if (position < stored.length) return false;
@@ -40,7 +37,10 @@ it('a finished step whose position another process took waits until its call exp
       }, until),
     beat: async () => {},
   };
-  const journal = openJournal(entries, call, 0, systemClock, LEASE);
+  const journal = openJournal(entries, call, -1, systemClock, LEASE);
+  await journal.begin?.();
+  stored.push({ type: 'reading', connection: 'of a client that came back' });
+  isAway = true;
   const written = journal.append({
     type: 'completed',
     completion: { kind: 'step', path: 'charge', outcome: { value: 120 } },
@@ -53,5 +53,5 @@ it('a finished step whose position another process took waits until its call exp
   expect(failure).toBeUndefined();
   isAway = false;
   await written;
-  expect(stored.map(({ type }) => type)).toEqual(['called', 'reading', 'completed']);
+  expect(stored.map(({ type }) => type)).toEqual(['called', 'reading', 'held', 'completed']);
 });

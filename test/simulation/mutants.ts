@@ -145,8 +145,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an answer of the page overwrites the one before',
     file: 'src/ask/waiting-calls.ts',
-    from: 'const isFirst = await store.insert(answerName(call.id, ask.key), kept, call.expires, { holder: call });',
-    to: 'const isFirst = [true, await store.replace(answerName(call.id, ask.key), kept, call.expires)][0];',
+    from: 'const isFirst = await this.#insert(call, answerName(call.id, ask.key), kept);',
+    to: 'const isFirst = [true, await this.#parts.store.replace(answerName(call.id, ask.key), kept, call.expires)][0];',
     page: true,
   },
   {

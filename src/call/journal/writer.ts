@@ -71,6 +71,7 @@ class JournalWriter implements OpenJournal {
   #hasPart = false;
   /** When the last entry that other processes could see was sent off. */
   #heard: Moment | undefined;
+  #begun: Promise<void> | undefined;
   /** Read, and not passed on: this process may have lost the call since. */
   readonly #received: Received[] = [];
 
@@ -102,13 +103,24 @@ class JournalWriter implements OpenJournal {
       if (first === undefined) return false;
       // A checkpoint holds the call; any other first entry has it before it.
       const isFirst = first.type === 'suspended' || first.type === 'called';
-      const until = this.#hasPart || hasSteps(first) ? this.#call.expires : undefined;
-      if (this.#position < 0 && !isFirst) {
-        const called: Entry = { type: 'called', format: FORMAT, call: this.#call };
-        await this.#put(called, () => called, until);
-      }
+      if (!isFirst) await this.#putCalled();
+      const until = this.#hasPart ? this.#call.expires : undefined;
       return this.#put(first, next, until, onWritten);
     });
+  }
+
+  /** Nothing is done of a call that cannot be stored. */
+  begin(): Promise<void> | undefined {
+    if (this.#position >= 0) return undefined;
+    this.#begun ??= this.#inOrder(() => this.#putCalled()).finally(() => {
+      this.#begun = undefined;
+    });
+    return this.#begun;
+  }
+
+  async #putCalled(): Promise<void> {
+    const called: Entry = { type: 'called', format: FORMAT, call: this.#call };
+    if (this.#position < 0) await this.#put(called, () => called, undefined);
   }
 
   readOn(): Promise<Entry | undefined> {
@@ -227,11 +239,6 @@ class JournalWriter implements OpenJournal {
     const silent = Math.max(this.#clock.elapsed() - elapsed, this.#clock.now() - now);
     return silent < this.#lease * SURE;
   }
-}
-
-/** Whether a step has run of which it is the first record: a call that is given up would run it again. */
-function hasSteps(entry: Entry): boolean {
-  return entry.type === 'completed' || (entry.type === 'suspended' && entry.checkpoint.running !== undefined);
 }
 
 /** False when another process has the position. */
