@@ -23,6 +23,7 @@ import type { Frame } from '../call/frame/frame.ts';
 import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
 import type { Instance, InstanceContext, Outcome, RequestContext } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
+import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { askedBy, ClientAsks } from './client-asks.ts';
 import { notDoneYet, sentBefore } from './said.ts';
@@ -121,11 +122,12 @@ export class ContinuedCall implements Instance {
   readonly #asks: ClientAsks;
 
   constructor(parts: ContinuedCallParts, request: ContinuedRequest) {
-    this.#parts = parts;
+    const calls = patient(parts.calls, (error) => this.#waitsFor(error));
+    this.#parts = { ...parts, calls };
     this.#request = request;
     this.#facts = request.context;
     this.#asks = new ClientAsks({
-      ...parts,
+      ...this.#parts,
       request,
       opened: (call) => this.#opened(call),
       doubted: async (call) => parts.opened(call, await this.#opened(call)),
@@ -139,10 +141,26 @@ export class ContinuedCall implements Instance {
 
   call(frame: Frame, _request: unknown, facts: InstanceContext): void {
     this.#facts = facts;
+    this.#look(frame);
     this.#run(frame).then(
       (response) => response !== undefined && frame.finish(response),
       (error: unknown) => frame.break(AwaitError.from(error)),
     );
+  }
+
+  /** Where the process has no more time, another one goes on with the call: its client sends the request again. */
+  #look(frame: Frame): void {
+    const { clock, engine } = this.#parts;
+    if (frame.over || this.#over.signal.aborted) return;
+    if (engine.isDue) void frame.context.shed?.().catch(() => {});
+    else clock.after(LOOK, () => this.#look(frame)).unref();
+  }
+
+  /** What was begun is not begun again, and its client waits for the store. */
+  async #waitsFor(error: unknown): Promise<boolean> {
+    if (!this.#isGiven || AwaitError.from(error).code !== 'store') return false;
+    await sleep(this.#parts.clock, LOOK);
+    return !this.#over.signal.aborted && this.#untilExpiry(this.#own) > 0;
   }
 
   refresh(_frame: Frame, facts: InstanceContext): void {
@@ -264,12 +282,18 @@ export class ContinuedCall implements Instance {
   }
 
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
-    if (outcome.kind === 'responded') return outcome.response;
+    if (outcome.kind === 'responded') return this.#orShed(frame, outcome);
     if (outcome.kind !== 'suspended') return this.#left(this.#own);
     const standing = await this.#parts.calls.standing(this.#own.id);
     if (standing.kind !== 'asks')
       throw new AwaitError('internal', 'a turn ended with asks that are not in its log');
     return this.#goOn(frame, standing, false);
+  }
+
+  /** A call that this process may not continue any more is another one's, where the request can come again. */
+  async #orShed(frame: Frame, { response, failure }: Responded): Promise<Response | undefined> {
+    if (failure === 'closed') await Promise.race([frame.context.shed?.(), this.#ended]);
+    return this.#over.signal.aborted ? undefined : response;
   }
 
   /** Gets answers and continues, until the call is over or waits for its person. @param isTold whether its client knows */
@@ -306,7 +330,7 @@ export class ContinuedCall implements Instance {
       // Another request may have claimed the turn with fewer answers, or more.
       standing = await calls.standing(call.id);
       if (standing.kind === 'asks' && standing.at === at) {
-        if (outcome.kind === 'responded') return outcome.response;
+        if (outcome.kind === 'responded') return this.#orShed(frame, outcome);
         tries += 1;
         known = at;
       } else if (standing.kind === 'asks') tries = 0;
@@ -408,7 +432,10 @@ export class ContinuedCall implements Instance {
     if (response === undefined) return undefined;
     const { result } = orDeclined(response);
     // Its `accept` says that the page was opened.
-    if (result.action !== 'accept') return this.#taken(call, asks, result);
+    if (result.action !== 'accept') {
+      await this.#taken(call, asks, result);
+      return await this.#awaited(call, asks, this.#patience(call, isTold));
+    }
     // Rounds that are over are not waited for again.
     const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
     const rounds = context.live ? 0 : ROUNDS;
@@ -419,14 +446,10 @@ export class ContinuedCall implements Instance {
     }
   }
 
-  /** The client answered for the person; what the page got before counts. */
-  async #taken(
-    call: CallRecord,
-    asks: readonly OpenAsk[],
-    { action }: JsonObject,
-  ): Promise<Record<string, JsonObject> | undefined> {
-    for (const ask of asks) await this.#asks.count(call, ask, { result: { action } });
-    return this.#read(call, asks);
+  /** The client answered for its user, and for nobody else; what the page got before counts. */
+  async #taken(call: CallRecord, asks: readonly OpenAsk[], { action }: JsonObject): Promise<void> {
+    for (const ask of asks)
+      if (!isForPerson(ask.params)) await this.#asks.count(call, ask, { result: { action } });
   }
 
   async #read(call: CallRecord, asks: readonly OpenAsk[]): Promise<Record<string, JsonObject> | undefined> {
@@ -523,6 +546,26 @@ export class ContinuedCall implements Instance {
       }),
     };
   }
+}
+
+/** The same, whose asynchronous members are called again for as long as their failures are waited for. */
+function patient<T extends object>(whole: T, waits: (error: unknown) => Promise<boolean>): T {
+  const again = (work: () => unknown, made: Promise<unknown>): Promise<unknown> =>
+    made.catch(async (error: unknown) => {
+      if (!(await waits(error))) throw error;
+      return again(work, Promise.resolve(work()));
+    });
+  return new Proxy(whole, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      return (...args: unknown[]): unknown => {
+        const work = (): unknown => member.apply(target, args);
+        const made = work();
+        return made instanceof Promise ? again(work, made) : made;
+      };
+    },
+  });
 }
 
 /** Client capabilities that a server can ask by forms with. */

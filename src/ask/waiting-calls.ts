@@ -4,7 +4,6 @@
  * whichever process got it; the call's next owner takes it into the log with its claim.
  * A call is found by what makes another call equal to it: its caller, client, revision, workspace, tool and arguments.
  */
-import { AwaitError } from '../base/error.ts';
 import { digest, isObject, type JsonObject } from '../base/json.ts';
 import type { CallRecord, Checkpoint, Entry, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { IndexRecords } from '../call/task/index.ts';
@@ -25,8 +24,10 @@ import {
 const MOST_LISTED = 200;
 /** The end of its id. */
 const CONTINUED = '~';
-/** Equal calls that are told apart, within a `ttl`. */
-const MOST_EQUAL = 50;
+/** The newest of equal calls, among which those are that are not over: an equal one begins when the one before is. */
+const MOST_EQUAL = 10;
+/** Positions of a row that are looked at one by one: most rows have fewer. */
+const FEW = 4;
 
 /** How long a client's proof holds that it asks its user, in milliseconds. */
 const PROOF = 30 * 86_400_000;
@@ -139,13 +140,36 @@ export class WaitingCalls {
   }
 
   async #rowOf(name: string, row: number): Promise<string[]> {
-    const ids: string[] = [];
-    for (let nth = 0; nth < MOST_EQUAL; nth += 1) {
-      const id = await this.#parts.records.get(this.#slot(name, row, nth));
-      if (id === undefined) break;
-      if (typeof id === 'string') ids.push(id);
+    const end = await this.#endOf(name, row);
+    const first = Math.max(0, end.at - MOST_EQUAL);
+    const slots = Array.from({ length: end.at - first }, (_, nth) => first + nth);
+    const ids = await Promise.all(slots.map((nth) => end.seen.get(nth) ?? this.#at(name, row, nth)));
+    return ids.filter((id) => typeof id === 'string');
+  }
+
+  #at(name: string, row: number, nth: number): Promise<unknown> {
+    return this.#parts.records.get(this.#slot(name, row, nth));
+  }
+
+  /** The first free position of a row: searched in steps that double, and then halve. */
+  async #endOf(name: string, row: number): Promise<{ at: number; seen: Map<number, unknown> }> {
+    const seen = new Map<number, unknown>();
+    const isTaken = async (nth: number): Promise<boolean> => {
+      const id = await this.#at(name, row, nth);
+      if (id !== undefined) seen.set(nth, id);
+      return id !== undefined;
+    };
+    let [free, taken] = [0, -1];
+    while (await isTaken(free)) {
+      taken = free;
+      free += free < FEW ? 1 : free;
     }
-    return ids;
+    while (free - taken > 1) {
+      const middle = Math.floor((taken + free) / 2);
+      if (await isTaken(middle)) taken = middle;
+      else free = middle;
+    }
+    return { at: free, seen };
   }
 
   /**
@@ -183,17 +207,16 @@ export class WaitingCalls {
     const known = await this.waitsFor(id);
     if (known !== undefined) return known;
     const waits: WaitsFor = { person, url: urlOf(call), server: server() };
-    if (!(await this.#insert(call, personName(id), waits))) return (await this.waitsFor(id)) ?? waits;
     const row = Math.floor(now() / this.#unit);
     const ends = this.#rowEnd(row);
-    const [name] = this.#equalNames(call, workspace);
-    for (let nth = 0; ; nth += 1) {
-      if (nth === MOST_EQUAL)
-        throw new AwaitError('limit', `${MOST_EQUAL} equal calls of a caller wait for their person, or did`);
-      if (await records.insert(this.#slot(name ?? '', row, nth), id, ends, rowsOf(call, ends))) break;
-    }
+    const [name = ''] = this.#equalNames(call, workspace);
+    const isAt = (nth: number): Promise<boolean> =>
+      records.insert(this.#slot(name, row, nth), id, ends, rowsOf(call, ends));
+    if (!(await isAt(0))) for (let nth = (await this.#endOf(name, row)).at; !(await isAt(nth)); nth += 1);
     await this.#byPerson.addOwn(id, person, call);
-    return waits;
+    // The last one: without it all of them are made again.
+    if (await this.#insert(call, personName(id), waits)) return waits;
+    return (await this.waitsFor(id)) ?? waits;
   }
 
   /** Those who have a role have the call in their list, too. */

@@ -8,6 +8,7 @@ import { FORM_BYTES } from '../ask/serve.ts';
 import { sleep, systemClock } from '../base/clock.ts';
 import { AwaitError } from '../base/error.ts';
 import { isObject, memoryOf } from '../base/json.ts';
+import { LoopTurns } from '../base/loop-turns.ts';
 import type { QuotaKey } from '../base/quota.ts';
 import { isPerRequest } from '../base/runtime.ts';
 import { wireError } from '../call/run/wire-error.ts';
@@ -93,6 +94,7 @@ function createHandler(
     hosts: settings.allowedHosts,
   };
   const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
+  const turns = new LoopTurns();
   let isLeaving = false;
   let isClosed = false;
 
@@ -110,6 +112,7 @@ function createHandler(
         const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
         if ('reply' in read) return read.reply;
         const memory = memoryOf(read.body);
+        if (memory > LARGE) await turns.next();
         // JSON writes an infinite number as null: the page and the journal would hold another value than the tool gets.
         if (memory === Infinity)
           return rpcError(
@@ -357,6 +360,8 @@ function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {
   return owner === undefined ? edges : [owner];
 }
 
+/** Bodies that take more memory than so many bytes are handled one in a turn of the event loop. */
+const LARGE = 65_536;
 /** Most refusals that are logged, each once: a client could fill a log with them. */
 const TOLD = 100;
 

@@ -38,7 +38,7 @@ it('a finished step whose position another process took waits until its call exp
     beat: async () => {},
   };
   const journal = openJournal(entries, call, -1, systemClock, LEASE);
-  await journal.begin?.();
+  await journal.store?.();
   stored.push({ type: 'reading', connection: 'of a client that came back' });
   isAway = true;
   const written = journal.append({

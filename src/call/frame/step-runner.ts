@@ -87,7 +87,7 @@ export class StepRunner {
   async #run(step: StepAttempt): Promise<void> {
     const { journal, gate, options } = this.#core;
     try {
-      const begun = journal.begin?.();
+      const begun = journal.store?.();
       if (begun !== undefined) await begun;
       // Values that a step acts on are in the journal before it runs, once another process could run it again.
       const { drawn } = this.#core.turns > 0 && !gate.isEnded ? this.#drawn.takeUnwritten() : {};

@@ -285,6 +285,8 @@ export interface Journal {
    * is so.
    */
   begin?(): Promise<void> | undefined;
+  /** Before a step: as `begin`, or, where its client has no way back, resolves once the call is stored. */
+  store?(): Promise<void> | undefined;
   /** Whether others may have taken the turn up meanwhile: an entry appended settles it. */
   readonly lapsed: boolean;
 }

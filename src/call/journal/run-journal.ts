@@ -67,6 +67,11 @@ export class RunJournal implements OpenJournal {
     return this.#journal.begin?.();
   }
 
+  store(): Promise<void> | undefined {
+    const journal = this.#journal;
+    return journal.begin === undefined ? journal.store?.() : journal.begin();
+  }
+
   /** @param folded the folded journal so far */
   count(folded: unknown): void {
     this.#bytes = JSON.stringify(folded).length;

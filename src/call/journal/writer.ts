@@ -110,7 +110,7 @@ class JournalWriter implements OpenJournal {
   }
 
   /** Nothing is done of a call that cannot be stored. */
-  begin(): Promise<void> | undefined {
+  store(): Promise<void> | undefined {
     if (this.#position >= 0) return undefined;
     this.#begun ??= this.#inOrder(() => this.#putCalled()).finally(() => {
       this.#begun = undefined;

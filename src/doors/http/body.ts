@@ -74,7 +74,7 @@ function refuseShape({ depth, values }: Shape, most: number): Reply | undefined 
 }
 
 /**
- * Refuses an `initialize` or a `_meta` of very many values, since a schema checks each of them, for microseconds, and a
+ * Refuses arguments of very many names, and an `initialize` or a `_meta` of very many values, since a schema checks each of them, for microseconds, and a
  * client that describes itself at length, since that is kept with each of its sessions and calls.
  */
 function refuseEnvelope(body: unknown, most: number): Reply | undefined {
@@ -84,6 +84,10 @@ function refuseEnvelope(body: unknown, most: number): Reply | undefined {
     const what = message.method === 'initialize' ? 'initialize' : '_meta';
     if (shapeOf(checked, most).values > most) {
       const reason = `Payload Too Large: ${what} holds more than ${most} values`;
+      return rpcError(413, -32000, reason, idOf(message));
+    }
+    if (isObject(message.params.arguments) && Object.keys(message.params.arguments).length > most) {
+      const reason = `Payload Too Large: there are more than ${most} arguments`;
       return rpcError(413, -32000, reason, idOf(message));
     }
     if (isTooLong(checked)) {
