@@ -109,10 +109,9 @@ function createHandler(
     const here = edgesOf(place);
     switch (inbound.method) {
       case 'POST': {
-        const read = await readBody(inbound, settings.limits, bodiesFor(inbound));
+        const read = await readBody(inbound, settings.limits, bodiesFor(inbound), turns);
         if ('reply' in read) return read.reply;
         const memory = memoryOf(read.body);
-        if (memory > LARGE) await turns.next();
         // JSON writes an infinite number as null: the page and the journal would hold another value than the tool gets.
         if (memory === Infinity)
           return rpcError(
@@ -360,8 +359,6 @@ function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {
   return owner === undefined ? edges : [owner];
 }
 
-/** Bodies that take more memory than so many bytes are handled one in a turn of the event loop. */
-const LARGE = 65_536;
 /** Most refusals that are logged, each once: a client could fill a log with them. */
 const TOLD = 100;
 

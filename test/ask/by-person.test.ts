@@ -61,14 +61,20 @@ interface Caller {
   call(name: string): Promise<string>;
 }
 
-/** A client that answers each ask by itself. */
-async function open(kind: (typeof KINDS)[number], { url }: Served, who = 'ann'): Promise<Caller> {
+/** A client that answers each ask by itself. @param declines it takes URLs alone, and declines to open them */
+async function open(
+  kind: (typeof KINDS)[number],
+  { url }: Served,
+  who = 'ann',
+  declines = false,
+): Promise<Caller> {
   const asked: string[] = [];
   const requestInit = who === '' ? {} : { headers: { authorization: `Bearer ${who}` } };
-  const capabilities = { elicitation: { form: {} } };
+  const capabilities = { elicitation: declines ? { url: {} } : { form: {} } };
   const info = { name: 'host', version: '1' };
   const answer = (message: string) => {
     asked.push(message);
+    if (declines) return { action: 'decline' as const };
     return { action: 'accept' as const, content: { day: 'by the client' } };
   };
   let client: Client | ModernClient;
@@ -115,6 +121,16 @@ describe.each(KINDS)('%s', (kind) => {
     await ann.answer(two.url, linkIn(first), { day: 'Monday' });
     expect(await (await open(kind, two)).call('pay')).toBe('accept Monday');
     expect([caller.asked, effects]).toEqual([[], ['hold', 'pay']]);
+  });
+
+  it('takes no answer of a client that will not open the page', async () => {
+    const served = await serve(SQLITE.url());
+    const caller = await open(kind, served, 'ann', true);
+    const paying = await caller.call('pay');
+    for (const told of [paying, await caller.call('approve')]) expect(told).toMatch(/^NOT DONE YET/);
+    expect(await caller.call('plain')).toContain('decline');
+    await ann.answer(served.url, linkIn(paying), { day: 'Monday' });
+    expect(await caller.call('pay')).toBe('accept Monday');
   });
 
   it('asks the client what has no such mark', async () => {

@@ -73,3 +73,12 @@ it('rows take the room of the caller whose calls they hold', async () => {
   })();
   await expect(refused).rejects.toMatchObject({ code: 'limit' });
 });
+
+it('an equal call is found behind any number of those that are over', async () => {
+  const { calls, begin, end } = bench({ caller: 1_000_000, outcomes: 1_000 });
+  for (let nth = 0; nth < 120; nth += 1) {
+    const call = await begin(`${nth}`, { to: 'Rome' });
+    expect(await calls.equal(call, undefined)).toContain(call.id);
+    await end(call);
+  }
+});

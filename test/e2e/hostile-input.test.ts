@@ -55,6 +55,17 @@ for (const { name: store, down, url: place } of STORES) {
     const call = (more: string): string =>
       `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"word":"x"},"_meta":${envelope}${more}}}`;
 
+    it('has very many arguments', async () => {
+      const names = Array.from({ length: 20_000 }, (_, nth) => `"${nth}":1`).join();
+      const reply = await send(served.url, call(`,"arguments":{${names}}`), {
+        headers: modernHeaders('tools/call', 'echo'),
+      });
+      expect([reply.status, reply.message.error?.message]).toEqual([
+        413,
+        'Payload Too Large: there are more than 10000 arguments',
+      ]);
+    });
+
     it.each(HOSTILE)('is %s, wherever it stands', async (_name, text) => {
       const headers = modernHeaders('tools/call', 'echo');
       const first = await post(served.url, { tool: 'echo', args: { word: 'x' } });

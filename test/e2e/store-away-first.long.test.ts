@@ -1,6 +1,7 @@
 /** A store that goes away at any operation of a first request: its client is told to send it again only where nothing began. */
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, expect, it } from 'vitest';
+import { askOptions } from '../ask/person.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { flakyStore } from '../fixtures/flaky-store.ts';
 import { begin, call } from './anywhere.ts';
@@ -22,7 +23,13 @@ async function away(
 ): Promise<{ done: string[]; again: boolean }> {
   const done: string[] = [];
   const flaky = flakyStore();
-  const options = { store: flaky.store, secrets: [SECRET], state, limits: { lease: LEASE, drain: 100 } };
+  const options = {
+    store: flaky.store,
+    secrets: [SECRET],
+    state,
+    ask: askOptions,
+    limits: { lease: LEASE, drain: 100 },
+  };
   const served = await serveHere(() => buildServer((effect) => done.push(effect)), options);
   open.push(served);
   const reply = request(served, () => {
@@ -53,6 +60,11 @@ const WIRES = {
   '2026-07-28': (tool: string) => (served: Served, ready: () => void) => {
     ready();
     return post(served.url, { tool });
+  },
+  // As a caller whose asks are for the page.
+  'with a page': (tool: string) => (served: Served, ready: () => void) => {
+    ready();
+    return post(served.url, { tool, capabilities: {}, headers: { authorization: 'Bearer ann' } });
   },
 };
 

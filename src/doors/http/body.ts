@@ -3,6 +3,7 @@
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { AwaitError } from '../../base/error.ts';
 import { isObject } from '../../base/json.ts';
+import type { LoopTurns } from '../../base/loop-turns.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
 import { messagesOf } from './batch.ts';
 import type { BeginBody } from './bodies.ts';
@@ -19,11 +20,18 @@ interface BodyLimits {
   readonly bodyValues: number;
 }
 
-/** The parsed body of a POST, or the reply that refuses it. */
+/** Texts that are longer are parsed, and then handled, one in a turn of the event loop. */
+const LONG = 65_536;
+
+/**
+ * The parsed body of a POST, or the reply that refuses it.
+ * @param turns of the event loop, for long ones
+ */
 export async function readBody(
   inbound: Inbound,
   { bodyBytes: maxBytes, bodyValues: most }: BodyLimits,
   begin: BeginBody,
+  turns: LoopTurns,
 ): Promise<{ body: unknown } | { reply: Reply }> {
   if (!isJsonType(inbound.header('content-type'))) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
@@ -49,6 +57,7 @@ export async function readBody(
     if (code === 'no-room') throw error;
     return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
   }
+  if (text.length > LONG) await turns.next();
   const refusal = refuseText(text, most);
   if (refusal !== undefined) return { reply: refusal };
   try {
