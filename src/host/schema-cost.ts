@@ -55,7 +55,7 @@ function lengthOf(text: string): number {
 }
 
 /** Instructions of a pattern that take as long as a subschema: to compile, and to match with each character of a text. */
-export const COMPILED = 4;
+const COMPILED = 4;
 export const MATCHED = 2;
 /** Instructions of a class of Unicode's, and of a character in a class. */
 const UNICODE_CLASS = 10;
