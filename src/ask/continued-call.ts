@@ -141,19 +141,10 @@ export class ContinuedCall implements Instance {
 
   call(frame: Frame, _request: unknown, facts: InstanceContext): void {
     this.#facts = facts;
-    this.#look(frame);
     this.#run(frame).then(
       (response) => response !== undefined && frame.finish(response),
       (error: unknown) => frame.break(AwaitError.from(error)),
     );
-  }
-
-  /** Where the process has no more time, another one goes on with the call: its client sends the request again. */
-  #look(frame: Frame): void {
-    const { clock, engine } = this.#parts;
-    if (frame.over || this.#over.signal.aborted) return;
-    if (engine.isDue) void frame.context.shed?.().catch(() => {});
-    else clock.after(LOOK, () => this.#look(frame)).unref();
   }
 
   /** What was begun is not begun again, and its client waits for the store. */
@@ -550,20 +541,19 @@ export class ContinuedCall implements Instance {
 
 /** The same, whose asynchronous members are called again for as long as their failures are waited for. */
 function patient<T extends object>(whole: T, waits: (error: unknown) => Promise<boolean>): T {
-  const again = (work: () => unknown, made: Promise<unknown>): Promise<unknown> =>
-    made.catch(async (error: unknown) => {
-      if (!(await waits(error))) throw error;
-      return again(work, Promise.resolve(work()));
-    });
   return new Proxy(whole, {
     get(target, name) {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== 'function') return member;
-      return (...args: unknown[]): unknown => {
-        const work = (): unknown => member.apply(target, args);
-        const made = work();
-        return made instanceof Promise ? again(work, made) : made;
+      const call = (...args: unknown[]): unknown => {
+        const made: unknown = member.apply(target, args);
+        if (!(made instanceof Promise)) return made;
+        return made.catch(async (error: unknown) => {
+          if (!(await waits(error))) throw error;
+          return call(...args);
+        });
       };
+      return call;
     },
   });
 }

@@ -7,7 +7,7 @@
 import { digest, isObject, type JsonObject } from '../base/json.ts';
 import type { CallRecord, Checkpoint, Entry, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { IndexRecords } from '../call/task/index.ts';
-import { rowsOf, TaskIndex } from '../call/task/index.ts';
+import { lastOf, rowsOf, TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
 import type { Names } from '../checkpoint/names.ts';
 import {
@@ -26,8 +26,6 @@ const MOST_LISTED = 200;
 const CONTINUED = '~';
 /** The newest of equal calls, among which those are that are not over: an equal one begins when the one before is. */
 const MOST_EQUAL = 10;
-/** Positions of a row that are looked at one by one: most rows have fewer. */
-const FEW = 4;
 
 /** How long a client's proof holds that it asks its user, in milliseconds. */
 const PROOF = 30 * 86_400_000;
@@ -140,36 +138,23 @@ export class WaitingCalls {
   }
 
   async #rowOf(name: string, row: number): Promise<string[]> {
-    const end = await this.#endOf(name, row);
-    const first = Math.max(0, end.at - MOST_EQUAL);
-    const slots = Array.from({ length: end.at - first }, (_, nth) => first + nth);
-    const ids = await Promise.all(slots.map((nth) => end.seen.get(nth) ?? this.#at(name, row, nth)));
-    return ids.filter((id) => typeof id === 'string');
-  }
-
-  #at(name: string, row: number, nth: number): Promise<unknown> {
-    return this.#parts.records.get(this.#slot(name, row, nth));
-  }
-
-  /** The first free position of a row: searched in steps that double, and then halve. */
-  async #endOf(name: string, row: number): Promise<{ at: number; seen: Map<number, unknown> }> {
     const seen = new Map<number, unknown>();
-    const isTaken = async (nth: number): Promise<boolean> => {
-      const id = await this.#at(name, row, nth);
-      if (id !== undefined) seen.set(nth, id);
+    const last = await this.#lastOf(name, row, seen);
+    const ids: string[] = [];
+    for (let nth = Math.max(0, last + 1 - MOST_EQUAL); nth <= last; nth += 1) {
+      const id = seen.get(nth) ?? (await this.#parts.records.get(this.#slot(name, row, nth)));
+      if (typeof id === 'string') ids.push(id);
+    }
+    return ids;
+  }
+
+  /** @param seen gets what is read */
+  #lastOf(name: string, row: number, seen = new Map<number, unknown>()): Promise<number> {
+    return lastOf(-1, async (nth) => {
+      const id = await this.#parts.records.get(this.#slot(name, row, nth));
+      seen.set(nth, id);
       return id !== undefined;
-    };
-    let [free, taken] = [0, -1];
-    while (await isTaken(free)) {
-      taken = free;
-      free += free < FEW ? 1 : free;
-    }
-    while (free - taken > 1) {
-      const middle = Math.floor((taken + free) / 2);
-      if (await isTaken(middle)) taken = middle;
-      else free = middle;
-    }
-    return { at: free, seen };
+    });
   }
 
   /**
@@ -212,7 +197,7 @@ export class WaitingCalls {
     const [name = ''] = this.#equalNames(call, workspace);
     const isAt = (nth: number): Promise<boolean> =>
       records.insert(this.#slot(name, row, nth), id, ends, rowsOf(call, ends));
-    if (!(await isAt(0))) for (let nth = (await this.#endOf(name, row)).at; !(await isAt(nth)); nth += 1);
+    if (!(await isAt(0))) for (let nth = await this.#lastOf(name, row); !(await isAt(nth + 1)); nth += 1);
     await this.#byPerson.addOwn(id, person, call);
     // The last one: without it all of them are made again.
     if (await this.#insert(call, personName(id), waits)) return waits;

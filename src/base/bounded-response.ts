@@ -70,16 +70,15 @@ function bound(
   { most, isStream, onExceeded, account, mayRead }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
-  /** Line breaks in a row: two end an event; a CR and its LF are one. */
+  /** Line breaks in a row: two end an event. */
   let breaks = 0;
-  let afterCr = false;
   let values = 0;
   let depth = 0;
   let inString = false;
   let isEscaped = false;
   /** No string goes over a line's end, so that nothing before a message hides what is in it. */
   const shape = (byte: number): void => {
-    if (byte === LF || byte === CR) {
+    if (byte === LF) {
       inString = false;
       isEscaped = false;
     } else if (inString) {
@@ -98,12 +97,10 @@ function bound(
     for (const byte of chunk) {
       size += 1;
       if (isStream) {
-        const isBreak = byte === CR || (byte === LF && !afterCr);
-        if (isBreak) {
+        if (byte === LF) {
           breaks += 1;
           size += LINE_OVERHEAD;
-        } else if (byte !== LF) breaks = 0;
-        afterCr = byte === CR;
+        } else breaks = 0;
         if (breaks >= 2) {
           size = 0;
           values = 0;
@@ -118,13 +115,13 @@ function bound(
   };
   let isAfterCr = false;
   const withLf = (chunk: Uint8Array): Uint8Array => {
-    const after = isAfterCr;
-    if (chunk.length > 0) isAfterCr = chunk.at(-1) === CR;
-    if (!chunk.includes(CR)) return after && chunk[0] === LF ? chunk.subarray(1) : chunk;
-    return Uint8Array.from(
-      chunk.filter((byte, at) => byte !== LF || (at > 0 ? chunk[at - 1] !== CR : !after)),
-      (byte) => (byte === CR ? LF : byte),
-    );
+    if (!isAfterCr && !chunk.includes(CR)) return chunk;
+    const bytes: number[] = [];
+    for (const byte of chunk) {
+      if (byte !== LF || !isAfterCr) bytes.push(byte === CR ? LF : byte);
+      isAfterCr = byte === CR;
+    }
+    return Uint8Array.from(bytes);
   };
   const reader = body.getReader();
   let isOver = false;
@@ -158,14 +155,15 @@ function bound(
         }
         await mayRead?.();
         if (isOver) return;
-        const excess = count(value);
+        const piece = isStream ? withLf(value) : value;
+        const excess = count(piece);
         if (excess !== undefined) {
           fail(excess);
           return;
         }
         held?.set(size);
         // It may be the one that was broken off.
-        if (!isOver) controller.enqueue(isStream ? withLf(value) : value);
+        if (!isOver) controller.enqueue(piece);
       },
       cancel(reason) {
         end();

@@ -44,10 +44,6 @@ function isJsonIn(value: unknown, ancestors: readonly object[], deepest: number)
 /** One of these makes each character of its string take two bytes. */
 const WIDE = /[\u0100-\uffff]/;
 
-/** Sizes of large objects that were measured: a body is, then its parameters, and then their call. */
-const sizes = new WeakMap<object, number>();
-const LARGE = 65_536;
-
 /**
  * About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON.
  * @returns Infinity for a value with an infinite number: `JSON.parse` makes one of 1e999, and JSON has none
@@ -57,11 +53,8 @@ export function memoryOf(value: unknown): number {
   if (typeof value === 'number') return Number.isFinite(value) ? 8 : Infinity;
   if (typeof value !== 'object' || value === null) return 8;
   if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 8 + memoryOf(item), 32);
-  const known = sizes.get(value);
-  if (known !== undefined) return known;
   let sum = 56;
   for (const key of Object.keys(value)) sum += 24 + key.length + memoryOf((value as JsonObject)[key]);
-  if (sum > LARGE) sizes.set(value, sum);
   return sum;
 }
 

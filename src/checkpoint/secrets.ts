@@ -23,12 +23,6 @@ export function assertSecrets(secrets: unknown): asserts secrets is readonly str
         `secrets[${index}] ${unset}must be a string of at least ${LEAST} bytes. ${HOW}`,
       );
     }
-    // What the command line takes for a rotation, given as it is to the option.
-    if (secret.split(',').filter((part) => Buffer.byteLength(part) >= LEAST).length > 1)
-      throw new AwaitError(
-        'bad-option',
-        `secrets[${index}] is several secrets with commas between them: pass each as an element, as in secrets: text.split(',').`,
-      );
     if (isRepeated(secret) || bitsIn(secret) < LEAST_BITS)
       throw new AwaitError('bad-option', `secrets[${index}] can be guessed: it repeats itself. ${HOW}`);
   }

@@ -117,7 +117,7 @@ function checkPair(page: URL, { serving }: Draft): void {
     );
   if (isHttp && hostname === 'localhost')
     throw new UsageError(
-      `--ask-pair needs a page at one address: localhost is also ::1, where another process can take this port and with it the pairing; write --ask-page ${page.href.replace('localhost', '127.0.0.1')}`,
+      `--ask-pair needs a page at one address: localhost is also ::1, where another process can take this port; write --ask-page ${page.href.replace('localhost', '127.0.0.1')}`,
     );
   // On stdio there is one caller, and the process that serves the page prints the code.
   if (serving.stdio) return;

@@ -95,7 +95,7 @@ export class Forwarding {
     const nobodys = await this.#proofs.prove(`nobody-issued-this-${crypto.randomUUID()}`);
     if (nobodys.is === 'accepted')
       this.#logger.warn(
-        'the server accepts a ping with a token that nobody issued, so whoever makes a token up is a caller of their own here, with the limits of a known one; put what checks tokens in front of it, or leave out --forward-authorization',
+        'the server accepts a ping with a token that nobody issued, so whoever makes one up is a known caller here; put what checks tokens in front, or leave out --forward-authorization',
       );
     return (await this.#proofs.prove(undefined)).is === 'refused';
   }

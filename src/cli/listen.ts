@@ -242,7 +242,7 @@ function respond(res: ServerResponse, health: Health): void {
 function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>, isAnonymous: boolean): void {
   if (isLoopback(host) || host === 'localhost') return;
   logger.warn(
-    `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody, and all its callers are anonymous' : 'callers without a token are anonymous, and are served'}. Put a proxy that authenticates in front of it, or mount createAwaitHandler behind your own middleware`,
+    `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody' : 'callers without a token are anonymous, and are served'}. Put a proxy that authenticates in front, or mount createAwaitHandler behind your middleware`,
   );
 }
 

@@ -10,32 +10,21 @@ import { createParser, type EventSourceMessage } from 'eventsource-parser';
 /** How long a stream that is left early may take to end by itself: a connection that is cut cannot be kept alive. */
 const DRAIN_MS = 250;
 
-/** Ends lines with LF alone, and adds a `data:` line to a block that has an `event` or an `id` and none. */
+/** Adds a `data:` line to a block that has an `event` or an `id` and none. */
 class DataLines {
   /** A line that is not complete yet. */
   #partial = '';
-  /** A CR ended the last line: an LF that follows, even in the next chunk, belongs to it. */
-  #afterCr = false;
   #named = false;
   #data = false;
 
   /** Returns the lines that `text` completes. */
   push(text: string): string {
-    const ends = /\r\n|\r|\n/g;
     let lines = '';
     let start = 0;
-    if (this.#afterCr && text !== '') {
-      if (text.startsWith('\n')) start = 1;
-      this.#afterCr = false;
-    }
-    for (;;) {
-      ends.lastIndex = start;
-      const end = ends.exec(text);
-      if (end === null) break;
-      lines += this.#ended(this.#partial + text.slice(start, end.index));
+    for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n', start)) {
+      lines += this.#ended(this.#partial + text.slice(start, end));
       this.#partial = '';
-      start = ends.lastIndex;
-      if (end[0] === '\r' && start === text.length) this.#afterCr = true;
+      start = end + 1;
     }
     this.#partial += text.slice(start);
     return lines;
@@ -55,7 +44,7 @@ class DataLines {
 }
 
 /**
- * The events of a body, as they arrive. A caller that leaves the loop early waits briefly for the body's end, and the
+ * The events of a body, as they arrive; its lines end with LF, as those of a `boundedResponse` do. A caller that leaves the loop early waits briefly for the body's end, and the
  * rest is discarded, so that the connection serves the next request.
  * Throws any error of reading. A block that the end of the body cuts off is dropped.
  */

@@ -242,7 +242,7 @@ export function createServices(
   const isPaged = settings.ask !== undefined && (!isPeerHost(factory) || factory.outlives());
   if (settings.ask !== undefined && !isPaged)
     logger.warn(
-      "no question of this server is on the option ask's page: its calls may not be run again, and one that waits may outlive the server's process. Start the proxy with --replay allow if they may",
+      "no question of this server is on the option ask's page: its calls may not be run again, and may outlive its process. Start the proxy with --replay allow if they may",
     );
   const asking =
     store &&

@@ -152,7 +152,7 @@ function secretsOf(options: AwaitOptions): readonly string[] | AskSecrets {
     if (shared || state === 'sealed') {
       throw badOption(
         'secrets',
-        `is needed with ${shared ? 'a relay or a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET] (on the command line: set MCP_AWAIT_SECRET, or --secret), with at least 32 random bytes in it`,
+        `is needed with ${shared ? 'a relay or a shared store' : "state: 'sealed'"}, or other processes could not read the tokens of this one. Write secrets: [process.env.MCP_AWAIT_SECRET] (for a command set it, or --secret), of at least 32 random bytes`,
       );
     }
     (options.logger ?? consoleLogger).warn(

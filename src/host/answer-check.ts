@@ -5,7 +5,7 @@
 import { isSpecType } from '@modelcontextprotocol/server';
 import { isObject, type JsonObject, memoryOf } from '../base/json.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
-import { MATCHED, MOST_PARTS, partsOf } from './schema-cost.ts';
+import { MOST_PARTS, partsOf } from './schema-cost.ts';
 import type { Validator } from './validator.ts';
 
 export interface CheckOptions {
@@ -60,7 +60,7 @@ export function answerCheck(
       // The journal has no room for longer content. Only content that could be so long is measured as JSON.
       const isLong = memory * LONGEST > longest && JSON.stringify(content).length > longest;
       if (isLong || memory === Infinity) return false;
-      if (isForeign && partsOf(schema, MATCHED) * memory > MOST_WORK) return false;
+      if (isForeign && partsOf(schema) * memory > MOST_WORK) return false;
       try {
         return judge(schema, content);
       } catch {

@@ -103,7 +103,7 @@ export async function make(factory: HostFactory, context: FactoryContext): Promi
   if (returned.has(made.server)) {
     throw new AwaitError(
       'bad-option',
-      'the factory returned a server that it returned before: it must make a new one each time it is called, since each is connected for one client. Build it inside of the factory: createAwaitHandler(() => buildServer())',
+      'the factory returned a server that it returned before: it must make a new one each time: createAwaitHandler(() => buildServer())',
     );
   }
   returned.add(made.server);

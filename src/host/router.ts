@@ -14,6 +14,8 @@ import type { Client, Response } from '../call/journal/entries.ts';
 import type { AskRequest } from './intercept.ts';
 import type { Message, SendOptions } from './transport.ts';
 
+const NAME_IT = 'Name the request it belongs to (extra.sendRequest, ctx.mcpReq, relatedRequestId)';
+
 /** How long an ask may wait for a call before the logger warns, in milliseconds. */
 const SOON = 1_000;
 
@@ -199,7 +201,7 @@ export class Router {
     if (own !== undefined) return { kind: 'call', frame: own };
     if (context !== undefined && (context.isLive?.() ?? true)) {
       return refused(
-        `${method} was asked on a server instance that serves another call than the one whose async context it was asked in. Name the request it belongs to (extra.sendRequest, ctx.mcpReq, relatedRequestId), or ask outside of queues and pools that run one call's job in another's context`,
+        `${method} was asked on a server instance that serves another call than the one whose async context it was asked in. ${NAME_IT}, or ask outside of queues and pools that run one call's job in another's context`,
       );
     }
     if (contexts && !single) return { kind: 'none' };
@@ -313,7 +315,7 @@ export function refuseOutside(
 ): Promise<never> {
   const error = new AwaitError(
     'wrong-call',
-    `${method} was asked outside of any call: on this revision an ask is part of the response to a request. Name the request it belongs to (extra.sendRequest, ctx.mcpReq, relatedRequestId), or ask in the flow of a tool, a prompt or a resource`,
+    `${method} was asked outside of any call: on this revision an ask is part of the response to a request. ${NAME_IT}, or ask in the flow of a tool, a prompt or a resource`,
   );
   logger.warn(error.message);
   return Promise.reject(error);

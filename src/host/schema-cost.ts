@@ -10,12 +10,9 @@ export const MOST_PARTS = 2_000;
 /** Keywords whose references depend on where they are evaluated. */
 const DYNAMIC = ['$dynamicRef', '$recursiveRef'];
 
-/**
- * How many subschemas and values an evaluation meets; infinite with a cycle, or a reference to elsewhere.
- * @param instructions of a pattern that count as one
- */
-export function partsOf(schema: JsonObject, instructions = COMPILED): number {
-  const partsOfPattern = (pattern: string): number => Math.ceil(instructionsOf(pattern) / instructions);
+/** How many subschemas and values an evaluation meets; infinite with a cycle, or a reference to elsewhere. */
+export function partsOf(schema: JsonObject): number {
+  const partsOfPattern = (pattern: string): number => Math.ceil(instructionsOf(pattern) / PATTERN_PART);
   const known = new Map<object, number>();
   const count = (part: unknown): number => {
     if (typeof part === 'string') return 1 + lengthOf(part);
@@ -54,9 +51,8 @@ function lengthOf(text: string): number {
   return Math.floor(text.length / TEXT_PART);
 }
 
-/** Instructions of a pattern that take as long as a subschema: to compile, and to match with each character of a text. */
-const COMPILED = 4;
-export const MATCHED = 2;
+/** Instructions of a pattern that take as long as a subschema. */
+const PATTERN_PART = 4;
 /** Instructions of a class of Unicode's, and of a character in a class. */
 const UNICODE_CLASS = 10;
 const CLASS_CHARACTER = 0.1;

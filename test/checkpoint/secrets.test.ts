@@ -10,11 +10,6 @@ import { OLD_SECRET, SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 
 describe('a secret', () => {
-  it('is refused where it is a list of secrets, as the command line takes it', () => {
-    expect(() => assertSecrets([`${SECRET},${SECRET}x`])).toThrow(/secrets\[0\] is several secrets/);
-    expect(() => assertSecrets([`${SECRET},and more`])).not.toThrow();
-  });
-
   it.each([
     ['43 equal letters', 'a'.repeat(43)],
     ['one word over and over', 'password'.repeat(6)],

@@ -1,6 +1,7 @@
 /** Events with and without data, however the bytes are cut. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { boundedResponse } from '../../src/base/bounded-response.ts';
 import { readEvents } from '../../src/client/event-stream.ts';
 
 interface Heard {
@@ -9,13 +10,21 @@ interface Heard {
   readonly data: string;
 }
 
+/** As an endpoint passes a stream on. */
+function withLf(stream: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
+  const headers = { 'content-type': 'text/event-stream' };
+  return boundedResponse(new Response(stream, { headers })).body ?? stream;
+}
+
 function streamOf(chunks: readonly Uint8Array[]): ReadableStream<Uint8Array> {
-  return new ReadableStream({
-    start(controller) {
-      for (const chunk of chunks) controller.enqueue(chunk);
-      controller.close();
-    },
-  });
+  return withLf(
+    new ReadableStream<Uint8Array>({
+      start(controller) {
+        for (const chunk of chunks) controller.enqueue(chunk);
+        controller.close();
+      },
+    }),
+  );
 }
 
 async function eventsIn(chunks: readonly Uint8Array[]): Promise<{ events: Heard[]; retries: number[] }> {
@@ -73,7 +82,7 @@ describe('events', () => {
     for (const end of ENDS) {
       const source = new TransformStream<Uint8Array, Uint8Array>();
       const writer = source.writable.getWriter();
-      const events = readEvents(source.readable, () => {});
+      const events = readEvents(withLf(source.readable), () => {});
       void writer.write(bytes(`event: input_required${end}id: 4${end}${end}`));
       const { value } = await events.next();
       expect(value).toEqual({ id: '4', event: 'input_required', data: '' });

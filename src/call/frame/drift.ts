@@ -9,7 +9,7 @@ export function diverged(
   attempted: string,
   { last, left }: { readonly last: string; readonly left: readonly string[] },
 ): AwaitError {
-  const message = `${attempted}, where the journal of call ${callId} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Or did it wait for something that no journal has (a slow request, a timer, AbortSignal.timeout) and go another way by it? Put that into a step: see docs/steps.md, "What a replay must find again". Keep the names and the order of its steps while calls of the old version are open.`;
+  const message = `${attempted}, where the journal of call ${callId} (format ${FORMAT}) has ${left.join(', ') || 'nothing'} left; last consumed: ${last}. Was the tool changed while the call was suspended? Keep names and order of its steps while calls of the old version are open. Or did it go another way by something that no journal has (a request, a timer)? Put that into a step: see docs/steps.md, "What a replay must find again".`;
   return new AwaitError('divergence', message);
 }
 

@@ -81,7 +81,7 @@ export function releaseOutcome(path: string, outcome: StepOutcome): unknown {
   if ('lost' in outcome) {
     throw new AwaitError(
       'step-not-json',
-      `The result of step '${path}' is not JSON, so it could not be recorded; the step is done and will not run again. Return plain objects, arrays, strings, finite numbers, booleans or null from a step.`,
+      `The result of step '${path}' is not JSON, so it could not be recorded; the step is done and will not run again. Return plain JSON from a step.`,
     );
   }
   // A copy, so that the tool cannot change the record.

@@ -71,7 +71,6 @@ class JournalWriter implements OpenJournal {
   #hasPart = false;
   /** When the last entry that other processes could see was sent off. */
   #heard: Moment | undefined;
-  #begun: Promise<void> | undefined;
   /** Read, and not passed on: this process may have lost the call since. */
   readonly #received: Received[] = [];
 
@@ -111,11 +110,7 @@ class JournalWriter implements OpenJournal {
 
   /** Nothing is done of a call that cannot be stored. */
   store(): Promise<void> | undefined {
-    if (this.#position >= 0) return undefined;
-    this.#begun ??= this.#inOrder(() => this.#putCalled()).finally(() => {
-      this.#begun = undefined;
-    });
-    return this.#begun;
+    return this.#position < 0 ? this.#inOrder(() => this.#putCalled()) : undefined;
   }
 
   async #putCalled(): Promise<void> {

@@ -27,9 +27,8 @@ type RowsCaller = Pick<Kept, 'principal'>;
  * What the rows of a caller count with: those that end together are one holder, which is not over before them. A call's
  * record in a row outlives the call, or the row would have a hole.
  */
-export function rowsOf({ principal }: RowsCaller, expires: number): Kept {
-  const id = `${expires.toString(36)}.rows ${principal ?? ''}`;
-  return { id, expires, ...(principal !== undefined && { principal }) };
+export function rowsOf(caller: RowsCaller, expires: number): Kept {
+  return { ...caller, id: `${expires.toString(36)}.rows ${caller.principal ?? ''}`, expires };
 }
 
 /** Rows that may still grow: clocks differ. */
@@ -48,6 +47,22 @@ export interface Page {
   readonly ids: readonly string[];
   /** Where the next page begins; undefined on the last one. */
   readonly next?: string;
+}
+
+/** Positions of a row that are looked at one by one: most rows have fewer. */
+const FEW = 4;
+
+/** The last position of a row that is taken: searched in steps that double, and then halve. @param low is, or none */
+export async function lastOf(low: number, isTaken: (at: number) => Promise<boolean>): Promise<number> {
+  let last = low;
+  let step = 1;
+  for (; await isTaken(last + step); step *= last < FEW ? 1 : 2) last += step;
+  for (let high = last + step; high - last > 1; ) {
+    const middle = Math.floor((last + high) / 2);
+    if (await isTaken(middle)) last = middle;
+    else high = middle;
+  }
+  return last;
 }
 
 export class TaskIndex {
@@ -186,19 +201,9 @@ export class TaskIndex {
   async #endOf(owner: string, row: number): Promise<number> {
     const isTaken = async (at: number): Promise<boolean> =>
       (await this.#records.get(this.#name(owner, row, at))) !== undefined;
-    let low = this.#ends.get(`${owner} ${row}`) ?? 0;
-    let step = 1;
-    while (await isTaken(low + step)) {
-      low += step;
-      step *= 2;
-    }
-    for (let high = low + step; high - low > 1; ) {
-      const middle = Math.floor((low + high) / 2);
-      if (await isTaken(middle)) low = middle;
-      else high = middle;
-    }
-    this.#remember(owner, row, low);
-    return low;
+    const end = await lastOf(this.#ends.get(`${owner} ${row}`) ?? 0, isTaken);
+    this.#remember(owner, row, end);
+    return end;
   }
 
   #remember(owner: string, row: number, at: number): void {

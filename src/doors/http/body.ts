@@ -89,20 +89,17 @@ function refuseShape({ depth, values }: Shape, most: number): Reply | undefined 
 function refuseEnvelope(body: unknown, most: number): Reply | undefined {
   for (const message of messagesOf(body)) {
     if (!isObject(message) || !isObject(message.params)) continue;
-    const checked = message.method === 'initialize' ? message.params : message.params._meta;
-    const what = message.method === 'initialize' ? 'initialize' : '_meta';
-    if (shapeOf(checked, most).values > most) {
-      const reason = `Payload Too Large: ${what} holds more than ${most} values`;
-      return rpcError(413, -32000, reason, idOf(message));
-    }
-    if (isObject(message.params.arguments) && Object.keys(message.params.arguments).length > most) {
-      const reason = `Payload Too Large: there are more than ${most} arguments`;
-      return rpcError(413, -32000, reason, idOf(message));
-    }
-    if (isTooLong(checked)) {
-      const reason = `Payload Too Large: clientInfo and capabilities in ${what} must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
-      return rpcError(413, -32000, reason, idOf(message));
-    }
+    const { arguments: args, _meta: meta } = message.params;
+    const [what, checked] =
+      message.method === 'initialize' ? ['initialize', message.params] : (['_meta', meta] as const);
+    const why =
+      shapeOf(checked, most).values > most
+        ? `${what} holds more than ${most} values`
+        : isObject(args) && Object.keys(args).length > most
+          ? `there are more than ${most} arguments`
+          : isTooLong(checked) &&
+            `clientInfo and capabilities in ${what} must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
+    if (why !== false) return rpcError(413, -32000, `Payload Too Large: ${why}`, idOf(message));
   }
   return undefined;
 }
