@@ -5,6 +5,8 @@ import { createAwaitHandler } from '../../dist/src/index.js';
 import { toNodeHandler } from '../../dist/src/node.js';
 import { DESCRIPTION, INPUT, QUESTION_SCHEMA, question, resultText, SECRET, SERVER, TOOL } from './tool.mjs';
 
+const REDIS = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
+
 /** The journal in memory; the second request finds the call where the first left it. */
 export function parked() {
   return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET] }));
@@ -24,14 +26,13 @@ export function parkedProcess() {
 
 /** The journal in Redis; the second request finds the parked tool. */
 export async function here() {
-  const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
-  return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], store: await openStore(url) }));
+  const store = await openStore(REDIS);
+  return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], store }));
 }
 
 /** The journal in Redis; each second request comes to the other of two processes, as two handlers without a relay. */
 export async function elsewhere() {
-  const url = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
-  const stores = await Promise.all([openStore(url), openStore(url)]);
+  const stores = await Promise.all([openStore(REDIS), openStore(REDIS)]);
   return inTurns(
     () => build(),
     (nth) => ({ secrets: [SECRET], store: stores[nth] }),

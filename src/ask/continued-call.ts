@@ -122,7 +122,7 @@ export class ContinuedCall implements Instance {
   readonly #asks: ClientAsks;
 
   constructor(parts: ContinuedCallParts, request: ContinuedRequest) {
-    const calls = patient(parts.calls, (error) => this.#waitsFor(error));
+    const calls = patient(parts.calls, (error) => this.#retries(error));
     this.#parts = { ...parts, calls };
     this.#request = request;
     this.#facts = request.context;
@@ -147,8 +147,11 @@ export class ContinuedCall implements Instance {
     );
   }
 
-  /** What was begun is not begun again, and its client waits for the store. */
-  async #waitsFor(error: unknown): Promise<boolean> {
+  /**
+   * Whether to call a member of `calls` again, after a pause: once the call has begun here, a failure of the store must
+   * not end its request, or the client would begin the call a second time.
+   */
+  async #retries(error: unknown): Promise<boolean> {
     if (!this.#isGiven || AwaitError.from(error).code !== 'store') return false;
     await sleep(this.#parts.clock, LOOK);
     return !this.#over.signal.aborted && this.#untilExpiry(this.#own) > 0;
@@ -281,7 +284,10 @@ export class ContinuedCall implements Instance {
     return this.#goOn(frame, standing, false);
   }
 
-  /** A call that this process may not continue any more is another one's, where the request can come again. */
+  /**
+   * The response; but where this process is closing, the request ends without an outcome (`shed`), if its client can send
+   * it again: the next process then goes on with the call.
+   */
   async #orShed(frame: Frame, { response, failure }: Responded): Promise<Response | undefined> {
     if (failure === 'closed') await Promise.race([frame.context.shed?.(), this.#ended]);
     return this.#over.signal.aborted ? undefined : response;
@@ -437,7 +443,10 @@ export class ContinuedCall implements Instance {
     }
   }
 
-  /** The client answered for its user, and for nobody else; what the page got before counts. */
+  /**
+   * Records the client's decline or cancel as its user's answer. It is no answer to an ask for a person or for a role; an
+   * answer that the page got before it stays.
+   */
   async #taken(call: CallRecord, asks: readonly OpenAsk[], { action }: JsonObject): Promise<void> {
     for (const ask of asks)
       if (!isForPerson(ask.params)) await this.#asks.count(call, ask, { result: { action } });
@@ -539,17 +548,17 @@ export class ContinuedCall implements Instance {
   }
 }
 
-/** The same, whose asynchronous members are called again for as long as their failures are waited for. */
-function patient<T extends object>(whole: T, waits: (error: unknown) => Promise<boolean>): T {
+/** An object with the same members; where a promise of one rejects, the member is called again if `retries` says so. */
+function patient<T extends object>(whole: T, retries: (error: unknown) => Promise<boolean>): T {
   return new Proxy(whole, {
     get(target, name) {
-      const member: unknown = Reflect.get(target, name, target);
+      const member = (target as Record<PropertyKey, unknown>)[name];
       if (typeof member !== 'function') return member;
       const call = (...args: unknown[]): unknown => {
         const made: unknown = member.apply(target, args);
         if (!(made instanceof Promise)) return made;
         return made.catch(async (error: unknown) => {
-          if (!(await waits(error))) throw error;
+          if (!(await retries(error))) throw error;
           return call(...args);
         });
       };

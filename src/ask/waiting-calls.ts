@@ -226,10 +226,9 @@ export class WaitingCalls {
 
   /** @returns false where the ask has an answer already */
   async answer(call: CallRecord, ask: OpenAsk, given: GivenAnswer): Promise<boolean> {
-    const { answered } = this.#parts;
     const kept = { ...given, question: ask.question, arguments: digest(call.params.arguments ?? {}) };
     const isFirst = await this.#insert(call, answerName(call.id, ask.key), kept);
-    if (isFirst) answered?.(call, kept);
+    if (isFirst) this.#parts.answered?.(call, kept);
     for (const listener of this.#listeners.get(call.id) ?? []) listener();
     return isFirst;
   }

@@ -2,8 +2,8 @@
  * Bytes of one kind in transit (received and not whole yet, or sent and not read yet), over all wires and connections.
  * Half of them are all anonymous callers', and half are one caller's at most. Where a share is exceeded, the account in
  * it that has held bytes for longest is broken off: on a network that works that is never an honest client's. So a
- * stranger breaks off strangers, and a known caller nobody but itself, as long as strangers hold bytes. When none does,
- * the known caller that holds most loses its oldest account.
+ * stranger's bytes cost strangers' accounts alone, and a known caller's cost its own, as long as strangers hold any bytes.
+ * When none does, the known caller that holds most loses its oldest account.
  */
 import { Quota, type QuotaKey } from './quota.ts';
 

@@ -44,8 +44,9 @@ class DataLines {
 }
 
 /**
- * The events of a body, as they arrive; its lines end with LF, as those of a `boundedResponse` do. A caller that leaves the loop early waits briefly for the body's end, and the
- * rest is discarded, so that the connection serves the next request.
+ * The events of a body, as they arrive. Its lines must end with LF, as those of a `boundedResponse` do. A caller that
+ * leaves the loop early waits briefly for the body's end, and the rest is discarded, so that the connection serves the
+ * next request.
  * Throws any error of reading. A block that the end of the body cuts off is dropped.
  */
 export async function* readEvents(

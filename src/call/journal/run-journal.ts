@@ -18,9 +18,15 @@ const GAP = 25;
 /** Notifications of a call that are written; the rest go to its connection alone. */
 const MOST_NOTIFIED = 500;
 
+interface QueuedNotification {
+  readonly message: JsonObject;
+  /** Its way to the connection. */
+  readonly direct: (message: JsonObject) => void;
+}
+
 /** Memory of all that are not written yet, in bytes: a store may be silent. */
 const MOST_UNWRITTEN = 67_108_864;
-const unwritten = new Quota<RunJournal>({
+const unwritten = new Quota<QueuedNotification>({
   all: MOST_UNWRITTEN,
   caller: MOST_UNWRITTEN / 2,
   anonymous: MOST_UNWRITTEN / 2,
@@ -37,16 +43,9 @@ export class RunJournal implements OpenJournal {
   readonly #journal: OpenJournal;
   readonly #options: RunJournalOptions;
   #bytes: number | undefined;
-  /** Notifications that wait for their entry, with their way to the connection. */
-  #waiting: {
-    readonly message: JsonObject;
-    /** In bytes. */
-    readonly memory: number;
-    readonly direct: (message: JsonObject) => void;
-  }[] = [];
+  /** Notifications that wait for their entry. */
+  readonly #waiting: QueuedNotification[] = [];
   #notified = 0;
-  /** Memory of those that are not written yet, in bytes. */
-  #unwritten = 0;
   #wroteAt = -Infinity;
   #timer: Timer | undefined;
 
@@ -105,23 +104,20 @@ export class RunJournal implements OpenJournal {
    */
   notify(message: JsonObject, direct: (message: JsonObject) => void): void {
     const memory = this.#notified < MOST_NOTIFIED ? memoryOf(message) : Infinity;
-    if (!unwritten.has({ principal: this.#options.call.principal }, memory)) {
+    const quotaKey = { principal: this.#options.call.principal };
+    if (!unwritten.has(quotaKey, memory)) {
       direct(message);
       return;
     }
     this.#notified += 1;
-    this.#hold(memory);
-    this.#waiting.push({ message, memory, direct });
+    const queued = { message, direct };
+    unwritten.hold(queued, quotaKey, memory);
+    this.#waiting.push(queued);
     if (this.#timer !== undefined) return;
     const { clock } = this.#options;
     const wait = Math.max(this.#wroteAt + GAP - clock.elapsed(), 0);
     // Those that a tool sends in one go are one entry.
     this.#timer = clock.after(wait, () => this.#flush(() => undefined)).unref();
-  }
-
-  #hold(memory: number): void {
-    this.#unwritten += memory;
-    unwritten.change(this, { principal: this.#options.call.principal }, this.#unwritten);
   }
 
   /** @param next what is written behind the notifications that wait */
@@ -130,7 +126,9 @@ export class RunJournal implements OpenJournal {
     this.#timer = undefined;
     const waiting = this.#waiting.splice(0);
     if (waiting.length === 0) return;
-    const over = (): void => this.#hold(-waiting.reduce((sum, { memory }) => sum + memory, 0));
+    const over = (): void => {
+      for (const queued of waiting) unwritten.leave(queued);
+    };
     const last = this.#journal.isUnwritten ? next() : undefined;
     const pass = (): void => {
       for (const { message, direct } of waiting) direct(message);

@@ -2,7 +2,7 @@
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { AwaitError } from '../../base/error.ts';
-import { isObject } from '../../base/json.ts';
+import { isObject, type JsonObject } from '../../base/json.ts';
 import type { LoopTurns } from '../../base/loop-turns.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
 import { messagesOf } from './batch.ts';
@@ -82,26 +82,30 @@ function refuseShape({ depth, values }: Shape, most: number): Reply | undefined 
   return rpcError(413, -32000, `Payload Too Large: the body holds more than ${most} values`);
 }
 
-/**
- * Refuses arguments of very many names, and an `initialize` or a `_meta` of very many values, since a schema checks each of them, for microseconds, and a
- * client that describes itself at length, since that is kept with each of its sessions and calls.
- */
+/** Refuses a message by what `excessOf` says of it. */
 function refuseEnvelope(body: unknown, most: number): Reply | undefined {
   for (const message of messagesOf(body)) {
     if (!isObject(message) || !isObject(message.params)) continue;
-    const { arguments: args, _meta: meta } = message.params;
-    const [what, checked] =
-      message.method === 'initialize' ? ['initialize', message.params] : (['_meta', meta] as const);
-    const why =
-      shapeOf(checked, most).values > most
-        ? `${what} holds more than ${most} values`
-        : isObject(args) && Object.keys(args).length > most
-          ? `there are more than ${most} arguments`
-          : isTooLong(checked) &&
-            `clientInfo and capabilities in ${what} must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
+    const why = excessOf(message.params, message.method === 'initialize', most);
     if (why !== false) return rpcError(413, -32000, `Payload Too Large: ${why}`, idOf(message));
   }
   return undefined;
+}
+
+/**
+ * What of a request is too much, if anything. A schema checks each name of the arguments, and each value of `initialize`
+ * and of `_meta`, for microseconds. What a client describes itself with is kept with each of its sessions and calls.
+ */
+function excessOf(params: JsonObject, isFirst: boolean, most: number): string | false {
+  const { arguments: args, _meta: meta } = params;
+  const checked = isFirst ? params : meta;
+  const what = isFirst ? 'initialize' : '_meta';
+  if (shapeOf(checked, most).values > most) return `${what} holds more than ${most} values`;
+  if (isObject(args) && Object.keys(args).length > most) return `there are more than ${most} arguments`;
+  return (
+    isTooLong(checked) &&
+    `clientInfo and capabilities in ${what} must not exceed ${MOST_DESCRIBED} bytes, icons apart`
+  );
 }
 
 function payloadTooLarge(maxBytes: number): Reply {
