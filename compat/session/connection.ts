@@ -5,7 +5,7 @@ import { messageText, SSE_HEADERS } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { sseEvent, sseRetry } from '../../src/stream/sse.ts';
-import { RETRY_LEAVING } from '../../src/stream/sse-sink.ts';
+import { RETRY_LATER } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { sinkOf } from '../sink.ts';
 import type { Session } from './session.ts';
@@ -51,7 +51,7 @@ export function comeBack(session: Session, last: string | undefined): Reply {
   return {
     status: 200,
     headers: { ...SSE_HEADERS, [SESSION]: session.id },
-    body: sseRetry(RETRY_LEAVING) + id,
+    body: sseRetry(RETRY_LATER) + id,
   };
 }
 

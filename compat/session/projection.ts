@@ -10,6 +10,7 @@ import {
 import { messageText } from '../../src/doors/http/reply.ts';
 import type { Projection } from '../../src/stream/call-connections.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
+import { RETRY_LATER } from '../../src/stream/sse-sink.ts';
 import { askMessage, withdrawal } from './start.ts';
 import { RETRY } from './stream.ts';
 
@@ -39,7 +40,7 @@ function eventsOf(
     case 'called':
       return primes ? [{ data: '', retry: RETRY }] : [];
     case 'asked':
-      return [eventOf(askMessage(id, entry.ask))];
+      return [{ ...eventOf(askMessage(id, entry.ask)), ...(primes && { retry: RETRY_LATER }) }];
     case 'withdrawn':
       return [eventOf(withdrawal(id, entry.key))];
     case 'completed':

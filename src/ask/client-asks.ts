@@ -13,7 +13,7 @@ import type { RequestContext } from '../call/ports.ts';
 import { isForm, type WaitingCalls } from './waiting-calls.ts';
 
 /** An answer that comes sooner is not a person's, in milliseconds. */
-const AT_ONCE = 1_000;
+export const AT_ONCE = 1_000;
 /** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
 const SHOWN = 45_000;
 

@@ -25,7 +25,7 @@ import type { Instance, InstanceContext, Outcome, RequestContext } from '../call
 import { bindingOf } from '../call/run/binding.ts';
 import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
-import { askedBy, ClientAsks } from './client-asks.ts';
+import { AT_ONCE, askedBy, ClientAsks } from './client-asks.ts';
 import { notDoneYet, sentBefore } from './said.ts';
 import { isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
@@ -278,10 +278,7 @@ export class ContinuedCall implements Instance {
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
     if (outcome.kind === 'responded') return this.#orShed(frame, outcome);
     if (outcome.kind !== 'suspended') return this.#left(this.#own);
-    const standing = await this.#parts.calls.standing(this.#own.id);
-    if (standing.kind !== 'asks')
-      throw new AwaitError('internal', 'a turn ended with asks that are not in its log');
-    return this.#goOn(frame, standing, false);
+    return this.#goOn(frame, await this.#parts.calls.standing(this.#own.id), false);
   }
 
   /**
@@ -294,12 +291,14 @@ export class ContinuedCall implements Instance {
   }
 
   /** Gets answers and continues, until the call is over or waits for its person. @param isTold whether its client knows */
-  async #goOn(frame: Frame, from: AtAsks, isTold: boolean): Promise<Response | undefined> {
+  async #goOn(frame: Frame, from: Standing, isTold: boolean): Promise<Response | undefined> {
     const { engine, calls } = this.#parts;
-    const { call } = from.checkpoint;
-    if (isTold && this.#request.person !== undefined) await calls.resume(call);
-    let known = isTold ? from.at : -1;
-    let standing: Standing = from;
+    let known = -1;
+    if (isTold && from.kind === 'asks') {
+      known = from.at;
+      if (this.#request.person !== undefined) await calls.resume(from.checkpoint.call);
+    }
+    let standing = from;
     for (let tries = 0; tries < TRIES; ) {
       if (standing.kind === 'ended') return standing.response ?? CANCELLED;
       if (standing.kind !== 'asks')
@@ -312,7 +311,7 @@ export class ContinuedCall implements Instance {
         const { url } = await this.#opened(call);
         return notDoneYet(String(call.params.name), url, [...this.#page], call.expires);
       }
-      const state = { callId: call.id, at, ...(by !== undefined && { owner: by }) };
+      const state = { callId: call.id, at, ...defined({ owner: by }) };
       const outcome = await engine.resumeAt(
         state,
         { binding: bindingOf(call), ...answers },
@@ -408,18 +407,23 @@ export class ContinuedCall implements Instance {
     asks: readonly OpenAsk[],
     isTold: boolean,
   ): Promise<Record<string, JsonObject> | undefined> {
-    const { opened } = this.#parts;
+    const { calls, clock, opened } = this.#parts;
     const { context } = this.#request;
     const waits = await this.#opened(call);
-    for (const { params } of asks) await this.#parts.calls.openedTo(call, roleOf(params));
+    for (const { params } of asks) await calls.openedTo(call, roleOf(params));
     if (!isTold && !this.#gone.signal.aborted) opened(call, waits);
-    if (!this.#takesUrls) return await this.#awaited(call, asks, this.#patience(call, isTold));
+    const [first] = asks;
+    if (first === undefined) return {};
+    // A task waits as long as it lives; a client that was not told yet is told at once.
+    const isTask = this.#request.call.task?.when === 'now';
+    const patience = isTask ? this.#untilExpiry(call) : isTold ? WAIT : 0;
+    if (!this.#takesUrls || (await calls.isDoubted(call, first)))
+      return await this.#awaited(call, asks, patience);
     // A question that is answered is not sent to the page again.
     const answered = await this.#read(call, asks);
     if (answered !== undefined) return answered;
     const { url } = waits;
-    const [first] = asks;
-    if (first === undefined) return {};
+    const at = await calls.asked(call, first);
     const opening = askedBy(frame, call.id, {
       key: first.key,
       method: 'elicitation/create',
@@ -428,10 +432,11 @@ export class ContinuedCall implements Instance {
     const response = await Promise.race([opening, this.#ended]);
     if (response === undefined) return undefined;
     const { result } = orDeclined(response);
-    // Its `accept` says that the page was opened.
+    // Its `accept` says that the page was opened; what comes at once is no person's.
     if (result.action !== 'accept') {
-      await this.#taken(call, asks, result);
-      return await this.#awaited(call, asks, this.#patience(call, isTold));
+      if (clock.now() - at < AT_ONCE) await calls.doubt(call, first);
+      else await this.#taken(call, asks, result);
+      return await this.#awaited(call, asks, patience);
     }
     // Rounds that are over are not waited for again.
     const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
@@ -492,12 +497,6 @@ export class ContinuedCall implements Instance {
         signal.removeEventListener('abort', wake);
       }
     }
-  }
-
-  /** A task waits as long as it lives; a client that was not told yet is told at once. */
-  #patience(call: CallRecord, isTold: boolean): number {
-    if (this.#request.call.task?.when === 'now') return this.#untilExpiry(call);
-    return isTold ? WAIT : 0;
   }
 
   #untilExpiry({ expires }: CallRecord): number {

@@ -257,7 +257,7 @@ export class Engine {
 
   #calledEntry(call: CallRecord): Extract<Entry, { type: 'called' }> {
     const { self } = this.#checkpoints;
-    return { type: 'called', format: FORMAT, call, ...(self !== undefined && { by: self }) };
+    return { type: 'called', format: FORMAT, call, ...defined({ by: self }) };
   }
 
   /**
@@ -429,11 +429,7 @@ export class Engine {
     errors?: ErrorAnswers,
   ): Promise<Outcome> {
     const open = (): Promise<TokenState> => this.#parts.tokens.open(token, binding);
-    return this.#resume(
-      open,
-      { token, binding, responses, ...(errors !== undefined && { errors }) },
-      context,
-    );
+    return this.#resume(open, { token, binding, responses, ...defined({ errors }) }, context);
   }
 
   /** As `resume`, from a checkpoint that the caller has read from the log, and found to be its client's. */

@@ -73,7 +73,7 @@ export class Forwarding {
       token,
       clientId: '',
       scopes: [],
-      ...(expiresAt !== undefined && { expiresAt }),
+      ...defined({ expiresAt }),
       extra: { iss: ISSUER, sub: tokenName(token) },
     };
   };

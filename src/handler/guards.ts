@@ -5,6 +5,7 @@
  * An edge makes the check before it starts or continues a call. `admit` repeats it on the call's own instance as the
  * call starts, so that every way into the engine is checked.
  */
+
 import {
   bearerAuthChallengeResponse,
   getOAuthProtectedResourceMetadataUrl,
@@ -12,6 +13,7 @@ import {
   OAuthErrorCode,
   requireScopes,
 } from '@modelcontextprotocol/server';
+import { defined } from '../base/defined.ts';
 import type { JsonObject } from '../base/json.ts';
 import type { CallRecord, Response as RpcResponse } from '../call/journal/entries.ts';
 import type { Instance, RequestContext } from '../call/ports.ts';
@@ -75,7 +77,7 @@ function isLocalPipe({ piped, authInfo }: Inbound): boolean {
 export function challengeOf(instance: HostInstance, request: JsonObject, inbound: Inbound): unknown {
   const { authInfo } = inbound;
   if (isLocalPipe(inbound)) return undefined;
-  return instance.guards?.challenge({ request, ...(authInfo !== undefined && { authInfo }) });
+  return instance.guards?.challenge({ request, ...defined({ authInfo }) });
 }
 
 /** Whether a server has nothing against a request; false also where it fails to say. */
@@ -124,7 +126,7 @@ async function challengeReply({ scopes, errorDescription }: Challenge, authInfo:
   const error = new OAuthError(OAuthErrorCode.InsufficientScope, errorDescription ?? 'Insufficient scope');
   const response = bearerAuthChallengeResponse(error, {
     requiredScopes: [...scopes],
-    ...(resourceMetadataUrl !== undefined && { resourceMetadataUrl }),
+    ...defined({ resourceMetadataUrl }),
   });
   return replyOf(response);
 }
@@ -154,7 +156,7 @@ export function admit(
   const { guards } = instance as HostInstance;
   if (request === undefined || guards?.hasScopes !== true) return undefined;
   const message = { jsonrpc: '2.0', id, method, params };
-  const context = { request: message, ...(authInfo !== undefined && { authInfo }) };
+  const context = { request: message, ...defined({ authInfo }) };
   return Promise.resolve(guards.challenge(context)).then((asked) => {
     const challenge = readChallenge(asked);
     if (challenge === undefined) return undefined;

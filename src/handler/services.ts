@@ -133,7 +133,7 @@ export function createServices(
     audience,
     maxLength: limits.tokenBytes,
     now,
-    ...(unknown !== undefined && { unknown }),
+    ...defined({ unknown }),
   });
   const audit = (what: AuditEvent['what'], call: CallRecord, more: Partial<AuditEvent> = {}): void =>
     settings.audit?.({ ...auditEvent(what, names.label(call.id), call, now()), ...more });
@@ -188,13 +188,13 @@ export function createServices(
   const { rateLimit } = settings;
   const rates = rateLimit === false ? undefined : new RateLimits(rateLimit, principal, counters, warn);
   const streams = new EventStreams({
-    ...(store !== undefined && { records: store }),
+    ...defined({ records: store }),
     // What all callers together take of a shared store is its operator's to bound.
     bytes:
       store?.isShared === true
         ? { ...bytes, all: Infinity, large: LARGE_SHARED }
         : { all: bytes.all / 4, caller: bytes.caller / 4, large: LARGE },
-    ...(settings.relay !== undefined && { relay: settings.relay }),
+    ...defined({ relay: settings.relay }),
     clock: systemClock,
     limits,
     warn,
@@ -264,7 +264,7 @@ export function createServices(
         audit('given', call, { person: by, route, question, arguments: args }),
     });
   const engine: Engine = new Engine({
-    ...(store !== undefined && { store }),
+    ...defined({ store }),
     ...(asking !== undefined && { route: asking.route, outlasts: asking.outlasts, late: asking.late }),
     local: logs,
     read: (callId, entry) => replies.moved(callId, entry),
@@ -302,7 +302,7 @@ export function createServices(
       counters[what] += 1;
     },
     log: (level, message, detail) => logger[level](message, detail),
-    ...(handoff !== undefined && { handoff }),
+    ...defined({ handoff }),
     ...(taskIndex !== undefined && {
       began: async ({ id, task, ...call }) => {
         // The row of all owners is the sweeper's, which a shared store alone has.

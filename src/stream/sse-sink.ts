@@ -40,15 +40,15 @@ const REASONS: Readonly<Record<Exclude<TailEnd, 'finished'>, string>> = {
 };
 
 /**
- * When the client of a process that leaves should come back, in milliseconds. The SDKs try twice, with a fixed pause:
- * that gives the next process ten seconds to come up.
+ * When a client should come back whose process leaves, or crashes while its user is asked, in milliseconds. The SDKs try
+ * twice, with a fixed pause: that gives the next process ten seconds to come up.
  */
-export const RETRY_LEAVING = 5_000;
+export const RETRY_LATER = 5_000;
 
 const COMMENTS: Framing = {
   event: (event, id) => sseEvent({ ...event, ...(id !== undefined && { id }) }),
   alive: () => SSE_KEEP_ALIVE,
-  closing: (why) => (why === 'leaving' ? sseRetry(RETRY_LEAVING) : '') + sseClosing(REASONS[why]),
+  closing: (why) => (why === 'leaving' ? sseRetry(RETRY_LATER) : '') + sseClosing(REASONS[why]),
 };
 
 export function sseSink(

@@ -1,4 +1,5 @@
 /** Asks that a person answers on the page alone, though the client could be asked: `mcp-await/by`, `mcp-await/of`. */
+import { setTimeout } from 'node:timers/promises';
 import {
   Client as ModernClient,
   StreamableHTTPClientTransport as ModernTransport,
@@ -72,8 +73,10 @@ async function open(
   const requestInit = who === '' ? {} : { headers: { authorization: `Bearer ${who}` } };
   const capabilities = { elicitation: declines ? { url: {} } : { form: {} } };
   const info = { name: 'host', version: '1' };
-  const answer = (message: string) => {
+  const answer = async (message: string) => {
     asked.push(message);
+    // A person takes their time.
+    if (declines) await setTimeout(1_100);
     if (declines) return { action: 'decline' as const };
     return { action: 'accept' as const, content: { day: 'by the client' } };
   };

@@ -192,8 +192,21 @@ describe('2026-07-28 with URL mode alone', () => {
   it('is asked with its own answer where it opens nothing', async () => {
     const first = await byHand(one, 'rome', { capabilities });
     const responses = Object.fromEntries(first.keys.map((key) => [key, { action: 'decline' }]));
+    vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 1_100);
     const last = await byHand(two, 'rome', { capabilities, state: first.state, responses });
     expect(textOf(last)).toBe('decline undefined');
+  });
+
+  it('is not believed where it declines at once, nor asked again', async () => {
+    const first = await byHand(one, 'rome', { capabilities });
+    const [shown] = Object.values(first.message.result?.inputRequests ?? {});
+    const responses = Object.fromEntries(first.keys.map((key) => [key, { action: 'decline' }]));
+    const refused = await byHand(two, 'rome', { capabilities, state: first.state, responses });
+    expect(textOf(refused)).toMatch(/^NOT DONE YET/);
+    const again = await atOnce(() => byHand(two, 'rome', { capabilities }));
+    expect(textOf(again)).toMatch(/^NOT DONE YET/);
+    await ann.answer(one.url, String(shown?.params?.url), { day: 'Monday' });
+    expect(textOf(await byHand(one, 'rome', { capabilities }))).toBe('accept Monday');
   });
 });
 
