@@ -8,7 +8,7 @@
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
 import { keepNewest } from '../base/bounded.ts';
 import { AwaitError } from '../base/error.ts';
-import { assertSecrets } from './secrets.ts';
+import { assertSecrets, secretsIn } from './secrets.ts';
 
 export type KeyPurpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry' | 'ask';
 
@@ -58,7 +58,7 @@ export class KeyRing {
   /** @throws AwaitError `bad-option`: nothing has changed then */
   change(secrets: readonly unknown[]): void {
     assertSecrets(secrets);
-    const named = secrets.map((secret) => ({ id: nameOf(secret), secret }));
+    const named = secretsIn(secrets).map((secret) => ({ id: nameOf(secret), secret }));
     if (named[0]?.id !== this.#secrets[0]?.id) this.#sealing.clear();
     this.#secrets = named;
   }

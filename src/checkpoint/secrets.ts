@@ -8,14 +8,26 @@ const LEAST_BITS = 100;
 
 const HOW = "Make one with: node -e \"console.log(require('crypto').randomBytes(32).toString('base64url'))\"";
 
+/** A text may hold several, such as a variable during a rotation: with a comma or a line end between them. */
+export function secretsIn(given: readonly string[]): string[] {
+  return given
+    .flatMap((text) => text.split(/[,\n\r]/))
+    .map((secret) => secret.trim())
+    .filter((secret) => secret !== '');
+}
+
 /**
  * Checks secrets before anything uses them.
  * @throws AwaitError `bad-option`; the message names the fault
  */
 export function assertSecrets(secrets: unknown): asserts secrets is readonly string[] {
-  if (!Array.isArray(secrets) || secrets.length === 0)
+  const given: readonly unknown[] = Array.isArray(secrets) ? secrets : [];
+  const texts = given.flatMap((text) =>
+    typeof text === 'string' && text !== '' ? secretsIn([text]) : [text],
+  );
+  if (texts.length === 0)
     throw new AwaitError('bad-option', 'option secrets must be an array with at least one secret.');
-  for (const [index, secret] of secrets.entries()) {
+  for (const [index, secret] of texts.entries()) {
     if (typeof secret !== 'string' || Buffer.byteLength(secret) < LEAST) {
       const unset = secret === undefined ? 'is undefined (is the environment variable set?); it ' : '';
       throw new AwaitError(

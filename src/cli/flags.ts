@@ -10,6 +10,7 @@ import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { AwaitError } from '../base/error.ts';
 import { LIMITS, type LimitOptions } from '../call/limits.ts';
 import { openStore } from '../checkpoint/open-store.ts';
+import { secretsIn } from '../checkpoint/secrets.ts';
 import type { PathOptions } from '../doors/http/paths.ts';
 import type { Rate, RateLimitOptions } from '../doors/http/rate-limit.ts';
 import type { AwaitOptions } from '../handler/handler.ts';
@@ -465,14 +466,6 @@ function entryOf(given: string): RevisionEntry<Revision> {
   if (option === undefined) return name;
   if (option === 'literal') return { name, literal: true };
   return { name, capabilities: Object.fromEntries(option.split(',').map((can) => [can, {}])) };
-}
-
-/** Both `--secret` and `MCP_AWAIT_SECRET` may hold several, comma-separated: the first seals. */
-function secretsIn(given: readonly string[]): string[] {
-  return given
-    .flatMap((value) => value.split(/[,\n\r]/))
-    .map((value) => value.trim())
-    .filter((value) => value !== '');
 }
 
 /** Secrets of a command that serves nothing: as given, of a file, or of the environment. */

@@ -51,6 +51,23 @@ describe('a key that seals', () => {
       expect(await there.open('state', token)).toEqual({ word: nth + 1 });
   });
 
+  it('opens what each secret of one text sealed, with a comma or a line end between them', async () => {
+    for (const text of [
+      `${SECRET},${OLD_SECRET}`,
+      `${SECRET}\n${OLD_SECRET}\n`,
+      ` ${SECRET} , ${OLD_SECRET},`,
+    ]) {
+      const ring = new KeyRing([text]);
+      expect(ring.current).toBe(new KeyRing([SECRET]).current);
+      for (const secret of [SECRET, OLD_SECRET]) {
+        const token = sealerOf(new KeyRing([secret])).seal('state', { word: 1 }, 2_000);
+        expect(await sealerOf(ring).open('state', token)).toEqual({ word: 1 });
+      }
+    }
+    expect(() => new KeyRing([`${SECRET},short`])).toThrow(/secrets\[1\] must be a string of at least 32/);
+    expect(() => new KeyRing([','])).toThrow(/at least one secret/);
+  });
+
   it('is derived from a salt of one length alone', async () => {
     const sealer = sealerOf(new KeyRing([SECRET]));
     const token = sealer.seal('state', { word: 1 }, 2_000);

@@ -7,6 +7,10 @@ import type { RpcError } from '../journal/entries.ts';
 import type { Outcome, Responded } from './outcome.ts';
 import type { EngineParts } from './run.ts';
 
+function advising(code: number, message: string, ...how: Parameters<typeof advice>): RpcError {
+  return { code, message, data: advice(...how) };
+}
+
 /** One sentence, and one advice, for every bad token, whatever is wrong with it. */
 const BAD_TOKEN: RpcError = {
   code: -32602,
@@ -18,59 +22,54 @@ const BAD_TOKEN: RpcError = {
 /** Without advice: nobody knows why it failed. */
 export const INTERNAL: RpcError = { code: -32603, message: 'Internal error' };
 
-export const CLOSING: RpcError = {
-  code: -32000,
-  message: 'This server is shutting down; send the same request again',
-  data: advice('closed', true),
-};
+export const CLOSING = advising(
+  -32000,
+  'This server is shutting down; send the same request again',
+  'closed',
+  true,
+);
 
-const STORE: RpcError = {
-  code: -32603,
-  message: 'Internal error: this call could not be saved or read back; send the same request again',
-  data: advice('store', true),
-};
+const STORE = advising(
+  -32603,
+  'Internal error: this call could not be saved or read back; send the same request again',
+  'store',
+  true,
+);
 
-const CHANGED: RpcError = {
-  code: -32603,
-  message: 'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
-  data: advice('divergence'),
-};
+const CHANGED = advising(
+  -32603,
+  'Internal error: this call cannot be continued, because its tool has changed; call the tool again',
+  'divergence',
+);
 
-const LIMIT: RpcError = {
-  code: -32603,
-  message: 'Internal error: this call exceeds a limit of the server',
-  data: advice('limit'),
-};
+const LIMIT = advising(-32603, 'Internal error: this call exceeds a limit of the server', 'limit');
 
-export const EXPIRED: RpcError = {
-  code: -32000,
-  message: 'This call has expired: it was not answered within the time for which this server keeps calls',
-  data: advice('expired'),
-};
+export const EXPIRED = advising(
+  -32000,
+  'This call has expired: it was not answered within the time for which this server keeps calls',
+  'expired',
+);
 
-const HOST_GONE: RpcError = {
-  code: -32603,
-  message: 'Internal error: the server behind this one ended or cannot be started; try again later',
-  data: advice('host-gone'),
-};
+const HOST_GONE = advising(
+  -32603,
+  'Internal error: the server behind this one ended or cannot be started; try again later',
+  'host-gone',
+);
 
-const BUSY: RpcError = {
-  code: -32603,
-  message: 'Internal error: this call is being continued elsewhere; send the same request again',
-  data: advice('busy', true),
-};
+const BUSY = advising(
+  -32603,
+  'Internal error: this call is being continued elsewhere; send the same request again',
+  'busy',
+  true,
+);
 
-const NO_ROOM: RpcError = {
-  code: -32000,
-  message: 'This server is busy; send the same request again',
-  data: advice('no-room', true),
-};
+const NO_ROOM = advising(-32000, 'This server is busy; send the same request again', 'no-room', true);
 
 /** Says which steps are done instead of advising a call that would run them again. */
 function unlessDone({ steps }: AwaitError, usual: RpcError, reason: Reason, why: string): RpcError {
   if (steps.length === 0) return usual;
   const message = `Internal error: ${why}. Completed steps: ${steps.join(', ')}`;
-  return { code: usual.code, message, data: advice(reason) };
+  return advising(usual.code, message, reason);
 }
 
 export function wireError(error: AwaitError): RpcError {
@@ -79,7 +78,7 @@ export function wireError(error: AwaitError): RpcError {
     case 'format':
       return BAD_TOKEN;
     case 'bad-answer':
-      return { code: -32602, message: `Invalid params: ${error.message}`, data: advice('bad-answer') };
+      return advising(-32602, `Invalid params: ${error.message}`, 'bad-answer');
     case 'store':
       return unlessDone(
         error,
@@ -100,7 +99,7 @@ export function wireError(error: AwaitError): RpcError {
       );
     case 'replay-refused':
       // The user must know which steps were done; their names are the tool author's own.
-      return { code: -32603, message: `Internal error: ${error.message}`, data: advice('replay-refused') };
+      return advising(-32603, `Internal error: ${error.message}`, 'replay-refused');
     case 'expired':
       return unlessDone(error, EXPIRED, 'expired', 'this call has expired before it was answered');
     case 'host-gone':
