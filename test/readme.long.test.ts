@@ -58,7 +58,7 @@ describe('the README', () => {
       .replace("'./server.js'", "'../server.ts'")
       .replace('redis://127.0.0.1:6379', REDIS.url())
       .replace(
-        /const port = [\s\S]*/,
+        /const server = app[\s\S]*/,
         "const server = app.listen(0, '127.0.0.1', () => console.log((server.address() as { port: number }).port));",
       );
     expect(runnable).not.toContain('3000');
