@@ -4,7 +4,7 @@
  * journal: its owner is woken, or reads it with its next sign of life. A call that is over soon writes nothing.
  */
 import { systemClock } from '../src/base/clock.ts';
-import { digest } from '../src/base/json.ts';
+import { digest } from '../src/base/digest.ts';
 import type { Begun, Started } from '../src/call/engine.ts';
 import type { Services } from '../src/handler/services.ts';
 

@@ -2,8 +2,8 @@
 
 export type { Revision } from '../compat/revisions.ts';
 export type { AskEvent, PageOptions, Person } from './ask/options.ts';
-export { AwaitError, type AwaitErrorCode } from './base/error.ts';
-export type { JsonObject } from './base/json.ts';
+export type { JsonObject } from './base/values.ts';
+export { AwaitError, type AwaitErrorCode } from './base/values.ts';
 export {
   type CurrentCall,
   currentCall,

@@ -1,7 +1,7 @@
 /** `node:http`, Express, Fastify: a request listener around a handler. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { constants, createGzip, type Gzip } from 'node:zlib';
-import type { JsonObject } from './base/json.ts';
+import type { JsonObject } from './base/values.ts';
 import { isLoopback } from './doors/http/address.ts';
 import type { BeginBody } from './doors/http/bodies.ts';
 import { DisconnectSignal } from './doors/http/disconnect-signal.ts';

@@ -24,7 +24,7 @@
  * content, which expires first (`src/stream/log.ts`).
  */
 
-import { AwaitError } from '../../src/base/error.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import { messagesOf, NO_BATCH } from '../../src/doors/http/batch.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';

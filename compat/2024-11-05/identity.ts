@@ -3,8 +3,7 @@
  * caller, later the client) are records in the store.
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject } from '../../src/base/json.ts';
+import { AwaitError, isObject } from '../../src/base/values.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';
 import { standingId } from '../../src/stream/event-id.ts';

@@ -4,8 +4,7 @@
  * complain of: measured, a Server, a transport and a Response for each cost more than the whole call.
  */
 import { classifyInboundRequest } from '@modelcontextprotocol/server';
-import { defined } from '../../src/base/defined.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { defined, isObject, type JsonObject } from '../../src/base/values.ts';
 import { isMeta } from '../../src/call/ask/meta.ts';
 import type { Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Instance, Outcome, RequestContext } from '../../src/call/ports.ts';

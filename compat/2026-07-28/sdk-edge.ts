@@ -14,9 +14,7 @@ import {
   type ServerEventBus,
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
-import { defined } from '../../src/base/defined.ts';
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject, memoryOf } from '../../src/base/json.ts';
+import { AwaitError, defined, isObject, type JsonObject, memoryOf } from '../../src/base/values.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/ports.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';

@@ -3,8 +3,7 @@
  * notifications; this file adds one for each change of a task that the client listens to.
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';

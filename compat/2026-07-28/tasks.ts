@@ -4,8 +4,7 @@
  * https://github.com/modelcontextprotocol/ext-tasks
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Response, RpcError } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';

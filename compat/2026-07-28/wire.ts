@@ -8,9 +8,8 @@ import {
   LOG_LEVEL_META_KEY,
   SERVER_INFO_META_KEY,
 } from '@modelcontextprotocol/server';
-import { defined } from '../../src/base/defined.ts';
 import { withoutIcons } from '../../src/base/description.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { defined, isObject, type JsonObject } from '../../src/base/values.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { Client, OpenAsk, RpcError } from '../../src/call/journal/entries.ts';
 import type { Binding } from '../../src/call/ports.ts';

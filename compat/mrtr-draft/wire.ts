@@ -4,8 +4,7 @@
  * response is, so it may be an error.
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { isRpcError } from '../../src/call/ask/meta.ts';
 import type { TaskStatus } from '../../src/call/task/tasks.ts';

@@ -1,8 +1,6 @@
 /** A request of a draft, from its params to the members beside `id` in the response. */
 
-import { defined } from '../../src/base/defined.ts';
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject } from '../../src/base/json.ts';
+import { AwaitError, defined, isObject } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';

@@ -3,7 +3,7 @@
  * both is in this folder.
  */
 
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';

@@ -39,8 +39,8 @@
  * The drafts' printed examples are in `test/e2e/vectors`, and the messages here are compared with them.
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { digest } from '../../src/base/digest.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
 import { NO_BATCH } from '../../src/doors/http/batch.ts';

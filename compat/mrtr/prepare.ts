@@ -1,6 +1,6 @@
 /** Converts a draft's request for the engine: its params, the binding of its state, and its context. */
 
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Binding, RequestContext } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';

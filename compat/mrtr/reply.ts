@@ -2,7 +2,8 @@
  * The reply to a request: JSON, unless notifications come before the response. Then it is a stream of the session,
  * whose events have ids, so a client whose connection broke gets the rest by GET.
  */
-import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { digest } from '../../src/base/digest.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { empty, isRequestId, json } from '../../src/doors/http/reply.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';

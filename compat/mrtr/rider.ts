@@ -3,8 +3,8 @@
  * it, and an altered one makes the state invalid.
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { digest } from '../../src/base/digest.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
 
 /** No character of a token. */

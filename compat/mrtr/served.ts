@@ -1,6 +1,6 @@
 /** One POST of a session that speaks a draft of multi round-trip requests, and its outcome. */
 
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { OpenAsk, RpcError } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Exchange } from '../session/exchange.ts';

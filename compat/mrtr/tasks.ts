@@ -2,7 +2,7 @@
  * Tasks on the drafts of multi round-trip requests: `tasks/get`, `tasks/list` and `tasks/cancel` as 2025-11-25 has
  * them; `tasks/result` waits until a task is over or asks, and then has its asks; answers are a message of their own.
  */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';

@@ -25,7 +25,8 @@
  * An answer that is a JSON-RPC error rejects the tool's `await`; `inputResponses` of 2026-07-28 has no errors, so
  * the engine accepts errors beside results.
  */
-import { digest, type JsonObject } from '../../src/base/json.ts';
+import { digest } from '../../src/base/digest.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { CANCELLED, type Entry, isEnd } from '../../src/call/journal/entries.ts';
 import type { OpenAskOutcome, RequestContext } from '../../src/call/ports.ts';

@@ -3,8 +3,7 @@
  * https://github.com/modelcontextprotocol/modelcontextprotocol/pull/2322
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import { type Dialect, inputRequests } from '../mrtr/dialect.ts';
 import { legacyTask, relatedTask, relatedTo } from '../tasks/legacy-wire.ts';
 

@@ -2,8 +2,8 @@
  * A server's asks outside of calls, on its session's standing stream. Each is a call of its own with one ask, written
  * before it goes out, so that its answer may arrive at any process. Answers to a server that has ended are dropped.
  */
-import { AwaitError } from '../../src/base/error.ts';
-import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { digest } from '../../src/base/digest.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import { isOddUrlAsk, ODD_URL } from '../../src/base/web-url.ts';
 import { newCallId } from '../../src/call/engine.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';

@@ -4,8 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AwaitError } from '../../src/base/error.ts';
-import type { JsonObject } from '../../src/base/json.ts';
+import { AwaitError, type JsonObject } from '../../src/base/values.ts';
 import type { Started, TakingUp } from '../../src/call/engine.ts';
 import { type CallRecord, type Entry, isEnd, type Response } from '../../src/call/journal/entries.ts';
 import type { Outcome, RequestContext } from '../../src/call/ports.ts';

@@ -7,8 +7,7 @@
  * 3. An event's id says how far its client is in each call. Responses of before the stream are entries of a call that
  *    still runs, since a call that was over by then has no log.
  */
-import { AwaitError } from '../../src/base/error.ts';
-import { type JsonObject, memoryOf } from '../../src/base/json.ts';
+import { AwaitError, type JsonObject, memoryOf } from '../../src/base/values.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import type { Waiting } from '../../src/doors/http/backlog.ts';

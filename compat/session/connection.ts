@@ -1,5 +1,5 @@
 /** A connection of a session: the events of a stream, as a reply. */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { Inbound, Reply, Writer } from '../../src/doors/http/exchange.ts';
 import { messageText, SSE_HEADERS } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';

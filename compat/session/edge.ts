@@ -2,7 +2,7 @@
  * Streamable HTTP with sessions, for every revision of it: reads the session, and finds the revision of a request. The
  * revision reads the body (`SessionWire`).
  */
-import { AwaitError } from '../../src/base/error.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import { messagesOf } from '../../src/doors/http/batch.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, json, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';

@@ -3,7 +3,7 @@
  * fails it stays held.
  */
 import { systemClock, type Timer } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/error.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
 
 /** How long a store that failed is left alone, in milliseconds. */

@@ -2,8 +2,7 @@
  * A session is its id: a token that any process can open. Long content is in a record of the store, which the id names.
  */
 import { randomUUID } from 'node:crypto';
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';
 

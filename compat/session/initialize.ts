@@ -1,7 +1,7 @@
 /** How a session begins: its client's declaration, and the server's instance for it. */
 
 import { withoutIcons } from '../../src/base/description.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { Inbound } from '../../src/doors/http/exchange.ts';
 import type { Services } from '../../src/handler/services.ts';

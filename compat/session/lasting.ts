@@ -6,7 +6,7 @@
  *    comes back says which calls to read on, and the server keeps no record of what a client has.
  * 3. The process that has the connection follows the calls of others, and takes them over.
  */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { CallRecord } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';

@@ -2,9 +2,7 @@
  * The running calls of this process whose asks are live, and the delivery of their answers: an answer to a call of
  * another process is in the store before it is accepted.
  */
-import { keepNewest } from '../../src/base/bounded.ts';
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { CallerOf } from '../../src/call/task/tasks.ts';

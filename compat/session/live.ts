@@ -1,5 +1,5 @@
 /** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import { messagesOf, NO_BATCH } from '../../src/doors/http/batch.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, rpcError } from '../../src/doors/http/reply.ts';

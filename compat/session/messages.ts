@@ -1,5 +1,5 @@
 /** First checks of the messages of clients with sessions. */
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import { messagesOf } from '../../src/doors/http/batch.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';

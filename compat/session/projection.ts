@@ -1,5 +1,5 @@
 /** The reply to a live call, as its client reads it from the call's log: which events an entry is. */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import {
   CANCELLED,
   type CallRecord,

@@ -1,6 +1,6 @@
 /** Handles a POST of a known session: runs its requests, and delivers its notifications and answers. */
 
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';

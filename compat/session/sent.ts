@@ -2,7 +2,7 @@
  * Requests that may arrive twice, since their wire does not report whether they arrived: each runs once; the second is
  * a follower.
  */
-import { digest } from '../../src/base/json.ts';
+import { digest } from '../../src/base/digest.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { callIdOf } from '../../src/stream/event-id.ts';
 import { refusedEventId } from '../failure.ts';

@@ -4,8 +4,7 @@
  * continue them.
  */
 import { setMaxListeners } from 'node:events';
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Client, Kept, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';

@@ -4,9 +4,8 @@
  * from the known callers' (invariant 14).
  */
 
-import { keepNewest } from '../../src/base/bounded.ts';
-import { AwaitError } from '../../src/base/error.ts';
 import { Quota, type QuotaKey, type Shares } from '../../src/base/quota.ts';
+import { AwaitError, keepNewest } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { Identify, SessionIdentity } from './identity.ts';
 import { Session } from './session.ts';

@@ -2,8 +2,8 @@
  * How a request becomes a call, on every revision: the call's binding, and the context of the request. A revision adds its
  * way: where asks and notifications go, and what ends the turn.
  */
-import { defined } from '../../src/base/defined.ts';
-import { isObject, type JsonObject, sha256 } from '../../src/base/json.ts';
+import { sha256 } from '../../src/base/digest.ts';
+import { defined, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Binding, Instance, Outcome, RequestContext } from '../../src/call/ports.ts';

@@ -5,8 +5,7 @@
  * not seen to its own instance before it serves the session again. Such a call is replayed, not run: its tool gets its
  * recorded answers and steps, and new effects do not happen.
  */
-import { keepNewest } from '../../src/base/bounded.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { type Kept, readCheckpoint } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';

@@ -1,7 +1,6 @@
 /** A stream of a session as the edge writes it: JSON-RPC messages as events, in the store before they are sent. */
 
-import { AwaitError } from '../../src/base/error.ts';
-import type { JsonObject } from '../../src/base/json.ts';
+import { AwaitError, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import { messageText } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';

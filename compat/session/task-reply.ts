@@ -4,8 +4,7 @@
  * Whichever process has its connection goes on with it: it reads which asks the stream has, and appends those that are
  * missing. Two that do so at once lose positions to one another, and read again.
  */
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { isRequestId, messageText } from '../../src/doors/http/reply.ts';

@@ -2,7 +2,7 @@
  * The interface of a revision with sessions over Streamable HTTP. The edge (`edge.ts`) handles sessions, paths and
  * headers; the revision handles bodies.
  */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Sink } from '../../src/stream/tail.ts';

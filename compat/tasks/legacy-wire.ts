@@ -3,8 +3,7 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { TaskStatus, TaskView } from '../../src/call/task/tasks.ts';
 import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';
 import type { Services } from '../../src/handler/services.ts';

@@ -9,8 +9,8 @@
  *    server that asks its user inside of its list gets an error.
  * 4. Callers with the same tools share one entry, so that many callers cost little.
  */
-import { keepNewest } from '../../src/base/bounded.ts';
-import { digest, isObject, type JsonObject } from '../../src/base/json.ts';
+import { digest } from '../../src/base/digest.ts';
+import { isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import { mirrorsArguments } from '../../src/host/guards.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { toolPages } from '../../src/host/tool-pages.ts';

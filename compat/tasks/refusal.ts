@@ -1,6 +1,6 @@
 /** The error of a request about a task that cannot be served: one sentence for every bad id. */
 
-import { AwaitError } from '../../src/base/error.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
 import type { Services } from '../../src/handler/services.ts';

@@ -4,8 +4,7 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';

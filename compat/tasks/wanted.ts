@@ -1,7 +1,6 @@
 /** A client's own wish for a task (`params.task`, on 2025-11-25 and on the drafts that build on it), and its list of them. */
 
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';

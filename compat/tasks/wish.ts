@@ -1,6 +1,6 @@
 /** Which calls become tasks, and when: by the option `tasks`, the tool's declaration, and the client's capabilities. */
 
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import { CLIENT_ROUNDS } from '../../src/call/frame/turn.ts';
 import type { TaskWish } from '../../src/call/journal/entries.ts';
 import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';

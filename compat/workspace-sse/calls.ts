@@ -1,8 +1,7 @@
 /** The requests of a workspace: each is a call of its own, in an instance of its own, with its own answers. */
 import { randomUUID } from 'node:crypto';
 import { withoutIcons } from '../../src/base/description.ts';
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { CallerOf } from '../../src/call/task/tasks.ts';

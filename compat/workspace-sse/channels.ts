@@ -4,8 +4,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
-import { keepNewest } from '../../src/base/bounded.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Started } from '../../src/call/engine.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';

@@ -1,7 +1,7 @@
 /** The GET of a workspace: opens a stream or resumes one, and checks its owner. */
 
-import { AwaitError } from '../../src/base/error.ts';
 import type { Quota } from '../../src/base/quota.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import { isEnd } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { pageOf } from '../../src/doors/http/origin.ts';

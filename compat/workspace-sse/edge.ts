@@ -26,9 +26,8 @@
  * 10. One instance for each call.
  */
 
-import { AwaitError } from '../../src/base/error.ts';
-import type { JsonObject } from '../../src/base/json.ts';
 import { Quota } from '../../src/base/quota.ts';
+import { AwaitError, type JsonObject } from '../../src/base/values.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import type { Place } from '../../src/doors/http/paths.ts';

@@ -5,7 +5,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { every, systemClock } from '../../src/base/clock.ts';
-import { isObject, sha256 } from '../../src/base/json.ts';
+import { sha256 } from '../../src/base/digest.ts';
+import { isObject } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
 
 /** Open GETs of one caller in one workspace that other processes know of. */

@@ -1,5 +1,5 @@
 /** Reads a client's POST: one JSON-RPC 2.0 message, or the error for an invalid one. */
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import { isRequestId } from '../../src/doors/http/reply.ts';
 

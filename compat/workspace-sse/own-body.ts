@@ -2,7 +2,7 @@
  * A POST's own body, for a client without an open GET. A response without earlier messages is the whole body, and is
  * not stored. Earlier messages make it a stream, read from the call's log, with ids for resuming.
  */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';

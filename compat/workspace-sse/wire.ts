@@ -1,5 +1,5 @@
 /** The wire: its name, its headers and its three kinds of events. */
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import { messageText } from '../../src/doors/http/reply.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
 import type { Framing } from '../../src/stream/sse-sink.ts';

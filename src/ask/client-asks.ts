@@ -4,8 +4,7 @@
  * first answer counts, of whichever of both.
  */
 import type { Clock } from '../base/clock.ts';
-import { defined } from '../base/defined.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { defined, isObject, type JsonObject } from '../base/values.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { askedFor, KEY_META, type Question, questionOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';

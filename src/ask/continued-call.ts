@@ -12,9 +12,7 @@
  * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
 import { type Clock, sleep } from '../base/clock.ts';
-import { defined } from '../base/defined.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
 import type { ErrorAnswers } from '../call/ask/answer.ts';
 import { isForPerson, missingCapability, roleOf } from '../call/ask/capability.ts';
 import type { Engine } from '../call/engine.ts';

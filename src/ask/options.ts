@@ -1,6 +1,5 @@
 /** The option `ask`: the page on which a person answers whose client cannot be asked. */
-import { AwaitError, badOption } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, badOption, isObject, type JsonObject } from '../base/values.ts';
 import type { Authorized } from './waiting-calls.ts';
 
 /** Who a request to the page is from. */

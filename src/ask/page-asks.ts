@@ -1,7 +1,6 @@
 /** The option `ask` at work: which calls are for a person, what their servers are told, and who is told of them. */
 import { type Clock, systemClock, type Timer } from '../base/clock.ts';
-import { defined } from '../base/defined.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { defined, isObject, type JsonObject } from '../base/values.ts';
 import { sortAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine, EngineParts } from '../call/engine.ts';

@@ -1,5 +1,5 @@
 /** What the model reads of a call that waits for a person, and of one that is done already. */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { OpenAsk, Response } from '../call/journal/entries.ts';
 
 /** In `_meta` of a result: the call waits, and for whom. */

@@ -4,8 +4,7 @@
  * the form that it was given.
  */
 import { nextTurn } from '../base/clock.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import { roleOf } from '../call/ask/capability.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';

@@ -4,7 +4,8 @@
  * whichever process got it; the call's next owner takes it into the log with its claim.
  * A call is found by what makes another call equal to it: its caller, client, revision, workspace, tool and arguments.
  */
-import { digest, isObject, type JsonObject } from '../base/json.ts';
+import { digest } from '../base/digest.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import type { CallRecord, Checkpoint, Entry, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { IndexRecords } from '../call/task/index.ts';
 import { lastOf, rowsOf, TaskIndex } from '../call/task/index.ts';

@@ -1,5 +1,5 @@
 /** `error.data['mcp-await']`: what a client may do about an error of this package. Sentences are for people. */
-import { isObject } from './json.ts';
+import { isObject } from './values.ts';
 
 const ADVICE = 'mcp-await';
 

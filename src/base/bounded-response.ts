@@ -4,8 +4,8 @@
  * looks for each CR in all that a piece still has, and one of 65 KB took it two seconds.
  */
 import type { OpenAccount } from './budget.ts';
-import { AwaitError } from './error.ts';
 import { MAX_DEPTH } from './shape.ts';
+import { AwaitError } from './values.ts';
 
 /** Bytes of one message of a server: a body, or an event. */
 export const MOST_MESSAGE = 67_108_864;

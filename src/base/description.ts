@@ -1,5 +1,5 @@
 /** What a client describes itself with: it is kept with each of its sessions and calls, so it is bounded. */
-import { isObject, type JsonObject } from './json.ts';
+import { isObject, type JsonObject } from './values.ts';
 
 /** Bytes of `clientInfo` and `capabilities` together, as JSON, without icons. */
 export const MOST_DESCRIBED = 16_384;

@@ -1,5 +1,5 @@
 /** Modules that are not always there: packages that only some users need, and users' own. */
-import { AwaitError } from './error.ts';
+import { AwaitError } from './values.ts';
 
 /**
  * @param need the message of the error: who needs the package, and how to install it

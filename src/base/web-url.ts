@@ -1,4 +1,4 @@
-import { isObject } from './json.ts';
+import { isObject } from './values.ts';
 
 /** The message of a refused URL, the same at both ends. */
 export const ODD_URL = 'the URL of an elicitation must begin with https:// or http://';

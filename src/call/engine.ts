@@ -6,10 +6,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Timer } from '../base/clock.ts';
-import { defined } from '../base/defined.ts';
-import { AwaitError } from '../base/error.ts';
-import { digest, isObject, type JsonObject, memoryOf } from '../base/json.ts';
+import { digest } from '../base/digest.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
+import { AwaitError, defined, isObject, type JsonObject, memoryOf } from '../base/values.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';

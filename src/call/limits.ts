@@ -2,8 +2,7 @@
  * Bounds (invariant 14): each has a default and a named error. `LIMITS` is what the option `limits` sets, and the source
  * of its type, of its check and of the table in docs/options.md. The others are constants, or a share of one of them.
  */
-import { badOption } from '../base/error.ts';
-import { isObject } from '../base/json.ts';
+import { badOption, isObject } from '../base/values.ts';
 
 /** The limits that can be set, with their defaults. */
 export const LIMITS = {

@@ -1,5 +1,5 @@
 /** A call as it is started, and as its starter follows it. */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { Client, Response, TaskWish } from './journal/entries.ts';
 import type { Binding } from './run/binding.ts';
 import type { Outcome } from './run/outcome.ts';

@@ -3,8 +3,7 @@
  * which no other process reads, so that a record needs neither.
  */
 import type Keyv from 'keyv';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { insertIfAbsent, overwrite, type Primitive, primitiveOf, read, readAll, remove } from './insert.ts';
 import { keyAt, type Names, readName } from './names.ts';
 import type { RecordCipher } from './records.ts';

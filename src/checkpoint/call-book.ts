@@ -6,7 +6,7 @@
  * task belongs to anyone who holds its id.
  */
 import type { Clock } from '../base/clock.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { Folding } from '../call/journal/fold.ts';
 import type { TaskIndex } from '../call/task/index.ts';

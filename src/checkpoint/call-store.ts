@@ -6,8 +6,7 @@
  */
 import type Keyv from 'keyv';
 import type { Clock } from '../base/clock.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, memoryOf } from '../base/json.ts';
+import { AwaitError, isObject, memoryOf } from '../base/values.ts';
 import {
   type CallRecord,
   type Entry,

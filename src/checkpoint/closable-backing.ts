@@ -2,8 +2,7 @@
  * A store that stops: what was begun is waited for, and nothing is begun after that. A client of Redis that gets a
  * command after it was disconnected connects again, and keeps its process running.
  */
-import { AwaitError } from '../base/error.ts';
-import type { JsonObject } from '../base/json.ts';
+import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { Backing, ListedKey } from './backing.ts';
 
 export class ClosableBacking implements Backing {

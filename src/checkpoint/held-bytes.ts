@@ -8,8 +8,8 @@
  * it had time to read its end.
  */
 
-import { AwaitError } from '../base/error.ts';
 import { Quota, type Shares } from '../base/quota.ts';
+import { AwaitError } from '../base/values.ts';
 import { type Kept, keptOf } from '../call/journal/entries.ts';
 
 /** In characters of the records, which take one byte each where they are Latin letters, and two otherwise. */

@@ -7,7 +7,7 @@
  * failures are seen that Keyv turns into `undefined` or `false` (it does so as soon as it has an `error` listener).
  */
 import type Keyv from 'keyv';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { inTime, PATIENCE } from './in-time.ts';
 import { tableOf } from './table.ts';
 

@@ -6,9 +6,8 @@
  * serves many processes for a long time.
  */
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
-import { keepNewest } from '../base/bounded.ts';
-import { AwaitError } from '../base/error.ts';
-import { assertSecrets, secretsIn } from './secrets.ts';
+import { AwaitError, keepNewest } from '../base/values.ts';
+import { assertSecrets, separated } from './secrets.ts';
 
 export type KeyPurpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry' | 'ask';
 
@@ -58,7 +57,7 @@ export class KeyRing {
   /** @throws AwaitError `bad-option`: nothing has changed then */
   change(secrets: readonly unknown[]): void {
     assertSecrets(secrets);
-    const named = secretsIn(secrets).map((secret) => ({ id: nameOf(secret), secret }));
+    const named = (separated(secrets) as string[]).map((secret) => ({ id: nameOf(secret), secret }));
     if (named[0]?.id !== this.#secrets[0]?.id) this.#sealing.clear();
     this.#secrets = named;
   }

@@ -14,9 +14,8 @@
  * `mcp-await:<expiry>.<digest>[:<position>]`.
  */
 import { createHmac } from 'node:crypto';
-import { keepNewest } from '../base/bounded.ts';
-import { AwaitError } from '../base/error.ts';
-import { sha256 } from '../base/json.ts';
+import { sha256 } from '../base/digest.ts';
+import { AwaitError, keepNewest } from '../base/values.ts';
 import type { KeyRing } from './key-ring.ts';
 
 const PREFIX = 'mcp-await:';

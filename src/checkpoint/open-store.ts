@@ -2,8 +2,8 @@
 import type { EventEmitter } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import Keyv, { type KeyvStoreAdapter } from 'keyv';
-import { AwaitError } from '../base/error.ts';
 import { importPeer } from '../base/peer.ts';
+import { AwaitError } from '../base/values.ts';
 import { read } from './insert.ts';
 import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
 

@@ -4,8 +4,7 @@
  * With `encrypt: true` records are sealed like tokens, with a key for this purpose, and bound to their store key, so
  * that no record can be put in the place of another.
  */
-import { AwaitError } from '../base/error.ts';
-import { isObject } from '../base/json.ts';
+import { AwaitError, isObject } from '../base/values.ts';
 import type { KeyRing } from './key-ring.ts';
 import type { Sealer } from './sealed.ts';
 

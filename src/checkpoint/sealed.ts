@@ -6,9 +6,7 @@
  */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { compactDecrypt } from 'jose';
-import { keepNewest } from '../base/bounded.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject, keepNewest } from '../base/values.ts';
 import { readCheckpoint } from '../call/journal/entries.ts';
 import type { Binding, StateTokens, TokenState } from '../call/ports.ts';
 import type { KeyPurpose, KeyRing } from './key-ring.ts';

@@ -3,7 +3,7 @@
  * an unknown secret, at most every ten seconds. While fetching fails, the last ones stay in use; before the first ones
  * requests are refused with 503, and the next one fetches again.
  */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { KeyRing } from './key-ring.ts';
 
 export type AskSecrets = () => Promise<readonly string[]>;

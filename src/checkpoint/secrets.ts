@@ -1,5 +1,5 @@
 /** The conditions that a secret must meet to seal tokens. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 
 /** Least length of a secret, in bytes. */
 const LEAST = 32;
@@ -8,12 +8,24 @@ const LEAST_BITS = 100;
 
 const HOW = "Make one with: node -e \"console.log(require('crypto').randomBytes(32).toString('base64url'))\"";
 
-/** A text may hold several, such as a variable during a rotation: with a comma or a line end between them. */
-export function secretsIn(given: readonly string[]): string[] {
-  return given
+/** Several in a text, such as a variable during a rotation: with commas or line ends between them. */
+export function secretsIn(texts: readonly string[]): string[] {
+  return texts
     .flatMap((text) => text.split(/[,\n\r]/))
     .map((secret) => secret.trim())
     .filter((secret) => secret !== '');
+}
+
+/** As `secretsIn`, of a text whose parts are all long enough; another one with a comma is one secret. */
+export function separated(secrets: readonly unknown[]): readonly unknown[] {
+  return secrets.flatMap((text) => {
+    const parts = typeof text === 'string' ? secretsIn([text]) : [];
+    return parts.length > 0 && parts.every(isLong) ? parts : [text];
+  });
+}
+
+function isLong(secret: string): boolean {
+  return Buffer.byteLength(secret) >= LEAST;
 }
 
 /**
@@ -21,14 +33,10 @@ export function secretsIn(given: readonly string[]): string[] {
  * @throws AwaitError `bad-option`; the message names the fault
  */
 export function assertSecrets(secrets: unknown): asserts secrets is readonly string[] {
-  const given: readonly unknown[] = Array.isArray(secrets) ? secrets : [];
-  const texts = given.flatMap((text) =>
-    typeof text === 'string' && text !== '' ? secretsIn([text]) : [text],
-  );
-  if (texts.length === 0)
+  if (!Array.isArray(secrets) || secrets.length === 0)
     throw new AwaitError('bad-option', 'option secrets must be an array with at least one secret.');
-  for (const [index, secret] of texts.entries()) {
-    if (typeof secret !== 'string' || Buffer.byteLength(secret) < LEAST) {
+  for (const [index, secret] of separated(secrets).entries()) {
+    if (typeof secret !== 'string' || !isLong(secret)) {
       const unset = secret === undefined ? 'is undefined (is the environment variable set?); it ' : '';
       throw new AwaitError(
         'bad-option',

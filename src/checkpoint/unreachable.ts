@@ -1,5 +1,5 @@
 /** The error of a store or a relay that cannot be reached when a process starts: where it is, and why. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 
 /** How long the first attempt may take, in milliseconds: an operator reads the cause within five seconds. */
 export const FIRST = 4_000;

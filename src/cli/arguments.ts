@@ -1,6 +1,6 @@
 /** Reads arguments by the table of flags, names what a wrong one may have meant, and writes `--help`. */
 import { parseArgs } from 'node:util';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { type Draft, FLAGS, type Flag, newDraft, withEnvironment } from './flags.ts';
 
 type FlagTable = Readonly<Record<string, readonly Flag[]>>;

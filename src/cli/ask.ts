@@ -1,7 +1,7 @@
 /** The flags of the page on which a person answers, as the option `ask` and what its server needs besides. */
 import process from 'node:process';
 import { checkAsk, isLoopbackUrl } from '../ask/options.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { isLoopback } from '../doors/http/address.ts';
 import { Paths } from '../doors/http/paths.ts';
 import type { AwaitOptions } from '../handler/handler.ts';

@@ -4,7 +4,7 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { systemClock } from '../base/clock.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { Completion, Entry } from '../call/journal/entries.ts';
 import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';

@@ -4,7 +4,7 @@ import { basename, dirname } from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
 import { type FirstScenario, firstScenario } from '../compare/first-scenario.ts';
 import { type ReadScenario, readScenario } from '../compare/read-scenario.ts';

@@ -1,5 +1,5 @@
 /** How the command line reports an error: a short text, and an exit code. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 
 /** Lines of a stack that say nothing about the user's files: Node's, and those of this package and of loaders. */
 const INSIDE = /\bnode:|[\\/]mcp-await[\\/]dist[\\/]|[\\/]node_modules[\\/](?:tsx|esbuild)[\\/]/;

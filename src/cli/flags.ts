@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { LIMITS, type LimitOptions } from '../call/limits.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { secretsIn } from '../checkpoint/secrets.ts';

@@ -4,8 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { decodeJwt } from 'jose';
-import { defined } from '../base/defined.ts';
-import type { JsonObject } from '../base/json.ts';
+import { defined, type JsonObject } from '../base/values.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
 import { CredentialsRefused } from '../doors/http/refused.ts';

@@ -2,9 +2,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
-import { defined } from '../base/defined.ts';
-import { AwaitError } from '../base/error.ts';
-import type { JsonObject } from '../base/json.ts';
+import { AwaitError, defined, type JsonObject } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
 import { isLoopback, lastForwarded } from '../doors/http/address.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';

@@ -4,8 +4,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { AwaitError } from '../base/error.ts';
 import { importNamed } from '../base/peer.ts';
+import { AwaitError } from '../base/values.ts';
 import type { HostFactory } from '../host/host.ts';
 import { userStack } from './failure.ts';
 

@@ -1,7 +1,6 @@
 /** A line on stderr for each event: for people on a terminal, JSON elsewhere. */
 import process from 'node:process';
-import { AwaitError } from '../base/error.ts';
-import type { JsonObject } from '../base/json.ts';
+import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;

@@ -2,7 +2,7 @@
 /** The command line: `serve`, `proxy`, `compare` and `calls`. */
 import { createRequire } from 'node:module';
 import process from 'node:process';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { helpOfFlags, meant } from './arguments.ts';
 import { CALLS_USAGE, calls } from './calls.ts';
 import { failureCode, failureText } from './failure.ts';

@@ -1,5 +1,5 @@
 /** `mcp-await proxy`: a server of any language as a child process, or a remote one. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { PeerHost } from '../proxy/host.ts';
 import { remoteHost, watchedRemoteHost } from '../proxy/remote-host.ts';
 import { stdioHost } from '../proxy/stdio-host.ts';

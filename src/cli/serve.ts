@@ -1,5 +1,5 @@
 /** `mcp-await serve`: a module's server. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { readArguments } from './arguments.ts';
 import { serveHost } from './listen.ts';
 import { loadFactory } from './load.ts';

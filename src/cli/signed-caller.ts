@@ -1,8 +1,7 @@
 /** Verifies the JWT of a login: who opens the page of an ask, and who calls. */
 import type { IncomingMessage } from 'node:http';
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
-import { AwaitError } from '../base/error.ts';
-import type { JsonObject } from '../base/json.ts';
+import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 
 /** Signatures by a private key: with a shared secret, whoever can verify a token can make one. */

@@ -1,5 +1,5 @@
 /** Values of the command line: numbers, times, sizes and names, and the message for an invalid one. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 
 /** Arguments that do not go together: the command ends with 2. */
 export class UsageError extends AwaitError {

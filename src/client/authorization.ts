@@ -2,7 +2,7 @@
 
 import type { OAuthClientProvider } from '@modelcontextprotocol/sdk/client/auth.js';
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { defined } from '../base/defined.ts';
+import { defined } from '../base/values.ts';
 import { drainBody } from './event-stream.ts';
 
 export type { OAuthClientProvider };

@@ -5,7 +5,7 @@
 
 import type { FetchLike } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { boundedResponse } from '../base/bounded-response.ts';
-import { defined } from '../base/defined.ts';
+import { defined } from '../base/values.ts';
 import { Authorization, type OAuthClientProvider } from './authorization.ts';
 import { drainBody } from './event-stream.ts';
 import { fetchWithinOrigin } from './redirect.ts';

@@ -1,7 +1,7 @@
 /** What a failure means: which may pass if its request is sent again, and the error that the client gets otherwise. */
 
 import { retryIn } from '../base/advice.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { EndpointError } from './endpoint.ts';
 import { type AnswerError, parseMessages, type RequestId, type Rpc, type RpcAnswer } from './message.ts';
 

@@ -1,5 +1,5 @@
 /** The revisions that this client speaks beside those of its SDK, one row each. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { ClientLink } from './link.ts';
 import { ModernLink } from './modern/link.ts';
 import { MRTR_DRAFT } from './round-trips/mrtr-draft.ts';

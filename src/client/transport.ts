@@ -35,7 +35,7 @@
  * the state is still valid then.
  */
 import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { Asks } from './asks.ts';
 import { Endpoint, type EndpointOptions } from './endpoint.ts';
 import { asError } from './failure.ts';

@@ -6,9 +6,9 @@
  */
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { MOST_MESSAGE, MOST_VALUES } from '../base/bounded-response.ts';
-import { AwaitError } from '../base/error.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
+import { AwaitError } from '../base/values.ts';
 import { asError } from './failure.ts';
 import {
   type ClientRequest,

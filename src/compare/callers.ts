@@ -3,7 +3,7 @@
  * so such a word at the wrong place is a leak.
  */
 import { randomBytes } from 'node:crypto';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { type Difference, short } from './differences.ts';
 import type { Column, Performance } from './play.ts';
 import type { Replayable } from './settings.ts';

@@ -2,9 +2,8 @@
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createParser } from 'eventsource-parser';
 import type { Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
 import { importPeer } from '../base/peer.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
 import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
 import { openWorkspace } from './workspace-client.ts';

@@ -1,6 +1,6 @@
 /** Generates a server's first scenario from its own tools, prompts and resources and their schemas. */
 
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { speakerOf } from './clients.ts';
 import { NEWEST_LIVE } from './newest.ts';
 import { PATIENCE } from './play.ts';

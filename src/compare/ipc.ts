@@ -1,5 +1,5 @@
 /** Calls in both directions between a process and its child, over the channel that Node opens for them. */
-import { isObject } from '../base/json.ts';
+import { isObject } from '../base/values.ts';
 
 interface ProcessChannel {
   send?(message: unknown): unknown;

@@ -3,7 +3,7 @@
  * pages of other origins and foreign host names, since its requests can call the server's tools.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { isObject } from '../base/json.ts';
+import { isObject } from '../base/values.ts';
 import { refuseForeign } from '../doors/http/origin.ts';
 import type { Live } from './live.ts';
 import { pageOf } from './page.ts';

@@ -5,7 +5,7 @@
  */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { serverOptions } from '../host/validator.ts';
 import { speakerOf } from './clients.ts';
 import { effectDifferences } from './effects/differences.ts';

@@ -1,8 +1,7 @@
 /** Plays a scenario once, over one wire, and records the outcome of each step. */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { speakerOf } from './clients.ts';
 import type { PlayedCaller } from './player.ts';
 import { type Ask, DEFAULT_CAPABILITIES, requestOf, type Scenario, titleOf } from './scenario.ts';

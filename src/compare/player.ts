@@ -1,5 +1,5 @@
 /** A client of a play, whoever made it. */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 
 /** Who calls. */
 export interface PlayedCaller {

@@ -1,5 +1,5 @@
 /** Mistakes in a scenario or its server that show on every revision, and expectations that only some revisions meet. */
-import { isObject } from '../base/json.ts';
+import { isObject } from '../base/values.ts';
 import { type Difference, quoted, short } from './differences.ts';
 import { type Column, isFailed, PATIENCE, type PlayedStep, TOO_LONG, textOf } from './play.ts';
 import type { Expectation, Scenario, Step } from './scenario.ts';

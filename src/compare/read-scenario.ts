@@ -1,8 +1,7 @@
 /** Reads a scenario: YAML (and so JSON) with the lines of its mistakes, or a TypeScript module. */
 import { readFile } from 'node:fs/promises';
-import { AwaitError } from '../base/error.ts';
-import { isObject } from '../base/json.ts';
 import { importPeer } from '../base/peer.ts';
+import { AwaitError, isObject } from '../base/values.ts';
 import { importModule } from '../cli/load.ts';
 import type { Scenario } from './scenario.ts';
 

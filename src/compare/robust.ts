@@ -3,7 +3,7 @@
  */
 
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import type { HostFactory } from '../host/host.ts';
 import type { Comparison } from './compare.ts';

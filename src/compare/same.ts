@@ -2,7 +2,7 @@
  * Compares two plays, without ids, times, tokens and parts that vary from play to play by themselves. It knows no
  * revision; members that a revision adds to every result are left out.
  */
-import { isObject } from '../base/json.ts';
+import { isObject } from '../base/values.ts';
 import type { Outcome, PlayedStep } from './play.ts';
 
 /** Members of results that are the revision's, not the server's. */

@@ -1,5 +1,5 @@
 /** The shape of a scenario, in TypeScript and in files. */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 
 /** A client's requests, in order, and its user's answers: the same under every revision. */
 export interface Scenario {

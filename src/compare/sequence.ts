@@ -3,7 +3,7 @@
  * from the journal, who dies, and what each process logs. It is made of the journal's entries as they are written.
  */
 
-import { isObject } from '../base/json.ts';
+import { isObject } from '../base/values.ts';
 import type { Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
 import { questionOf } from './user.ts';
 

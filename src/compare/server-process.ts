@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { HostFactory } from '../host/host.ts';
 import { isPeerHost } from '../proxy/host.ts';
 import { type Counts, ModuleCounts } from './effects/module-counts.ts';

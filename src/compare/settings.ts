@@ -1,7 +1,7 @@
 /** How a revision is played: its processes, the process that gets each POST, and the handling of frames. */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import type { LimitOptions } from '../call/limits.ts';
 import { type Column, type Performance, play } from './play.ts';

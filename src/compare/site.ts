@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type Revision, TABLE } from '../../compat/revisions.ts';
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { LimitOptions } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { createAwaitHandler } from '../handler/handler.ts';

@@ -1,7 +1,7 @@
 /** The state that the sites of one play share, in all of their processes. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { memoryRelay } from '../relay/memory.ts';
 import { type Effect, observeEffects } from './effects/observer.ts';
 import type { Player } from './player.ts';

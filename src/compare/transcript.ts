@@ -1,6 +1,5 @@
 /** A transcript: a scenario and its outcomes, as JSON, to compare with a later version of the server. */
-import { AwaitError } from '../base/error.ts';
-import { isObject } from '../base/json.ts';
+import { AwaitError, isObject } from '../base/values.ts';
 import type { Comparison } from './compare.ts';
 import { type Difference, gathered } from './differences.ts';
 import type { Column, PlayedStep } from './play.ts';

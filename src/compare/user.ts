@@ -1,5 +1,5 @@
 /** The user of one step: answers asks from the scenario, or fills forms in from their schemas. */
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import type { Answer, Answering, Ask, Scenario } from './scenario.ts';
 
 /** An ask as its client saw it. */

@@ -11,7 +11,7 @@ import {
 import { text as textOf } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { listen, shut } from './site.ts';
 import { questionOf } from './user.ts';
 

@@ -1,6 +1,6 @@
 /** A client of `workspace-sse`, which has no official one: a POST, the events on its body, a POST for each answer. */
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
 
 /** How often a broken body is resumed, and the pause before it in milliseconds. */

@@ -1,5 +1,5 @@
 /** A scenario as YAML, with the answers that were given, to be edited. */
-import { isObject } from '../base/json.ts';
+import { isObject } from '../base/values.ts';
 import type { Comparison } from './compare.ts';
 import type { Answer, Step } from './scenario.ts';
 import type { PlayedAsk } from './user.ts';

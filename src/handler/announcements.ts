@@ -9,7 +9,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock, Timer } from '../base/clock.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import type { TaskIndex } from '../call/task/index.ts';
 

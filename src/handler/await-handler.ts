@@ -1,5 +1,5 @@
 /** What a handler is to its mounts. */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import { DisconnectSignal } from '../doors/http/disconnect-signal.ts';
 import type { Inbound, SentReply } from '../doors/http/exchange.ts';
 import { type FetchOptions, inboundOf, responseOf } from '../doors/http/fetch.ts';

@@ -13,8 +13,7 @@ import {
   OAuthErrorCode,
   requireScopes,
 } from '@modelcontextprotocol/server';
-import { defined } from '../base/defined.ts';
-import type { JsonObject } from '../base/json.ts';
+import { defined, type JsonObject } from '../base/values.ts';
 import type { CallRecord, Response as RpcResponse } from '../call/journal/entries.ts';
 import type { Instance, RequestContext } from '../call/ports.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';

@@ -1,5 +1,6 @@
 /** How a revision opens an instance of the user's server: of its own, or one that is kept for its caller or the process. */
-import { digest, type JsonObject } from '../base/json.ts';
+import { digest } from '../base/digest.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import { type ContextParts, contextOf, type HostFactory } from '../host/host.ts';
 import { type HostInstance, LiveInstance } from '../host/instance.ts';

@@ -3,7 +3,7 @@
  * where a plain value of the command line sets the option. `AwaitOptions` has their types and what docs/options.md says.
  */
 import type Keyv from 'keyv';
-import { isObject } from '../base/json.ts';
+import { isObject } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { AwaitOptions } from './options.ts';

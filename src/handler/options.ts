@@ -1,6 +1,6 @@
 /** The options of `createAwaitHandler`, and their defaults. */
 import type { PageOptions } from '../ask/options.ts';
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 import type { LimitOptions } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
@@ -57,7 +57,7 @@ export interface AwaitOptions<Name extends string = string> {
    */
   readonly state?: 'stored' | 'sealed';
   /**
-   * The first seals tokens, all open them; at least 32 bytes each. A text with commas is several. A function is asked before the first request,
+   * The first seals tokens, all open them; at least 32 bytes each. A text of several, with commas between, is several. A function is asked before the first request,
    * every five minutes, and when a token names a secret that is not known; while it fails, those from before count.
    * @remarks Needed with a shared store, a relay and `'sealed'`; several at once to rotate them.
    * @defaultValue random, with a warning

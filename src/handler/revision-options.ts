@@ -1,6 +1,5 @@
 /** The option `revisions`: which are served, and the options that some of them have. */
-import { badOption } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { badOption, isObject, type JsonObject } from '../base/values.ts';
 
 /** Options of a revision; each is refused where the revision has no such option. */
 export interface RevisionOptions {

@@ -3,7 +3,7 @@
  * a tool's `await` sees it. The result schemas are SDK v2's; v1's accept the same.
  */
 import { isSpecType } from '@modelcontextprotocol/server';
-import { isObject, type JsonObject, memoryOf } from '../base/json.ts';
+import { isObject, type JsonObject, memoryOf } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import { MOST_PARTS, partsOf } from './schema-cost.ts';
 import type { Validator } from './validator.ts';

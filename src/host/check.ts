@@ -2,7 +2,7 @@
  * Checks a factory at start, before a client meets its fault: it must return a server, a new one each time, whose SDK
  * can be served on every enabled revision.
  */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { enterEra, hasEras } from './era.ts';
 import { contextOf, type FactoryContext, type HostFactory, type Made, make } from './host.ts';
 import { lowLevelOf } from './protocol.ts';

@@ -12,8 +12,7 @@ import {
   LOG_LEVEL_META_KEY as LOG_LEVEL,
   PROTOCOL_VERSION_META_KEY,
 } from '@modelcontextprotocol/server';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { Handler, LowLevel } from './protocol.ts';
 

@@ -2,8 +2,7 @@
  * The checks that SDK v2 makes at its HTTP edge before a request reaches the server: the OAuth scopes of its tools,
  * prompts and resources (2.1), and the headers that mirror a tool's arguments (`x-mcp-header`, 2.4).
  */
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import type { HostServer } from './host.ts';
 import type { ChallengeContext, ScopeResolver } from './transport.ts';
 

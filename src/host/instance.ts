@@ -3,9 +3,7 @@
  * client's capabilities, name, version and era.
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
-import { keepNewest } from '../base/bounded.ts';
-import { defined } from '../base/defined.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { defined, isObject, type JsonObject, keepNewest } from '../base/values.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';

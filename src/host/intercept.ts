@@ -6,8 +6,7 @@
  * `request`, and the loop that serves `inputRequired` tools to old clients, so that its asks keep their author's keys.
  */
 
-import { defined } from '../base/defined.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { defined, isObject, type JsonObject } from '../base/values.ts';
 import { ASK_METHODS } from '../call/ask/capability.ts';
 import { type CallContext, currentContext, runInContext } from '../call/frame/context.ts';
 import { KEY_META } from '../call/frame/place.ts';

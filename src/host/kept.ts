@@ -5,7 +5,7 @@
  * `initialize` sets the instance's client, so clients that differ in it share no instance: a server that believes that
  * it cannot ask acts without asking. An instance's key holds all facts in which its clients must agree.
  */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Response } from '../call/journal/entries.ts';
 import type { InstanceContext } from '../call/ports.ts';

@@ -7,8 +7,7 @@
  */
 import process from 'node:process';
 import { RE2JS } from 're2js';
-import { keepNewest } from '../base/bounded.ts';
-import { canonical, isObject, type JsonObject } from '../base/json.ts';
+import { canonical, isObject, type JsonObject, keepNewest } from '../base/values.ts';
 import { instructionsOf } from './schema-cost.ts';
 
 /** Most patterns that are remembered as warned about. */

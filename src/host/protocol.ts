@@ -2,7 +2,7 @@
  * Finds the SDK's `Protocol` behind a host by its shape: a high-level server keeps it at `.server`, other frameworks
  * deeper (mongodb-mcp-server at `.mcpServer.server`).
  */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 
 /** An SDK server, version 1 or 2, high or low level, or anything else that speaks MCP over a transport. */
 export interface HostServer {

@@ -3,7 +3,7 @@
  * the tool's own keys; the tool's `requestState` stays in the call's journal, inside of this package's own state; and
  * each round is one attempt in the same frame as any `await` beside it.
  */
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { KEY_META } from '../call/frame/place.ts';
 import type { Response } from '../call/journal/entries.ts';

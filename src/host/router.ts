@@ -5,9 +5,7 @@
  * It owns the table of the requests that are open in the server, and the asks made before there was a call.
  */
 import { nextTurn } from '../base/clock.ts';
-import { defined } from '../base/defined.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
 import { currentContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Client, Response } from '../call/journal/entries.ts';

@@ -3,7 +3,7 @@
  * that each refer to the next one twice are 2 KB, and took 40 s and more. So a schema that is not this process's own is
  * counted first, with its references followed, each definition once.
  */
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 
 /** Most subschemas, and values to compare with, of a form: one of a hundred fields has a thousand. */
 export const MOST_PARTS = 2_000;

@@ -4,8 +4,7 @@
  * instead; a server of SDK v1 has no such era, and gets the `initialize` of the last one it knows.
  */
 import process from 'node:process';
-import { AwaitError } from '../base/error.ts';
-import type { JsonObject } from '../base/json.ts';
+import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { type Declared, enterEra, hasEras } from './era.ts';
 import type { FactoryContext, HostServer } from './host.ts';

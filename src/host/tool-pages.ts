@@ -1,5 +1,5 @@
 /** A server's list of tools, page by page. */
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 
 /** Pages that are read: a server's list may have no end. */
 const PAGES = 50;

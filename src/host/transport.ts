@@ -3,8 +3,7 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import type { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { type AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 

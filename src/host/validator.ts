@@ -6,9 +6,8 @@
 
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
-import { keepNewest } from '../base/bounded.ts';
-import { canonical, type JsonObject } from '../base/json.ts';
 import { isPerRequest } from '../base/runtime.ts';
+import { canonical, type JsonObject, keepNewest } from '../base/values.ts';
 import { makeLinear, patternsOf, withoutPatterns } from './linear.ts';
 import type { LowLevel } from './protocol.ts';
 

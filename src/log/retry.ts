@@ -5,8 +5,7 @@
  *    inserted. Equal values of two writers are interchangeable, since an entry that decides anything names its writer.
  */
 import type { Clock } from '../base/clock.ts';
-import { AwaitError } from '../base/error.ts';
-import { canonical } from '../base/json.ts';
+import { AwaitError, canonical } from '../base/values.ts';
 
 /** Between two attempts, in milliseconds; never more than a quarter of a lease, so that an owner is back in time. */
 const PAUSE = { first: 20, most: 2_000 };

@@ -1,5 +1,5 @@
 /** The option `audit`: reports each act on a call with its caller, without any content. */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import type { Outcome } from '../call/ports.ts';
 import { shortText } from './redact.ts';

@@ -1,5 +1,5 @@
 /** Where this package's log lines go. */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 
 /** The option `logger`. Default: warnings and errors to stderr. */
 export interface Logger {

@@ -4,7 +4,7 @@
  * be forged; long texts are cut, so a disk cannot be filled. Ids of calls and sessions become the labels of `mcp-await
  * calls`: an anonymous caller's task, ask or session of 2024-11-05 belongs to anyone who holds its id.
  */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { Logger } from './logger.ts';
 
 const CREDENTIALS = /\/\/[^\s/@]+@/g;

@@ -7,8 +7,8 @@
  */
 import { createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { isObject, type JsonObject } from '../base/json.ts';
 import { authorPlace, fileOf, isBuiltIn, stackBelow } from '../base/stack.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { unjournaledCall } from '../call/frame/context.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 

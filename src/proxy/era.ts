@@ -2,7 +2,7 @@
  * Which era a server is of, found by its first request: one way to speak with it is tried, and if the server refuses
  * that, the other. What was found is kept for the servers that are started later.
  */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { LinkEvents, OpenLink, PeerLink } from './link.ts';
 
 /** The option `upstream`: the revision that the server behind the proxy is spoken to in. */

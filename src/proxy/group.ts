@@ -4,9 +4,7 @@
  * It owns which call has the turn in which server, the queue for a turn (bounded in number and time), the session state
  * that every new server is given, and the delay before a server that ended is started again.
  */
-import { keepNewest } from '../base/bounded.ts';
-import { AwaitError } from '../base/error.ts';
-import type { JsonObject } from '../base/json.ts';
+import { AwaitError, type JsonObject, keepNewest } from '../base/values.ts';
 import { runOutsideContext } from '../call/frame/context.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { OpenLink } from './link.ts';

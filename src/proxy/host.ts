@@ -32,8 +32,8 @@
  */
 
 import { Budget, type OpenAccount } from '../base/budget.ts';
-import { AwaitError } from '../base/error.ts';
-import { digest, type JsonObject, sha256 } from '../base/json.ts';
+import { digest, sha256 } from '../base/digest.ts';
+import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { CallRecord, Client, Completion } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host/host.ts';

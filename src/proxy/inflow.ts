@@ -6,7 +6,7 @@
  * has held bytes for longest is ended.
  */
 import type { Account, OpenAccount } from '../base/budget.ts';
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import { FULL, heldMemory } from './link.ts';
 
 /** The window in which messages are counted, in milliseconds. */

@@ -8,8 +8,7 @@
  *    engine decides whether to run it again.
  */
 import { advice } from '../base/advice.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
 import { wireError } from '../call/run/wire-error.ts';

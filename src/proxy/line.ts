@@ -2,7 +2,7 @@
  * Messages between two processes over the relay. A line delivers in order and once; a gap, a message that cannot be
  * sent, or silence ends it.
  */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import { isRpcMessage } from './link.ts';
 
 /** Time between two signs of life, and how long the other end may be silent, in milliseconds. */

@@ -1,6 +1,6 @@
 /** A connection to a server that runs elsewhere: a child process over stdio, or a remote one over HTTP. */
 
-import { isObject, type JsonObject, memoryOf } from '../base/json.ts';
+import { isObject, type JsonObject, memoryOf } from '../base/values.ts';
 
 /** The reason of a `notifications/cancelled` where the instance is over: its call may go on in another process. */
 export const LEFT = 'mcp-await: the connection is over';

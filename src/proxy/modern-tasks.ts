@@ -3,7 +3,7 @@
  * one. So it is in the call's log before the task is waited for; any process waits on, and no second task begins.
  * What the task asks is asked as the asks of any round; its client sees a call, which may be a task of this package.
  */
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { RELEASED } from '../client/modern/dialect.ts';
 import { pause } from '../client/retry.ts';
 import { outcomeOf } from '../client/round-trips/reading.ts';

@@ -1,7 +1,6 @@
 /** How requests of 2026-07-28 reach a server: each a POST, or all in one pair of pipes. */
 import type { OpenAccount } from '../base/budget.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { Endpoint } from '../client/endpoint.ts';
 import { isUntaken, serverErrorIn } from '../client/failure.ts';
 import {

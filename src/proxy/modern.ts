@@ -8,7 +8,7 @@
  * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`shared-listening.ts`). What the revision has no method for is answered here.
  */
 import type { OpenAccount } from '../base/budget.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import { asError, isUntaken, serverErrorIn } from '../client/failure.ts';
 import { type ClientRequest, isAnswer, isRequestId, type RequestId, type Rpc } from '../client/message.ts';

@@ -11,8 +11,7 @@
  */
 
 import type { Account, OpenAccount } from '../base/budget.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { progressOn, progressTokenOf, responseOf } from '../host/transport.ts';

@@ -6,9 +6,10 @@
  *    tokens that the server has accepted before.
  * Tokens are kept as their names: a SHA-256.
  */
-import { keepNewest } from '../base/bounded.ts';
-import { sha256 } from '../base/json.ts';
+
+import { sha256 } from '../base/digest.ts';
 import { Quota } from '../base/quota.ts';
+import { keepNewest } from '../base/values.ts';
 import { drainBody } from '../client/event-stream.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { boundedText } from './bounded-text.ts';

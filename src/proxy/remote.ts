@@ -7,9 +7,8 @@
  */
 import type { BoundedReading } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
 import { importPeer } from '../base/peer.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
 import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';

@@ -3,7 +3,7 @@
  * `prompts/get`, `resources/read`, and tools that declared `readOnlyHint` or `idempotentHint` when the call was sent.
  * That fact goes into the call's journal at that time, as a step does.
  */
-import { isObject, type JsonObject } from '../base/json.ts';
+import { isObject, type JsonObject } from '../base/values.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
 import { isRound } from '../call/frame/rounds.ts';
 import type { CallRecord, Completion, Response } from '../call/journal/entries.ts';

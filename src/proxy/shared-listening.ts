@@ -5,7 +5,7 @@
  *    for those that subscribed to it, or to what it is a part of.
  * 2. It has a connection of its own, so it outlasts the link that opened it. The last link that leaves ends it.
  */
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { Rpc } from '../client/message.ts';
 import { Listener } from '../client/modern/listener.ts';
 import { RECONNECTION } from '../client/retry.ts';

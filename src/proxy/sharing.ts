@@ -7,8 +7,8 @@
  * Two processes that start a server for one client at the same moment have one each.
  */
 import { randomUUID } from 'node:crypto';
-import { AwaitError } from '../base/error.ts';
-import { digest, type JsonObject } from '../base/json.ts';
+import { digest } from '../base/digest.ts';
+import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { Response } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import { type Message, responseOf } from '../host/transport.ts';

@@ -1,8 +1,7 @@
 /** `stdioHost`: a server of any language, as a child process. */
 
 import { basename } from 'node:path';
-import { defined } from '../base/defined.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError, defined } from '../base/values.ts';
 import { type ChildOptions, openChild } from './child.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 import type { OpenLink } from './link.ts';

@@ -4,7 +4,7 @@
  * and replayed.
  */
 
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import { branchOf, short } from './place.ts';
 import { type KeptFetch, keepFailure, keepResponse, reviveFailure, reviveResponse } from './response.ts';

@@ -6,7 +6,8 @@
  * promises made, a stack does not depend on which branch came first, nor on caches. One takes about ten microseconds,
  * only inside of calls.
  */
-import { sha256 } from '../base/json.ts';
+
+import { sha256 } from '../base/digest.ts';
 import { fileOf, isBuiltIn, placeIn, stackBelow } from '../base/stack.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
 

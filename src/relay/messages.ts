@@ -4,9 +4,7 @@
  * of its sender.
  */
 import { randomUUID } from 'node:crypto';
-import { keepNewest } from '../base/bounded.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject, type JsonObject } from '../base/json.ts';
+import { AwaitError, isObject, type JsonObject, keepNewest } from '../base/values.ts';
 
 /** How long a message is good for, in milliseconds; clocks may differ by as much. */
 const LIFE = 300_000;

@@ -4,9 +4,8 @@
  */
 
 import { systemClock, within } from '../base/clock.ts';
-import { AwaitError } from '../base/error.ts';
-import { isObject } from '../base/json.ts';
 import { importNamed } from '../base/peer.ts';
+import { AwaitError, isObject } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import { Joined, partsOf } from './parts.ts';
 

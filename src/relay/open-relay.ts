@@ -1,7 +1,7 @@
 /** Opens a relay by URL, as the command line takes it. */
 import { randomUUID } from 'node:crypto';
-import { AwaitError } from '../base/error.ts';
 import { importNamed, importPeer } from '../base/peer.ts';
+import { AwaitError } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { shown } from '../checkpoint/open-store.ts';

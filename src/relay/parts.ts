@@ -1,6 +1,6 @@
 /** Messages that are longer than a server carries at once: sent in parts, and joined where they are heard. */
 import { randomUUID } from 'node:crypto';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 
 /** Bytes of the longest message, and of all parts that wait for their others. */
 const LONGEST = 67_108_864;

@@ -3,7 +3,7 @@
  * https://redis.io/docs/latest/develop/pubsub/
  */
 import { createClient } from '@redis/client';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 
 const PREFIX = 'mcp-await:relay:';

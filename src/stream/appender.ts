@@ -4,7 +4,7 @@
  */
 
 import type { Clock } from '../base/clock.ts';
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import { eventId } from './event-id.ts';
 import {
   type EntryBody,

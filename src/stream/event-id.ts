@@ -5,8 +5,8 @@
  * records that do not exist: a foreign stream and an unknown one take the same path.
  */
 import { randomBytes } from 'node:crypto';
-import { AwaitError } from '../base/error.ts';
-import { sha256 } from '../base/json.ts';
+import { sha256 } from '../base/digest.ts';
+import { AwaitError } from '../base/values.ts';
 
 /** A position in a stream. */
 export interface EventPlace {

@@ -38,7 +38,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { type Clock, every, type Timer } from '../base/clock.ts';
-import type { JsonObject } from '../base/json.ts';
+import type { JsonObject } from '../base/values.ts';
 import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';

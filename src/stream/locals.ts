@@ -1,5 +1,5 @@
 /** This process's state of streams: those it appends to, or did, and those with a connection here. */
-import { AwaitError } from '../base/error.ts';
+import { AwaitError } from '../base/values.ts';
 import type { Appender } from './appender.ts';
 import { isStandingId } from './event-id.ts';
 import type { StreamLog } from './log.ts';

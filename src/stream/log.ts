@@ -10,8 +10,7 @@
  */
 import { randomBytes } from 'node:crypto';
 
-import { AwaitError } from '../base/error.ts';
-import { isObject } from '../base/json.ts';
+import { AwaitError, isObject } from '../base/values.ts';
 import type { ContentBytes } from './content-bytes.ts';
 import { expiryOf, isStandingId, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';

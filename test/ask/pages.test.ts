@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { STYLE_HASH } from '../../src/ask/page/document.ts';
 import { html, readable, visible } from '../../src/ask/page/html.ts';
 import { type AskView, askPage, type ListView, listPage, notePage } from '../../src/ask/page/pages.ts';
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 
 const HOSTILE = `</textarea></select><script>alert(1)</script>" onfocus="alert(2)' & \u202egnp.exe\u200b\u{e0041}`;
 

@@ -1,8 +1,7 @@
 /** A workbench for the engine: no HTTP, no Keyv, no SDK. A tool is a function, a client is a function. */
 
 import { type Clock, sleep } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/error.ts';
-import { canonical, type JsonObject } from '../../src/base/json.ts';
+import { AwaitError, canonical, type JsonObject } from '../../src/base/values.ts';
 import { Engine, type EngineParts, type Started } from '../../src/call/engine.ts';
 import { currentContext, runInContext, step } from '../../src/call/frame/context.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';

@@ -1,6 +1,6 @@
 /** Live first, handoff second, replay last (and what happens when messages are lost). */
 import { afterEach, describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { Relay } from '../../src/call/ports.ts';
 import { memoryRelay } from '../../src/relay/memory.ts';
 import { BAD_TOKEN } from '../fixtures/frozen.ts';

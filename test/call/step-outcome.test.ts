@@ -2,7 +2,7 @@
 import { deepStrictEqual } from 'node:assert';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isJson } from '../../src/base/json.ts';
+import { isJson } from '../../src/base/values.ts';
 import { complete, MemoryStore, resultOf, start, workbench } from './bench.ts';
 
 type Given = { readonly value: unknown } | { readonly thrown: Error & { code?: unknown; data?: unknown } };

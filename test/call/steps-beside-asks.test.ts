@@ -1,6 +1,6 @@
 /** Steps that run while asks are out, and while their turn ends: none that is done runs again. */
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import {
   accept,

@@ -1,6 +1,6 @@
 /** A first request whose step is done while the store is silent, or as its process leaves, is not told to come again. */
 import { expect, it } from 'vitest';
-import { AwaitError } from '../../src/base/error.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { openJournal } from '../../src/call/journal/writer.ts';
 import type { OpenJournal } from '../../src/call/ports.ts';

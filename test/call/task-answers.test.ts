@@ -3,7 +3,7 @@
  * (invariant 5).
  */
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { Entry, OpenAsk } from '../../src/call/journal/entries.ts';
 import { accept, MemoryStore, pause, type Tool, until } from './bench.ts';
 import {

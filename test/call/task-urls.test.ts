@@ -2,7 +2,7 @@
  * Tasks whose tool throws -32042: the URLs are asked for, and the tool runs again, in whichever process runs the task.
  */
 import { describe, expect, it } from 'vitest';
-import type { Json, JsonObject } from '../../src/base/json.ts';
+import type { Json, JsonObject } from '../../src/base/values.ts';
 import type { Entry, OpenAsk, TaskWish } from '../../src/call/journal/entries.ts';
 import { MemoryStore, pause, requestContextOf, type Tool } from './bench.ts';
 import {

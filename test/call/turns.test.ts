@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { RequestContext } from '../../src/call/ports.ts';
 import { BAD_TOKEN } from '../fixtures/frozen.ts';
 import {

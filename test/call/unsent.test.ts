@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Clock, Timer } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { MemoryStore, requestContextOf, start, suspended, type Tool, until, workbench } from './bench.ts';
 

@@ -1,6 +1,6 @@
 /** The errors of this package on the wire: each has a sentence for people, and an advice for clients. */
 import { describe, expect, it } from 'vitest';
-import { AwaitError, type AwaitErrorCode } from '../../src/base/error.ts';
+import { AwaitError, type AwaitErrorCode } from '../../src/base/values.ts';
 import { INTERNAL, wireError } from '../../src/call/run/wire-error.ts';
 
 const ADVISED = {

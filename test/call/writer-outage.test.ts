@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/error.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import { Retry } from '../../src/log/retry.ts';

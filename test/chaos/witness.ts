@@ -3,8 +3,7 @@
  * stood still. So a step that ran twice is not excused by any fault nearby, but by what happened to it.
  */
 import process from 'node:process';
-import { AwaitError } from '../../src/base/error.ts';
-import { isObject } from '../../src/base/json.ts';
+import { AwaitError, isObject } from '../../src/base/values.ts';
 import type { OpenJournal } from '../../src/call/ports.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type Append, clock, type Event } from './events.ts';

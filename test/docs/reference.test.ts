@@ -40,7 +40,7 @@ it('docs/handler.md has every counter', () => {
 });
 
 it('docs/troubleshooting.md has every error code', () => {
-  const body = bodyOf('base/error.ts', 'export type AwaitErrorCode', ';\n\n');
+  const body = bodyOf('base/values.ts', 'export type AwaitErrorCode', ';\n\n');
   const codes = [...body.matchAll(/^ {2}\| '([\w-]+)'/gm)].map(([, name = '']) => name);
   expect(codes.length).toBeGreaterThan(20);
   expect(listed('docs/troubleshooting.md', '## Errors by code').toSorted()).toEqual(codes.toSorted());

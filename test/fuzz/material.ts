@@ -3,7 +3,7 @@ import Keyv from 'keyv';
 import { KNOWN, TABLE } from '../../compat/revisions.ts';
 import { identifier } from '../../compat/session/identity.ts';
 import { Sessions } from '../../compat/session/sessions.ts';
-import { isObject } from '../../src/base/json.ts';
+import { isObject } from '../../src/base/values.ts';
 import type { Binding, RequestContext } from '../../src/call/ports.ts';
 import { createServices, type Services } from '../../src/handler/services.ts';
 import { settle } from '../../src/handler/settings.ts';

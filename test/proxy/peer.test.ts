@@ -1,7 +1,7 @@
 /** What a server sends outside of calls, before it has answered `initialize` too, is answered, dropped, or counts in a budget. */
 import { expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
-import { isObject, type JsonObject } from '../../src/base/json.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
 import { NOBODY } from '../../src/host/spoken.ts';
 import { isRpcMessage, type LinkEvents } from '../../src/proxy/link.ts';
 import { Peer } from '../../src/proxy/peer.ts';

@@ -4,7 +4,7 @@
  * session is done here for one call: its stream, its answers, and taking both up.
  */
 import fc from 'fast-check';
-import { canonical, isObject, type JsonObject } from '../../src/base/json.ts';
+import { canonical, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { NewCall, Started, TakingUp } from '../../src/call/engine.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import type { CallStore, Outcome, RequestContext } from '../../src/call/ports.ts';

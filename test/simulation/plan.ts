@@ -1,6 +1,6 @@
 /** Random tools: asks and steps in sequence, in parallel, or in a race. */
 import fc from 'fast-check';
-import type { Json, JsonObject } from '../../src/base/json.ts';
+import type { Json, JsonObject } from '../../src/base/values.ts';
 import { runInContext, step } from '../../src/call/frame/context.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 

@@ -3,7 +3,7 @@
  * hold of every one of them is checked as it runs and at its end.
  */
 import fc from 'fast-check';
-import { canonical, isObject, type JsonObject } from '../../src/base/json.ts';
+import { canonical, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { Cluster, type Moment } from './cluster.ts';

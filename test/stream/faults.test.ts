@@ -2,7 +2,7 @@
 import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/error.ts';
+import { AwaitError } from '../../src/base/values.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { KeyRing } from '../../src/checkpoint/key-ring.ts';
 import { Names } from '../../src/checkpoint/names.ts';

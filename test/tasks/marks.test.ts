@@ -1,7 +1,7 @@
 /** The cache of tools' facts: its callers, its lifetime, and how often a server is asked. */
 import { describe, expect, it } from 'vitest';
 import { TASKS_META, ToolMarks } from '../../compat/tasks/marks.ts';
-import type { JsonObject } from '../../src/base/json.ts';
+import type { JsonObject } from '../../src/base/values.ts';
 
 type Instance = Parameters<ToolMarks['of']>[2];
 

@@ -1,5 +1,5 @@
 /** The fields that the elicitation schemas of MCP 2025-06-18, 2025-11-25 and 2026-07-28 can have. */
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 
 interface FieldText {
   readonly name: string;

@@ -4,7 +4,7 @@
  * 2. It gives a choice as its place in the schema: browsers change line ends, and an empty text is no choice.
  * 3. Nothing that a form has makes this throw, and only the schema's own fields are read.
  */
-import { canonical, isObject, type JsonObject } from '../../base/json.ts';
+import { canonical, isObject, type JsonObject } from '../../base/values.ts';
 import { type Field, fieldOf } from './field.ts';
 import { readField } from './read-field.ts';
 

@@ -3,7 +3,7 @@
  * 1. Nothing that a page shows is hidden: texts are escaped, and unseen characters have their numbers.
  * 2. The three actions are equal: none is preselected, and the key Enter in a field chooses none.
  */
-import type { JsonObject } from '../../base/json.ts';
+import type { JsonObject } from '../../base/values.ts';
 import { fieldControl } from './controls.ts';
 import { documentOf } from './document.ts';
 import type { Field } from './field.ts';

@@ -3,7 +3,7 @@
  * its page, or whose arguments have none, can be declined and cancelled alone. Sizes are counted before anything is
  * built: the indentation of nested arrays, and the HTML of many fields, are far larger than their JSON.
  */
-import type { JsonObject } from '../../base/json.ts';
+import type { JsonObject } from '../../base/values.ts';
 import { formOf } from './form.ts';
 import { LONGEST, shownOf } from './html.ts';
 

@@ -2,8 +2,7 @@
  * Checks an answer before a tool gets it (invariant 12). Three verdicts: good; asked again under a new key (its content
  * breaks the ask's schema); or refused as a whole, because it cannot be a result of that kind of ask.
  */
-import { AwaitError } from '../../base/error.ts';
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { AwaitError, isObject, type JsonObject } from '../../base/values.ts';
 import { isOddUrlAsk, ODD_URL } from '../../base/web-url.ts';
 import {
   type AnswerCompletion,

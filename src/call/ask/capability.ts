@@ -1,6 +1,6 @@
 /** Which client capability an ask needs (invariant 4: an ask goes out only if the current request allows it). */
 
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 import type { Lack } from '../frame/turn.ts';
 import type { Response } from '../journal/entries.ts';
 

@@ -3,7 +3,7 @@
  * would wait for ever; so such a message is refused before an SDK gets it.
  */
 
-import { isObject } from '../../base/json.ts';
+import { isObject } from '../../base/values.ts';
 import type { Response } from '../journal/entries.ts';
 
 const RELATED_TASK = 'io.modelcontextprotocol/related-task';

@@ -3,7 +3,8 @@
  * becomes the URL asks it names, and the tool is run again once they are answered.
  */
 
-import { digest, isObject, type JsonObject } from '../../base/json.ts';
+import { digest } from '../../base/digest.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 import { RERUN } from '../frame/recording.ts';
 import type { CallRecord, Checkpoint, Completion, OpenAsk, Response, RpcError } from '../journal/entries.ts';
 

@@ -1,5 +1,5 @@
 /** A tool's ask, and the form in which it goes out. */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Question } from './place.ts';
 import type { AskAttempt } from './recording.ts';

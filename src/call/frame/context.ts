@@ -7,7 +7,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import process from 'node:process';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { DrawnValue } from '../journal/drawn.ts';
 import type { DrawPlace } from './drawn.ts';
 

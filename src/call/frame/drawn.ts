@@ -18,7 +18,7 @@
  * which no step's name can; it is exempt from divergence, and one that still runs when its tool is done ends
  * unrecorded.
  */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { appendDrawn, type DrawnValue, type DrawnValues } from '../journal/drawn.ts';
 import type { Completion } from '../journal/entries.ts';
 

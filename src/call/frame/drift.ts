@@ -1,5 +1,5 @@
 /** The messages for the logger when a tool departs from its journal (invariant 8), with all details. */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { type AnswerCompletion, FORMAT } from '../journal/entries.ts';
 import type { Question } from './place.ts';
 import type { FrameOptions } from './turn.ts';

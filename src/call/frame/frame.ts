@@ -5,8 +5,7 @@
  * 3, 6, 8 and 11 are kept here. `recording.ts` matches attempts to records; the engine decides who enters a turn, and
  * writes its end.
  */
-import { AwaitError } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import { AwaitError, type JsonObject } from '../../base/values.ts';
 import {
   type AnswerCompletion,
   type CallRecord,

@@ -2,8 +2,7 @@
  * The gate of a frame (invariant 2). It is open while a turn is entered; between turns the tool's messages and result
  * wait behind it; and once the call has ended here, nothing passes it.
  */
-import { AwaitError } from '../../base/error.ts';
-import { type JsonObject, memoryOf } from '../../base/json.ts';
+import { AwaitError, type JsonObject, memoryOf } from '../../base/values.ts';
 import type { Response } from '../journal/entries.ts';
 import { runOutsideContext } from './context.ts';
 import type { Turn } from './turn.ts';

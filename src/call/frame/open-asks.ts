@@ -1,6 +1,5 @@
 /** The open asks of a frame: their places and keys, their recipients, and the attempts that get their answers. */
-import { AwaitError } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import { AwaitError, type JsonObject } from '../../base/values.ts';
 import {
   type AnswerCompletion,
   answerTo,

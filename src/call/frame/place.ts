@@ -3,7 +3,8 @@
  * its ordinal in that class. Never a global ordinal: a tool that asks one thing less after an upgrade must not shift
  * the answers of all later asks.
  */
-import { digest, isObject, type JsonObject } from '../../base/json.ts';
+import { digest } from '../../base/digest.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 
 /** The `_meta` entry by which a tool of any language names an ask's key. */
 export const KEY_META = 'mcp-await/key';

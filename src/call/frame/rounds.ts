@@ -3,7 +3,7 @@
  * The returned value is recorded as a step's is, at a path that no step has. A replay begins at the last round: earlier
  * ones are done, and their author does not expect them to run again.
  */
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 import type { Completion } from '../journal/entries.ts';
 import { type DrawPlace, isShed, SHED } from './drawn.ts';
 

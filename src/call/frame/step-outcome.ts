@@ -2,9 +2,8 @@
  * The recorded form of a step's outcome, and the outcome that a tool gets: the same bytes live and replayed (invariant
  * 7).
  */
-import { defined } from '../../base/defined.ts';
-import { AwaitError } from '../../base/error.ts';
-import { isJson, isObject, type Json, sha256 } from '../../base/json.ts';
+import { sha256 } from '../../base/digest.ts';
+import { AwaitError, defined, isJson, isObject, type Json } from '../../base/values.ts';
 import type { StepError, StepOutcome } from '../journal/entries.ts';
 
 /** A hash of call id and step identity: the same on every attempt (invariant 13). */

@@ -1,5 +1,5 @@
 /** Runs steps, and records each before its tool continues (invariant 11). */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { StepCompletion } from '../journal/entries.ts';
 import { isFenced } from '../journal/writer.ts';
 import type { FrameCore } from './core.ts';

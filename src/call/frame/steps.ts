@@ -2,7 +2,7 @@
  * The steps of one frame: their names (invariant 13: names in sequence count, nested names are paths, two
  * open ones of one name are an error), and which of them are running.
  */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { CallRecord, StepOutcome } from '../journal/entries.ts';
 import { type CallContext, runInContext, type StepFunction } from './context.ts';
 import type { StepAttempt } from './recording.ts';

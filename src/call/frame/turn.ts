@@ -1,8 +1,7 @@
 /** The inputs of a frame: its options, its turn, its starting point; and how a turn may end. */
 
 import type { Clock } from '../../base/clock.ts';
-import type { AwaitError } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import type { AwaitError, JsonObject } from '../../base/values.ts';
 import type { CallRecord, Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
 
 /**

@@ -3,7 +3,7 @@
  * for an ask's own deadline; and the warning about asks that were not sent.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
-import type { JsonObject } from '../../base/json.ts';
+import type { JsonObject } from '../../base/values.ts';
 import type { OpenAsk } from '../journal/entries.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */

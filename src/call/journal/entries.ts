@@ -5,8 +5,7 @@
  * finished steps) are in the order in which they were released to the tool: replay releases them in the same order
  * (invariant 7).
  */
-import { AwaitError } from '../../base/error.ts';
-import { isObject, type Json, type JsonObject } from '../../base/json.ts';
+import { AwaitError, isObject, type Json, type JsonObject } from '../../base/values.ts';
 import type { DrawnValues } from './drawn.ts';
 
 /** The format of everything this version writes. Another one is refused loudly, never guessed at. */

@@ -3,9 +3,9 @@
  * without its request; or until its owner has been silent for a lease, so that it may be taken over (invariant 10).
  * Both are one loop: read the next entry; if there is none, decide or wait, a little longer each time.
  */
-import { keepNewest } from '../../base/bounded.ts';
+
 import { type Clock, sleep } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError, keepNewest } from '../../base/values.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import {
   CANCELLED,

@@ -4,9 +4,8 @@
  * measured.
  */
 import type { Clock, Timer } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
-import { type JsonObject, memoryOf } from '../../base/json.ts';
 import { Quota } from '../../base/quota.ts';
+import { AwaitError, type JsonObject, memoryOf } from '../../base/values.ts';
 import { type CallRecord, type Entry, isEndOrLeft, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 

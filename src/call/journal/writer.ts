@@ -5,8 +5,7 @@
  */
 
 import type { Clock } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
-import { canonical } from '../../base/json.ts';
+import { AwaitError, canonical } from '../../base/values.ts';
 import { type CallRecord, type Entry, FORMAT, isReceived, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 

@@ -1,5 +1,6 @@
 /** The facts that a token and a takeover must match: revision, method, target, digest of the arguments, caller. */
-import { digest, type JsonObject } from '../../base/json.ts';
+import { digest } from '../../base/digest.ts';
+import type { JsonObject } from '../../base/values.ts';
 
 /** The facts that a token is bound to; all are checked before the store is read. */
 export interface Binding {

@@ -1,6 +1,6 @@
 /** Writes the end of a turn, and makes the token that continues from there. */
 import { randomUUID } from 'node:crypto';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { Checkpoint, Response } from '../journal/entries.ts';
 import type { OpenJournal } from '../journal/store.ts';
 import type { Binding } from './binding.ts';

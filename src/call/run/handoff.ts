@@ -6,11 +6,8 @@
  * repeated or out of order, and an offer that is not accepted costs only its wait.
  */
 import { randomUUID } from 'node:crypto';
-import { keepNewest } from '../../base/bounded.ts';
 import type { Clock } from '../../base/clock.ts';
-import { defined } from '../../base/defined.ts';
-import { AwaitError } from '../../base/error.ts';
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { AwaitError, defined, isObject, type JsonObject, keepNewest } from '../../base/values.ts';
 import type { ErrorAnswers } from '../ask/answer.ts';
 import type { Response } from '../journal/entries.ts';
 import type { Binding } from './binding.ts';

@@ -1,5 +1,5 @@
 /** The outcome of a turn, for the edge that serves its request. */
-import type { AwaitErrorCode } from '../../base/error.ts';
+import type { AwaitErrorCode } from '../../base/values.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 
 /** A turn that ended with asks. */

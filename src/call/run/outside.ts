@@ -2,8 +2,7 @@
  * An ask of a server outside of any call: a call of its own with one ask, so that its answer is received like any
  * other, at any process. It ends with its server, so nobody takes it over.
  */
-import { AwaitError } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import { AwaitError, type JsonObject } from '../../base/values.ts';
 import { type CallRecord, FORMAT, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { CallStore, OpenJournal } from '../journal/store.ts';
 import type { Lookout } from './lookout.ts';

@@ -3,7 +3,7 @@
  * gives the call up: for good (cancelled), or to the next owner (abandoned, so that no lease is waited for).
  */
 import { every, type Timer } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { type Entry, isEnd } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
 import { isFenced, unlessFenced } from '../journal/writer.ts';

@@ -1,6 +1,6 @@
 /** The outcome of a call that would have to be run again from its start, and may not be. */
 
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { isOnce } from '../frame/drawn.ts';
 import type { Checkpoint, Completion } from '../journal/entries.ts';
 

@@ -3,9 +3,9 @@
  * here; a run is entered by `turns.ts`, kept or abandoned by `ownership.ts`.
  */
 
-import { keepNewest } from '../../base/bounded.ts';
 import { within } from '../../base/clock.ts';
 import { Quota } from '../../base/quota.ts';
+import { keepNewest } from '../../base/values.ts';
 import { countActiveTurns } from '../frame/context.ts';
 import type { Active } from './active.ts';
 import { Parked } from './parked.ts';

@@ -3,7 +3,7 @@
  * registered, a list that it changed). It runs without a client and without a journal: recorded answers and steps are
  * given again, and new effects do not happen.
  */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
 import type { Checkpoint } from '../journal/entries.ts';

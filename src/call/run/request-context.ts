@@ -1,5 +1,5 @@
 /** The facts that a client's request brings to a turn, and the server instance that the turn runs in. */
-import type { JsonObject } from '../../base/json.ts';
+import type { JsonObject } from '../../base/values.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 

@@ -4,7 +4,7 @@
  */
 
 import { sleep } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';

@@ -1,7 +1,7 @@
 /** How many tasks run in this process: of each known caller, and of all who have no name (invariant 14). */
 
-import { AwaitError } from '../../base/error.ts';
 import { Quota } from '../../base/quota.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { Limits } from '../limits.ts';
 
 export function taskRoom({ tasks, callerTasks, anonymousTasks }: Limits): Quota {

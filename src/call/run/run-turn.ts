@@ -1,8 +1,7 @@
 /** A turn of a run as its frame sees it: the client's capabilities, its answers so far, and the way to send to it. */
 
-import { AwaitError } from '../../base/error.ts';
-import { isObject, type JsonObject } from '../../base/json.ts';
 import type { Quota } from '../../base/quota.ts';
+import { AwaitError, isObject, type JsonObject } from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
 import { isForPerson, lackOf, NO_PERSON } from '../ask/capability.ts';
 import { urlsNeeded } from '../ask/url-elicitation.ts';

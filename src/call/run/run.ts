@@ -1,9 +1,8 @@
 /** The parts of the engine, and its state of a call in this process. */
 
 import type { Clock, Timer } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
-import { type JsonObject, memoryOf } from '../../base/json.ts';
 import type { QuotaKey } from '../../base/quota.ts';
+import { AwaitError, type JsonObject, memoryOf } from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';

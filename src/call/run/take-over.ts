@@ -3,7 +3,7 @@
  * is followed, and its outcome comes from the owner.
  */
 import { sleep } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
 import { pastOf } from '../frame/turn.ts';

@@ -3,8 +3,7 @@
  * client gets it (invariant 11).
  */
 import type { Timer } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
-import { isWritable, type JsonObject } from '../../base/json.ts';
+import { AwaitError, isWritable, type JsonObject } from '../../base/values.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';

@@ -3,8 +3,8 @@
  * engine, and its own tool is run again once they are answered. A process that takes the task over meanwhile runs the
  * tool, which throws again, and so makes the same asks under the same keys.
  */
-import { AwaitError } from '../../base/error.ts';
-import { digest, type JsonObject } from '../../base/json.ts';
+import { digest } from '../../base/digest.ts';
+import { AwaitError, type JsonObject } from '../../base/values.ts';
 import { missingCapability, refusal } from '../ask/capability.ts';
 import {
   declinedResponse,

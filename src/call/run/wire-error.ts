@@ -1,7 +1,6 @@
 /** The errors that a client reads: fixed sentences, each with one advice. The reason is in the logged AwaitError. */
 import { advice, type Reason } from '../../base/advice.ts';
-import type { AwaitError, AwaitErrorCode } from '../../base/error.ts';
-import type { JsonObject } from '../../base/json.ts';
+import type { AwaitError, AwaitErrorCode, JsonObject } from '../../base/values.ts';
 import { refusal } from '../ask/capability.ts';
 import type { RpcError } from '../journal/entries.ts';
 import type { Outcome, Responded } from './outcome.ts';

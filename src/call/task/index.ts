@@ -3,7 +3,7 @@
  * of records, inserted if absent at the first free position, for each hour in which tasks began; all of an hour expire
  * together, so a row has no holes. For tasks that live for days, a row is a day.
  */
-import { keepNewest } from '../../base/bounded.ts';
+import { keepNewest } from '../../base/values.ts';
 import type { Kept } from '../journal/entries.ts';
 
 /** The store operations of an index. */

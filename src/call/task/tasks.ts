@@ -3,10 +3,8 @@
  * if its owner was silent for a lease; a cancel is an entry of that journal. So any process answers for any task.
  */
 
-import { keepNewest } from '../../base/bounded.ts';
 import { type Clock, sleep } from '../../base/clock.ts';
-import { AwaitError } from '../../base/error.ts';
-import { type JsonObject, memoryOf } from '../../base/json.ts';
+import { AwaitError, type JsonObject, keepNewest, memoryOf } from '../../base/values.ts';
 import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
 import {
   answerTo,

@@ -1,5 +1,5 @@
 /** One request of 2026-07-28 over HTTP: a POST whose reply is one response, with notifications before it. */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { readEvents } from '../event-stream.ts';
 import {

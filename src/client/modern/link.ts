@@ -4,7 +4,7 @@
  * the revision does not have are answered here.
  */
 
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { asError, failureOf, serverErrorIn } from '../failure.ts';

@@ -4,7 +4,7 @@
  * acknowledged the new: nothing is missed in between, and duplicates are notifications without content.
  */
 
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { asError } from '../failure.ts';
 import { type ClientRequest, isObject, type JsonObject, type Rpc } from '../message.ts';
 import { Attempts, type Reconnection } from '../retry.ts';

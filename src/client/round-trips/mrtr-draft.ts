@@ -1,4 +1,4 @@
-import { defined } from '../../base/defined.ts';
+import { defined } from '../../base/values.ts';
 import { isObject, type JsonObject } from '../message.ts';
 import { type ClientDialect, draftTasks, RELATED_TASK } from './dialect.ts';
 import type { Responses } from './round.ts';

@@ -1,6 +1,6 @@
 /** Classifies a server's response: an outcome, a task, or a round of asks. */
 
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import { type AnswerError, isObject, type JsonObject, type RpcAnswer } from '../message.ts';
 import type { ClientDialect } from './dialect.ts';
 import { type InputRequests, isInputRequests } from './saved-call.ts';

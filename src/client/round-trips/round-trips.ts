@@ -8,8 +8,7 @@
  * 4. After a cancellation nothing is sent but that cancellation.
  */
 
-import { defined } from '../../base/defined.ts';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError, defined } from '../../base/values.ts';
 import { asError, failureOf, isLost, isUntaken, served, serverErrorIn } from '../failure.ts';
 import { type ClientRequest, isObject, type JsonObject, type RequestId, type RpcAnswer } from '../message.ts';
 import { Attempts, forRepeats, type Reconnection, retry } from '../retry.ts';

@@ -28,7 +28,7 @@
  * opened again, nor one that breaks after its request was cancelled; after a close nothing is sent.
  */
 
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { drainBody, readEvents } from '../event-stream.ts';

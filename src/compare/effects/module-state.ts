@@ -5,8 +5,8 @@
  */
 import { type Runtime, Session } from 'node:inspector';
 import { types } from 'node:util';
-import { isObject } from '../../base/json.ts';
 import { isForeign, pathIn } from '../../base/stack.ts';
+import { isObject } from '../../base/values.ts';
 
 /** Numbers, and lengths and sizes, by variable: `server.ts sent`, `server.ts orders.size`. */
 export type ModuleState = ReadonlyMap<string, number>;

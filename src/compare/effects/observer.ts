@@ -4,8 +4,8 @@
  * the call. Servers do not use it: `src/observe/unjournaled.ts` costs them less, and sees less.
  */
 import process from 'node:process';
-import { isObject } from '../../base/json.ts';
 import { authorPlace } from '../../base/stack.ts';
+import { isObject } from '../../base/values.ts';
 import { unjournaledCall } from '../../call/frame/context.ts';
 import { replaceEffects } from './replaced.ts';
 

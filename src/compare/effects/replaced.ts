@@ -8,8 +8,8 @@ import { ClientRequest } from 'node:http';
 import { syncBuiltinESMExports } from 'node:module';
 import net from 'node:net';
 import { devNull } from 'node:os';
-import { isObject } from '../../base/json.ts';
 import { authorPlace } from '../../base/stack.ts';
+import { isObject } from '../../base/values.ts';
 
 /** @param place where it was, if the stack no longer says so */
 type Sight = (what: string, below: (...args: never[]) => unknown, place?: string) => void;

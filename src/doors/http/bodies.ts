@@ -1,8 +1,8 @@
 /** One request body that is being received: pieces are copied into one buffer, since a piece of one byte costs a hundred. */
 
 import type { Account, Budget } from '../../base/budget.ts';
-import { AwaitError } from '../../base/error.ts';
 import type { QuotaKey } from '../../base/quota.ts';
+import { AwaitError } from '../../base/values.ts';
 
 /** Smallest room that is made for a body that comes in pieces, in bytes. */
 const FIRST_ROOM = 4_096;

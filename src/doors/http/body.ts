@@ -1,10 +1,9 @@
 /** Reads and parses a body, bounded, before it is used. */
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
-import { AwaitError } from '../../base/error.ts';
-import { isObject, type JsonObject } from '../../base/json.ts';
 import type { LoopTurns } from '../../base/loop-turns.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
+import { AwaitError, isObject, type JsonObject } from '../../base/values.ts';
 import { messagesOf } from './batch.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';

@@ -3,7 +3,7 @@
  * cost more to make than a call takes. `fetch.ts` and `src/node.ts` translate.
  */
 
-import type { JsonObject } from '../../base/json.ts';
+import type { JsonObject } from '../../base/values.ts';
 import type { AbortSignalLike } from '../../call/ports.ts';
 import type { BeginBody } from './bodies.ts';
 

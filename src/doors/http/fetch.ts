@@ -1,7 +1,6 @@
 /** The web's side of an exchange: `Request` in, `Response` out. */
 
-import type { AwaitError } from '../../base/error.ts';
-import { isObject } from '../../base/json.ts';
+import { type AwaitError, isObject } from '../../base/values.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply, SentReply, Writer } from './exchange.ts';
 

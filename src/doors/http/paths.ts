@@ -1,5 +1,5 @@
 /** Which of the wires a path is: Streamable HTTP is wherever the handler is mounted, the others have paths of their own. */
-import { badOption } from '../../base/error.ts';
+import { badOption } from '../../base/values.ts';
 
 export interface PathOptions {
   /** Where a client of HTTP+SSE (2024-11-05) opens its stream. Default `/sse`; `false`: nowhere. */

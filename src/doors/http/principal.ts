@@ -6,7 +6,7 @@
  * token.
  */
 import { createHmac, type KeyObject } from 'node:crypto';
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 
 export type Principal = (authInfo: JsonObject | undefined) => string | undefined;
 

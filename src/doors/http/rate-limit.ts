@@ -4,7 +4,7 @@
  */
 import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
 import { advice } from '../../base/advice.ts';
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 import type { Counters } from '../../observe/counters.ts';
 import { messagesOf } from './batch.ts';
 import type { Inbound, Reply } from './exchange.ts';

@@ -1,5 +1,5 @@
 /** Credentials that are refused with a reply of their own. */
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 import type { Reply } from './exchange.ts';
 
 /** Thrown by `authenticate`, where the client is to see the reply. */

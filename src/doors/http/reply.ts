@@ -1,5 +1,5 @@
 /** Replies in JSON-RPC, as all revisions over HTTP write them. */
-import type { JsonObject } from '../../base/json.ts';
+import type { JsonObject } from '../../base/values.ts';
 import { INTERNAL } from '../../call/run/wire-error.ts';
 import type { Reply } from './exchange.ts';
 

@@ -12,7 +12,7 @@ import { constants } from 'node:os';
 import process from 'node:process';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
-import { AwaitError } from '../../base/error.ts';
+import { AwaitError } from '../../base/values.ts';
 
 /** How much longer than announced an idle connection stays, in milliseconds. */
 const MARGIN = 1_000;

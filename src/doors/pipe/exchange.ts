@@ -1,6 +1,5 @@
 /** A pipe's message as Streamable HTTP: its headers, and its exchange. */
-import { defined } from '../../base/defined.ts';
-import { isObject, type JsonObject } from '../../base/json.ts';
+import { defined, isObject, type JsonObject } from '../../base/values.ts';
 import { tooLarge } from '../http/bodies.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound } from '../http/exchange.ts';

@@ -22,8 +22,8 @@
  * there follows that stream from its start.
  */
 import { createParser } from 'eventsource-parser';
-import { isObject, type JsonObject } from '../../base/json.ts';
 import { RESUME } from '../../base/resume-meta.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 import { refuseText } from '../http/body.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound, SentReply, Writer } from '../http/exchange.ts';

@@ -3,8 +3,9 @@
  * message of a stream carries the stream's position, and after a break the client sends `RESUME`, its requests that
  * have no response yet, and its answers again. `docs/websocket.md` specifies it.
  */
-import { isObject, type JsonObject } from '../../base/json.ts';
+
 import { EVENT_META, REQUEST_META, SESSION_META, VERSION_META } from '../../base/resume-meta.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
 
 const OWN: ReadonlySet<string> = new Set([SESSION_META, VERSION_META, EVENT_META, REQUEST_META]);
 

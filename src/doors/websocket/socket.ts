@@ -5,8 +5,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
-import type { JsonObject } from '../../base/json.ts';
 import type { QuotaKey } from '../../base/quota.ts';
+import type { JsonObject } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';

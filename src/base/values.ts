@@ -1,0 +1,210 @@
+/**
+ * What every room uses: JSON values, the error of this package, and two helpers.
+ */
+/** A JSON value, which a journal can hold. */
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+
+/** Plain JSON objects as on the wire: properties may be absent, and are `unknown` until checked. */
+export type JsonObject = Record<string, unknown>;
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Whether `JSON.parse(JSON.stringify(value))` would give the value back. Properties that are `undefined` count as
+ * absent; a Date, a Map, an instance of a class, a BigInt, NaN and cycles are not JSON.
+ * @param deepest how many objects and arrays may be inside of one another
+ */
+export function isJson(value: unknown, deepest = Infinity): boolean {
+  return isJsonIn(value, [], deepest);
+}
+
+function isJsonIn(value: unknown, ancestors: readonly object[], deepest: number): boolean {
+  switch (typeof value) {
+    case 'string':
+    case 'boolean':
+      return true;
+    case 'number':
+      return Number.isFinite(value);
+    case 'object':
+      break;
+    default:
+      return false;
+  }
+  if (value === null) return true;
+  if (ancestors.includes(value) || ancestors.length >= deepest) return false;
+  const path = [...ancestors, value];
+  if (Array.isArray(value)) return value.every((item) => isJsonIn(item, path, deepest));
+  const prototype = Object.getPrototypeOf(value);
+  if (prototype !== Object.prototype && prototype !== null) return false;
+  if ('toJSON' in value) return false;
+  return Object.values(value).every((item) => item === undefined || isJsonIn(item, path, deepest));
+}
+
+/** One of these makes each character of its string take two bytes. */
+const WIDE = /[\u0100-\uffff]/;
+
+/**
+ * About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON.
+ * @returns Infinity for a value with an infinite number: `JSON.parse` makes one of 1e999, and JSON has none
+ */
+export function memoryOf(value: unknown): number {
+  if (typeof value === 'string') return 16 + (WIDE.test(value) ? 2 : 1) * value.length;
+  if (typeof value === 'number') return Number.isFinite(value) ? 8 : Infinity;
+  if (typeof value !== 'object' || value === null) return 8;
+  if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 8 + memoryOf(item), 32);
+  let sum = 56;
+  for (const key of Object.keys(value)) sum += 24 + key.length + memoryOf((value as JsonObject)[key]);
+  return sum;
+}
+
+/** JSON with the keys of every object in order, so that equal values give equal text. */
+export function canonical(value: unknown): string {
+  return JSON.stringify(inOrder(value)) ?? 'null';
+}
+
+/** A copy with its keys in order; JSON is written faster from that than by a replacer. */
+function inOrder(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(inOrder);
+  if (typeof (value as JsonObject).toJSON === 'function')
+    return inOrder((value as { toJSON(): unknown }).toJSON());
+  const copy: JsonObject = {};
+  for (const key of Object.keys(value).sort()) {
+    const inner = inOrder((value as JsonObject)[key]);
+    if (key === '__proto__') Object.defineProperty(copy, key, { value: inner, enumerable: true });
+    else copy[key] = inner;
+  }
+  return copy;
+}
+
+/**
+ * Whether a tool's result can be written as JSON at all (a BigInt or a cycle cannot): stores and wires take nothing
+ * else.
+ */
+export function isWritable(value: unknown): boolean {
+  try {
+    return JSON.stringify(value) !== undefined;
+  } catch {
+    return false;
+  }
+}
+
+type Given = NonNullable<unknown> | null;
+
+/** The members that are not undefined: JSON, headers and `exactOptionalPropertyTypes` take a member or none. */
+export function defined<T extends object>(members: T): { [K in keyof T]?: T[K] & Given } {
+  const kept: { [K in keyof T]?: T[K] & Given } = {};
+  for (const key in members) {
+    const value = members[key];
+    if (value !== undefined) kept[key] = value;
+  }
+  return kept;
+}
+
+/** Drops the oldest entries of a Map or a Set, which keep the order of insertion, down to `most`. */
+export function keepNewest<K>(
+  kept: { readonly size: number; keys(): Iterable<K>; delete(key: K): boolean },
+  most: number,
+): void {
+  for (const oldest of kept.keys()) {
+    if (kept.size <= most) return;
+    kept.delete(oldest);
+  }
+}
+
+/**
+ * The error class of this package. `code` is literal and stable; the message says what to do next. A client never sees
+ * these texts: the edges write fixed sentences, and the logger gets the error.
+ *
+ * @example
+ * import { AwaitError, step } from 'mcp-await';
+ *
+ * export async function once(name: string, work: () => Promise<void>) {
+ *   try {
+ *     await step(name, work);
+ *   } catch (error) {
+ *     if (error instanceof AwaitError && error.code === 'duplicate-step') return;
+ *     throw error;
+ *   }
+ * }
+ */
+export class AwaitError extends Error {
+  readonly code: AwaitErrorCode;
+  /** Of an error that ends a call: its steps that are done. A client is told their names, and not to call again. */
+  steps: readonly string[] = [];
+
+  constructor(code: AwaitErrorCode, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause });
+    this.name = 'AwaitError';
+    this.code = code;
+  }
+
+  /** Wraps anything thrown, and leaves an AwaitError as it is. */
+  static from(thrown: unknown, code: AwaitErrorCode = 'internal'): AwaitError {
+    if (thrown instanceof AwaitError) return thrown;
+    return new AwaitError(code, thrown instanceof Error ? thrown.message : String(thrown), thrown);
+  }
+}
+
+/** Why an `AwaitError` was thrown. */
+export type AwaitErrorCode =
+  /** an option of `createAwaitHandler` or the command line makes no sense */
+  | 'bad-option'
+  /** a token failed one of its checks; which one is in the message, for the logger alone */
+  | 'bad-token'
+  /** a client sent a message that cannot be used */
+  | 'bad-answer'
+  /** the tool took another way on replay than its journal records */
+  | 'divergence'
+  /** the text of a question changed a second time under replay */
+  | 'question-drift'
+  /** the call would have to be run again from its start, which the option `replay` forbids */
+  | 'replay-refused'
+  /** `elicit` and the like inside of `step` */
+  | 'ask-in-step'
+  /** `shed` inside of `step` */
+  | 'shed-in-step'
+  /** two steps of one name open at once */
+  | 'duplicate-step'
+  /** a step's result is not JSON, so it cannot be kept */
+  | 'step-not-json'
+  /** a replay reached a response that `mcp-await/record` could not record, of a request that must not be sent twice */
+  | 'fetch-not-kept'
+  /** an ask was made in the async context of another call than its server's, or for a request that is over */
+  | 'wrong-call'
+  /** a step was called in a call that is over, or named one */
+  | 'call-over'
+  /** a step ran outside the async context of its call */
+  | 'step-without-context'
+  /** the client lacks the capability for an ask */
+  | 'capability'
+  /** a call waited for its client until its `ttl` was over */
+  | 'expired'
+  /** one of `limits` was reached */
+  | 'limit'
+  /** this process runs as many requests as `limits` allow; the same request succeeds in a moment, or elsewhere */
+  | 'no-room'
+  /** the store failed */
+  | 'store'
+  /** another instance owns the turn */
+  | 'fenced'
+  /** another instance is still running the turn after 30 seconds */
+  | 'busy'
+  /** the format of a record is not one this version reads */
+  | 'format'
+  /** (`mcp-await/client`) a server's stream ended where the call cannot continue */
+  | 'stream'
+  /** (`mcp-await/client`) a server sent a response that its revision does not have */
+  | 'bad-response'
+  /** a server that runs elsewhere (a child process, a remote one) could not be started, or ended */
+  | 'host-gone'
+  /** the handler was closed */
+  | 'closed'
+  | 'internal';
+
+/** @param what what the option must be instead */
+export function badOption(name: string, what: string): AwaitError {
+  return new AwaitError('bad-option', `option ${name} ${what}.`);
+}
