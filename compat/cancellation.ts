@@ -3,8 +3,9 @@
  * id that is its own affair, so a call that lasts is noted under it, and the cancel is an entry of that call's
  * journal: its owner is woken, or reads it with its next sign of life. A call that is over soon writes nothing.
  */
-import { systemClock } from '../src/base/clock.ts';
+
 import { digest } from '../src/base/digest.ts';
+import { systemClock } from '../src/base/values.ts';
 import type { Begun, Started } from '../src/call/engine.ts';
 import type { Services } from '../src/handler/services.ts';
 

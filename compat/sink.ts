@@ -1,5 +1,5 @@
 /** The one way that events are written, on every wire: kept alive, with an end for clients that do not read, counted. */
-import { every, systemClock } from '../src/base/clock.ts';
+import { every, systemClock } from '../src/base/values.ts';
 import type { GuardedWriter, Reply } from '../src/doors/http/exchange.ts';
 import type { Services } from '../src/handler/services.ts';
 import { SSE_KEEP_ALIVE, sseEvent } from '../src/stream/sse.ts';

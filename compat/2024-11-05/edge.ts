@@ -26,9 +26,8 @@
 
 import { AwaitError } from '../../src/base/values.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
-import { messagesOf, NO_BATCH } from '../../src/doors/http/batch.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
-import { idOf, rpcError } from '../../src/doors/http/reply.ts';
+import { idOf, messagesOf, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
 import { refuseScopes } from '../../src/handler/guards.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';

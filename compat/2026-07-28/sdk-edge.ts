@@ -2,6 +2,7 @@
  * The official SDK's own handler over a light server, whose requests go into an instance of the user's: requests that
  * cannot ask, invalid requests, and `subscriptions/listen`.
  */
+
 import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   type AuthInfo,
@@ -14,6 +15,7 @@ import {
   type ServerEventBus,
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
+import { Quota } from '../../src/base/quota.ts';
 import { AwaitError, defined, isObject, type JsonObject, memoryOf } from '../../src/base/values.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/ports.ts';
@@ -65,6 +67,9 @@ export interface SdkEdge {
   close(): Promise<void>;
 }
 
+/** Streams of notices: the SDK's handler has no more than 1,024. */
+const LISTENERS = { all: 1_000, caller: 200, anonymous: 500 };
+
 export function createSdkEdge(
   services: Services,
   run: (request: ModernRequest, source: CallSource) => Promise<Outcome>,
@@ -72,6 +77,7 @@ export function createSdkEdge(
   const exchanges = new WeakMap<Request, SdkExchange>();
   const validator = new CachingValidator(() => new AjvJsonSchemaValidator());
   const bus = new CallersBus(services.announcements);
+  const listeners = new Quota(LISTENERS);
   const newHandler = () =>
     createMcpHandler(
       async ({ requestInfo }) => {
@@ -98,7 +104,7 @@ export function createSdkEdge(
   // Apart, so that these streams can end while other requests are still served.
   let listening = newHandler();
   const fetched = (exchange: SdkExchange): Promise<Reply> =>
-    isListening(exchange.body) ? counted(services, exchange, passed) : passed(exchange);
+    isListening(exchange.body) ? counted(services, listeners, exchange, passed) : passed(exchange);
   const passed = async (exchange: SdkExchange): Promise<Reply> => {
     const { inbound, body } = exchange;
     const request = requestOf(inbound);
@@ -156,20 +162,25 @@ function isListening(body: unknown): boolean {
  */
 async function counted(
   services: Services,
+  listeners: Quota,
   exchange: SdkExchange,
   serve: (exchange: SdkExchange) => Promise<Reply>,
 ): Promise<Reply> {
   const { memory } = services.traffic;
   const quotaKey = quotaKeyOf(services, exchange.inbound);
   const bytes = memoryOf(exchange.body);
-  if (!memory.has(quotaKey, bytes))
+  if (!memory.has(quotaKey, bytes) || !listeners.has(quotaKey))
     throw new AwaitError(
       'no-room',
-      'a subscription was refused: those that are open reached limits.argumentBytes',
+      `a subscription was refused: those that are open reached limits.argumentBytes, or a share of ${LISTENERS.all}`,
     );
   const place = {};
   memory.hold(place, quotaKey, bytes);
-  const leave = (): void => memory.leave(place);
+  listeners.hold(place, quotaKey);
+  const leave = (): void => {
+    memory.leave(place);
+    listeners.leave(place);
+  };
   // Its client may go away before the stream is written.
   exchange.inbound.signal.addEventListener('abort', leave, { once: true });
   try {

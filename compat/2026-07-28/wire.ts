@@ -14,6 +14,7 @@ import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { Client, OpenAsk, RpcError } from '../../src/call/journal/entries.ts';
 import type { Binding } from '../../src/call/ports.ts';
 import { bindingOf } from '../../src/call/run/binding.ts';
+import { isRequestId } from '../../src/doors/http/reply.ts';
 import { LATEST } from '../../src/host/spoken.ts';
 
 export const REVISION = '2026-07-28';
@@ -57,7 +58,7 @@ export function readRequest(request: ModernRequest, principal: string | undefine
       protocolVersion: LATEST,
     },
     binding: bindingOf({ revision: REVISION, method: request.method, params: rest, principal }),
-    ...((typeof progressToken === 'string' || typeof progressToken === 'number') && { progressToken }),
+    ...(isRequestId(progressToken) && { progressToken }),
     ...(typeof logLevel === 'string' && { logLevel }),
     ...defined({ requestState, inputResponses }),
   };

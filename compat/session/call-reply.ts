@@ -31,6 +31,9 @@ import {
   type Way,
 } from './start.ts';
 
+/** Between two looks for the first entry of a call that runs here, in milliseconds. */
+const SOON = 100;
+
 /** Whose calls they are. */
 interface CallsOwner {
   /** In the calls' logs. */
@@ -199,7 +202,7 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
     connection.catchUp();
     return;
   }
-  for (let isNamed = false; !gone.aborted; isNamed = true) {
+  for (let isNamed = false; !gone.aborted; ) {
     if (session.runs(callId)) {
       // The code that runs it ends the reply.
       if (isNamed || (await engine.read(callId, reading))) {
@@ -208,6 +211,11 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
       }
     }
     const first = await store.read(callId, 0);
+    if (first === undefined && session.runs(callId)) {
+      // It runs here, and is not written yet.
+      await pause(SOON, gone);
+      continue;
+    }
     if (first?.type !== 'called') {
       connection.end('expired');
       return;
@@ -249,6 +257,7 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
     if (connection.hasEnd || outcome.kind === 'suspended') return;
     // The store failed, or another process has the call: it is followed again.
     await pause(lease / 2, gone);
+    isNamed = true;
   }
 }
 

@@ -3,9 +3,8 @@
  * revision reads the body (`SessionWire`).
  */
 import { AwaitError } from '../../src/base/values.ts';
-import { messagesOf } from '../../src/doors/http/batch.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
-import { empty, idOf, json, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
+import { empty, idOf, json, messagesOf, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
 import { refuseScopes } from '../../src/handler/guards.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';

@@ -2,8 +2,7 @@
  * A reply that is held back until something of it is to be kept, or for `limits.heldReply` at most. While the store
  * fails it stays held.
  */
-import { systemClock, type Timer } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/values.ts';
+import { AwaitError, systemClock, type Timer } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
 
 /** How long a store that failed is left alone, in milliseconds. */

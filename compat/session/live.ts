@@ -1,8 +1,7 @@
 /** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
 import type { JsonObject } from '../../src/base/values.ts';
-import { messagesOf, NO_BATCH } from '../../src/doors/http/batch.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
-import { empty, idOf, rpcError } from '../../src/doors/http/reply.ts';
+import { empty, idOf, messagesOf, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { hasTasks, isSessionTaskMethod, withTaskCapability } from '../tasks/session.ts';
 import { LIVE_REPLY } from './call-reply.ts';
@@ -42,7 +41,8 @@ export async function serveMessages(
   const { services, session, inbound } = exchange;
   if (Array.isArray(body) && !takesBatches(session)) return rpcError(400, -32600, NO_BATCH);
   const messages = messagesOf(body) as JsonObject[];
-  const requests = messages.filter(isRequest);
+  // Nothing else of a message is kept with its call.
+  const requests = messages.filter(isRequest).map(({ id, method, params }) => ({ id, method, params }));
   const [only] = requests;
   const mayRepeat = inbound.repeats && messages.length === 1;
   const noted = mayRepeat && only !== undefined ? await sentOnce(exchange, only) : undefined;

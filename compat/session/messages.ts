@@ -1,9 +1,8 @@
 /** First checks of the messages of clients with sessions. */
 import { isObject, type JsonObject } from '../../src/base/values.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
-import { messagesOf } from '../../src/doors/http/batch.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
-import { idOf, isRequestId, rpcError } from '../../src/doors/http/reply.ts';
+import { idOf, isRequestId, messagesOf, rpcError } from '../../src/doors/http/reply.ts';
 import type { Session } from './session.ts';
 import type { RpcRequest } from './start.ts';
 

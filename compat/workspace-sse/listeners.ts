@@ -4,9 +4,8 @@
  * a lease. It is a hint: where it is lost, or the store fails, a response goes over its POST's own body.
  */
 import { randomUUID } from 'node:crypto';
-import { every, systemClock } from '../../src/base/clock.ts';
 import { sha256 } from '../../src/base/digest.ts';
-import { isObject } from '../../src/base/values.ts';
+import { every, isObject, systemClock } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
 
 /** Open GETs of one caller in one workspace that other processes know of. */

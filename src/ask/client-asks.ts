@@ -3,8 +3,7 @@
  * show nothing: such an answer, none for a while, or a call that is cancelled meanwhile, leaves the ask to the page. The
  * first answer counts, of whichever of both.
  */
-import type { Clock } from '../base/clock.ts';
-import { defined, isObject, type JsonObject } from '../base/values.ts';
+import { type Clock, defined, isObject, type JsonObject } from '../base/values.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { askedFor, KEY_META, type Question, questionOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';

@@ -11,8 +11,7 @@
  *    ends the request, and the page asks. What its user answers later counts.
  * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
-import { type Clock, sleep } from '../base/clock.ts';
-import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, type Clock, defined, isObject, type JsonObject, sleep } from '../base/values.ts';
 import type { ErrorAnswers } from '../call/ask/answer.ts';
 import { isForPerson, missingCapability, roleOf } from '../call/ask/capability.ts';
 import type { Engine } from '../call/engine.ts';
@@ -23,14 +22,13 @@ import type { Instance, InstanceContext, Outcome, RequestContext } from '../call
 import { bindingOf } from '../call/run/binding.ts';
 import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
+import { EVICTED, REPEATED } from '../checkpoint/page-records.ts';
 import { AT_ONCE, askedBy, ClientAsks } from './client-asks.ts';
 import { notDoneYet, sentBefore } from './said.ts';
 import { isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How long a request waits for the person, in milliseconds: clients give up after a minute, some after half of one. */
 const WAIT = 25_000;
-/** How long an outcome is sent again, in milliseconds after it was sent first. */
-const REPEATED = 600_000;
 /** Rounds without an ask in which a client that opened the page waits for it. */
 const ROUNDS = 5;
 /** How often answers of other processes are looked for, in milliseconds. */
@@ -57,6 +55,12 @@ const OTHER_ARGUMENTS: Response = {
   error: {
     code: -32602,
     message: 'Invalid params: this idempotency key names a call of another tool, or with other arguments',
+  },
+};
+const NOT_KEPT: Response = {
+  error: {
+    code: -32602,
+    message: 'Invalid params: the call of this idempotency key is done, and its outcome was not kept so long',
   },
 };
 const BAD_KEY: Response = {
@@ -210,6 +214,7 @@ export class ContinuedCall implements Instance {
     if (key.length === 0 || key.length > KEY_LENGTH) return BAD_KEY;
     const id = await calls.named(this.#own, key, this.#workspace);
     if (id === undefined) return OTHER_ARGUMENTS;
+    if (id === EVICTED) return NOT_KEPT;
     const isOwn = id === this.#own.id;
     this.#own = { ...this.#own, id };
     if (isOwn && !this.#request.isAgain) return this.#after(frame, await this.#begin(frame));
@@ -358,10 +363,14 @@ export class ContinuedCall implements Instance {
     isTold: boolean,
   ): Promise<{ responses: JsonObject; errors?: ErrorAnswers } | undefined> {
     const { calls } = this.#parts;
-    const page = new Set(this.#forPage(open));
+    const forPage = new Set(this.#forPage(open));
+    const isLate = ({ deadline }: OpenAsk): boolean =>
+      deadline !== undefined && deadline.at < this.#parts.clock.now();
+    const page = new Set([...forPage].filter((ask) => !isLate(ask)));
     const { person } = this.#request;
     // One that is on the page may be answered there at any time: the first answer counts, and waits with the call.
-    const isOpen = page.size > 0 || (person !== undefined && (await calls.waitsFor(call.id)) !== undefined);
+    const isOpen =
+      forPage.size > 0 || (person !== undefined && (await calls.waitsFor(call.id)) !== undefined);
     this.#page = page;
     const responses: Record<string, JsonObject> = {};
     const errors: Record<string, ErrorAnswers[string]> = {};
@@ -372,6 +381,8 @@ export class ContinuedCall implements Instance {
         const isDoubtful = await this.#asks.isUnproven(ask);
         const isKept = isOpen || isDoubtful;
         const kept = isKept ? await calls.answerTo(call.id, ask.key) : undefined;
+        // Its time is over: no answer is its error.
+        if (kept === undefined && forPage.has(ask)) return;
         const doubted =
           kept === undefined && isDoubtful ? await this.#asks.shown(frame, call, ask) : undefined;
         if (doubted !== undefined && !('response' in doubted)) {

@@ -1,10 +1,9 @@
 /** The option `ask` at work: which calls are for a person, what their servers are told, and who is told of them. */
-import { type Clock, systemClock, type Timer } from '../base/clock.ts';
-import { defined, isObject, type JsonObject } from '../base/values.ts';
+import { type Clock, defined, isObject, type JsonObject, systemClock, type Timer } from '../base/values.ts';
 import { sortAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine, EngineParts } from '../call/engine.ts';
-import type { CallRecord, Client, Outlasted } from '../call/journal/entries.ts';
+import { type CallRecord, type Client, isContinued, type Outlasted } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
 import type { IndexRecords } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -13,7 +12,7 @@ import type { Sealer } from '../checkpoint/sealed.ts';
 import type { Logger } from '../observe/logger.ts';
 import { ContinuedCall, withForms } from './continued-call.ts';
 import type { AskEvent, PageOptions } from './options.ts';
-import { isContinued, type KeptAnswer, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { type KeptAnswer, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** In `_meta` of a call: names it, so that it runs once however often its request comes. */
 const KEY = 'mcp-await/idempotency-key';

@@ -2,7 +2,7 @@
  * Pages in turn. The page serves few requests at a time, and lets other requests run between two of them. Persons take
  * turns, so that the many pages that one person opens do not delay another person's.
  */
-import { nextTurn } from '../base/clock.ts';
+import { nextTurn } from '../base/values.ts';
 
 /** Pages that are read and written at the same time. */
 const MOST_PAGES = 4;

@@ -18,7 +18,8 @@ export function notDoneYet(
   asks: readonly OpenAsk[],
   expires: number,
 ): { readonly result: JsonObject } {
-  const until = new Date(expires).toISOString();
+  const ends = asks.map(({ deadline }) => deadline?.at ?? expires);
+  const until = new Date(Math.min(expires, ...ends)).toISOString();
   const questions = asks.map(({ params }) => String(params.message ?? ''));
   const lines = [
     `NOT DONE YET: ${tool} waits for a person.`,

@@ -3,8 +3,7 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
-import { nextTurn } from '../base/clock.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, nextTurn } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import { roleOf } from '../call/ask/capability.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
@@ -157,8 +156,10 @@ export class AskPage {
     if (!isTheirs && who.roles.length === 0) return undefined;
     const standing = await calls.standing(callId);
     if (standing.kind !== 'asks') return undefined;
-    const { call, open } = standing.checkpoint;
-    if (call.expires <= this.#parts.now()) return undefined;
+    const { call, open: all } = standing.checkpoint;
+    const now = this.#parts.now();
+    const open = all.filter(({ deadline }) => deadline === undefined || deadline.at > now);
+    if (call.expires <= now || open.length === 0) return undefined;
     const isAnswerable = ({ params }: OpenAsk): boolean => {
       const role = roleOf(params);
       return role === undefined ? isTheirs : who.roles.includes(role);
@@ -219,7 +220,7 @@ export class AskPage {
       tool: String(call.params.name),
       client: nameOfClient(call),
       asked: call.created,
-      expires: call.expires,
+      expires: expiryOf(shown),
       args: argumentsOf(call),
       asks: open.map(askText),
       action: url,
@@ -298,7 +299,13 @@ export class AskPage {
   }
 }
 
-function listed({ call, waits, open }: Shown, most: number): ListedAsk[] {
+/** When the call ends, or the time that its tool gave the first of its asks. */
+function expiryOf({ call, open }: Shown): number {
+  return Math.min(call.expires, ...open.map(({ deadline }) => deadline?.at ?? Infinity));
+}
+
+function listed(shown: Shown, most: number): ListedAsk[] {
+  const { call, waits, open } = shown;
   const args = beginningOf(JSON.stringify(argumentsOf(call)), LISTED);
   const client = beginningOf(nameOfClient(call), LISTED);
   return open.slice(0, most).map(({ params }) => ({
@@ -306,7 +313,7 @@ function listed({ call, waits, open }: Shown, most: number): ListedAsk[] {
     message: beginningOf(messageOf(params), LISTED),
     client,
     asked: call.created,
-    expires: call.expires,
+    expires: expiryOf(shown),
     args,
   }));
 }

@@ -6,7 +6,14 @@
  */
 import { digest } from '../base/digest.ts';
 import { isObject, type JsonObject } from '../base/values.ts';
-import type { CallRecord, Checkpoint, Entry, OpenAsk, Response } from '../call/journal/entries.ts';
+import {
+  type CallRecord,
+  type Checkpoint,
+  CONTINUED,
+  type Entry,
+  type OpenAsk,
+  type Response,
+} from '../call/journal/entries.ts';
 import type { IndexRecords } from '../call/task/index.ts';
 import { lastOf, rowsOf, TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -15,6 +22,7 @@ import {
   answerName,
   askedName,
   doubtName,
+  EVICTED,
   personName,
   roleName,
   sentName,
@@ -23,8 +31,6 @@ import {
 
 /** Calls of one person that the list shows. */
 const MOST_LISTED = 200;
-/** The end of its id. */
-const CONTINUED = '~';
 /** The newest of equal calls, among which those are that are not over: an equal one begins when the one before is. */
 const MOST_EQUAL = 10;
 
@@ -95,11 +101,6 @@ export function isForm({ method, params }: OpenAsk): boolean {
   return method === 'elicitation/create' && params.mode !== 'url';
 }
 
-/** Whether a call goes on without the request that began it, and is no client's to name. */
-export function isContinued(callId: string): boolean {
-  return callId.endsWith(CONTINUED);
-}
-
 export class WaitingCalls {
   readonly #parts: BookParts;
   readonly #byPerson: TaskIndex;
@@ -161,7 +162,7 @@ export class WaitingCalls {
   /**
    * Takes an idempotency key for a call: in the row of now and in the one before, so that two processes whose clocks
    * differ meet in one.
-   * @returns the id of the call that has it; undefined where that has other arguments
+   * @returns the id of the call that has it; undefined where that has other arguments; `EVICTED` where it is gone
    */
   async named(call: CallRecord, key: string, workspace: string | undefined): Promise<string | undefined> {
     const { records, names, now } = this.#parts;
@@ -171,14 +172,16 @@ export class WaitingCalls {
     const known = names.guessable('idempotency-key', principal ?? null, key);
     let owner = `${id} ${what}`;
     for (const at of [row - 1, row]) {
-      for (const [nth, name] of known.entries()) {
+      // In one order, whichever secret is a process's first: two in the middle of a rotation meet in each name.
+      for (const name of known.toSorted()) {
         const slot = this.#slot(name, at, 0);
-        // Written under the first secret, read under all.
-        if (nth === 0 && (await records.insert(slot, owner, this.#rowEnd(at), call))) continue;
+        if (await records.insert(slot, owner, this.#rowEnd(at), call)) continue;
         const found = await records.get(slot);
-        if (typeof found === 'string') owner = found;
+        // One that cannot be read is not of a call that can be found.
+        owner = typeof found === 'string' ? found : EVICTED;
       }
     }
+    if (owner === EVICTED) return owner;
     const [ownerId, args] = owner.split(' ');
     return args === what ? ownerId : undefined;
   }

@@ -1,5 +1,5 @@
 /** One piece of work in a turn of the event loop: much that is ready at once leaves others their turn. */
-import { nextTurn } from './clock.ts';
+import { nextTurn } from './values.ts';
 
 export class LoopTurns {
   #last: Promise<unknown> = Promise.resolve();

@@ -5,10 +5,9 @@
  * The runs and their records are in `run/registry.ts`, the inside of a turn in `frame/`, the wire in `compat/`.
  */
 import { randomUUID } from 'node:crypto';
-import type { Timer } from '../base/clock.ts';
 import { digest } from '../base/digest.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
-import { AwaitError, defined, isObject, type JsonObject, memoryOf } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, memoryOf, type Timer } from '../base/values.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';

@@ -5,8 +5,7 @@
  * A call is shown by its label, the digest in its records' names. Its id stays secret, because an anonymous caller's
  * task belongs to anyone who holds its id.
  */
-import type { Clock } from '../base/clock.ts';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, type Clock } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { Folding } from '../call/journal/fold.ts';
 import type { TaskIndex } from '../call/task/index.ts';

@@ -5,8 +5,7 @@
  * record.
  */
 import type Keyv from 'keyv';
-import type { Clock } from '../base/clock.ts';
-import { AwaitError, isObject, memoryOf } from '../base/values.ts';
+import { AwaitError, type Clock, isObject, memoryOf } from '../base/values.ts';
 import {
   type CallRecord,
   type Entry,
@@ -23,6 +22,7 @@ import { ClosableBacking } from './closable-backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
+import { EVICTED, ROW } from './page-records.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
@@ -36,6 +36,13 @@ const SWEPT = 500;
 
 /** Entries that may be refused for lack of room, and those after which a call takes no more of it. */
 const PUTS_DOWN: ReadonlySet<Entry['type']> = new Set(['called', 'suspended']);
+
+/** Whether a client's answers are in it. */
+function hasAnswers(entry: Entry): boolean {
+  return entry.type === 'claimed'
+    ? entry.answers.length > 0
+    : entry.type === 'completed' && entry.completion.kind === 'answer';
+}
 
 interface InsertHow {
   readonly until?: number;
@@ -197,8 +204,9 @@ export class KeyvCallStore implements CallStore {
       held &&
       ((characters: number): void => {
         bytes = characters;
-        // Entries that continue or end a call are written even if there is no room.
+        // Other entries continue or end a call, and are written even if there is no room.
         if (PUTS_DOWN.has(entry.type) || isReceived(entry)) this.#makeRoom(call, characters);
+        else if (hasAnswers(entry)) this.#makeRoom(call, characters, true);
       });
     // A call goes on without room for its notifications.
     const isKept = entry.type !== 'notified' || held?.spares(call, memoryOf(entry.messages)) !== false;
@@ -221,9 +229,9 @@ export class KeyvCallStore implements CallStore {
   }
 
   /** @throws AwaitError `limit`; calls that ended in other processes make room for a later attempt */
-  #makeRoom(holder: Kept, characters: number): void {
+  #makeRoom(holder: Kept, characters: number, isAnswer = false): void {
     try {
-      this.#held?.makeRoom(holder, characters);
+      this.#held?.makeRoom(holder, characters, isAnswer);
     } catch (error) {
       if (this.isShared) void this.#lookAfter(holder);
       throw error;
@@ -253,9 +261,12 @@ export class KeyvCallStore implements CallStore {
   }
 
   #evict({ call, upTo }: BytesHolder): void {
-    const beside = this.#held?.drop(call.id)?.beside ?? [];
+    const beside = [...(this.#held?.drop(call.id)?.beside ?? [])];
+    const rows = this.isShared ? beside.filter((name) => ROW.test(name)) : [];
+    const others = beside.filter((name) => !rows.includes(name));
     // Records that cannot be deleted stay until they expire.
-    void this.remove(...positionsOf(call.id, upTo), ...beside).catch(() => {});
+    void this.remove(...positionsOf(call.id, upTo), ...others).catch(() => {});
+    for (const name of rows) void this.replace(name, EVICTED, Number.parseInt(name, 36)).catch(() => {});
   }
 
   /** The calls that are kept in this process's memory; undefined where a store is shared. */

@@ -10,7 +10,8 @@
 
 import { Quota, type Shares } from '../base/quota.ts';
 import { AwaitError } from '../base/values.ts';
-import { type Kept, keptOf } from '../call/journal/entries.ts';
+import { isContinued, type Kept, keptOf } from '../call/journal/entries.ts';
+import { REPEATED } from './page-records.ts';
 
 /** In characters of the records, which take one byte each where they are Latin letters, and two otherwise. */
 export interface ByteLimits {
@@ -76,12 +77,13 @@ export class HeldBytes {
 
   /**
    * Makes room for bytes that are about to be written for a call or a session.
+   * @param isAnswer of a call that waits: its caller may have a quarter more for those
    * @throws AwaitError `limit` if evicting all that is finished would not free enough
    */
-  makeRoom({ principal }: Kept, bytes: number): void {
-    const lack = this.#free(principal, bytes + HOLDER);
-    if (lack === undefined) return;
+  makeRoom({ principal }: Kept, bytes: number, isAnswer = false): void {
     const { all, caller } = this.#limits;
+    const lack = this.#free(principal, bytes + HOLDER - (isAnswer ? caller / 4 : 0));
+    if (lack === undefined) return;
     if (lack === 'all')
       throw new AwaitError(
         'limit',
@@ -155,11 +157,15 @@ export class HeldBytes {
   }
 
   #oldest(callers: readonly (string | undefined)[]): BytesHolder | undefined {
-    for (const caller of callers) {
-      const [oldest] = this.#finished.get(caller) ?? [];
-      if (oldest !== undefined && this.#now() - oldest[1] >= this.#quiet) return oldest[0];
-    }
+    for (const caller of callers)
+      for (const [held, at] of this.#finished.get(caller) ?? [])
+        if (this.#now() - at >= this.#quietOf(held)) return held;
     return undefined;
+  }
+
+  /** An equal call gets the outcome of one that outlasted its request for a while, if the store is shared. */
+  #quietOf({ call }: BytesHolder): number {
+    return this.#quiet > 0 && isContinued(call.id) ? Math.max(this.#quiet, REPEATED) : this.#quiet;
   }
 
   #isFinished(held: BytesHolder): boolean | undefined {

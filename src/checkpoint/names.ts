@@ -23,6 +23,8 @@ const PREFIX = 'mcp-await:';
 const LENGTH = 22;
 /** Keys that are remembered: a session's are looked up with each of its requests. */
 const KEYS = 2_000;
+/** Longer names, in characters, are ids that a client made up: their keys are not remembered. */
+const LONGEST = 256;
 const INNER = /^([0-9a-z]{1,11})\.(.*?)(:\d{1,12})?$/s;
 const KEY = /mcp-await:(([0-9a-z]{1,11})\.[\w-]{22})(?::(\d{1,12}))?$/;
 
@@ -52,6 +54,7 @@ export class Names {
     if (known !== undefined) return known;
     const [, expiry = '0', id = name, position = ''] = INNER.exec(name) ?? [];
     const key = `${PREFIX}${expiry}.${this.#digest(`${expiry}.${id}`)}${position}`;
+    if (name.length > LONGEST) return key;
     this.#keys.set(name, key);
     keepNewest(this.#keys, KEYS);
     return key;

@@ -1,5 +1,5 @@
 /** Deletes expired records, now and then, in every process. */
-import { every, systemClock, type Timer } from '../base/clock.ts';
+import { every, systemClock, type Timer } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { KeyvCallStore } from './call-store.ts';
 

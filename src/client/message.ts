@@ -1,5 +1,9 @@
 /** JSON-RPC messages as far as a transport looks into them: the client checks the rest. */
+
 import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/sdk/types.js';
+import { retryIn } from '../base/advice.ts';
+import { AwaitError } from '../base/values.ts';
+import { EndpointError } from './endpoint.ts';
 
 export type Rpc = JSONRPCMessage;
 export type ClientRequest = Extract<Rpc, { id: RequestId; method: string }>;
@@ -49,4 +53,95 @@ function isMessage(value: unknown): value is Rpc {
   if ('method' in value) return typeof value.method === 'string';
   const outcome = 'result' in value ? value.result : 'error' in value ? value.error : undefined;
   return typeof outcome === 'object' && outcome !== null;
+}
+
+/** What a failure means: which may pass if its request is sent again, and the error that the client gets otherwise. */
+
+/** JSON-RPC leaves this code to servers; the SDKs use it for a connection that closed. */
+const BROKEN = -32000;
+const INTERNAL = -32603;
+
+/** The server replied, with an error that means "not now". Its call may still run. */
+class Unserved extends Error {
+  readonly error: AnswerError;
+
+  constructor(error: AnswerError) {
+    super(error.message);
+    this.name = 'Unserved';
+    this.error = error;
+  }
+}
+
+/**
+ * @param isIdempotent whether an internal error is worth another attempt, if the server advises nothing
+ * @throws Unserved for an error whose request may be sent again
+ */
+export function served(answer: RpcAnswer, isIdempotent: boolean): RpcAnswer {
+  if (!('error' in answer)) return answer;
+  const { code, data } = answer.error;
+  if (retryIn(data) ?? (isIdempotent && code === INTERNAL)) throw new Unserved(answer.error);
+  return answer;
+}
+
+/** Errors of a connection that never came about. */
+const UNREACHED: ReadonlySet<unknown> = new Set([
+  'ECONNREFUSED',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+/**
+ * Whether the server certainly has not taken a request: it says so, replied 503, or could not be reached. It may have
+ * taken any other, and a server that does not recognize repetitions would do it twice.
+ */
+export function isUntaken(thrown: unknown): boolean {
+  if (thrown instanceof Unserved) return true;
+  if (thrown instanceof EndpointError) return retryIn(serverErrorIn(thrown)?.data) ?? thrown.code === 503;
+  const cause = thrown instanceof Error ? thrown.cause : undefined;
+  return typeof cause === 'object' && cause !== null && 'code' in cause && UNREACHED.has(cause.code);
+}
+
+/** Whether a request, or its reply, was lost on the way, or refused by something that may be over soon. */
+export function isLost(thrown: unknown): boolean {
+  if (thrown instanceof Unserved) return true;
+  if (thrown instanceof AwaitError) return thrown.code === 'stream';
+  if (thrown instanceof EndpointError) {
+    const error = serverErrorIn(thrown);
+    const isPassing = thrown.code >= 500 || thrown.code === 429 || error?.code === INTERNAL;
+    return retryIn(error?.data) ?? isPassing;
+  }
+  // `fetch` fails with a TypeError; other functions with one of Node's codes.
+  if (thrown instanceof TypeError) return true;
+  const errors = thrown instanceof Error ? [thrown, thrown.cause] : [];
+  return errors.some(
+    (one) => one instanceof Error && 'code' in one && /^(E[A-Z]|UND_ERR)/.test(String(one.code)),
+  );
+}
+
+/**
+ * The error response of a request that can have none from the server; without it the client would wait until its own
+ * timeout. The server's own error, if it sent one with its status.
+ */
+export function failureOf(id: RequestId, error: Error): Rpc {
+  const status = error instanceof EndpointError ? { data: { status: error.code } } : {};
+  const broken = { code: BROKEN, message: error.message, ...status };
+  const own = error instanceof Unserved ? error.error : serverErrorIn(error);
+  return { jsonrpc: '2.0', id, error: own ?? broken };
+}
+
+/** The JSON-RPC error in the body of a refusal; none where it is of another kind. */
+export function serverErrorIn(thrown: unknown): AnswerError | undefined {
+  if (!(thrown instanceof EndpointError)) return undefined;
+  try {
+    return parseMessages(thrown.body).find((message) => 'error' in message)?.error;
+  } catch {
+    return undefined;
+  }
+}
+
+export function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
 }

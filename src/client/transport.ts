@@ -38,9 +38,8 @@ import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/
 import { AwaitError } from '../base/values.ts';
 import { Asks } from './asks.ts';
 import { Endpoint, type EndpointOptions } from './endpoint.ts';
-import { asError } from './failure.ts';
 import type { ClientLink } from './link.ts';
-import { isAnswer, isRequest, type Rpc, type RpcAnswer } from './message.ts';
+import { asError, isAnswer, isRequest, type Rpc, type RpcAnswer } from './message.ts';
 import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
 import { RECONNECTION, type Reconnection } from './retry.ts';
 import { type ClientRevision, rowOf } from './revisions.ts';

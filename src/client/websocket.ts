@@ -9,8 +9,8 @@ import { MOST_MESSAGE, MOST_VALUES } from '../base/bounded-response.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { AwaitError } from '../base/values.ts';
-import { asError } from './failure.ts';
 import {
+  asError,
   type ClientRequest,
   isAnswer,
   isObject,

@@ -1,7 +1,6 @@
 /** The store of a comparison: a map that several handlers share, in this process or from others by messages. */
 import Keyv from 'keyv';
-import { nextTurn } from '../base/clock.ts';
-import { isObject } from '../base/values.ts';
+import { isObject, nextTurn } from '../base/values.ts';
 import type { CallRecord, Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
 import { plainRecords } from '../checkpoint/records.ts';
 

@@ -8,8 +8,7 @@
  * 4. A process in which nobody listens reads nothing. Equal messages that wait to be written are one.
  */
 import { randomUUID } from 'node:crypto';
-import type { Clock, Timer } from '../base/clock.ts';
-import { isObject, type JsonObject } from '../base/values.ts';
+import { type Clock, isObject, type JsonObject, type Timer } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import type { TaskIndex } from '../call/task/index.ts';
 

@@ -1,5 +1,6 @@
 /** The user's host: a factory of servers, each with `connect(transport)`. */
 
+import { LoopTurns } from '../base/loop-turns.ts';
 import { AwaitError, type JsonObject } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { HostServer } from './protocol.ts';
@@ -77,6 +78,8 @@ export interface Made {
   readonly cleanup?: (sessionId?: string) => void;
 }
 
+const turns = new LoopTurns();
+
 /** Servers that a factory returned before. */
 const returned = new WeakSet<HostServer>();
 
@@ -87,7 +90,10 @@ const returned = new WeakSet<HostServer>();
 export async function make(factory: HostFactory, context: FactoryContext): Promise<Made> {
   let product: unknown;
   try {
-    product = await factory(context);
+    const making = factory(context);
+    product = await making;
+    // Many that were made elsewhere may be ready at once.
+    if (making instanceof Promise) await turns.next();
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new AwaitError('internal', `the factory could not make a server: ${reason}`, error);

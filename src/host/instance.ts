@@ -3,6 +3,7 @@
  * client's capabilities, name, version and era.
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
+import { digest } from '../base/digest.ts';
 import { defined, isObject, type JsonObject, keepNewest } from '../base/values.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
@@ -250,7 +251,7 @@ export class LiveInstance implements HostInstance {
 
   #forget(id: string | number): void {
     this.#router.inFlight.delete(id);
-    keepNewest(this.#unanswered.add(id), UNANSWERED);
+    keepNewest(this.#unanswered.add(shortOf(id)), UNANSWERED);
   }
 
   notify(message: Message): void {
@@ -297,7 +298,7 @@ export class LiveInstance implements HostInstance {
     // SDK v1 does not cancel a request with the id 0, which some clients use first.
     const wanted = request.id === 0 ? 'mcp-await-0' : request.id;
     // A frame of this call that was dropped may answer its request yet, and must not answer for the new one.
-    const isTaken = inFlight.has(wanted) || this.#unanswered.has(wanted);
+    const isTaken = inFlight.has(wanted) || this.#unanswered.has(shortOf(wanted));
     if (isTaken) this.#again += 1;
     const id = isTaken ? `mcp-await-${this.#again}-${wanted}` : wanted;
     const entry: InFlight = {
@@ -356,6 +357,11 @@ function dropParked(frame: Frame): void {
 function withoutOddUrls(response: Response): Response {
   if (!('error' in response) || !namesOddUrl(response.error)) return response;
   return { error: { code: -32603, message: `Internal error: ${ODD_URL}` } };
+}
+
+/** Few bytes for an id that its client chose. */
+function shortOf(id: string | number): string | number {
+  return String(id).length > 64 ? digest(id) : id;
 }
 
 /** The task that a server made of a request, by its id. */

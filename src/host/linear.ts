@@ -23,6 +23,8 @@ const MOST_STEPS = 40_000_000;
 
 interface Matcher {
   test(value: string): boolean;
+  /** The pattern. */
+  toString(): string;
 }
 
 /**
@@ -35,12 +37,14 @@ const linearRegExp = Object.assign(
       const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
       const longest = MOST_STEPS / instructionsOf(pattern);
       // One that is longer does not match: most patterns bound their texts.
-      return { test: (value) => value.length <= longest && compiled.matcher(value).find() };
+      const test = (value: string): boolean => value.length <= longest && compiled.matcher(value).find();
+      // Ajv keeps patterns by their text.
+      return { test, toString: () => pattern };
     } catch {
       // Only to see whether it is one: it is never run.
       new RegExp(pattern, 'u');
       tell(pattern);
-      return { test: () => true };
+      return { test: () => true, toString: () => pattern };
     }
   },
   // How Ajv would name it in a module; compiled schemas are written nowhere.

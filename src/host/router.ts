@@ -4,8 +4,7 @@
  * code made it: where that cannot be decided, it is an error at once (invariant 13).
  * It owns the table of the requests that are open in the server, and the asks made before there was a call.
  */
-import { nextTurn } from '../base/clock.ts';
-import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, nextTurn } from '../base/values.ts';
 import { currentContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Client, Response } from '../call/journal/entries.ts';

@@ -4,8 +4,7 @@
  * 2. A failed insert may have been written: the next attempt reads the value that it finds, and counts its own as
  *    inserted. Equal values of two writers are interchangeable, since an entry that decides anything names its writer.
  */
-import type { Clock } from '../base/clock.ts';
-import { AwaitError, canonical } from '../base/values.ts';
+import { AwaitError, type Clock, canonical } from '../base/values.ts';
 
 /** Between two attempts, in milliseconds; never more than a quarter of a lease, so that an owner is back in time. */
 const PAUSE = { first: 20, most: 2_000 };

@@ -2,13 +2,14 @@
 import type { OpenAccount } from '../base/budget.ts';
 import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { Endpoint } from '../client/endpoint.ts';
-import { isUntaken, serverErrorIn } from '../client/failure.ts';
 import {
   type ClientRequest,
   isRequestId,
+  isUntaken,
   type RequestId,
   type Rpc,
   type RpcAnswer,
+  serverErrorIn,
 } from '../client/message.ts';
 import { META, RELEASED } from '../client/modern/dialect.ts';
 import { exchange } from '../client/modern/exchange.ts';

@@ -10,8 +10,16 @@
 import type { OpenAccount } from '../base/budget.ts';
 import { isObject, type JsonObject } from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
-import { asError, isUntaken, serverErrorIn } from '../client/failure.ts';
-import { type ClientRequest, isAnswer, isRequestId, type RequestId, type Rpc } from '../client/message.ts';
+import {
+  asError,
+  type ClientRequest,
+  isAnswer,
+  isRequestId,
+  isUntaken,
+  type RequestId,
+  type Rpc,
+  serverErrorIn,
+} from '../client/message.ts';
 import { META, RELEASED } from '../client/modern/dialect.ts';
 import { Listener } from '../client/modern/listener.ts';
 import { RECONNECTION } from '../client/retry.ts';

@@ -1,5 +1,5 @@
 /** Lets go of a relay in time: of a server that is silent, no reply comes, and its messages may be lost in any case. */
-import { systemClock, within } from '../base/clock.ts';
+import { systemClock, within } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 
 /** How long a relay or a store may take to let go, in milliseconds. */

@@ -3,9 +3,8 @@
  * listens under a name. https://docs.nats.io/nats-concepts/core-nats/reqreply
  */
 
-import { systemClock, within } from '../base/clock.ts';
 import { importNamed } from '../base/peer.ts';
-import { AwaitError, isObject } from '../base/values.ts';
+import { AwaitError, isObject, systemClock, within } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import { Joined, partsOf } from './parts.ts';
 

@@ -3,8 +3,7 @@
  * appender; those of a standing stream (one in each process that has the session) continue after one another.
  */
 
-import type { Clock } from '../base/clock.ts';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, type Clock } from '../base/values.ts';
 import { eventId } from './event-id.ts';
 import {
   type EntryBody,

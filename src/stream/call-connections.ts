@@ -5,7 +5,7 @@
  *    its process sends nothing behind it, since it must win the next position first.
  * 3. Entries that are written or read here are passed on at once; others are read when the connection gets there.
  */
-import type { Clock } from '../base/clock.ts';
+import type { Clock } from '../base/values.ts';
 import { type CallRecord, type Entry, isEnd } from '../call/journal/entries.ts';
 import { streamIdOf } from './event-id.ts';
 import type { StreamEvent } from './log.ts';

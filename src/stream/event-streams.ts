@@ -37,8 +37,7 @@
  * after a crash that record is missing, and such a client gets later events only.
  */
 import { randomBytes } from 'node:crypto';
-import { type Clock, every, type Timer } from '../base/clock.ts';
-import type { JsonObject } from '../base/values.ts';
+import { type Clock, every, type JsonObject, type Timer } from '../base/values.ts';
 import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';

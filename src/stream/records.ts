@@ -1,5 +1,5 @@
 /** What streams need of a store, and an implementation in this process's memory. */
-import type { Clock } from '../base/clock.ts';
+import type { Clock } from '../base/values.ts';
 
 export interface StreamRecords {
   /**

@@ -3,7 +3,7 @@
  * wire has its own). At most one event waits beyond what the socket takes; the guard (`src/doors/http/backlog.ts`) limits for
  * how long, and the bytes of all connections together.
  */
-import { type Clock, every } from '../base/clock.ts';
+import { type Clock, every } from '../base/values.ts';
 import type { GuardedWriter } from '../doors/http/exchange.ts';
 import type { StreamEvent } from './log.ts';
 import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseRetry } from './sse.ts';

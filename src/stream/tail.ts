@@ -5,7 +5,7 @@
  * one event at most. An entry that the log has no room for, and those before it, are sent all the same: they wait as bytes
  * of the connection, which are counted.
  */
-import type { Clock, Timer } from '../base/clock.ts';
+import type { Clock, Timer } from '../base/values.ts';
 import { eventId } from './event-id.ts';
 import type { StreamEntry, StreamEvent } from './log.ts';
 
@@ -158,7 +158,7 @@ export class Tail {
   /** Reads, and then polls. */
   start(now: boolean): void {
     if (now) this.look();
-    else this.#arm();
+    else if (this.isOpen) this.#arm();
   }
 
   /** Its client is to come back for the rest; without an event it would know no id to come back with. */

@@ -7,7 +7,7 @@ import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sd
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import type { AskEvent } from '../../src/ask/options.ts';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import { step } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { post, type RawReply, textOf } from '../e2e/clients.ts';

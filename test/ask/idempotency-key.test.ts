@@ -9,11 +9,13 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
+import { systemClock } from '../../src/base/values.ts';
+import { tuned } from '../../src/call/limits.ts';
 import { openStore } from '../../src/store.ts';
 import { accept, post, type RawCall, type RawReply, textOf } from '../e2e/clients.ts';
-import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { OLD_SECRET, SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { STORES } from '../e2e/services.ts';
 import { some } from '../short.ts';
 
@@ -105,6 +107,59 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
     two = await serveHere(build, { ...(await options()), audience });
   });
   afterAll(() => Promise.all([one.close(), two.close()]));
+
+  it('names one call for two processes in the middle of a rotation', async () => {
+    const audience = `rotation ${Date.now()}`;
+    const url = service.url();
+    const served: Served[] = [];
+    for (const secrets of [
+      [SECRET, OLD_SECRET],
+      [OLD_SECRET, SECRET],
+    ])
+      served.push(
+        await serveHere(build, {
+          audience,
+          secrets,
+          store: await openStore(url),
+          principal: () => 'ann',
+        }),
+      );
+    for (let nth = 0; nth < 30; nth += 1) {
+      const what = `rotated ${nth} ${service.name}`;
+      const headers = { authorization: 'Bearer ann', 'idempotency-key': what };
+      const replies = await Promise.all(
+        served.map(({ url }) => post(url, { tool: 'order', args: { what }, headers })),
+      );
+      expect(replies.map(textOf)).toEqual(['order 1', 'order 1']);
+    }
+    await Promise.all(served.map((one) => one.close()));
+  });
+
+  it('begins no second call once its outcome had to make room', async () => {
+    const served = await serveHere(build, {
+      secrets: [SECRET],
+      store: await openStore(service.url()),
+      audience: `evicted ${Date.now()}`,
+      ...tuned({ lease: 300, callerStoredBytes: 60_000 }),
+    });
+    const headers = { authorization: 'Bearer ann' };
+    const order = (what: string, key: string) =>
+      post(served.url, { tool: 'order', args: { what }, headers: { ...headers, 'idempotency-key': key } });
+    const what = `kept ${service.name}`;
+    expect(textOf(await order(what, 'first'))).toBe('order 1');
+    const jump = vi.spyOn(systemClock, 'elapsed');
+    // Outcomes are sent again for ten minutes; those that are older make room for others.
+    for (const minutes of [11, 22]) {
+      jump.mockImplementation(() => performance.now() + minutes * 60_000);
+      for (let nth = 0; nth < 30; nth += 1)
+        await order(`${'x'.repeat(2_000)} ${minutes} ${nth} ${service.name}`, `${minutes} ${nth}`);
+    }
+    jump.mockImplementation(() => performance.now() + 33 * 60_000);
+    expect((await order(what, 'first')).message.error?.message).toMatch(/its outcome was not kept/);
+    jump.mockRestore();
+    expect(runs.get(what)).toBe(1);
+    await served.close();
+  });
 
   describe.each(['2025-11-25', '2026-07-28'] as const)('%s', (kind) => {
     const of = (name: string): string => `${name} ${kind} ${service.name}`;

@@ -7,7 +7,7 @@ import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import type { AuditEvent } from '../../src/observe/audit.ts';
 import { openStore } from '../../src/store.ts';
@@ -32,7 +32,7 @@ function build(): McpServer {
     return { content: [{ type: 'text', text: booked }], structuredContent: { booked } };
   });
   server.registerTool('hasty', {}, async () => {
-    const asked = server.server.elicitInput({ message: 'Now?', requestedSchema: FORM }, { timeout: 300 });
+    const asked = server.server.elicitInput({ message: 'Now?', requestedSchema: FORM }, { timeout: 1_500 });
     const text = await asked.then(({ action }) => action, String);
     return { content: [{ type: 'text', text }] };
   });
@@ -114,6 +114,26 @@ it('ends a question with the time-out that its tool passed, where its client is 
   client.setRequestHandler(ElicitRequestSchema, () => new Promise(() => {}));
   const { content } = await client.callTool({ name: 'hasty', arguments: {} });
   expect((content as { text: string }[])[0]?.text).toContain('Request timed out');
+});
+
+it('takes an answer that was given within the tool’s own time-out, however late the call comes back', async () => {
+  const hasty = (): Promise<RawReply> =>
+    post(one.url, { tool: 'hasty', capabilities: {}, headers: { authorization: 'Bearer ann' } });
+  const link = linkIn(textOf(await hasty()));
+  await ann.answer(two.url, link, { day: 'Monday' });
+  vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 5_000);
+  expect(textOf(await hasty())).toBe('accept');
+});
+
+it('takes none after it, and ends the question with the time-out', async () => {
+  const hasty = (): Promise<RawReply> =>
+    post(one.url, { tool: 'hasty', capabilities: {}, headers: { authorization: 'Bearer ann' } });
+  const told = textOf(await hasty());
+  const until = /expires at (\S+)\./.exec(told)?.[1] ?? '';
+  expect(Date.parse(until) - Date.now()).toBeLessThan(10_000);
+  vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 5_000);
+  expect(await ann.read(two.url, linkIn(told))).toContain('There is no such question');
+  expect(textOf(await hasty())).toContain('Request timed out');
 });
 
 it('has an SDK’s client take the result of a tool with an output schema', async () => {

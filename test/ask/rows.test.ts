@@ -1,7 +1,7 @@
 /** The rows by which calls that wait for a person are found again, as older calls of them make room. */
 import { expect, it } from 'vitest';
 import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import { type CallRecord, FORMAT } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { Names } from '../../src/checkpoint/names.ts';

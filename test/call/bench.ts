@@ -1,7 +1,6 @@
 /** A workbench for the engine: no HTTP, no Keyv, no SDK. A tool is a function, a client is a function. */
 
-import { type Clock, sleep } from '../../src/base/clock.ts';
-import { AwaitError, canonical, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, type Clock, canonical, type JsonObject, sleep } from '../../src/base/values.ts';
 import { Engine, type EngineParts, type Started } from '../../src/call/engine.ts';
 import { currentContext, runInContext, step } from '../../src/call/frame/context.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';

@@ -1,6 +1,6 @@
 /** A process that waits for a turn and is stopped itself: the time that it was stopped is not the owner's silence. */
 import { describe, expect, it } from 'vitest';
-import { sleep } from '../../src/base/clock.ts';
+import { sleep } from '../../src/base/values.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import { readOn } from '../../src/call/journal/follow.ts';
 import type { CallStore } from '../../src/call/ports.ts';

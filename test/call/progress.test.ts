@@ -1,7 +1,6 @@
 /** A client's progress on an ask: its tool hears of it, and it begins the ask's time anew. */
 import { expect, it } from 'vitest';
-import { type Clock, systemClock } from '../../src/base/clock.ts';
-import type { JsonObject } from '../../src/base/values.ts';
+import { type Clock, type JsonObject, systemClock } from '../../src/base/values.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
 import {
   accept,

@@ -1,6 +1,5 @@
 /** Processes that share tasks: each sees the one store through a door of its own, which may close. */
-import type { Clock } from '../../src/base/clock.ts';
-import type { Json, JsonObject } from '../../src/base/values.ts';
+import type { Clock, Json, JsonObject } from '../../src/base/values.ts';
 import type { Entry, OpenAsk, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Outcome, RequestContext } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';

@@ -1,8 +1,6 @@
 /** An ask that has not gone out within a second is a line in the log. */
 import { describe, expect, it } from 'vitest';
-import type { Clock, Timer } from '../../src/base/clock.ts';
-import { systemClock } from '../../src/base/clock.ts';
-import type { JsonObject } from '../../src/base/values.ts';
+import { type Clock, type JsonObject, systemClock, type Timer } from '../../src/base/values.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { MemoryStore, requestContextOf, start, suspended, type Tool, until, workbench } from './bench.ts';
 

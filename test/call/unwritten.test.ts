@@ -1,7 +1,6 @@
 /** Notifications that a silent store does not take wait up to a bound; further ones go to the connection alone. */
 import { expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
-import { defined } from '../../src/base/values.ts';
+import { defined, systemClock } from '../../src/base/values.ts';
 import { RunJournal } from '../../src/call/journal/run-journal.ts';
 import { volatileJournal } from '../../src/call/journal/writer.ts';
 

@@ -1,8 +1,7 @@
 /** A store that goes away between its reply to an insert and the read that follows. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/values.ts';
+import { AwaitError, systemClock } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import { Retry } from '../../src/log/retry.ts';

@@ -1,6 +1,6 @@
 /** Which records of finished calls go, where a caller or all together have too many. */
 import { expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import type { CallRecord } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type ByteLimits, HeldBytes } from '../../src/checkpoint/held-bytes.ts';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { insertIfAbsent, primitiveOf, read, remove } from '../../src/checkpoint/insert.ts';

@@ -1,7 +1,7 @@
 /** The store of a comparison: an adapter that brings the journal's primitive itself. */
 import { randomUUID } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import { type CallRecord, FORMAT } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { insertIfAbsent, primitiveOf, read } from '../../src/checkpoint/insert.ts';

@@ -53,6 +53,20 @@ describe.each(KINDS)('%s', (name, make) => {
     expect(validate([...items, item(7)]).valid).toBe(false);
   });
 
+  it('checks each text by its own pattern', () => {
+    const properties = {
+      zip: { type: 'string', pattern: '^[0-9]{5}$' },
+      code: { type: 'string', pattern: '^[A-Z]{3}$' },
+    };
+    const validator = new CachingValidator(make);
+    const validate = validator.getValidator({ type: 'object', properties });
+    expect(validate({ zip: '12345', code: 'ABC' }).valid).toBe(true);
+    expect(validate({ zip: '12345', code: '12345' }).valid).toBe(false);
+    // And in a schema that comes later.
+    const later = validator.getValidator(field({ pattern: '^[a-z]$' }));
+    expect([later({ field: 'a' }).valid, later({ field: '12345' }).valid]).toEqual([true, false]);
+  });
+
   it('runs no expression over a long URL, whatever is in it', () => {
     const validate = new CachingValidator(make).getValidator({ type: 'string', format: 'url' });
     let work = 0;

@@ -10,7 +10,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { atOnce } from '../../compat/session/connection.ts';
 import type { Session } from '../../compat/session/session.ts';
 import { Budget } from '../../src/base/budget.ts';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import { tuned } from '../../src/call/limits.ts';
 import { Backlog } from '../../src/doors/http/backlog.ts';
 import { bodiesOf } from '../../src/doors/http/bodies.ts';

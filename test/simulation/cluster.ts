@@ -1,6 +1,5 @@
 /** Simulated processes: each an engine with a clock of its own, on one store and one relay. */
-import type { Clock } from '../../src/base/clock.ts';
-import { AwaitError, canonical, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, type Clock, canonical, type JsonObject } from '../../src/base/values.ts';
 import { Engine, type EngineParts, type NewCall } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { idempotencyKey } from '../../src/call/frame/step-outcome.ts';

@@ -4,12 +4,12 @@
  */
 import fc from 'fast-check';
 import { ContinuedCall } from '../../src/ask/continued-call.ts';
-import { isContinued, isForm, WaitingCalls } from '../../src/ask/waiting-calls.ts';
-import type { Clock } from '../../src/base/clock.ts';
+import { isForm, WaitingCalls } from '../../src/ask/waiting-calls.ts';
 import { digest } from '../../src/base/digest.ts';
-import { canonical, isObject, type JsonObject } from '../../src/base/values.ts';
+import { type Clock, canonical, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Engine, EngineParts } from '../../src/call/engine.ts';
 import type { CallRecord, Completion, Response } from '../../src/call/journal/entries.ts';
+import { isContinued } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { answerName, stoppedName } from '../../src/checkpoint/page-records.ts';
 import { Cluster, LEASE } from './cluster.ts';

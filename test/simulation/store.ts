@@ -3,8 +3,7 @@
  * was asked for, and its answer the process some time after that. In between the process may die (what it
  * asked for may happen all the same), and the store may fail before or after it wrote.
  */
-import type { Clock } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/values.ts';
+import { AwaitError, type Clock } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
 import type { CallStore } from '../../src/call/ports.ts';

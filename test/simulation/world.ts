@@ -3,7 +3,7 @@
  * event in one queue, drawn in an order that a seed decides. Between two events all promises that can settle
  * do; so a process can crash or fall asleep between any two things it awaits.
  */
-import type { Clock, Timer } from '../../src/base/clock.ts';
+import type { Clock, Timer } from '../../src/base/values.ts';
 
 /** A small generator of numbers (mulberry32): the same for the same seed, everywhere. */
 function randomFrom(seed: number): () => number {

@@ -1,7 +1,7 @@
 /** What streams do, on every store and over every relay. Two `EventStreams` stand for two processes. */
 import Keyv from 'keyv';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import type { Relay } from '../../src/call/ports.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';

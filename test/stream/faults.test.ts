@@ -1,8 +1,7 @@
 /** Faults: of stores, relays and time, and too many events. */
 import Keyv from 'keyv';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
-import { AwaitError } from '../../src/base/values.ts';
+import { AwaitError, systemClock } from '../../src/base/values.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { KeyRing } from '../../src/checkpoint/key-ring.ts';
 import { Names } from '../../src/checkpoint/names.ts';

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/values.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import type { EventStreams } from '../../src/stream/event-streams.ts';

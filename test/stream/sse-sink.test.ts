@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
-import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/values.ts';
 import { Backlog } from '../../src/doors/http/backlog.ts';
 import type { Writer } from '../../src/doors/http/exchange.ts';
 import { responseOf } from '../../src/doors/http/fetch.ts';

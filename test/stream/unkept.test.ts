@@ -1,5 +1,5 @@
 /** Entries that the log of a call has without their events: a connection that is there gets them, in their order. */
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { type Projected, Tail } from '../../src/stream/tail.ts';
 import { Connection, FakeClock, until } from './workbench.ts';
 
@@ -35,4 +35,24 @@ it('reach a client that is behind, after the entries before them', async () => {
   write(4, entry('f'), false);
   await until(() => sink.data.length === 6);
   expect(sink.data).toEqual(['a', 'b', 'c', 'd', 'e', 'f']);
+});
+
+it('leave nothing waiting where the last of them is there before the connection', () => {
+  const clock = new FakeClock();
+  const sink = new Connection();
+  const tail = new Tail({
+    log: { id: 'call', expires: clock.now() + 60_000, read: async () => undefined },
+    sink,
+    self: 'here',
+    clock,
+    from: 0,
+    claimed: 0,
+    pace: () => undefined,
+    oldest: () => undefined,
+    stopped: () => {},
+  });
+  tail.offer(1, { ...entry('the response'), last: true } as Projected);
+  const after = vi.spyOn(clock, 'after');
+  tail.start(false);
+  expect([sink.data, tail.isOpen, after.mock.calls]).toEqual([['the response'], false, []]);
 });

@@ -1,5 +1,5 @@
 /** What the tests of streams are made of: sinks that remember, and processes that share a store and a relay. */
-import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/values.ts';
 import { type Limits, limitsOf } from '../../src/call/limits.ts';
 import type { Relay } from '../../src/call/ports.ts';
 import { EventStreams } from '../../src/stream/event-streams.ts';

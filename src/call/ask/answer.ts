@@ -38,6 +38,7 @@ export interface Answered {
  * Matches a client's answers to the open asks.
  * @param responses the client's `inputResponses`, unchecked, key → result
  * @param errors asks that were answered by a JSON-RPC error: the tool's `await` rejects
+ * @param isRecorded whether they were recorded as they were given, and only while that was in time
  * @throws AwaitError `bad-answer` when it is not an object, or a value cannot be a result of its ask's kind
  */
 export function sortAnswers(
@@ -46,6 +47,7 @@ export function sortAnswers(
   now: number,
   check: AnswerCheck,
   errors: ErrorAnswers = {},
+  isRecorded = false,
 ): Answered {
   if (responses !== undefined && !isObject(responses)) {
     throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
@@ -58,7 +60,8 @@ export function sortAnswers(
     const name = names.find((key) => Object.hasOwn(responses ?? {}, key));
     const value = name === undefined ? undefined : responses?.[name];
     const failed = names.find((key) => Object.hasOwn(errors, key));
-    if (ask.deadline !== undefined && now > ask.deadline.at)
+    const isInTime = isRecorded && value !== undefined;
+    if (ask.deadline !== undefined && now > ask.deadline.at && !isInTime)
       accepted.push(timedOut(ask, ask.deadline.timeout));
     else if (failed !== undefined) {
       accepted.push(answerTo(ask, { error: errors[failed] as RpcError }));

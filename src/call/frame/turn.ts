@@ -1,7 +1,6 @@
 /** The inputs of a frame: its options, its turn, its starting point; and how a turn may end. */
 
-import type { Clock } from '../../base/clock.ts';
-import type { AwaitError, JsonObject } from '../../base/values.ts';
+import type { AwaitError, Clock, JsonObject } from '../../base/values.ts';
 import type { CallRecord, Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
 
 /**

@@ -2,8 +2,7 @@
  * All timed waits of a frame: for a replayed tool to reach its next completion, for a step to end before asks go out,
  * for an ask's own deadline; and the warning about asks that were not sent.
  */
-import type { Clock, Timer } from '../../base/clock.ts';
-import type { JsonObject } from '../../base/values.ts';
+import type { Clock, JsonObject, Timer } from '../../base/values.ts';
 import type { OpenAsk } from '../journal/entries.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */

@@ -76,6 +76,14 @@ export interface CallRecord {
 /** What memory keeps of a call beside its records: not its arguments. */
 export type Kept = Pick<CallRecord, 'id' | 'principal' | 'expires'>;
 
+/** The end of the id of a call that outlasts the request that began it. */
+export const CONTINUED = '~';
+
+/** Whether a call goes on without the request that began it, and is no client's to name. */
+export function isContinued(callId: string): boolean {
+  return callId.endsWith(CONTINUED);
+}
+
 export function keptOf({ id, principal, expires }: Kept): Kept {
   return { id, expires, ...(principal !== undefined && { principal }) };
 }

@@ -4,8 +4,7 @@
  * Both are one loop: read the next entry; if there is none, decide or wait, a little longer each time.
  */
 
-import { type Clock, sleep } from '../../base/clock.ts';
-import { AwaitError, keepNewest } from '../../base/values.ts';
+import { AwaitError, type Clock, keepNewest, sleep } from '../../base/values.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import {
   CANCELLED,

@@ -3,9 +3,9 @@
  * entry, before whatever is written next. And it counts the size of a task, which has no suspension at which it would be
  * measured.
  */
-import type { Clock, Timer } from '../../base/clock.ts';
+
 import { Quota } from '../../base/quota.ts';
-import { AwaitError, type JsonObject, memoryOf } from '../../base/values.ts';
+import { AwaitError, type Clock, type JsonObject, memoryOf, type Timer } from '../../base/values.ts';
 import { type CallRecord, type Entry, isEndOrLeft, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 

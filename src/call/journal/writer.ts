@@ -4,8 +4,7 @@
  * is fenced (invariant 10); what other processes received for the call it passes on, and writes behind it.
  */
 
-import type { Clock } from '../../base/clock.ts';
-import { AwaitError, canonical } from '../../base/values.ts';
+import { AwaitError, type Clock, canonical } from '../../base/values.ts';
 import { type CallRecord, type Entry, FORMAT, isReceived, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 

@@ -30,6 +30,11 @@ export class Active {
     queueMicrotask(() => this.#endUnlessAwaited());
   }
 
+  /** It is over: of its turn the outcome alone is kept. */
+  release(): void {
+    this.#disconnect = undefined;
+  }
+
   /** Whether it ends without an outcome, because every client disconnected: no request may join it. */
   get isAbandoned(): boolean {
     return this.#isAbandoned;

@@ -6,8 +6,7 @@
  * repeated or out of order, and an offer that is not accepted costs only its wait.
  */
 import { randomUUID } from 'node:crypto';
-import type { Clock } from '../../base/clock.ts';
-import { AwaitError, defined, isObject, type JsonObject, keepNewest } from '../../base/values.ts';
+import { AwaitError, type Clock, defined, isObject, type JsonObject, keepNewest } from '../../base/values.ts';
 import type { ErrorAnswers } from '../ask/answer.ts';
 import type { Response } from '../journal/entries.ts';
 import type { Binding } from './binding.ts';

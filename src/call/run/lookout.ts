@@ -2,7 +2,7 @@
  * Looks for what other processes append to the logs of this one, while something here waits for it: when the relay says
  * so, and now and then in any case.
  */
-import type { Clock } from '../../base/clock.ts';
+import type { Clock } from '../../base/values.ts';
 
 /** How long between two looks, in milliseconds: at first, and at most. */
 const PAUSE = { first: 50, most: 500, growth: 1.5 };

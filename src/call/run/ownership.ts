@@ -2,8 +2,7 @@
  * A call has one owner: the process whose turn it is. Here the owner writes its signs of life, reads cancellations, and
  * gives the call up: for good (cancelled), or to the next owner (abandoned, so that no lease is waited for).
  */
-import { every, type Timer } from '../../base/clock.ts';
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, every, type Timer } from '../../base/values.ts';
 import { type Entry, isEnd } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
 import { isFenced, unlessFenced } from '../journal/writer.ts';

@@ -3,11 +3,11 @@
  * here; a run is entered by `turns.ts`, kept or abandoned by `ownership.ts`.
  */
 
-import { within } from '../../base/clock.ts';
 import { Quota } from '../../base/quota.ts';
-import { keepNewest } from '../../base/values.ts';
+import { memoryOf, within } from '../../base/values.ts';
 import { countActiveTurns } from '../frame/context.ts';
 import type { Active } from './active.ts';
+import type { Outcome } from './outcome.ts';
 import { Parked } from './parked.ts';
 import { taskRoom } from './room.ts';
 import {
@@ -23,6 +23,9 @@ import {
 
 /** How long a call that came to a leaving process may take before it is given up, in milliseconds. */
 const LATE = 1_000;
+
+/** Memory of outcomes that no journal keeps, in bytes. */
+const MOST_KEPT = 67_108_864;
 
 type ParkedState = Extract<RunState, { at: 'checkpoint' | 'interrupted' }>;
 
@@ -44,6 +47,8 @@ export class Runs {
   readonly #opening = new Set<Promise<unknown>>();
   /** Turns that are over and that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
+  /** What their outcomes take in memory. */
+  readonly #kept = new Quota<Active>({ all: MOST_KEPT, caller: MOST_KEPT, anonymous: MOST_KEPT });
   readonly #inTurn = new Set<Run>();
   /** Runs in a turn that continues without its request, by the call's id. */
   readonly #unattached = new Map<string, Run>();
@@ -118,10 +123,16 @@ export class Runs {
   }
 
   /** Where no journal has the outcome, the same request gets it again from here. */
-  remember({ state, active }: Resume): void {
+  remember({ state, active }: Resume, outcome: Outcome): void {
     if (this.#parts.store !== undefined) return;
+    active.release();
     this.#recent.set(keyOf(state), active);
-    keepNewest(this.#recent, this.#parts.limits.outcomes);
+    this.#kept.hold(active, {}, memoryOf(outcome));
+    for (const [key, oldest] of this.#recent) {
+      if (this.#recent.size <= this.#parts.limits.outcomes && this.#kept.has({}, 0)) return;
+      this.#recent.delete(key);
+      this.#kept.leave(oldest);
+    }
   }
 
   /** In memory, a call's records are deleted with it where no client can ask for its outcome. */

@@ -3,8 +3,7 @@
  * (invariant 10: one winner, by the journal).
  */
 
-import { sleep } from '../../base/clock.ts';
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, sleep } from '../../base/values.ts';
 import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
@@ -12,7 +11,14 @@ import { Frame } from '../frame/frame.ts';
 import { authorsKeyOf, nextKey } from '../frame/place.ts';
 import { pastOf } from '../frame/turn.ts';
 import { addDrawn, type DrawnValues } from '../journal/drawn.ts';
-import type { CallRecord, Checkpoint, Completion, Entry, OpenAsk } from '../journal/entries.ts';
+import {
+  type CallRecord,
+  type Checkpoint,
+  type Completion,
+  type Entry,
+  isContinued,
+  type OpenAsk,
+} from '../journal/entries.ts';
 import { type FoundTurn, readOn } from '../journal/follow.ts';
 import { RunJournal } from '../journal/run-journal.ts';
 import type { CallStore, OpenJournal } from '../journal/store.ts';
@@ -109,7 +115,9 @@ export class Resumption {
     const { limits, clock, check } = this.#parts;
     const unfit = refusedAsNoTask(checkpoint.call, context);
     if (unfit !== undefined) return unfit;
-    const sorted = sortAnswers(checkpoint.open, request.responses, clock.now(), check, request.errors);
+    const { responses, errors } = request;
+    const isRecorded = isContinued(state.callId);
+    const sorted = sortAnswers(checkpoint.open, responses, clock.now(), check, errors, isRecorded);
     for (const ask of [...sorted.missing, ...sorted.bad]) {
       const required = missingCapability(context.capabilities, ask.method, ask.params);
       if (required !== undefined) return refused(required, ask.method);

@@ -1,8 +1,7 @@
 /** The parts of the engine, and its state of a call in this process. */
 
-import type { Clock, Timer } from '../../base/clock.ts';
 import type { QuotaKey } from '../../base/quota.ts';
-import { AwaitError, type JsonObject, memoryOf } from '../../base/values.ts';
+import { AwaitError, type Clock, type JsonObject, memoryOf, type Timer } from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';

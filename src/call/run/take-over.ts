@@ -2,8 +2,7 @@
  * Takes over a call that continues without its request, once its owner gave no sign of life for a lease; until then it
  * is followed, and its outcome comes from the owner.
  */
-import { sleep } from '../../base/clock.ts';
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, sleep } from '../../base/values.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
 import { pastOf } from '../frame/turn.ts';

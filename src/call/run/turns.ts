@@ -2,8 +2,7 @@
  * Turns: the inputs of a frame as one is entered, and its outcome as it ends. The outcome is in the journal before a
  * client gets it (invariant 11).
  */
-import type { Timer } from '../../base/clock.ts';
-import { AwaitError, isWritable, type JsonObject } from '../../base/values.ts';
+import { AwaitError, isWritable, type JsonObject, type Timer } from '../../base/values.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
@@ -226,7 +225,7 @@ export class Turns {
           const outcome = ending.isShed
             ? await this.#shed(run, ending.checkpoint)
             : await this.#suspend(run, ending.checkpoint);
-          if (request !== undefined) this.#runs.remember(request);
+          if (request !== undefined) this.#runs.remember(request, outcome);
           return outcome;
         });
       case 'refused':
@@ -297,7 +296,7 @@ export class Turns {
       await context.beforeEnd?.(response);
       const outcome = await this.#checkpoints.endWith(run.journal, response);
       this.#runs.end(run, false);
-      this.#runs.remember(request);
+      this.#runs.remember(request, outcome);
       return outcome;
     };
     return this.#orInterrupted(run, request, write, response);

@@ -4,7 +4,7 @@
  * owner gives signs of life: a process that has just started must not read the journals of all tasks before it can take
  * over the first. A task that has not moved for a lease, by this process's own clock, is taken over.
  */
-import { type Clock, type Timer, within } from '../../base/clock.ts';
+import { type Clock, type Timer, within } from '../../base/values.ts';
 import type { CallRecord } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
 

@@ -3,8 +3,7 @@
  * if its owner was silent for a lease; a cancel is an entry of that journal. So any process answers for any task.
  */
 
-import { type Clock, sleep } from '../../base/clock.ts';
-import { AwaitError, type JsonObject, keepNewest, memoryOf } from '../../base/values.ts';
+import { AwaitError, type Clock, type JsonObject, keepNewest, memoryOf, sleep } from '../../base/values.ts';
 import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
 import {
   answerTo,

@@ -7,16 +7,18 @@
 import { AwaitError } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
-import { asError, failureOf, serverErrorIn } from '../failure.ts';
 import type { ClientLink, LinkPorts } from '../link.ts';
 import {
+  asError,
   type ClientRequest,
+  failureOf,
   isObject,
   isRequestId,
   type JsonObject,
   type RequestId,
   type Rpc,
   type RpcNotification,
+  serverErrorIn,
 } from '../message.ts';
 import type { Reconnection } from '../retry.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';

@@ -5,8 +5,7 @@
  */
 
 import { AwaitError } from '../../base/values.ts';
-import { asError } from '../failure.ts';
-import { type ClientRequest, isObject, type JsonObject, type Rpc } from '../message.ts';
+import { asError, type ClientRequest, isObject, type JsonObject, type Rpc } from '../message.ts';
 import { Attempts, type Reconnection } from '../retry.ts';
 import type { Opened } from '../round-trips/round-trips.ts';
 

@@ -9,8 +9,19 @@
  */
 
 import { AwaitError, defined } from '../../base/values.ts';
-import { asError, failureOf, isLost, isUntaken, served, serverErrorIn } from '../failure.ts';
-import { type ClientRequest, isObject, type JsonObject, type RequestId, type RpcAnswer } from '../message.ts';
+import {
+  asError,
+  type ClientRequest,
+  failureOf,
+  isLost,
+  isObject,
+  isUntaken,
+  type JsonObject,
+  type RequestId,
+  type RpcAnswer,
+  served,
+  serverErrorIn,
+} from '../message.ts';
 import { Attempts, forRepeats, type Reconnection, retry } from '../retry.ts';
 import type { ClientDialect } from './dialect.ts';
 import { type Input, malformed, type ReadResult, readAnswer } from './reading.ts';

@@ -9,9 +9,9 @@ import { AwaitError } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { drainBody } from '../event-stream.ts';
-import { asError } from '../failure.ts';
 import type { ClientLink, LinkPorts } from '../link.ts';
 import {
+  asError,
   type ClientRequest,
   isAnswer,
   isObject,

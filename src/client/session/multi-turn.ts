@@ -32,10 +32,12 @@ import { AwaitError } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { drainBody, readEvents } from '../event-stream.ts';
-import { asError, failureOf, isLost } from '../failure.ts';
 import {
+  asError,
   type ClientRequest,
+  failureOf,
   isAnswer,
+  isLost,
   isRequest,
   isRequestId,
   parseMessages,

@@ -5,8 +5,8 @@
  */
 
 import type { Account, Budget } from '../../base/budget.ts';
-import type { Clock, Timer } from '../../base/clock.ts';
 import type { QuotaKey } from '../../base/quota.ts';
+import type { Clock, Timer } from '../../base/values.ts';
 import type { GuardedWriter, Reply, SentReply, Writer } from './exchange.ts';
 
 export interface BacklogOptions {

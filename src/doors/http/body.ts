@@ -4,10 +4,9 @@ import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import type { LoopTurns } from '../../base/loop-turns.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
 import { AwaitError, isObject, type JsonObject } from '../../base/values.ts';
-import { messagesOf } from './batch.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
-import { idOf, rpcError } from './reply.ts';
+import { idOf, messagesOf, rpcError } from './reply.ts';
 
 /** `application/json`, with parameters or without. */
 function isJsonType(contentType: string | undefined): boolean {

@@ -1,6 +1,5 @@
 /** When credentials expire: `authInfo.expiresAt` in seconds since the epoch, as the SDKs' bearer middleware sets it. */
-import { systemClock, type Timer } from '../../base/clock.ts';
-import type { JsonObject } from '../../base/values.ts';
+import { type JsonObject, systemClock, type Timer } from '../../base/values.ts';
 
 /** Longest wait of one timer, in milliseconds: Node's overflow above 2^31. */
 const LONGEST = 2_000_000_000;

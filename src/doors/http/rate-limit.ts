@@ -6,10 +6,9 @@ import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
 import { advice } from '../../base/advice.ts';
 import { isObject, type JsonObject } from '../../base/values.ts';
 import type { Counters } from '../../observe/counters.ts';
-import { messagesOf } from './batch.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import type { Principal } from './principal.ts';
-import { idOf, rpcError } from './reply.ts';
+import { idOf, messagesOf, rpcError } from './reply.ts';
 
 /** So many in each window. */
 export interface Rate {

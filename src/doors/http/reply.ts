@@ -1,4 +1,5 @@
 /** Replies in JSON-RPC, as all revisions over HTTP write them. */
+
 import type { JsonObject } from '../../base/values.ts';
 import { INTERNAL } from '../../call/run/wire-error.ts';
 import type { Reply } from './exchange.ts';
@@ -43,13 +44,38 @@ export function empty(status: number, headers: Readonly<Record<string, string>> 
 export function idOf(body: unknown): string | number | null {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return null;
   const { id, method } = body as JsonObject;
-  return typeof method === 'string' && (typeof id === 'string' || typeof id === 'number') ? id : null;
+  return typeof method === 'string' && (typeof id === 'number' || isRequestId(id)) ? id : null;
 }
+
+/** Longest id, in characters: one is kept for each request, and sent with each notification of its progress. */
+const LONGEST_ID = 1_024;
 
 /**
  * Whether the SDKs' schemas accept a value as a request id or progress token. They drop other messages without an
  * answer.
  */
 export function isRequestId(value: unknown): value is string | number {
-  return typeof value === 'string' || Number.isSafeInteger(value);
+  return typeof value === 'string' ? value.length <= LONGEST_ID : Number.isSafeInteger(value);
+}
+
+/**
+ * JSON-RPC messages of one body. Arrays of messages are of 2025-03-26 alone, arrays of answers of SEP-1858; both are
+ * bounded before anything is made of them: 2.9 MB hold 40,000 calls.
+ */
+
+export const NO_BATCH = 'Invalid Request: this revision takes one JSON-RPC message in a body, and no array';
+
+/** The messages of a body, which may be anything. */
+export function messagesOf(body: unknown): readonly unknown[] {
+  return Array.isArray(body) ? body : [body];
+}
+
+/** The refusal of a body that holds too many messages. */
+export function refuseLong(body: unknown, most: number): Reply | undefined {
+  if (!Array.isArray(body) || body.length <= most) return undefined;
+  return rpcError(
+    400,
+    -32600,
+    `Invalid Request: a body holds at most ${most} messages, and this one ${body.length}`,
+  );
 }

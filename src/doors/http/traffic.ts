@@ -1,8 +1,8 @@
 /** All that is in transit between a handler and its clients, whatever the wire: connections, and bytes either way. */
 
 import { Budget } from '../../base/budget.ts';
-import { systemClock } from '../../base/clock.ts';
 import { Quota } from '../../base/quota.ts';
+import { systemClock } from '../../base/values.ts';
 import type { Limits } from '../../call/limits.ts';
 import type { Counters } from '../../observe/counters.ts';
 import { Backlog } from './backlog.ts';

@@ -4,7 +4,7 @@
  * that is only slow is never given up; `onFull` stops its further requests until it has caught up.
  */
 import type { Writable } from 'node:stream';
-import type { Clock, Timer } from '../../base/clock.ts';
+import type { Clock, Timer } from '../../base/values.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
 
 export interface OutletOptions {

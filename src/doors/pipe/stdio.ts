@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import process from 'node:process';
 import type { Readable, Writable } from 'node:stream';
-import { systemClock } from '../../base/clock.ts';
+import { systemClock } from '../../base/values.ts';
 import { limitsOf } from '../../call/limits.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { type AwaitOptions, createAwaitHandler } from '../../handler/handler.ts';
