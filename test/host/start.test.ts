@@ -5,6 +5,7 @@
 import { EventEmitter, once } from 'node:events';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { make } from '../../src/host/host.ts';
 import { type AwaitOptions, createAwaitHandler, type HostFactory } from '../../src/index.ts';
 import {
   allRounds,
@@ -158,4 +159,24 @@ describe('a factory', () => {
     expect(await checked(() => ({ server: asking(), cleanup }))).toBe('sound');
     await vi.waitFor(() => expect(cleanup).toHaveBeenCalledTimes(2));
   });
+});
+
+it('gives each of many hosts that are ready at once a turn of the event loop', async () => {
+  let open = (): void => {};
+  const ready = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  const factory: HostFactory = async () => {
+    await ready;
+    return asking();
+  };
+  let turns = 0;
+  const count = (): void => {
+    turns += 1;
+    setImmediate(count);
+  };
+  const made = Array.from({ length: 50 }, () => make(factory, {} as never).then(() => turns));
+  count();
+  open();
+  expect(new Set(await Promise.all(made)).size).toBeGreaterThan(40);
 });

@@ -1,5 +1,6 @@
 /** What a stranger chooses the length of, and a process keeps: each case is many times the heap that the process has. */
 import { afterEach, describe, expect, it } from 'vitest';
+import { accept, post, textOf } from '../e2e/clients.ts';
 import { type Spawned, spawnServers } from '../e2e/harness.ts';
 import { SQLITE } from '../e2e/services.ts';
 
@@ -107,6 +108,18 @@ it('counts the answers of strangers to questions that are out, with what they st
     const { status } = await stranger.post({ id, result: { action: 'accept', content } });
     // Refused, once strangers have used up their part.
     expect([202, 429]).toContain(status);
+  }
+  expect(server?.isRunning()).toBe(true);
+});
+
+it('keeps outcomes that no journal has by their bytes', async () => {
+  const env = { NODE_OPTIONS: '--max-old-space-size=200' };
+  [server] = await spawnServers('asking-server.ts', 1, { args: ['--state', 'sealed'], env });
+  const url = server?.url ?? '';
+  for (let nth = 0; nth < 200; nth += 1) {
+    const { state, keys } = await post(url, { tool: 'one' });
+    const responses = accept(keys, { name: `${nth}${'x'.repeat(900_000)}` });
+    expect(textOf(await post(url, { tool: 'one', state, responses }))).toContain('Hello');
   }
   expect(server?.isRunning()).toBe(true);
 });
