@@ -4,7 +4,7 @@
  * the form that it was given.
  */
 import { nextTurn } from '../base/clock.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, textOf } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import { roleOf } from '../call/ask/capability.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
@@ -320,7 +320,7 @@ function nameOfClient({ client: { info } }: CallRecord): string {
 }
 
 function messageOf({ message }: JsonObject): string {
-  return String(message ?? '');
+  return textOf(message ?? '');
 }
 
 function argumentsOf({ params: { arguments: args } }: CallRecord): JsonObject {
