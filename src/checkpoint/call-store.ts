@@ -37,6 +37,9 @@ const SWEPT = 500;
 /** Entries that may be refused for lack of room, and those after which a call takes no more of it. */
 const PUTS_DOWN: ReadonlySet<Entry['type']> = new Set(['called', 'suspended']);
 
+/** Longest record of a call, besides its entries, that is not refused for lack of room, in characters. */
+const SMALL = 10_000;
+
 interface InsertHow {
   readonly until?: number;
   readonly holder?: Kept;
@@ -133,7 +136,7 @@ export class KeyvCallStore implements CallStore {
   /**
    * Inserts a record of another kind, such as a session's.
    * @param how `until`: as in `Retry.insert`; `holder`: whose bytes it counts with
-   * @throws AwaitError `limit` where its caller has no room for it
+   * @throws AwaitError `limit` where its caller has no room for it, unless it is a small one of a call
    */
   insert(name: string, value: unknown, expires: number, { until, holder }: InsertHow = {}): Promise<boolean> {
     if (holder !== undefined) return this.#insertFor(holder, name, value, expires, until);
@@ -165,7 +168,8 @@ export class KeyvCallStore implements CallStore {
     let bytes = 0;
     const sized = (characters: number): void => {
       bytes = characters;
-      this.#makeRoom(holder, characters);
+      // What goes with a call that is stored, such as its answer, is written even if there is no room.
+      if (characters > SMALL || !name.startsWith(holder.id)) this.#makeRoom(holder, characters);
     };
     const inserted = await this.#insert(name, value, this.#lifetime(expires), until, sized);
     if (inserted) this.#held?.add(holder, name, bytes);
