@@ -294,7 +294,10 @@ export class ContinuedCall implements Instance {
     let known = -1;
     if (isTold && from.kind === 'asks') {
       known = from.at;
-      if (this.#request.person !== undefined) await calls.resume(from.checkpoint.call);
+      const { call } = from.checkpoint;
+      // Before that: an earlier request that ends now must not stop it.
+      void this.#ended.then(calls.listen(call.id, () => {}));
+      if (this.#request.person !== undefined) await calls.resume(call);
     }
     let standing = from;
     for (let tries = 0; tries < TRIES; ) {
