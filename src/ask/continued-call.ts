@@ -11,7 +11,7 @@
  *    ends the request, and the page asks. What its user answers later counts.
  * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
-import { AwaitError, type Clock, defined, isObject, type JsonObject, sleep } from '../base/values.ts';
+import { AwaitError, type Clock, defined, isObject, type JsonObject, sleep, textOf } from '../base/values.ts';
 import type { ErrorAnswers } from '../call/ask/answer.ts';
 import { isForPerson, missingCapability, roleOf } from '../call/ask/capability.ts';
 import type { Engine } from '../call/engine.ts';
@@ -299,7 +299,10 @@ export class ContinuedCall implements Instance {
     let known = -1;
     if (isTold && from.kind === 'asks') {
       known = from.at;
-      if (this.#request.person !== undefined) await calls.resume(from.checkpoint.call);
+      const { call } = from.checkpoint;
+      // Before that: an earlier request that ends now must not stop it.
+      void this.#ended.then(calls.listen(call.id, () => {}));
+      if (this.#request.person !== undefined) await calls.resume(call);
     }
     let standing = from;
     for (let tries = 0; tries < TRIES; ) {
@@ -436,7 +439,7 @@ export class ContinuedCall implements Instance {
     const opening = askedBy(frame, call.id, {
       key: first.key,
       method: 'elicitation/create',
-      params: { ...URL_MODE, url, message: String(first.params.message ?? '') },
+      params: { ...URL_MODE, url, message: textOf(first.params.message ?? '') },
     });
     const response = await Promise.race([opening, this.#ended]);
     if (response === undefined) return undefined;

@@ -1,5 +1,5 @@
 /** What the model reads of a call that waits for a person, and of one that is done already. */
-import type { JsonObject } from '../base/values.ts';
+import { type JsonObject, textOf } from '../base/values.ts';
 import type { OpenAsk, Response } from '../call/journal/entries.ts';
 
 /** In `_meta` of a result: the call waits, and for whom. */
@@ -20,7 +20,7 @@ export function notDoneYet(
 ): { readonly result: JsonObject } {
   const ends = asks.map(({ deadline }) => deadline?.at ?? expires);
   const until = new Date(Math.min(expires, ...ends)).toISOString();
-  const questions = asks.map(({ params }) => String(params.message ?? ''));
+  const questions = asks.map(({ params }) => textOf(params.message ?? ''));
   const lines = [
     `NOT DONE YET: ${tool} waits for a person.`,
     ...questions.map((question) => `Question: ${question}`),

@@ -3,7 +3,7 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
-import { AwaitError, isObject, type JsonObject, nextTurn } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, nextTurn, textOf } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import { roleOf } from '../call/ask/capability.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
@@ -327,7 +327,7 @@ function nameOfClient({ client: { info } }: CallRecord): string {
 }
 
 function messageOf({ message }: JsonObject): string {
-  return String(message ?? '');
+  return textOf(message ?? '');
 }
 
 function argumentsOf({ params: { arguments: args } }: CallRecord): JsonObject {

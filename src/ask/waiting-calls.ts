@@ -301,8 +301,9 @@ export class WaitingCalls {
     return isObject(found) && found.is === true;
   }
 
+  /** Unless another request waits for it here. */
   stop({ id, expires }: CallRecord): Promise<void> {
-    return this.#parts.store.replace(stoppedName(id), { is: true }, expires);
+    return this.#parts.store.replace(stoppedName(id), { is: !this.#listeners.has(id) }, expires);
   }
 
   /** It was called again. */

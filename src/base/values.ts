@@ -58,6 +58,11 @@ export function memoryOf(value: unknown): number {
   return sum;
 }
 
+/** What a stranger sent, as text: `String` throws for `{"toString": 1}`. */
+export function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
 /** JSON with the keys of every object in order, so that equal values give equal text. */
 export function canonical(value: unknown): string {
   return JSON.stringify(inOrder(value)) ?? 'null';

@@ -44,6 +44,9 @@ function hasAnswers(entry: Entry): boolean {
     : entry.type === 'completed' && entry.completion.kind === 'answer';
 }
 
+/** Longest record of a call, besides its entries, that is not refused for lack of room, in characters. */
+const SMALL = 10_000;
+
 interface InsertHow {
   readonly until?: number;
   readonly holder?: Kept;
@@ -140,7 +143,7 @@ export class KeyvCallStore implements CallStore {
   /**
    * Inserts a record of another kind, such as a session's.
    * @param how `until`: as in `Retry.insert`; `holder`: whose bytes it counts with
-   * @throws AwaitError `limit` where its caller has no room for it
+   * @throws AwaitError `limit` where its caller has no room for it, unless it is a small one of a call
    */
   insert(name: string, value: unknown, expires: number, { until, holder }: InsertHow = {}): Promise<boolean> {
     if (holder !== undefined) return this.#insertFor(holder, name, value, expires, until);
@@ -172,7 +175,8 @@ export class KeyvCallStore implements CallStore {
     let bytes = 0;
     const sized = (characters: number): void => {
       bytes = characters;
-      this.#makeRoom(holder, characters);
+      // What goes with a call that is stored, such as its answer, is written even if there is no room.
+      if (characters > SMALL || !name.startsWith(holder.id)) this.#makeRoom(holder, characters);
     };
     const inserted = await this.#insert(name, value, this.#lifetime(expires), until, sized);
     if (inserted) this.#held?.add(holder, name, bytes);

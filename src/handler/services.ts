@@ -4,7 +4,7 @@ import type { RevisionFacts } from '../../compat/revision-facts.ts';
 import { ToolMarks } from '../../compat/tasks/marks.ts';
 import { believing, PageAsks } from '../ask/page-asks.ts';
 import { AskPage } from '../ask/serve.ts';
-import { defined, isObject, type JsonObject, nextTurn, systemClock, within } from '../base/values.ts';
+import { defined, isObject, type JsonObject, nextTurn, systemClock, textOf, within } from '../base/values.ts';
 import { Engine } from '../call/engine.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { OUTSIDE } from '../call/run/outside.ts';
@@ -451,7 +451,7 @@ export function createServices(
 
 function nameOfServer(info: unknown): string {
   const { title, name } = isObject(info) ? info : {};
-  return String(title ?? name ?? 'an MCP server');
+  return textOf(title ?? name ?? 'an MCP server');
 }
 
 /** Outcomes of the last turns are still on their way to their streams, and what is noted of them comes after that. */

@@ -8,7 +8,6 @@
 import process from 'node:process';
 import { RE2JS } from 're2js';
 import { canonical, isObject, type JsonObject, keepNewest } from '../base/values.ts';
-import { instructionsOf } from './schema-cost.ts';
 
 /** Most patterns that are remembered as warned about. */
 const TOLD = 1_000;
@@ -18,8 +17,15 @@ const DATA: ReadonlySet<string> = new Set(['const', 'enum', 'default', 'examples
 /** Keywords whose values are schemas by name: there `pattern` is a property. */
 const NAMED: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions', 'dependentSchemas']);
 
-/** Instructions of a pattern times characters of a text that are matched: an eighth of a second, about. */
-const MOST_STEPS = 40_000_000;
+/** Instructions of a pattern times characters of a text that one check may match: a tenth of a second, about. */
+const MOST_STEPS = 10_000_000;
+/** Steps that are left to the check that runs now. */
+let left = MOST_STEPS;
+
+/** From here on the texts of one value are checked: those for which no steps are left do not match. */
+export function beginCheck(): void {
+  left = MOST_STEPS;
+}
 
 interface Matcher {
   test(value: string): boolean;
@@ -35,11 +41,15 @@ const linearRegExp = Object.assign(
   (pattern: string): Matcher => {
     try {
       const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
-      const longest = MOST_STEPS / instructionsOf(pattern);
-      // One that is longer does not match: most patterns bound their texts.
-      const test = (value: string): boolean => value.length <= longest && compiled.matcher(value).find();
-      // Ajv keeps patterns by their text.
-      return { test, toString: () => pattern };
+      const size = compiled.programSize();
+      return {
+        test(value) {
+          left -= size * (value.length + 1);
+          return left >= 0 && compiled.matcher(value).find();
+        },
+        // Ajv keeps patterns by their text.
+        toString: () => pattern,
+      };
     } catch {
       // Only to see whether it is one: it is never run.
       new RegExp(pattern, 'u');

@@ -3,7 +3,7 @@
  * one. So it is in the call's log before the task is waited for; any process waits on, and no second task begins.
  * What the task asks is asked as the asks of any round; its client sees a call, which may be a task of this package.
  */
-import { isObject, type JsonObject } from '../base/values.ts';
+import { isObject, type JsonObject, textOf } from '../base/values.ts';
 import { RELEASED } from '../client/modern/dialect.ts';
 import { pause } from '../client/retry.ts';
 import { outcomeOf } from '../client/round-trips/reading.ts';
@@ -48,7 +48,7 @@ export async function followTask(
     if (!isObject(task)) return { error };
     if (task.status === 'cancelled') {
       const { statusMessage: message = 'The task was cancelled' } = task;
-      return { error: { code: -32000, message: String(message) } };
+      return { error: { code: -32000, message: textOf(message) } };
     }
     if (task.status === 'completed' || task.status === 'failed') return outcomeOf(task);
     const asks = Object.entries(isObject(task.inputRequests) ? task.inputRequests : {});

@@ -127,7 +127,7 @@ export class Peer {
   /** Of the open asks, in bytes. */
   #memory = 0;
   readonly #strays = new Set<Stray>();
-  #tools: Promise<ReadonlySet<string>> | undefined;
+  #tools: Promise<ReadonlySet<unknown>> | undefined;
   #planned = false;
 
   private constructor(openLink: OpenLink, options: PeerOptions) {

@@ -45,13 +45,13 @@ export function replayRule(
 /** The names of the tools that may be called twice, of all pages of a server's list. */
 export async function repeatableTools(
   list: (params: JsonObject) => Promise<Response>,
-): Promise<ReadonlySet<string>> {
-  const names = new Set<string>();
+): Promise<ReadonlySet<unknown>> {
+  const names = new Set<unknown>();
   for await (const { tools } of toolPages(list)) {
     for (const tool of Array.isArray(tools) ? tools : []) {
       const { readOnlyHint, idempotentHint } =
         isObject(tool) && isObject(tool.annotations) ? tool.annotations : {};
-      if (isObject(tool) && (readOnlyHint === true || idempotentHint === true)) names.add(String(tool.name));
+      if (isObject(tool) && (readOnlyHint === true || idempotentHint === true)) names.add(tool.name);
     }
   }
   return names;

@@ -96,8 +96,8 @@ class SharingLink implements Listening {
 
   hears(message: Rpc): boolean {
     if (!('method' in message) || message.method !== 'notifications/resources/updated') return this.#listens;
-    const uri = String(message.params?.uri);
-    return [...this.uris].some((own) => uri.startsWith(own));
+    const { uri } = message.params ?? {};
+    return typeof uri === 'string' && [...this.uris].some((own) => uri.startsWith(own));
   }
 
   start(): void {

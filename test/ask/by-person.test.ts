@@ -39,6 +39,13 @@ function build(): McpServer {
     return said(mine);
   });
   server.registerTool('approve', {}, async () => said(await ask('Approved?', { 'mcp-await/of': 'finance' })));
+  server.registerTool('odd', {}, async () => {
+    const odd = { toString: 1 };
+    const properties = { day: { enum: [odd] }, hour: { oneOf: [{ const: odd }] } };
+    const params = { message: odd, requestedSchema: { type: 'object', properties } };
+    const asked = { ...params, _meta: { 'mcp-await/of': 'finance' } } as never;
+    return said((await server.server.elicitInput(asked)).action);
+  });
   server.registerTool('mixed', {}, async () => {
     const all = [
       ask('Plain?'),
@@ -167,6 +174,17 @@ describe.each(KINDS)('%s', (kind) => {
     expect((await fay.answer(served.url, link, { day: 'Friday' })).status).toBe(303);
     expect(await caller.call('approve')).toBe('accept Friday');
     expect(caller.asked).toEqual([]);
+  });
+
+  it('shows an ask whose texts are objects, and lists it beside others', async () => {
+    const served = await serve(SQLITE.url());
+    const caller = await open(kind, served);
+    await caller.call('approve');
+    const url = linkIn((await caller.call('odd')).split('\nLink: ')[1] ?? '');
+    const list = await (await fay.fetch(served.url, PAGE)).text();
+    expect(list).toContain('Approved?');
+    expect(list).toContain('{&quot;toString&quot;:1}');
+    expect((await fay.fetch(served.url, url)).status).toBe(200);
   });
 
   it('collects answers of the client, the caller’s person, and another', async () => {

@@ -292,6 +292,21 @@ describe('a hostile form', () => {
     }
   });
 
+  it('is matched for a moment in all, and an ordinary one as long as it takes', () => {
+    const pattern = '^(?:[a-z]?){200}';
+    const properties = Object.fromEntries(
+      Array.from({ length: 8 }, (_, nth) => [`f${nth}`, { type: 'string', pattern }]),
+    );
+    const formFor = (names: readonly string[], text: string) =>
+      new URLSearchParams(names.map((name) => [`field.${name}`, text]));
+    const long = 'b'.repeat(5_000);
+    expect(readForm(schemaOf(properties), formFor(Object.keys(properties), long))).toHaveProperty('errors');
+    for (const name of Object.keys(properties))
+      expect(readForm(schemaOf(properties), formFor([name], long))).toHaveProperty('content');
+    const notes = { type: 'string', pattern: '^[\\s\\S]*$' };
+    expect(read(notes, 'a line\n'.repeat(1_500))).toHaveLength(10_500);
+  });
+
   it('does not set a prototype, even where the schema names it', () => {
     const properties = JSON.parse('{"__proto__":{"type":"string"}}');
     const read = readForm(schemaOf(properties), new URLSearchParams([['field.__proto__', 'x']]));

@@ -1,9 +1,10 @@
-/** Few pages at a time, persons in turn, and not more of one person than it may have. */
+/** Few pages at a time, one of each person, persons in turn, and not more of one person than it may have. */
+import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
 import { PageTurns } from '../../src/ask/page-turns.ts';
 
 describe('pages in turn', () => {
-  it('of one person wait behind those of others, and too many are refused', async () => {
+  it('of one person wait behind each other, and too many are refused', async () => {
     const turns = new PageTurns();
     const ends: string[] = [];
     let atOnce = 0;
@@ -18,13 +19,30 @@ describe('pages in turn', () => {
         return `${person} ${nth}`;
       });
     const ann = Array.from({ length: 40 }, (_, nth) => open('ann', nth));
-    const bob = Array.from({ length: 3 }, (_, nth) => open('bob', nth));
-    expect(await Promise.all(bob)).toEqual(['bob 0', 'bob 1', 'bob 2']);
-    expect((await Promise.all(ann)).filter((page) => page === undefined)).toHaveLength(4);
-    expect(most).toBe(4);
-    // Four of hers were begun; from then on they alternate.
-    expect(ends.lastIndexOf('bob')).toBeLessThan(12);
     expect(await open('cyd', 1)).toBe('cyd 1');
+    const others = ['bob', 'cyd', 'dan', 'eve', 'fay'].flatMap((person) => [
+      open(person, 0),
+      open(person, 1),
+    ]);
+    expect(await Promise.all(others)).not.toContain(undefined);
+    expect((await Promise.all(ann)).filter((page) => page === undefined)).toHaveLength(7);
+    expect(most).toBe(4);
+    // Where more persons wait than there are places, they alternate.
+    expect(ends.lastIndexOf('fay')).toBeLessThan(20);
+  });
+
+  it('of one person leave the other places free', async () => {
+    const turns = new PageTurns();
+    const stuck = new AbortController();
+    const aborted = once(stuck.signal, 'abort');
+    const ann = Array.from({ length: 8 }, () => turns.take('ann', () => aborted));
+    let isServed = false;
+    const bob = turns.take('bob', async () => {
+      isServed = true;
+    });
+    await expect.poll(() => isServed).toBe(true);
+    stuck.abort();
+    await Promise.all([bob, ...ann]);
   });
 
   it('that fail leave their turn', async () => {

@@ -6,6 +6,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import type { AskEvent } from '../../src/ask/options.ts';
+import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
@@ -222,6 +223,24 @@ describe('the page of an ask', () => {
     await expect.poll(async () => (await get(url)).status).toBe(200);
     expect((await post(url, form)).status).toBe(303);
     expect(await again).toBe('accept Monday');
+  });
+
+  it('takes an answer while one of two equal calls waits, when the client stopped the other', async () => {
+    const client = await clientOf('ann');
+    const url = linkIn(await call(client));
+    const opened = vi.spyOn(WaitingCalls.prototype, 'resume');
+    const stopped = vi.spyOn(KeyvCallStore.prototype, 'replace');
+    const stop = new AbortController();
+    const first = call(client, 'rome', { signal: stop.signal }).catch(() => 'stopped');
+    const second = call(client);
+    await expect.poll(() => opened.mock.calls.length).toBe(2);
+    stop.abort();
+    expect(await first).toBe('stopped');
+    await expect.poll(() => stopped.mock.calls.filter(([name]) => name.endsWith(':stopped'))).toHaveLength(1);
+    await Promise.all(stopped.mock.results.map(({ value }) => value));
+    vi.restoreAllMocks();
+    expect((await post(url, await formOf(url))).status).toBe(303);
+    expect(await second).toBe('accept Monday');
   });
 
   it('lets a task wait, and go on by itself', async () => {

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
 import { systemClock } from '../../src/base/values.ts';
-import { type CallRecord, FORMAT } from '../../src/call/journal/entries.ts';
+import { type CallRecord, FORMAT, type OpenAsk } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { Names } from '../../src/checkpoint/names.ts';
 import { plainRecords } from '../../src/checkpoint/records.ts';
@@ -72,6 +72,28 @@ it('rows take the room of the caller whose calls they hold', async () => {
     for (let nth = 0; nth < 10_000; nth += 1) await end(await begin(`${nth}`, { nth }));
   })();
   await expect(refused).rejects.toMatchObject({ code: 'limit' });
+});
+
+it('a call takes an answer without room, and no call begins', async () => {
+  const { calls, begin } = bench({ caller: 100_000, outcomes: 5 });
+  const waiting: CallRecord[] = [];
+  const text = 'x'.repeat(1_000);
+  const refused = (async () => {
+    for (let nth = 0; nth < 10_000; nth += 1) waiting.push(await begin(`${nth}`, { nth, text }));
+  })();
+  await expect(refused).rejects.toMatchObject({ code: 'limit' });
+  const ask = (key: string) => ({ key, question: '' }) as OpenAsk;
+  const given = (day: string) => {
+    const response = { result: { action: 'accept', content: { day } } };
+    return { response, by: 'ann', route: 'page' as const, time: 1 };
+  };
+  expect(waiting.length).toBeGreaterThan(9);
+  for (const call of waiting) expect(await calls.answer(call, ask('1'), given('Monday'))).toBe(true);
+  // One that is as large as many calls is not written.
+  const [call] = waiting as [CallRecord];
+  const large = calls.answer(call, ask('2'), given('Monday'.repeat(10_000)));
+  await expect(large).rejects.toMatchObject({ code: 'limit' });
+  await expect(begin('last', { text })).rejects.toMatchObject({ code: 'limit' });
 });
 
 it('an equal call is found behind any number of those that are over', async () => {

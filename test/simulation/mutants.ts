@@ -159,7 +159,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a call that comes again after it was stopped takes none',
     file: 'src/ask/continued-call.ts',
-    from: 'if (isTold && this.#request.person !== undefined) await calls.resume(call);',
+    from: 'if (this.#request.person !== undefined) await calls.resume(call);',
     to: 'void call;',
     page: true,
   },

@@ -1,5 +1,5 @@
 /** The fields that the elicitation schemas of MCP 2025-06-18, 2025-11-25 and 2026-07-28 can have. */
-import { isObject, type JsonObject } from '../../base/values.ts';
+import { isObject, type JsonObject, textOf } from '../../base/values.ts';
 
 interface FieldText {
   readonly name: string;
@@ -100,12 +100,12 @@ export function fieldOf(name: string, schema: JsonObject, isRequired: boolean): 
 function choicesOf({ enum: values, enumNames, oneOf, anyOf }: JsonObject): readonly Choice[] | undefined {
   if (Array.isArray(values)) {
     const names: readonly unknown[] = Array.isArray(enumNames) ? enumNames : [];
-    return values.map((value: unknown, index) => ({ value, title: textIn(names[index]) ?? String(value) }));
+    return values.map((value: unknown, index) => ({ value, title: textIn(names[index]) ?? textOf(value) }));
   }
   const titled: readonly unknown[] = [oneOf, anyOf].find(Array.isArray) ?? [];
   const choices = titled.flatMap((one) =>
     isObject(one) && one.const !== undefined
-      ? [{ value: one.const, title: textIn(one.title) ?? String(one.const) }]
+      ? [{ value: one.const, title: textIn(one.title) ?? textOf(one.const) }]
       : [],
   );
   return choices.length > 0 ? choices : undefined;
