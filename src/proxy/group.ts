@@ -11,6 +11,8 @@ import type { OpenLink } from './link.ts';
 import { type Holder, type OutsideHandler, Peer, PeerGone, type PeerOptions } from './peer.ts';
 
 export interface GroupOptions extends PeerOptions {
+  /** The known caller that it is for. */
+  readonly caller?: string | undefined;
   readonly openLink: OpenLink;
   readonly children: number;
   /** Calls that may wait for a server of this client. */
@@ -41,6 +43,7 @@ const ELSEWHERE = 3;
 
 export class Group {
   readonly client: Client;
+  readonly caller: string | undefined;
   readonly #options: GroupOptions;
   readonly #peers = new Set<Peer>();
   #starting: Promise<Peer> | undefined;
@@ -56,6 +59,7 @@ export class Group {
   /** @param outside receives messages that belong to no call */
   constructor(client: Client, options: GroupOptions, outside: OutsideHandler) {
     this.client = client;
+    this.caller = options.caller;
     this.#options = options;
     this.#outside = outside;
   }
