@@ -49,7 +49,7 @@ import { empty, idOf, isRequestId, json, NO_BATCH, rpcError } from '../../src/do
 import { SESSION } from '../session/connection.ts';
 import type { Exchange } from '../session/exchange.ts';
 import { accepts, isMessage, isRequest } from '../session/messages.ts';
-import { inWork, take } from '../session/requests.ts';
+import { inWork, reserve, take } from '../session/requests.ts';
 import type { RpcRequest } from '../session/start.ts';
 import { runsTasks } from '../tasks/legacy-wire.ts';
 import { serveCall } from './call.ts';
@@ -137,7 +137,7 @@ async function serve(
   const { rider } = opened;
   // The same retry twice is one turn, and its second request waits for it.
   const isRetry = incoming.state !== undefined;
-  if (!isRetry && !session.reserve(id)) return inWork(request);
+  if (!isRetry && reserve(session, [request])) return inWork(request);
   const gone = new DisconnectSignal();
   let end = (): void => {};
   const over = new Promise<void>((resolve) => {

@@ -46,10 +46,13 @@ export async function serveTask(tasks: Tasks, served: Served): Promise<Respondin
         });
       }
       default:
+        services.engine.inWork.hold(gone, session);
         return await result(tasks, dialect, { taskId, principal, gone });
     }
   } catch (error) {
     return refused(refusal(services, error));
+  } finally {
+    services.engine.inWork.leave(gone);
   }
 }
 

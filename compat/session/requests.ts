@@ -22,9 +22,11 @@ import type { CallStream } from './stream.ts';
 /**
  * Reserves the ids of requests, all of them or none.
  * @returns a request whose id is in use by a running one
+ * @throws AwaitError `limit`
  */
 export function reserve(session: Session, requests: readonly RpcRequest[]): RpcRequest | undefined {
   const reserved: RpcRequest[] = [];
+  for (const request of requests) session.state.check(request);
   for (const request of requests) if (session.reserve(request.id)) reserved.push(request);
   const twice = requests.find((request) => !reserved.includes(request));
   if (twice !== undefined) for (const { id } of reserved) session.release(id);

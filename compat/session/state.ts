@@ -5,12 +5,13 @@
  * not seen to its own instance before it serves the session again. Such a call is replayed, not run: its tool gets its
  * recorded answers and steps, and new effects do not happen.
  */
-import { isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
+import { AwaitError, hasRoomFor, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { type Kept, readCheckpoint } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Message } from '../../src/host/transport.ts';
+import type { RpcRequest } from './start.ts';
 
 const SETS_STATE: ReadonlySet<string> = new Set([
   'logging/setLevel',
@@ -75,6 +76,12 @@ export class SessionState {
   /** Applies the changes of other processes to this one's instance. */
   catchUp(instance: HostInstance, news?: News): Promise<void> {
     return this.#inOrder(() => this.#catchUp(instance, news));
+  }
+
+  /** @throws AwaitError `limit` for a subscription for which there is no room */
+  check({ method, params }: RpcRequest): void {
+    if (method === 'resources/subscribe' && !hasRoomFor(String(params.uri), this.#uris))
+      throw new AwaitError('limit', 'the subscriptions of a session are too long');
   }
 
   /** A request that this process's instance answered, for the others. */
@@ -223,7 +230,7 @@ export class SessionState {
 
 function setUri(uris: Set<string>, { method, params }: JsonObject): void {
   const uri = isObject(params) ? String(params.uri) : '';
-  if (method === 'resources/subscribe') uris.add(uri);
+  if (method === 'resources/subscribe' && hasRoomFor(uri, uris)) uris.add(uri);
   else if (method === 'resources/unsubscribe') uris.delete(uri);
 }
 

@@ -10,7 +10,7 @@
  * 4. Callers with the same tools share one entry, so that many callers cost little.
  */
 import { digest } from '../../src/base/digest.ts';
-import { isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
+import { isObject, type JsonObject, keepFitting, keepNewest } from '../../src/base/values.ts';
 import { mirrorsArguments } from '../../src/host/guards.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { toolPages } from '../../src/host/tool-pages.ts';
@@ -32,8 +32,6 @@ export interface TaskMark {
 type Marks = ReadonlyMap<string, TaskMark>;
 
 const NONE: TaskMark = {};
-/** Most names of tools that are remembered for a caller, whose sessions may have different ones. */
-const NAMES = 5_000;
 const CALLERS = 20_000;
 /** Lists that differ. */
 const LISTS = 200;
@@ -98,7 +96,7 @@ export class ToolMarks {
   /** Merges with the lists of the caller's other sessions. */
   #keep(principal: string | undefined, listed: Marks): void {
     const marks = new Map([...(this.#of(principal) ?? []), ...listed]);
-    keepNewest(marks, NAMES);
+    keepFitting(marks);
     const key = digest([...marks]);
     if (!this.#lists.has(key)) this.#lists.set(key, marks);
     keepNewest(this.#lists, LISTS);

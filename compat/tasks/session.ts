@@ -86,9 +86,12 @@ export async function serveSessionTask(
     if (typeof taskId !== 'string') throw new AwaitError('bad-token', 'taskId is not a string');
     if (method === 'tasks/get') return { result: taskOnWire(services, await tasks.get(taskId, principal)) };
     if (method === 'tasks/cancel') return await cancel(services, tasks, taskId, principal);
+    services.engine.inWork.hold(gone, session);
     return await result(tasks, taskId, principal, send, gone);
   } catch (error) {
     return { error: refusal(services, error) };
+  } finally {
+    services.engine.inWork.leave(gone);
   }
 }
 

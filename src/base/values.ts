@@ -107,6 +107,11 @@ export function defined<T extends object>(members: T): { [K in keyof T]?: T[K] &
   return kept;
 }
 
+/** Whether a client may subscribe to one more resource: the URIs have at most 65,536 characters in all. */
+export function hasRoomFor(uri: string, uris: ReadonlySet<string>): boolean {
+  return [...new Set(uris).add(uri)].join('').length <= 65_536;
+}
+
 /** Drops the oldest entries of a Map or a Set, which keep the order of insertion, down to `most`. */
 export function keepNewest<K>(
   kept: { readonly size: number; keys(): Iterable<K>; delete(key: K): boolean },
@@ -115,6 +120,16 @@ export function keepNewest<K>(
   for (const oldest of kept.keys()) {
     if (kept.size <= most) return;
     kept.delete(oldest);
+  }
+}
+
+/** Drops the oldest entries of a Map that do not fit beside the newer ones into 256 KiB of memory. */
+export function keepFitting<K>(kept: Map<K, unknown>): void {
+  let room = 262_144;
+  for (const entry of [...kept].reverse()) {
+    const bytes = memoryOf(entry);
+    if (bytes > room) kept.delete(entry[0]);
+    else room -= bytes;
   }
 }
 

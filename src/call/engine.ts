@@ -6,7 +6,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { digest } from '../base/digest.ts';
-import { Quota, type QuotaKey } from '../base/quota.ts';
+import { Quota } from '../base/quota.ts';
 import { AwaitError, defined, isObject, type JsonObject, memoryOf, type Timer } from '../base/values.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
@@ -69,8 +69,8 @@ export class Engine {
   readonly #takeOver: TakeOver;
   readonly #handoff: Handoff | undefined;
   readonly #looking: Timer | undefined;
-  /** Turns that a request began here, a call's first or a later one, and that have no outcome yet. */
-  readonly #inWork: Quota;
+  /** Turns that a request began here, a call's first or a later one, without an outcome; requests that wait for tasks. */
+  readonly inWork: Quota;
   /** The calls that continue without their request; undefined without a store. */
   readonly tasks: Tasks | undefined;
 
@@ -78,7 +78,7 @@ export class Engine {
     this.#parts = parts;
     const { handoff, clock, limits, log } = parts;
     const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = limits;
-    this.#inWork = new Quota({ all, caller, anonymous });
+    this.inWork = new Quota({ all, caller, anonymous });
     this.#handoff =
       handoff &&
       new Handoff(handoff, {
@@ -123,11 +123,6 @@ export class Engine {
     return this.#runs.parked.size;
   }
 
-  /** Whether this process accepts so many more calls of a caller. */
-  takes(quotaKey: QuotaKey, more: number): boolean {
-    return this.#inWork.has(quotaKey, more);
-  }
-
   /**
    * Drops the parked frames of a caller whose calls are erased, and ends its calls that no journal has yet.
    * @returns how many of these there were
@@ -158,9 +153,9 @@ export class Engine {
     this.#parts.called?.(record);
     const { heap } = this.#runs;
     const bytes = memoryOf(record.params);
-    const mayStart = this.takes(quotaKey, 1) && heap.has(quotaKey, bytes);
+    const mayStart = this.inWork.has(quotaKey) && heap.has(quotaKey, bytes);
     if (mayStart) {
-      this.#inWork.hold(record, quotaKey);
+      this.inWork.hold(record, quotaKey);
       heap.hold(record, quotaKey, bytes);
     }
     const started = this.#run(record, context, async () => {
@@ -218,7 +213,7 @@ export class Engine {
       return { run: newRun(made), responses };
     });
     void started.outcome.then((outcome) => {
-      this.#inWork.leave(record);
+      this.inWork.leave(record);
       heap.leave(record);
       // Its journal's entries were sent to the client as they were written.
       if ((journalOf?.position ?? -1) < 0) this.#parts.ended?.(record, outcome);
@@ -499,15 +494,15 @@ export class Engine {
     }
     const quotaKey = quotaKeyOf(offer.binding, context);
     // Before anything is claimed: the same token is good again once there is room.
-    if (!this.takes(quotaKey, 1)) throw tooMuchInWork(state.callId);
+    if (!this.inWork.has(quotaKey)) throw tooMuchInWork(state.callId);
     const place = {};
-    this.#inWork.hold(place, quotaKey);
+    this.inWork.hold(place, quotaKey);
     const active = new Active(sent, async (turn) => {
       const accepted = onAccepted === undefined ? {} : { accepted: onAccepted };
       const outcome = await this.#resumption
         .resume({ ...offer, sent, context, active: turn, ...accepted })
         .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));
-      this.#inWork.leave(place);
+      this.inWork.leave(place);
       this.#runs.over(key, turn);
       this.#countError(outcome);
       return outcome;
@@ -523,7 +518,7 @@ export class Engine {
   /** Another process offers a POST whose call's frame may be here. */
   #accept(offer: Offer, context: RequestContext, onAccepted: () => void): Promise<Outcome> | undefined {
     if (this.#runs.isLeaving || !this.#runs.has(keyOf(offer.state))) return undefined;
-    if (!this.takes(quotaKeyOf(offer.binding, context), 1)) return undefined;
+    if (!this.inWork.has(quotaKeyOf(offer.binding, context))) return undefined;
     return this.#join(offer, context, onAccepted).catch((error: unknown) =>
       reported(this.#parts, offer.state.callId, AwaitError.from(error)),
     );

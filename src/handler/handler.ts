@@ -124,7 +124,7 @@ function createHandler(
         if (tooMuch !== undefined) return tooMuch;
         const messages = messagesOf(read.body);
         const requests = messages.filter(isRequest).length;
-        if (requests > 0 && !services.engine.takes(quotaKeyOf(services, inbound), requests)) {
+        if (requests > 0 && !services.engine.inWork.has(quotaKeyOf(services, inbound), requests)) {
           throw new AwaitError(
             'no-room',
             'a request was refused: limits.calls, limits.callerCalls or the anonymous part of them are running',

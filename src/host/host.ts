@@ -85,7 +85,7 @@ const returned = new WeakSet<HostServer>();
 
 /**
  * Calls a factory.
- * @throws AwaitError `internal` if it throws, `bad-option` if it returns anything but a new server
+ * @throws AwaitError with the factory's own code or `internal` if it throws, `bad-option` if it returns anything but a new server
  */
 export async function make(factory: HostFactory, context: FactoryContext): Promise<Made> {
   let product: unknown;
@@ -95,8 +95,8 @@ export async function make(factory: HostFactory, context: FactoryContext): Promi
     // Many that were made elsewhere may be ready at once.
     if (making instanceof Promise) await turns.next();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new AwaitError('internal', `the factory could not make a server: ${reason}`, error);
+    const { code, message } = AwaitError.from(error);
+    throw new AwaitError(code, `the factory could not make a server: ${message}`, error);
   }
   const made = takeApart(product);
   if (made === undefined) {

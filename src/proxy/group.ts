@@ -4,13 +4,15 @@
  * It owns which call has the turn in which server, the queue for a turn (bounded in number and time), the session state
  * that every new server is given, and the delay before a server that ended is started again.
  */
-import { AwaitError, type JsonObject, keepNewest } from '../base/values.ts';
+import { AwaitError, type JsonObject, keepFitting } from '../base/values.ts';
 import { runOutsideContext } from '../call/frame/context.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { OpenLink } from './link.ts';
 import { type Holder, type OutsideHandler, Peer, PeerGone, type PeerOptions } from './peer.ts';
 
 export interface GroupOptions extends PeerOptions {
+  /** The known caller that it is for. */
+  readonly caller?: string | undefined;
   readonly openLink: OpenLink;
   readonly children: number;
   /** Calls that may wait for a server of this client. */
@@ -38,11 +40,10 @@ const BACKOFF = [0, 250, 1_000, 4_000, 10_000];
 const LIVED = 10_000;
 /** How often the client's server may turn out to be in a process that is gone, as it is opened. */
 const ELSEWHERE = 3;
-/** Most resource subscriptions that a new server is given. */
-const SUBSCRIPTIONS = 1_000;
 
 export class Group {
   readonly client: Client;
+  readonly caller: string | undefined;
   readonly #options: GroupOptions;
   readonly #peers = new Set<Peer>();
   #starting: Promise<Peer> | undefined;
@@ -58,6 +59,7 @@ export class Group {
   /** @param outside receives messages that belong to no call */
   constructor(client: Client, options: GroupOptions, outside: OutsideHandler) {
     this.client = client;
+    this.caller = options.caller;
     this.#options = options;
     this.#outside = outside;
   }
@@ -132,11 +134,11 @@ export class Group {
   }
 
   /** Remembers an answered request that set session state; servers started later are sent it. */
-  remember(method: string, params: JsonObject): void {
-    if (method === 'logging/setLevel') this.#set.set(method, { method, params });
-    else if (method === 'resources/subscribe') this.#set.set(String(params.uri), { method, params });
-    else if (method === 'resources/unsubscribe') this.#set.delete(String(params.uri));
-    keepNewest(this.#set, SUBSCRIPTIONS);
+  remember(method: string, { level, uri }: JsonObject): void {
+    if (method === 'logging/setLevel') this.#set.set(method, { method, params: { level } });
+    else if (method === 'resources/subscribe') this.#set.set(String(uri), { method, params: { uri } });
+    else if (method === 'resources/unsubscribe') this.#set.delete(String(uri));
+    keepFitting(this.#set);
   }
 
   /** A notification of the client's, for every server. */

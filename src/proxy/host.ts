@@ -33,7 +33,7 @@
 
 import { Budget, type OpenAccount } from '../base/budget.ts';
 import { digest, sha256 } from '../base/digest.ts';
-import { AwaitError, type JsonObject } from '../base/values.ts';
+import { AwaitError, badOption, type JsonObject } from '../base/values.ts';
 import type { CallRecord, Client, Completion } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host/host.ts';
@@ -50,7 +50,10 @@ import { withoutToken } from './without-token.ts';
 export interface PeerHostOptions {
   /** Servers of one client that run at once. Default 1: the server's memory is in one place. */
   readonly children?: number;
-  /** Servers of all clients. Default 100; the ones that were idle longest make room. */
+  /**
+   * Servers of all clients. Default 100; the ones that were idle longest make room. Once a known caller has come, all
+   * anonymous ones have half of them.
+   */
   readonly maxChildren?: number;
   /** Whether callers that are not known share servers wherever they come from. Default false. */
   readonly shared?: boolean;
@@ -180,6 +183,8 @@ class Pool {
   #outside: (notification: JsonObject) => void = () => {};
   #timer: NodeJS.Timeout | undefined;
   #alone = 0;
+  /** Whether a known caller came: then all anonymous ones have half of the servers at most. */
+  #hasKnown = false;
   #closed = false;
 
   constructor({ name, options, identity, upstream, openLink, tokenOf }: PoolParts) {
@@ -232,12 +237,9 @@ class Pool {
       this.#groups.delete(key);
       void group.close();
     };
-    await this.#makeRoom(group).catch((error: unknown) => {
-      end();
-      throw error;
-    });
-    const isShared =
-      this.#options.shared && context.principal === undefined && context.sessionId === undefined;
+    const isAnonymous = context.principal === undefined;
+    this.#hasKnown ||= !isAnonymous;
+    const isShared = this.#options.shared && isAnonymous && context.sessionId === undefined;
     const lease = this.#newLease(group, { isShared, onEnd: end, token });
     if (context.sessionId !== undefined) {
       group.sayOutside({
@@ -246,6 +248,8 @@ class Pool {
       });
     }
     try {
+      if (isAnonymous && this.#hasKnown) await this.#makeRoom(group, true);
+      await this.#makeRoom(group);
       await group.peer();
     } catch (error) {
       end();
@@ -315,6 +319,7 @@ class Pool {
         queueWait,
         startTimeout,
         askTimeout,
+        caller: owner.caller,
         ...(key !== undefined && { onClose: () => sharing?.release(key) }),
       },
       { notification: (message) => this.#outside(message) },
@@ -322,16 +327,20 @@ class Pool {
     return group;
   }
 
-  /** @throws AwaitError `limit` when all servers have work */
-  async #makeRoom(wanting: Group): Promise<void> {
+  /**
+   * @param isAnonymous whether in the half that is all anonymous callers'
+   * @throws AwaitError `no-room` when all servers have work
+   */
+  async #makeRoom(wanting: Group, isAnonymous = false): Promise<void> {
     if (wanting.size > 0) return;
-    const count = (): number => [...this.#groups.values()].reduce((sum, { size }) => sum + size, 0);
-    while (count() >= this.#options.maxChildren) {
-      const idle = [...this.#groups].filter(([key, group]) => isIdle(key, group) && group !== wanting);
+    const most = Math.ceil(this.#options.maxChildren / (isAnonymous ? 2 : 1));
+    for (;;) {
+      const among = [...this.#groups].filter(([, { caller }]) => !isAnonymous || caller === undefined);
+      if (among.reduce((sum, [, { size }]) => sum + size, 0) < most) return;
+      const idle = among.filter(([key, group]) => isIdle(key, group) && group !== wanting);
       const oldest = idle.sort(([, a], [, b]) => a.used - b.used).at(0);
       if (oldest === undefined) {
-        const message = `${this.#options.maxChildren} servers are at work already; try again later, or raise maxChildren`;
-        throw new AwaitError('limit', message);
+        throw new AwaitError('no-room', `${most} servers are at work already; raise maxChildren`);
       }
       this.#groups.delete(oldest[0]);
       await oldest[1].close();
@@ -369,35 +378,17 @@ const DEFAULTS: Required<PeerHostOptions> = {
 
 function checked(options: PeerHostOptions): Required<PeerHostOptions> {
   const settings: Required<PeerHostOptions> = { ...DEFAULTS, ...options };
-  for (const name of [
-    'children',
-    'maxChildren',
-    'queue',
-    'queueWait',
-    'startTimeout',
-    'askTimeout',
-    'idle',
-    'cancelGrace',
-  ] as const) {
-    const value = settings[name];
-    const least = name === 'children' || name === 'maxChildren' || name === 'startTimeout' ? 1 : 0;
-    if (typeof value === 'number' && Number.isFinite(value) && value >= least) continue;
-    throw new AwaitError(
-      'bad-option',
-      `option ${name} must be a number of at least ${least}, not ${String(value)}`,
-    );
+  for (const [name, usual] of Object.entries(DEFAULTS)) {
+    const value = settings[name as keyof PeerHostOptions];
+    const least = /children|startTimeout/i.test(name) ? 1 : 0;
+    if (typeof usual !== 'number' || (Number.isFinite(value) && Number(value) >= least)) continue;
+    throw badOption(name, `must be a number of at least ${least}, not ${String(value)}`);
   }
   if (!['safe', 'allow', 'never'].includes(settings.replay)) {
-    throw new AwaitError(
-      'bad-option',
-      `option replay must be 'safe', 'allow' or 'never', not ${String(settings.replay)}`,
-    );
+    throw badOption('replay', `must be 'safe', 'allow' or 'never', not ${String(settings.replay)}`);
   }
   if (!UPSTREAMS.includes(settings.upstream)) {
-    throw new AwaitError(
-      'bad-option',
-      `option upstream must be ${UPSTREAMS.join(', ')}, not ${String(settings.upstream)}`,
-    );
+    throw badOption('upstream', `must be ${UPSTREAMS.join(', ')}, not ${String(settings.upstream)}`);
   }
   return settings;
 }

@@ -8,7 +8,7 @@
  * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`shared-listening.ts`). What the revision has no method for is answered here.
  */
 import type { OpenAccount } from '../base/budget.ts';
-import { isObject, type JsonObject } from '../base/values.ts';
+import { hasRoomFor, isObject, type JsonObject, memoryOf } from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import {
   asError,
@@ -28,8 +28,6 @@ import { Inflow } from './inflow.ts';
 import { LEFT, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';
 import { asRound, followTask, taskOf } from './modern-tasks.ts';
 
-/** Most resources that one client subscribes to. */
-const SUBSCRIPTIONS = 1_000;
 const TASKS = `${META}/tasks`;
 const SERVER_INFO = `${META}/serverInfo`;
 const SUBSCRIPTION = `${META}/subscriptionId`;
@@ -244,7 +242,8 @@ export class ModernPeerLink implements PeerLink {
     if (!Array.isArray(supportedVersions) || !supportedVersions.includes(RELEASED.revision))
       return { error: { code: -32022, message: `it does not serve ${RELEASED.revision}` } };
     const offered = isObject(has) ? has : {};
-    this.#listener.declared = offered;
+    // A caller's other links keep the listener, also where this one is refused for its size.
+    if (memoryOf(offered) <= 65_536) this.#listener.declared = offered;
     return {
       result: {
         protocolVersion,
@@ -256,11 +255,8 @@ export class ModernPeerLink implements PeerLink {
   }
 
   async #subscribe(uri: string): Promise<JsonObject> {
-    if (this.#uris.size >= SUBSCRIPTIONS && !this.#uris.has(uri))
-      return {
-        error: { code: -32000, message: `No more than ${SUBSCRIPTIONS} resources can be subscribed to` },
-      };
     try {
+      if (!hasRoomFor(uri, this.#uris)) throw new Error('No more resources can be subscribed to');
       await this.#listener.subscribe(uri);
       this.#uris.add(uri);
       return { result: {} };

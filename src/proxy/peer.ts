@@ -11,7 +11,7 @@
  */
 
 import type { Account, OpenAccount } from '../base/budget.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, memoryOf } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { progressOn, progressTokenOf, responseOf } from '../host/transport.ts';
@@ -150,25 +150,23 @@ export class Peer {
    */
   static async open(openLink: OpenLink, client: Client, options: PeerOptions): Promise<Peer> {
     const peer = new Peer(openLink, options);
-    const failed = (reason: string, cause?: unknown): AwaitError =>
-      new AwaitError('host-gone', `${options.name} cannot be served: ${reason}`, cause);
     const timer = setTimeout(() => {
       peer.#link.kill(`it did not answer initialize within ${options.startTimeout} ms`);
     }, options.startTimeout);
     const { protocolVersion, capabilities, info } = client;
-    let response: Response;
     try {
-      response = await peer.request('initialize', { protocolVersion, capabilities, clientInfo: info });
+      const response = await peer.request('initialize', { protocolVersion, capabilities, clientInfo: info });
+      if ('error' in response) throw new Error(`it refused initialize: ${response.error.message}`);
+      // Each session keeps it.
+      if (memoryOf(response.result) > 65_536) throw new Error('its result of initialize is above 64 KiB');
+      peer.initialized = response.result;
     } catch (error) {
-      throw failed(error instanceof Error ? error.message : String(error), error);
+      if (!peer.gone) peer.kill();
+      const { message } = AwaitError.from(error);
+      throw new AwaitError('host-gone', `${options.name} cannot be served: ${message}`, error);
     } finally {
       clearTimeout(timer);
     }
-    if ('error' in response) {
-      peer.kill();
-      throw failed(`it refused initialize: ${response.error.message}`);
-    }
-    peer.initialized = response.result;
     peer.notify({ jsonrpc: '2.0', method: 'notifications/initialized' });
     // Asks that it makes on `initialized` arrive before its response to a ping.
     if (capabilities.roots !== undefined) await peer.#answersPing();

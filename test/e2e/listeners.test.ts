@@ -175,3 +175,19 @@ describe.each([
     await expect.poll(() => reader.text).toContain(CHANGED);
   });
 });
+
+it.each(['2025-11-25', 'DRAFT-SEP-1858', 'DRAFT-SEP-2322'])(
+  'a session of %s is refused a subscription beyond what it may keep of URIs',
+  async (version) => {
+    const served = await processes(1, async () => ({}));
+    const session = await begin(served, {}, undefined, version);
+    const subscribed = async (id: number, uri: string): Promise<unknown> => {
+      const reader = await session.post(0, { id, method: 'resources/subscribe', params: { uri } });
+      await expect.poll(() => reader.over).toBe(true);
+      return [reader.status, /"code":-?\d+/.exec(reader.text)?.[0]];
+    };
+    expect(await subscribed(1, 'x'.repeat(65_536))).toEqual([200, undefined]);
+    expect(await subscribed(2, 'x')).toEqual([429, '"code":-32603']);
+    expect(await subscribed(3, 'x'.repeat(65_536))).toEqual([200, undefined]);
+  },
+);

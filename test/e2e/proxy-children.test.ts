@@ -52,6 +52,48 @@ describe.concurrent('a proxy ends with 1 and one line', () => {
   });
 });
 
+describe('servers at work', () => {
+  const begins = async ({ url }: Served, caller?: string): Promise<unknown> => {
+    const params = {
+      protocolVersion: '2025-11-25',
+      capabilities: {},
+      clientInfo: { name: 'x', version: '1' },
+    };
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json, text/event-stream',
+        ...(caller !== undefined && { authorization: `Bearer ${caller}` }),
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
+    });
+    return response.ok ? 'ok' : [response.status, ((await response.json()) as { error: object }).error];
+  };
+  const busy = [
+    503,
+    expect.objectContaining({ code: -32000, data: { 'mcp-await': { reason: 'no-room', retry: true } } }),
+  ];
+
+  it('are at most half those of anonymous callers once a known one came', async () => {
+    const served = await behind('rubbish', { maxChildren: 4 });
+    expect(await begins(served, 'ann')).toBe('ok');
+    expect([await begins(served), await begins(served)]).toEqual(['ok', 'ok']);
+    expect(await begins(served)).toEqual(busy);
+    expect(await begins(served, 'ben')).toBe('ok');
+    expect(await begins(served, 'cid')).toEqual(busy);
+  });
+
+  it('may all be those of anonymous callers where nobody is known, or there is one', async () => {
+    const served = await behind('rubbish', { maxChildren: 2 });
+    expect([await begins(served), await begins(served)]).toEqual(['ok', 'ok']);
+    expect(await begins(served)).toEqual(busy);
+    const single = await behind('rubbish', { maxChildren: 1 });
+    expect(await begins(single, 'ann')).toBe('ok');
+    expect(await begins(single)).toEqual(busy);
+  });
+});
+
 describe('a child', () => {
   it('that writes rubbish to its stdout is served, and the log quotes it', async () => {
     const served = await behind('rubbish');

@@ -75,6 +75,20 @@ const isFinal = ({ result }: Rpc): boolean => (result as Json | undefined)?.cont
 const textIn = (message: Rpc): string | undefined => message.result?.content?.[0]?.text;
 
 describe('a task of 2025-11-25', () => {
+  it('is waited for by as many requests as may be in work', async () => {
+    await start({ limits: { callerCalls: 2, drain: 300 } });
+    const session = await begin([served as Served], undefined, 'ann');
+    const { taskId } = await create(session, 'ship');
+    const wait = (id: number) => session.post(0, { id, method: 'tasks/result', params: { taskId } });
+    const waits = [await wait(1), await wait(2)];
+    await waits[0]?.next(asks('name'));
+    await waits[1]?.next(asks('name'));
+    expect((await wait(3)).status).toBe(503);
+    for (const requestId of [1, 2])
+      await session.post(0, { method: 'notifications/cancelled', params: { requestId } });
+    await expect.poll(async () => (await wait(4)).status).toBe(200);
+  });
+
   it('is made at once, asks on the stream of tasks/result, and is told of on the session’s', async () => {
     const session = await start();
     const standing = await session.get(0);

@@ -1,4 +1,7 @@
-/** A server that ends at once is started again after a pause that grows, however many calls ask for it. */
+/**
+ * A server that ends at once is started again after a pause that grows, however many calls ask for it; a new one is
+ * given the newest settings of its client, and no more than is needed of them.
+ */
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
 import { NOBODY } from '../../src/host/spoken.ts';
@@ -10,15 +13,18 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 /** A group whose servers answer `initialize`, if they do, and end with the next request. */
-function failing(starts: () => boolean): { readonly group: Group; readonly opened: () => number } {
+function failing(starts: () => boolean) {
+  const sent: Readonly<Record<string, unknown>>[] = [];
   let opened = 0;
   const openLink = (events: LinkEvents) => {
     opened += 1;
     return {
-      send: ({ id, method }: Readonly<Record<string, unknown>>): void => {
+      send: (message: Readonly<Record<string, unknown>>): void => {
+        const { id, method } = message;
+        sent.push(message);
         queueMicrotask(() => {
-          if (method !== 'initialize' || !starts()) events.ended('it ended');
-          else events.message({ jsonrpc: '2.0', id, result: {} });
+          if (method === 'ping' || !starts()) events.ended('it ended');
+          else if (id !== undefined) events.message({ jsonrpc: '2.0', id, result: {} });
         });
       },
       close: async () => {},
@@ -36,7 +42,7 @@ function failing(starts: () => boolean): { readonly group: Group; readonly opene
     askTimeout: 0,
     account: (breakOff: () => void) => new Budget(1_000).open({}, breakOff),
   };
-  return { group: new Group(NOBODY, options, { notification: () => {} }), opened: () => opened };
+  return { group: new Group(NOBODY, options, { notification: () => {} }), opened: () => opened, sent };
 }
 
 it.each([
@@ -60,4 +66,20 @@ it.each([
     await asked;
     expect(opened()).toBe(failures + 2);
   }
+});
+
+it('a new server is given the newest settings that fit, without what else was in their requests', async () => {
+  const { group, sent } = failing(() => true);
+  const more = 'x'.repeat(100);
+  const uri = (nth: number): string => `${nth}:${'x'.repeat(60_000)}`;
+  for (const nth of [1, 2, 3]) group.remember('resources/subscribe', { uri: uri(nth), more });
+  group.remember('resources/subscribe', { uri: 'x'.repeat(262_144) });
+  group.remember('logging/setLevel', { level: 'debug', more });
+  await group.peer();
+  const settings = sent.filter(({ method }) => !/initialize/.test(String(method)));
+  expect(settings.map(({ method, params }) => [method, params])).toEqual([
+    ['resources/subscribe', { uri: uri(2) }],
+    ['resources/subscribe', { uri: uri(3) }],
+    ['logging/setLevel', { level: 'debug' }],
+  ]);
 });

@@ -24,8 +24,8 @@ function starting() {
   const options = { name: 'server', logger: new LogBook(), startTimeout: 60_000, askTimeout: 0, account };
   const peer = Peer.open(openLink, NOBODY, options);
   const say = (message: JsonObject): void => events?.message({ jsonrpc: '2.0', ...message });
-  const initialize = (): Promise<Peer> => {
-    say({ id: sent[0]?.id, result: {} });
+  const initialize = (result: JsonObject = {}): Promise<Peer> => {
+    say({ id: sent[0]?.id, result });
     return peer;
   };
   return { budget, sent, killed, say, initialize };
@@ -136,4 +136,14 @@ it('a message with an id of more than a kilobyte is none', () => {
     true,
     false,
   ]);
+});
+
+it('a server whose result of initialize is larger than a session may keep is ended', async () => {
+  await starting().initialize({ instructions: 'x'.repeat(65_000) });
+  const { killed, initialize } = starting();
+  await expect(initialize({ instructions: 'x'.repeat(65_536) })).rejects.toMatchObject({
+    code: 'host-gone',
+    message: 'server cannot be served: its result of initialize is above 64 KiB',
+  });
+  expect(killed).toHaveLength(1);
 });

@@ -111,4 +111,26 @@ describe('the marks of tools', () => {
       expect(marks.known(`caller-${caller}`, 'report')).toBe(marks.known('caller-0', 'report'));
     }
   });
+
+  it('are kept in bounded memory, the newest instead of others', () => {
+    const marks = new ToolMarks();
+    const server = serverOf();
+    const tool = (name: string, description: string): JsonObject => ({
+      name,
+      inputSchema: {
+        type: 'object',
+        properties: { a: { type: 'string', 'x-mcp-header': 'A', description } },
+      },
+    });
+    const names = Array.from({ length: 100 }, (_, nth) => `tool-${nth}`);
+    for (const name of names) marks.learn('ann', { tools: [tool(name, 'x'.repeat(10_000))] }, server);
+    const known = names.filter((name) => marks.known('ann', name) !== undefined);
+    expect(known).toEqual(names.slice(-known.length));
+    expect(known.length).toBeGreaterThan(20);
+    expect(known.length).toBeLessThan(27);
+    marks.learn('ann', { tools: [tool('long', 'x'.repeat(262_144)), tool('last', '')] }, server);
+    expect(marks.known('ann', 'long')).toBeUndefined();
+    expect(marks.known('ann', 'last')).toBeDefined();
+    expect(marks.known('ann', 'tool-99')).toBeDefined();
+  });
 });
