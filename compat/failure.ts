@@ -3,8 +3,7 @@
  * error itself.
  */
 
-import { advice, type Reason } from '../src/base/advice.ts';
-import { AwaitError } from '../src/base/values.ts';
+import { AwaitError, advice, type Reason } from '../src/base/values.ts';
 import type { Outcome } from '../src/call/ports.ts';
 import { LAST_WORDS } from '../src/call/run/turns.ts';
 import { CLOSING, wireError } from '../src/call/run/wire-error.ts';

@@ -39,8 +39,16 @@ import type { Edges } from '../revision.ts';
 import { type Exchange, exchangeOf } from '../session/exchange.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from '../session/initialize.ts';
 import { LastingCall, namedCalls } from '../session/lasting.ts';
-import { accepts, isMessage, isRequest, takesBatches } from '../session/messages.ts';
-import { inWork, reserve, run, take } from '../session/requests.ts';
+import {
+  accepts,
+  inWork,
+  isMessage,
+  isRequest,
+  reserve,
+  run,
+  take,
+  takesBatches,
+} from '../session/requests.ts';
 import type { Session } from '../session/session.ts';
 import { Sessions } from '../session/sessions.ts';
 import { isCall, type RpcRequest, sourceOf } from '../session/start.ts';

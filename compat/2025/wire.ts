@@ -3,9 +3,9 @@
  * by POST.
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
  */
-import { primed } from '../session/connection.ts';
+import { primed } from '../session/call-reply.ts';
 import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
-import { refuseMessages } from '../session/messages.ts';
+import { refuseMessages } from '../session/requests.ts';
 import { resumeTaskReply } from '../session/task-reply.ts';
 import type { SessionWire } from '../session/wire.ts';
 

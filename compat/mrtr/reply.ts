@@ -7,7 +7,7 @@ import { isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { empty, isRequestId, json } from '../../src/doors/http/reply.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
-import { SESSION, sse } from '../session/connection.ts';
+import { SESSION, sse } from '../session/call-reply.ts';
 import type { Exchange } from '../session/exchange.ts';
 import type { SessionStream } from '../session/stream.ts';
 import type { Dialect } from './dialect.ts';

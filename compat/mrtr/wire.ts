@@ -1,7 +1,7 @@
 /** A session whose turns end at their asks, in a draft's spelling. */
-import { primed } from '../session/connection.ts';
+import { primed } from '../session/call-reply.ts';
 import { refuseOneKind } from '../session/live.ts';
-import { accepts } from '../session/messages.ts';
+import { accepts } from '../session/requests.ts';
 import type { SessionWire } from '../session/wire.ts';
 import { runsTasks } from '../tasks/legacy-wire.ts';
 import { withTaskCapability } from '../tasks/session.ts';

@@ -42,18 +42,20 @@ import { shuttingDown, unknownEventId } from '../failure.ts';
 import {
   callAt,
   connect,
+  eventsReply,
   finish,
   logOf,
+  messageEvent,
   type ReplyDialect,
   type ReplyExchange,
+  responseEvent,
+  SESSION,
   sourceIn,
 } from '../session/call-reply.ts';
 import { CallsReply } from '../session/calls-reply.ts';
-import { eventsReply, SESSION } from '../session/connection.ts';
 import type { Exchange } from '../session/exchange.ts';
 import { introduced, refuseOneKind, serveLive, serveMessages } from '../session/live.ts';
-import { accepts, refuseMessages } from '../session/messages.ts';
-import { messageEvent, responseEvent } from '../session/projection.ts';
+import { accepts, refuseMessages } from '../session/requests.ts';
 import type { Session } from '../session/session.ts';
 import {
   askMessage,

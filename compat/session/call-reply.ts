@@ -2,25 +2,38 @@
  * The reply to a live call as a cursor over the call's log: connections that read it, those that come back, and taking
  * the call over for them once its owner is silent.
  */
+
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError, type JsonObject } from '../../src/base/values.ts';
 import type { Started, TakingUp } from '../../src/call/engine.ts';
-import { type CallRecord, type Entry, isEnd, type Response } from '../../src/call/journal/entries.ts';
+import {
+  CANCELLED,
+  type CallRecord,
+  type Entry,
+  isEnd,
+  type Response,
+} from '../../src/call/journal/entries.ts';
 import type { Outcome, RequestContext } from '../../src/call/ports.ts';
 import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
-import type { Reply } from '../../src/doors/http/exchange.ts';
+import type { Inbound, Reply, Writer } from '../../src/doors/http/exchange.ts';
+import { messageText, SSE_HEADERS } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { CallConnection, Projection } from '../../src/stream/call-connections.ts';
 import { type EventPlace, expiryOf, streamIdOf } from '../../src/stream/event-id.ts';
+import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
+import { sseEvent, sseRetry } from '../../src/stream/sse.ts';
+import { RETRY_LATER } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
-import { closing, eventsReply, primed } from './connection.ts';
+import { sinkOf } from '../sink.ts';
 import type { Exchange } from './exchange.ts';
-import { liveProjection, messageEvent } from './projection.ts';
 import type { Session } from './session.ts';
 import {
+  askMessage,
   boundTo,
   type Caller,
+  type Closing,
   loggedWay,
   messageOf,
   type RpcRequest,
@@ -29,7 +42,9 @@ import {
   type Source,
   sourceOf,
   type Way,
+  withdrawal,
 } from './start.ts';
+import { RETRY } from './stream.ts';
 
 /** Between two looks for the first entry of a call that runs here, in milliseconds. */
 const SOON = 100;
@@ -306,4 +321,134 @@ export function pause(milliseconds: number, signal?: AbortSignal): Promise<void>
   return sleep(milliseconds, undefined, { ref: false, ...(signal !== undefined && { signal }) }).catch(
     () => {},
   );
+}
+
+// --- connections ---
+
+export const SESSION = 'mcp-session-id';
+
+/** The kind of a connection, for the counters. */
+type StreamPurpose = 'postStreams' | 'getStreams' | 'resumedStreams';
+
+/** A stream, from where its connection begins. */
+export function sse(
+  services: Services,
+  session: Session,
+  found: StreamPlace,
+  purpose: StreamPurpose,
+  wrap: (sink: Sink) => Sink = (sink) => sink,
+): Reply {
+  return eventsReply(services, session, purpose, (sink) => void found.follow(wrap(sink)));
+}
+
+/** A reply in server-sent events. @param attach gets its connection, once the head is out */
+export function eventsReply(
+  services: Services,
+  session: Session,
+  purpose: StreamPurpose,
+  attach: (sink: Sink) => void,
+): Reply {
+  services.counters[purpose] += 1;
+  // A transport keeps the last pause that it was told, and that may be one of a process that left.
+  const retry = purpose === 'postStreams' ? undefined : RETRY;
+  return {
+    status: 200,
+    headers: { ...SSE_HEADERS, [SESSION]: session.id },
+    body: (writer) => attach(session.connect(sinkOf(services, writer, { retry }))),
+  };
+}
+
+/** The stream of a process that leaves: its client keeps the id it came with, and comes back to another process. */
+export function comeBack(session: Session, last: string | undefined): Reply {
+  const id = last !== undefined && session.can('primes') ? sseEvent({ id: last, data: '' }) : '';
+  return {
+    status: 200,
+    headers: { ...SSE_HEADERS, [SESSION]: session.id },
+    body: sseRetry(RETRY_LATER) + id,
+  };
+}
+
+/** As an SDK offers it: to clients whose streams begin with an event, so that they can come back. A pipe has none. */
+export function closing(session: Session, { piped }: Inbound, closeStream: () => void): Closing {
+  return session.can('primes') && !piped ? { closeStream, closeStanding: () => session.closeStanding() } : {};
+}
+
+/** Clients of the SDKs only know an id that came on this very connection, should it break as well. */
+export function primed(session: Session, last: string, sink: Sink): Sink {
+  if (session.can('primes')) sink.send({ data: '' }, last);
+  return sink;
+}
+
+/** A whole reply, in events without ids. */
+export function atOnce(
+  services: Services,
+  session: Session,
+  inbound: Inbound,
+  messages: readonly JsonObject[],
+): Reply {
+  services.counters.postStreams += 1;
+  const texts = messages.map((message) => sseEvent({ event: 'message', data: messageText(message) }));
+  const [only = ''] = texts;
+  // One by one, since a text of them all may be longer than a string can be; at once, so that they are counted until the
+  // client has read them. A pipe takes a stream alone.
+  const written = (writer: Writer): void => {
+    for (const text of texts) writer.write(text);
+    writer.end();
+  };
+  const body = inbound.piped || texts.length > 1 ? written : only;
+  return { status: 200, headers: { ...SSE_HEADERS, [SESSION]: session.id }, body };
+}
+
+// --- which events an entry is ---
+
+/** How a message is written. @param isResponse whether it is the response to the request */
+type EventOf = (message: JsonObject, isResponse?: boolean) => StreamEvent;
+
+/** @param primes whether the reply begins with an event without content, so that its client has an id (2025-11-25) */
+export function liveProjection(
+  call: Pick<CallRecord, 'id' | 'requestId'>,
+  primes: boolean,
+  eventOf: EventOf = messageEvent,
+): Projection {
+  return (entry) => ({
+    kind: 'events',
+    events: eventsOf(call, entry, primes, eventOf),
+    last: isEnd(entry),
+  });
+}
+
+function eventsOf(
+  { id, requestId }: Pick<CallRecord, 'id' | 'requestId'>,
+  entry: Entry,
+  primes: boolean,
+  eventOf: EventOf,
+): StreamEvent[] {
+  switch (entry.type) {
+    case 'called':
+      return primes ? [{ data: '', retry: RETRY }] : [];
+    case 'asked':
+      return [{ ...eventOf(askMessage(id, entry.ask)), ...(primes && { retry: RETRY_LATER }) }];
+    case 'withdrawn':
+      return [eventOf(withdrawal(id, entry.key))];
+    case 'completed':
+      return entry.isLate && entry.completion.kind === 'answer'
+        ? [eventOf(withdrawal(id, entry.completion.key))]
+        : [];
+    case 'notified':
+      return entry.messages.map((message) => eventOf(message));
+    case 'ended':
+      return [eventOf({ jsonrpc: '2.0', id: requestId, ...entry.response }, true)];
+    case 'cancelled':
+      return entry.isErased ? [eventOf({ jsonrpc: '2.0', id: requestId, ...CANCELLED }, true)] : [];
+    default:
+      return [];
+  }
+}
+
+export function responseEvent(requestId: string | number, response: Response): StreamEvent {
+  return messageEvent({ jsonrpc: '2.0', id: requestId, ...response });
+}
+
+export function messageEvent(message: JsonObject): StreamEvent {
+  return { event: 'message', data: messageText(message) };
 }

@@ -23,21 +23,22 @@ import {
 import type { Sink } from '../../src/stream/tail.ts';
 import { quotaKeyOf } from '../quota-key.ts';
 import {
+  atOnce,
   callAt,
   connect,
+  eventsReply,
   finish,
   follow,
   hasAll,
   LIVE_REPLY,
   logOf,
+  messageEvent,
   type ReplyDialect,
   type ReplyOf,
   replyTo,
 } from './call-reply.ts';
-import { atOnce, eventsReply } from './connection.ts';
 import type { Exchange } from './exchange.ts';
 import { Held } from './held.ts';
-import { messageEvent } from './projection.ts';
 import { messageOf, type RpcRequest } from './start.ts';
 import type { CallStream } from './stream.ts';
 

@@ -13,13 +13,12 @@ import { callIdOf, parseBatchId, parseEventId, unknownEvent } from '../../src/st
 import { refusedEventId, shuttingDown } from '../failure.ts';
 import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
-import { callAt, hasAll, logOf, resumed } from './call-reply.ts';
+import { callAt, comeBack, hasAll, logOf, resumed, SESSION, sse } from './call-reply.ts';
 import { resumedBatch } from './calls-reply.ts';
-import { comeBack, SESSION, sse } from './connection.ts';
 import { type Exchange, exchangeOf } from './exchange.ts';
 import { createIdentity, identifier } from './identity.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from './initialize.ts';
-import { accepts, isMessage, isRequest } from './messages.ts';
+import { accepts, isMessage, isRequest } from './requests.ts';
 import { Sessions } from './sessions.ts';
 import { isCall, type RpcRequest } from './start.ts';
 import type { SessionWire } from './wire.ts';

@@ -1,12 +1,13 @@
 /** Handles a POST of a known session: runs its requests, and delivers its notifications and answers. */
 
-import type { JsonObject } from '../../src/base/values.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
+import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
-import { rpcError } from '../../src/doors/http/reply.ts';
+import { idOf, isRequestId, messagesOf, rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { failure, undelivered } from '../failure.ts';
@@ -14,7 +15,6 @@ import { withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
 import type { TaskMark } from '../tasks/marks.ts';
 import { hasTasks, isSessionTaskMethod, serveSessionTask, taskCreated } from '../tasks/session.ts';
 import { wantedTask } from '../tasks/wanted.ts';
-import { isRequest } from './messages.ts';
 import type { Session } from './session.ts';
 import type { RpcRequest, Source } from './start.ts';
 import type { CallStream } from './stream.ts';
@@ -186,4 +186,49 @@ function untilCancelled(
     cancel: gone.fire,
   });
   return { outcome };
+}
+
+// --- first checks of messages ---
+
+/** Arrays of messages came with one revision, and went with the next. */
+export function takesBatches(session: Session): boolean {
+  return session.isKnown && session.can('batches');
+}
+
+/** Refuses a body that is neither a message nor an array of messages. */
+export function refuseMessages(body: unknown): Reply | undefined {
+  const messages = messagesOf(body);
+  if (messages.length > 0 && messages.every(isMessage)) return undefined;
+  return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
+}
+
+/** Whether an `Accept` header takes a media type. */
+export function accepts(accept: string, type: string): boolean {
+  const [group] = type.split('/');
+  const taken = accept.toLowerCase();
+  return taken.includes(type) || taken.includes('*/*') || taken.includes(`${group}/*`);
+}
+
+export function isMessage(value: unknown): value is JsonObject {
+  if (!isObject(value) || value.jsonrpc !== '2.0') return false;
+  const isResponse = 'result' in value || 'error' in value;
+  if (typeof value.method === 'string')
+    return !isResponse && hasTakenParams(value) && (value.id === undefined || isRequestId(value.id));
+  return isRequestId(value.id) && isResponse && isTakenResponse(value);
+}
+
+export function isRequest(message: JsonObject): message is JsonObject & RpcRequest {
+  if (typeof message.method !== 'string' || !isRequestId(message.id)) return false;
+  message.params ??= {};
+  return true;
+}
+
+function hasTakenParams({ params }: JsonObject): boolean {
+  return params === undefined || (isObject(params) && isMeta(params._meta));
+}
+
+/** A response has a result or an error, not both; the code that asked checks the result's content. */
+function isTakenResponse({ result, error }: JsonObject): boolean {
+  if (error !== undefined) return result === undefined && isRpcError(error);
+  return isObject(result) && isMeta(result._meta);
 }

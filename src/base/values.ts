@@ -228,10 +228,7 @@ export function badOption(name: string, what: string): AwaitError {
   return new AwaitError('bad-option', `option ${name} ${what}.`);
 }
 
-/**
- * Time as the engine sees it: the wall clock, which may jump; a monotonic one, for measuring silence; and "later". It
- * is a parameter, so that a simulation can crash, freeze and skew a process at any moment.
- */
+// --- time, a parameter of the engine: a simulation can crash, freeze and skew a process at any moment ---
 
 export interface Timer {
   cancel(): void;
@@ -299,4 +296,45 @@ export async function within(clock: Clock, wait: number, promise: Promise<unknow
     promise.then(over, over);
   });
   timer.cancel();
+}
+
+// --- what a client may do about an error of this package; sentences are for people ---
+
+const ADVICE = 'mcp-await';
+
+/** Why a request failed: one for each sentence, so that it tells no more than the sentence does. */
+export type Reason =
+  | 'bad-token'
+  | 'bad-answer'
+  | 'store'
+  | 'busy'
+  | 'divergence'
+  | 'replay-refused'
+  | 'expired'
+  | 'host-gone'
+  | 'closed'
+  | 'limit'
+  | 'no-room'
+  | 'not-ready'
+  | 'rate-limit';
+
+/** @param retry whether the same request may be sent again: it may succeed, and no completed step runs twice */
+export function advice(reason: Reason, retry = false): { readonly [ADVICE]: object } {
+  return { [ADVICE]: { reason, retry } };
+}
+
+/** Whether the same request may be sent again; undefined if the error does not say. */
+export function retryIn(data: unknown): boolean | undefined {
+  const given = isObject(data) ? data[ADVICE] : undefined;
+  return isObject(given) && typeof given.retry === 'boolean' ? given.retry : undefined;
+}
+
+export class LoopTurns {
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** Resolves in a turn that no one else has got. */
+  next(): Promise<unknown> {
+    this.#last = this.#last.then(nextTurn);
+    return this.#last;
+  }
 }

@@ -39,9 +39,16 @@ import { AwaitError } from '../base/values.ts';
 import { Asks } from './asks.ts';
 import { Endpoint, type EndpointOptions } from './endpoint.ts';
 import type { ClientLink } from './link.ts';
-import { asError, isAnswer, isRequest, type Rpc, type RpcAnswer } from './message.ts';
+import {
+  asError,
+  isAnswer,
+  isRequest,
+  RECONNECTION,
+  type Reconnection,
+  type Rpc,
+  type RpcAnswer,
+} from './message.ts';
 import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
-import { RECONNECTION, type Reconnection } from './retry.ts';
 import { type ClientRevision, rowOf } from './revisions.ts';
 import type { OnState } from './round-trips/round-trips.ts';
 import type { CallOptions } from './session/multi-turn.ts';

@@ -10,6 +10,7 @@ import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '..
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { AwaitError } from '../base/values.ts';
 import {
+  Attempts,
   asError,
   type ClientRequest,
   isAnswer,
@@ -18,12 +19,13 @@ import {
   isRequestId,
   type JsonObject,
   parseMessages,
+  RECONNECTION,
+  type Reconnection,
   type RequestId,
   type Rpc,
   type RpcAnswer,
 } from './message.ts';
 import { refusedAsk, withoutOddUrls } from './odd-urls.ts';
-import { Attempts, RECONNECTION, type Reconnection } from './retry.ts';
 
 /** A socket as browsers, Node and `ws` have it. */
 export interface WebSocketLike {

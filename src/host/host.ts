@@ -1,7 +1,6 @@
 /** The user's host: a factory of servers, each with `connect(transport)`. */
 
-import { LoopTurns } from '../base/loop-turns.ts';
-import { AwaitError, type JsonObject } from '../base/values.ts';
+import { AwaitError, type JsonObject, LoopTurns } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { HostServer } from './protocol.ts';
 import { type ServerOptions, serverOptions } from './validator.ts';

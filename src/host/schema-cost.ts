@@ -60,7 +60,7 @@ const CLASS_CHARACTER = 0.1;
 const REPEAT = /\{(\d+)(?:,(\d*))?\}/y;
 
 /** Instructions of a compiled pattern, about: what is repeated so often is compiled so often. */
-export function instructionsOf(pattern: string): number {
+function instructionsOf(pattern: string): number {
   /** Of the groups that are open. */
   const outer: number[] = [];
   let size = 1;

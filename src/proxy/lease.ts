@@ -7,8 +7,7 @@
  * 3. When a server ends, its open requests that cannot ask are sent to the next one; an open call is lost, and the
  *    engine decides whether to run it again.
  */
-import { advice } from '../base/advice.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, advice, isObject, type JsonObject } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
 import { wireError } from '../call/run/wire-error.ts';

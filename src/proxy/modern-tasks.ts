@@ -4,8 +4,8 @@
  * What the task asks is asked as the asks of any round; its client sees a call, which may be a task of this package.
  */
 import { isObject, type JsonObject, textOf } from '../base/values.ts';
+import { pause } from '../client/message.ts';
 import { RELEASED } from '../client/modern/dialect.ts';
-import { pause } from '../client/retry.ts';
 import { outcomeOf } from '../client/round-trips/reading.ts';
 import { pollInterval } from '../client/round-trips/task.ts';
 

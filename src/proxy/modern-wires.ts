@@ -3,18 +3,20 @@ import type { OpenAccount } from '../base/budget.ts';
 import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { Endpoint } from '../client/endpoint.ts';
 import {
+  Attempts,
   type ClientRequest,
   isRequestId,
   isUntaken,
+  RECONNECTION,
   type RequestId,
   type Rpc,
   type RpcAnswer,
+  retry,
   serverErrorIn,
 } from '../client/message.ts';
 import { META, RELEASED } from '../client/modern/dialect.ts';
 import { exchange } from '../client/modern/exchange.ts';
 import { RequestHeaders } from '../client/modern/headers.ts';
-import { Attempts, RECONNECTION, retry } from '../client/retry.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { toolPages } from '../host/tool-pages.ts';
 import { RATE as CHILD_RATE } from './child.ts';

@@ -16,13 +16,13 @@ import {
   isAnswer,
   isRequestId,
   isUntaken,
+  RECONNECTION,
   type RequestId,
   type Rpc,
   serverErrorIn,
 } from '../client/message.ts';
 import { META, RELEASED } from '../client/modern/dialect.ts';
 import { Listener } from '../client/modern/listener.ts';
-import { RECONNECTION } from '../client/retry.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { Inflow } from './inflow.ts';
 import { LEFT, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';

@@ -2,8 +2,7 @@
 
 import { boundedResponse } from '../base/bounded-response.ts';
 import type { OpenAccount } from '../base/budget.ts';
-import { LoopTurns } from '../base/loop-turns.ts';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, LoopTurns } from '../base/values.ts';
 import type { FactoryContext } from '../host/host.ts';
 import type { EraWay } from './era.ts';
 import { type LinkParts, type PeerHost, type PeerHostOptions, peerHost } from './host.ts';

@@ -6,9 +6,8 @@
  * 2. It has a connection of its own, so it outlasts the link that opened it. The last link that leaves ends it.
  */
 import type { JsonObject } from '../base/values.ts';
-import type { Rpc } from '../client/message.ts';
+import { RECONNECTION, type Rpc } from '../client/message.ts';
 import { Listener } from '../client/modern/listener.ts';
-import { RECONNECTION } from '../client/retry.ts';
 import type { PeerLogger } from './link.ts';
 import type { Listening, ListeningPorts, MayRead, ModernWire } from './modern.ts';
 

@@ -1,6 +1,6 @@
 /** Work that is ready at once leaves others their turn of the event loop. */
 import { expect, it } from 'vitest';
-import { LoopTurns } from '../../src/base/loop-turns.ts';
+import { LoopTurns } from '../../src/base/values.ts';
 
 it('is done one piece in a turn, in the order in which it came', async () => {
   const turns = new LoopTurns();

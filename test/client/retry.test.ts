@@ -1,6 +1,6 @@
 /** The one helper of everything that is tried again: how often, after which pauses, and until when. */
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { Attempts, forRepeats, RECONNECTION, retry } from '../../src/client/retry.ts';
+import { Attempts, forRepeats, RECONNECTION, retry } from '../../src/client/message.ts';
 
 const OPTIONS = {
   initialReconnectionDelay: 100,

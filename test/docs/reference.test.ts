@@ -47,7 +47,7 @@ it('docs/troubleshooting.md has every error code', () => {
 });
 
 it('docs/troubleshooting.md has every reason that a client may read', () => {
-  const body = bodyOf('base/advice.ts', 'export type Reason', ';\n');
+  const body = bodyOf('base/values.ts', 'export type Reason', ';\n');
   const reasons = [...body.matchAll(/'([\w-]+)'/g)].map(([, name = '']) => name);
   const [, part = ''] = textOf('docs/troubleshooting.md').split('## Errors by code');
   const written = new Set(

@@ -7,7 +7,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
-import { atOnce } from '../../compat/session/connection.ts';
+import { atOnce } from '../../compat/session/call-reply.ts';
 import type { Session } from '../../compat/session/session.ts';
 import { Budget } from '../../src/base/budget.ts';
 import { systemClock } from '../../src/base/values.ts';

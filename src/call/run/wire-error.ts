@@ -1,6 +1,11 @@
 /** The errors that a client reads: fixed sentences, each with one advice. The reason is in the logged AwaitError. */
-import { advice, type Reason } from '../../base/advice.ts';
-import type { AwaitError, AwaitErrorCode, JsonObject } from '../../base/values.ts';
+import {
+  type AwaitError,
+  type AwaitErrorCode,
+  advice,
+  type JsonObject,
+  type Reason,
+} from '../../base/values.ts';
 import { refusal } from '../ask/capability.ts';
 import type { RpcError } from '../journal/entries.ts';
 import type { Outcome, Responded } from './outcome.ts';

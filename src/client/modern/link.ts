@@ -15,12 +15,12 @@ import {
   isObject,
   isRequestId,
   type JsonObject,
+  type Reconnection,
   type RequestId,
   type Rpc,
   type RpcNotification,
   serverErrorIn,
 } from '../message.ts';
-import type { Reconnection } from '../retry.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
 import { takeSaved } from '../round-trips/saved-call.ts';
 import { META, RELEASED } from './dialect.ts';

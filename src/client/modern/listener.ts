@@ -5,8 +5,15 @@
  */
 
 import { AwaitError } from '../../base/values.ts';
-import { asError, type ClientRequest, isObject, type JsonObject, type Rpc } from '../message.ts';
-import { Attempts, type Reconnection } from '../retry.ts';
+import {
+  Attempts,
+  asError,
+  type ClientRequest,
+  isObject,
+  type JsonObject,
+  type Reconnection,
+  type Rpc,
+} from '../message.ts';
 import type { Opened } from '../round-trips/round-trips.ts';
 
 export interface ListenerPorts {

@@ -10,19 +10,22 @@
 
 import { AwaitError, defined } from '../../base/values.ts';
 import {
+  Attempts,
   asError,
   type ClientRequest,
   failureOf,
+  forRepeats,
   isLost,
   isObject,
   isUntaken,
   type JsonObject,
+  type Reconnection,
   type RequestId,
   type RpcAnswer,
+  retry,
   served,
   serverErrorIn,
 } from '../message.ts';
-import { Attempts, forRepeats, type Reconnection, retry } from '../retry.ts';
 import type { ClientDialect } from './dialect.ts';
 import { type Input, malformed, type ReadResult, readAnswer } from './reading.ts';
 import { Refused, type Responses, Round, type RoundPorts } from './round.ts';

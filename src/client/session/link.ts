@@ -17,12 +17,12 @@ import {
   isObject,
   isRequestId,
   parseMessages,
+  type Reconnection,
   type RequestId,
   type Rpc,
   type RpcAnswer,
   type RpcNotification,
 } from '../message.ts';
-import type { Reconnection } from '../retry.ts';
 import type { ClientDialect } from '../round-trips/dialect.ts';
 import { type OnState, type Opened, RoundTripCall, type RoundTripPorts } from '../round-trips/round-trips.ts';
 import { takeSaved } from '../round-trips/saved-call.ts';

@@ -33,20 +33,23 @@ import type { AskSender, Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { drainBody, readEvents } from '../event-stream.ts';
 import {
+  Attempts,
   asError,
   type ClientRequest,
   failureOf,
+  forRepeats,
   isAnswer,
   isLost,
   isRequest,
   isRequestId,
   parseMessages,
+  type Reconnection,
   type RequestId,
   type Rpc,
   type RpcAnswer,
   type RpcNotification,
+  retry,
 } from '../message.ts';
-import { Attempts, forRepeats, type Reconnection, retry } from '../retry.ts';
 import { AskTurn } from './turn.ts';
 
 export interface CallPorts {

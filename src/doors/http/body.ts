@@ -1,9 +1,8 @@
 /** Reads and parses a body, bounded, before it is used. */
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
-import type { LoopTurns } from '../../base/loop-turns.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
-import { AwaitError, isObject, type JsonObject } from '../../base/values.ts';
+import { AwaitError, isObject, type JsonObject, type LoopTurns } from '../../base/values.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { idOf, messagesOf, rpcError } from './reply.ts';

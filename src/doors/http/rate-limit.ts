@@ -3,8 +3,7 @@
  * file decides what counts as which, and how a request above a limit is refused.
  */
 import RateLimiterMemory from 'rate-limiter-flexible/lib/RateLimiterMemory.js';
-import { advice } from '../../base/advice.ts';
-import { isObject, type JsonObject } from '../../base/values.ts';
+import { advice, isObject, type JsonObject } from '../../base/values.ts';
 import type { Counters } from '../../observe/counters.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import type { Principal } from './principal.ts';

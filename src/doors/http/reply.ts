@@ -58,10 +58,7 @@ export function isRequestId(value: unknown): value is string | number {
   return typeof value === 'string' ? value.length <= LONGEST_ID : Number.isSafeInteger(value);
 }
 
-/**
- * JSON-RPC messages of one body. Arrays of messages are of 2025-03-26 alone, arrays of answers of SEP-1858; both are
- * bounded before anything is made of them: 2.9 MB hold 40,000 calls.
- */
+// --- the messages of one body, bounded before anything is made of them: 2.9 MB hold 40,000 calls ---
 
 export const NO_BATCH = 'Invalid Request: this revision takes one JSON-RPC message in a body, and no array';
 
