@@ -172,7 +172,7 @@ async function counted(
   if (!memory.has(quotaKey, bytes) || !listeners.has(quotaKey))
     throw new AwaitError(
       'no-room',
-      `a subscription was refused: those that are open reached limits.argumentBytes, or a share of ${LISTENERS.all}`,
+      'a subscription was refused: those that are open reached limits.argumentBytes, or a share of 1,000',
     );
   const place = {};
   memory.hold(place, quotaKey, bytes);

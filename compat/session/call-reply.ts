@@ -47,7 +47,7 @@ import {
 import { RETRY } from './stream.ts';
 
 /** Between two looks for the first entry of a call that runs here, in milliseconds. */
-const SOON = 100;
+export const SOON = 100;
 
 /** Whose calls they are. */
 interface CallsOwner {

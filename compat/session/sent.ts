@@ -4,9 +4,11 @@
  */
 import { digest } from '../../src/base/digest.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
+import { empty } from '../../src/doors/http/reply.ts';
 import { callIdOf } from '../../src/stream/event-id.ts';
 import { refusedEventId } from '../failure.ts';
-import { callAt, type ReplyDialect, replyTo, resumed, sse } from './call-reply.ts';
+import { isSessionTaskMethod } from '../tasks/session.ts';
+import { callAt, pause, type ReplyDialect, replyTo, resumed, SOON, sse } from './call-reply.ts';
 import type { Exchange } from './exchange.ts';
 import type { RpcRequest } from './start.ts';
 import { resumeTaskReply } from './task-reply.ts';
@@ -41,9 +43,16 @@ export async function sentBefore(
   const { services, session, inbound } = exchange;
   try {
     const callId = callIdOf(stream);
-    // It may be on its way into the store.
-    const isLogged = session.runsLogged(callId) || (await callAt(exchange, callId, 0));
-    if (isLogged) {
+    const isLogged = async (): Promise<boolean> =>
+      session.runsLogged(callId) || (await callAt(exchange, callId, 0)) !== undefined;
+    let found = await isLogged();
+    // It is written once its server is made, here or elsewhere.
+    const until = services.now() + services.settings.limits.lease;
+    const mayCome = (): boolean => !isSessionTaskMethod(request.method) && services.now() < until;
+    for (; !found && mayCome(); found = await isLogged()) await pause(SOON);
+    // Its client has gone, and may read on another connection already.
+    if (inbound.signal.aborted) return empty(202);
+    if (found) {
       return resumed(exchange, replyTo(request, callId, dialect), { sequence: 0 }, undefined);
     }
     const place = await services.streams.find(stream, 0, session.id);

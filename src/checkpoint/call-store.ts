@@ -265,12 +265,13 @@ export class KeyvCallStore implements CallStore {
   }
 
   #evict({ call, upTo }: BytesHolder): void {
-    const beside = [...(this.#held?.drop(call.id)?.beside ?? [])];
-    const rows = this.isShared ? beside.filter((name) => ROW.test(name)) : [];
-    const others = beside.filter((name) => !rows.includes(name));
+    const gone = positionsOf(call.id, upTo);
     // Records that cannot be deleted stay until they expire.
-    void this.remove(...positionsOf(call.id, upTo), ...others).catch(() => {});
-    for (const name of rows) void this.replace(name, EVICTED, Number.parseInt(name, 36)).catch(() => {});
+    for (const name of this.#held?.drop(call.id)?.beside ?? []) {
+      if (!this.isShared || !ROW.test(name)) gone.push(name);
+      else void this.replace(name, EVICTED, Number.parseInt(name, 36)).catch(() => {});
+    }
+    void this.remove(...gone).catch(() => {});
   }
 
   /** The calls that are kept in this process's memory; undefined where a store is shared. */

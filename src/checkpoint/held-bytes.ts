@@ -165,7 +165,7 @@ export class HeldBytes {
 
   /** An equal call gets the outcome of one that outlasted its request for a while, if the store is shared. */
   #quietOf({ call }: BytesHolder): number {
-    return this.#quiet > 0 && isContinued(call.id) ? Math.max(this.#quiet, REPEATED) : this.#quiet;
+    return this.#quiet > 0 && isContinued(call.id) ? REPEATED : this.#quiet;
   }
 
   #isFinished(held: BytesHolder): boolean | undefined {

@@ -10,14 +10,14 @@ import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { AwaitWebSocketTransport } from '../../src/client/index.ts';
-import { type AwaitOptions, createAwaitHandler, type HostProduct } from '../../src/index.ts';
+import { type AwaitOptions, createAwaitHandler, type HostProduct, step } from '../../src/index.ts';
 import { toNodeHandler } from '../../src/node.ts';
 import { type MountedWebSocket, mountWebSocket, type WebSocketOptions } from '../../src/websocket.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { flakyStore } from '../fixtures/flaky-store.ts';
 import { legacyOver, modernOver } from './clients.ts';
 import { LogBook, SECRET } from './harness.ts';
-import { REDIS, REDIS_URL } from './services.ts';
+import { REDIS, REDIS_URL, SQLITE } from './services.ts';
 
 beforeAll(() => {
   // Node 20 has none of its own, and SDK v1's transport takes the global one.
@@ -243,6 +243,68 @@ describe('a socket that breaks', () => {
     expect(two.effects).toContain('ship');
     await client.close();
   });
+});
+
+it('a request that is sent again while its server is being made gets its response', async () => {
+  const store = await openStore(SQLITE.url());
+  const shared: AwaitOptions = { store, secrets: [SECRET] };
+  const first = await serve(shared);
+  let ready = (): void => {};
+  const isReady = new Promise<void>((resolve) => {
+    ready = resolve;
+  });
+  const begun: string[] = [];
+  const other = await serve(shared, {}, (async (effect: (name: string) => void) => {
+    begun.push('a server');
+    await isReady;
+    const server = new McpServer({ name: 'charging', version: '1.0.0' });
+    server.registerTool('charge', {}, async () => {
+      await step('charge', () => effect('charge'));
+      return { content: [{ type: 'text', text: 'charged' }] };
+    });
+    return server;
+  }) as never);
+  const connect = async (url: string) => {
+    const socket = new WebSocket(url, 'mcp');
+    const got: Json[] = [];
+    socket.on('message', (data) => got.push(JSON.parse(String(data))));
+    await once(socket, 'open');
+    const say = (message: object): void => socket.send(JSON.stringify({ jsonrpc: '2.0', ...message }));
+    return { socket, got, say };
+  };
+  const beginning = await connect(first.url);
+  const clientInfo = { name: 'x', version: '1' };
+  const asked = {
+    protocolVersion: '2025-11-25',
+    capabilities: {},
+    clientInfo,
+    _meta: { 'mcp-await/session': true },
+  };
+  beginning.say({ id: 'i', method: 'initialize', params: asked });
+  await expect.poll(() => beginning.got.length).toBe(1);
+  const [begunSession = {}] = beginning.got;
+  const { _meta } = begunSession.result as { _meta: Json };
+  beginning.say({ method: 'notifications/initialized' });
+  beginning.socket.terminate();
+  const params = {
+    _meta: { 'mcp-await/session': _meta['mcp-await/session'], 'mcp-await/version': '2025-11-25' },
+  };
+  const send = async () => {
+    const resumed = await connect(other.url);
+    resumed.say({ method: 'notifications/mcp-await/resume', params });
+    resumed.say({ id: 5, method: 'tools/call', params: { name: 'charge', arguments: {} } });
+    return resumed;
+  };
+  const broken = await send();
+  await expect.poll(() => begun.length).toBe(1);
+  broken.socket.terminate();
+  const again = await send();
+  // Whether it waits for the other one's log cannot be seen from here.
+  await pause(300);
+  ready();
+  await expect.poll(() => again.got.some(({ id }) => id === 5)).toBe(true);
+  expect(other.effects).toEqual(['charge']);
+  again.socket.close();
 });
 
 it('a request whose stream is gone gets an error', async () => {
