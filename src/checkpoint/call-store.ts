@@ -175,8 +175,8 @@ export class KeyvCallStore implements CallStore {
     let bytes = 0;
     const sized = (characters: number): void => {
       bytes = characters;
-      // What goes with a call that is stored, such as its answer, is written even if there is no room.
-      if (characters > SMALL || !name.startsWith(holder.id)) this.#makeRoom(holder, characters);
+      // What stands beside a call that outlasts its request (`CONTINUED`), such as an answer, is written in any case.
+      if (characters > SMALL || !name.includes('~:')) this.#makeRoom(holder, characters);
     };
     const inserted = await this.#insert(name, value, this.#lifetime(expires), until, sized);
     if (inserted) this.#held?.add(holder, name, bytes);
