@@ -45,11 +45,11 @@ export async function sentBefore(
     const callId = callIdOf(stream);
     const isLogged = async (): Promise<boolean> =>
       session.runsLogged(callId) || (await callAt(exchange, callId, 0)) !== undefined;
+    const isTask = isSessionTaskMethod(request.method);
     let found = await isLogged();
     // It is written once its server is made, here or elsewhere.
     const until = services.now() + services.settings.limits.lease;
-    const mayCome = (): boolean => !isSessionTaskMethod(request.method) && services.now() < until;
-    for (; !found && mayCome(); found = await isLogged()) await pause(SOON);
+    for (; !found && !isTask && services.now() < until; found = await isLogged()) await pause(SOON);
     // Its client has gone, and may read on another connection already.
     if (inbound.signal.aborted) return empty(202);
     if (found) {

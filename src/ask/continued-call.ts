@@ -12,7 +12,7 @@
  * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
 import { AwaitError, type Clock, defined, isObject, type JsonObject, sleep, textOf } from '../base/values.ts';
-import type { ErrorAnswers } from '../call/ask/answer.ts';
+import { type ErrorAnswers, isLate } from '../call/ask/answer.ts';
 import { isForPerson, missingCapability, roleOf } from '../call/ask/capability.ts';
 import type { Engine } from '../call/engine.ts';
 import { isShed } from '../call/frame/drawn.ts';
@@ -300,7 +300,7 @@ export class ContinuedCall implements Instance {
     if (isTold && from.kind === 'asks') {
       known = from.at;
       const { call } = from.checkpoint;
-      // Before that: an earlier request that ends now must not stop it.
+      // It listens first: an earlier request of the call that ends now then does not stop it (`WaitingCalls.stop`).
       void this.#ended.then(calls.listen(call.id, () => {}));
       if (this.#request.person !== undefined) await calls.resume(call);
     }
@@ -367,9 +367,7 @@ export class ContinuedCall implements Instance {
   ): Promise<{ responses: JsonObject; errors?: ErrorAnswers } | undefined> {
     const { calls } = this.#parts;
     const forPage = new Set(this.#forPage(open));
-    const isLate = ({ deadline }: OpenAsk): boolean =>
-      deadline !== undefined && deadline.at < this.#parts.clock.now();
-    const page = new Set([...forPage].filter((ask) => !isLate(ask)));
+    const page = new Set([...forPage].filter((ask) => !isLate(ask, this.#parts.clock.now())));
     const { person } = this.#request;
     // One that is on the page may be answered there at any time: the first answer counts, and waits with the call.
     const isOpen =

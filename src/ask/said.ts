@@ -1,6 +1,7 @@
 /** What the model reads of a call that waits for a person, and of one that is done already. */
 import { type JsonObject, textOf } from '../base/values.ts';
 import type { OpenAsk, Response } from '../call/journal/entries.ts';
+import { expiryOf } from './waiting-calls.ts';
 
 /** In `_meta` of a result: the call waits, and for whom. */
 const WAITING = 'mcp-await/waiting';
@@ -18,8 +19,7 @@ export function notDoneYet(
   asks: readonly OpenAsk[],
   expires: number,
 ): { readonly result: JsonObject } {
-  const ends = asks.map(({ deadline }) => deadline?.at ?? expires);
-  const until = new Date(Math.min(expires, ...ends)).toISOString();
+  const until = new Date(expiryOf(expires, asks)).toISOString();
   const questions = asks.map(({ params }) => textOf(params.message ?? ''));
   const lines = [
     `NOT DONE YET: ${tool} waits for a person.`,

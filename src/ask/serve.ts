@@ -4,7 +4,7 @@
  * the form that it was given.
  */
 import { AwaitError, isObject, type JsonObject, nextTurn, textOf } from '../base/values.ts';
-import type { AnswerCheck } from '../call/ask/answer.ts';
+import { type AnswerCheck, isLate } from '../call/ask/answer.ts';
 import { roleOf } from '../call/ask/capability.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
@@ -19,7 +19,7 @@ import { askPage, LISTED, type ListedAsk, listPage, notePage, type Submitted } f
 import { type AskText, readableAsks } from './page/whole.ts';
 import type { AskSettings, PageAsks } from './page-asks.ts';
 import { PageTurns } from './page-turns.ts';
-import { type Authorized, isForm, type WaitsFor } from './waiting-calls.ts';
+import { type Authorized, expiryOf, isForm, type WaitsFor } from './waiting-calls.ts';
 
 /** Asks that the list shows. */
 const MOST_LISTED = 200;
@@ -158,7 +158,7 @@ export class AskPage {
     if (standing.kind !== 'asks') return undefined;
     const { call, open: all } = standing.checkpoint;
     const now = this.#parts.now();
-    const open = all.filter(({ deadline }) => deadline === undefined || deadline.at > now);
+    const open = all.filter((ask) => !isLate(ask, now));
     if (call.expires <= now || open.length === 0) return undefined;
     const isAnswerable = ({ params }: OpenAsk): boolean => {
       const role = roleOf(params);
@@ -220,7 +220,7 @@ export class AskPage {
       tool: String(call.params.name),
       client: nameOfClient(call),
       asked: call.created,
-      expires: expiryOf(shown),
+      expires: expiryOf(call.expires, open),
       args: argumentsOf(call),
       asks: open.map(askText),
       action: url,
@@ -299,13 +299,7 @@ export class AskPage {
   }
 }
 
-/** When the call ends, or the time that its tool gave the first of its asks. */
-function expiryOf({ call, open }: Shown): number {
-  return Math.min(call.expires, ...open.map(({ deadline }) => deadline?.at ?? Infinity));
-}
-
-function listed(shown: Shown, most: number): ListedAsk[] {
-  const { call, waits, open } = shown;
+function listed({ call, waits, open }: Shown, most: number): ListedAsk[] {
   const args = beginningOf(JSON.stringify(argumentsOf(call)), LISTED);
   const client = beginningOf(nameOfClient(call), LISTED);
   return open.slice(0, most).map(({ params }) => ({
@@ -313,7 +307,7 @@ function listed(shown: Shown, most: number): ListedAsk[] {
     message: beginningOf(messageOf(params), LISTED),
     client,
     asked: call.created,
-    expires: expiryOf(shown),
+    expires: expiryOf(call.expires, open),
     args,
   }));
 }

@@ -96,6 +96,11 @@ interface BookParts {
   answered?(call: CallRecord, answer: KeptAnswer): void;
 }
 
+/** When a call ends, or the time of the first of its asks that its tool gave one, in milliseconds since the epoch. */
+export function expiryOf(expires: number, asks: readonly OpenAsk[]): number {
+  return Math.min(expires, ...asks.map(({ deadline }) => deadline?.at ?? expires));
+}
+
 /** Whether an ask is one that the page has a form for. */
 export function isForm({ method, params }: OpenAsk): boolean {
   return method === 'elicitation/create' && params.mode !== 'url';
@@ -181,9 +186,8 @@ export class WaitingCalls {
         owner = typeof found === 'string' ? found : EVICTED;
       }
     }
-    if (owner === EVICTED) return owner;
     const [ownerId, args] = owner.split(' ');
-    return args === what ? ownerId : undefined;
+    return args === what || owner === EVICTED ? ownerId : undefined;
   }
 
   /**

@@ -158,14 +158,12 @@ export class HeldBytes {
 
   #oldest(callers: readonly (string | undefined)[]): BytesHolder | undefined {
     for (const caller of callers)
-      for (const [held, at] of this.#finished.get(caller) ?? [])
-        if (this.#now() - at >= this.#quietOf(held)) return held;
+      for (const [held, at] of this.#finished.get(caller) ?? []) {
+        // An equal call gets the outcome of one that outlasted its request for a while, if the store is shared.
+        const quiet = this.#quiet > 0 && isContinued(held.call.id) ? REPEATED : this.#quiet;
+        if (this.#now() - at >= quiet) return held;
+      }
     return undefined;
-  }
-
-  /** An equal call gets the outcome of one that outlasted its request for a while, if the store is shared. */
-  #quietOf({ call }: BytesHolder): number {
-    return this.#quiet > 0 && isContinued(call.id) ? REPEATED : this.#quiet;
   }
 
   #isFinished(held: BytesHolder): boolean | undefined {

@@ -7,7 +7,7 @@
  */
 import { createHash, createSecretKey, hkdfSync, type KeyObject, randomBytes } from 'node:crypto';
 import { AwaitError, keepNewest } from '../base/values.ts';
-import { assertSecrets, separated } from './secrets.ts';
+import { checkedSecrets } from './secrets.ts';
 
 export type KeyPurpose = 'state' | 'session' | 'event' | 'task' | 'relay' | 'journal' | 'retry' | 'ask';
 
@@ -56,8 +56,7 @@ export class KeyRing {
 
   /** @throws AwaitError `bad-option`: nothing has changed then */
   change(secrets: readonly unknown[]): void {
-    assertSecrets(secrets);
-    const named = (separated(secrets) as string[]).map((secret) => ({ id: nameOf(secret), secret }));
+    const named = checkedSecrets(secrets).map((secret) => ({ id: nameOf(secret), secret }));
     if (named[0]?.id !== this.#secrets[0]?.id) this.#sealing.clear();
     this.#secrets = named;
   }

@@ -16,26 +16,24 @@ export function secretsIn(texts: readonly string[]): string[] {
     .filter((secret) => secret !== '');
 }
 
-/** As `secretsIn`, of a text whose parts are all long enough; another one with a comma is one secret. */
-export function separated(secrets: readonly unknown[]): readonly unknown[] {
-  return secrets.flatMap((text) => {
-    const parts = typeof text === 'string' ? secretsIn([text]) : [];
-    return parts.length > 0 && parts.every(isLong) ? parts : [text];
-  });
-}
-
 function isLong(secret: string): boolean {
   return Buffer.byteLength(secret) >= LEAST;
 }
 
 /**
- * Checks secrets before anything uses them.
+ * Checks secrets before anything uses them. A text is several if all of its parts are long enough; another one with a
+ * comma in it is one secret.
+ * @returns each by itself
  * @throws AwaitError `bad-option`; the message names the fault
  */
-export function assertSecrets(secrets: unknown): asserts secrets is readonly string[] {
+export function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0)
     throw new AwaitError('bad-option', 'option secrets must be an array with at least one secret.');
-  for (const [index, secret] of separated(secrets).entries()) {
+  const texts: unknown[] = secrets.flatMap((text) => {
+    const parts = typeof text === 'string' ? secretsIn([text]) : [];
+    return parts.length > 0 && parts.every(isLong) ? parts : [text];
+  });
+  return texts.map((secret, index) => {
     if (typeof secret !== 'string' || !isLong(secret)) {
       const unset = secret === undefined ? 'is undefined (is the environment variable set?); it ' : '';
       throw new AwaitError(
@@ -45,7 +43,8 @@ export function assertSecrets(secrets: unknown): asserts secrets is readonly str
     }
     if (isRepeated(secret) || bitsIn(secret) < LEAST_BITS)
       throw new AwaitError('bad-option', `secrets[${index}] can be guessed: it repeats itself. ${HOW}`);
-  }
+    return secret;
+  });
 }
 
 /** Whether it is one block over and over, such as 43 equal letters. */

@@ -10,7 +10,7 @@ import { type Limits, limitsOf } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { primitiveOf } from '../checkpoint/insert.ts';
 import type { AskSecrets } from '../checkpoint/secret-source.ts';
-import { assertSecrets } from '../checkpoint/secrets.ts';
+import { checkedSecrets } from '../checkpoint/secrets.ts';
 import { type PathOptions, Paths } from '../doors/http/paths.ts';
 import type { Principal } from '../doors/http/principal.ts';
 import type { RateLimitOptions } from '../doors/http/rate-limit.ts';
@@ -160,8 +160,7 @@ function secretsOf(options: AwaitOptions): readonly string[] | AskSecrets {
     return [randomBytes(32).toString('base64url')];
   }
   if (typeof secrets === 'function') return secrets;
-  assertSecrets(secrets);
-  return secrets;
+  return checkedSecrets(secrets);
 }
 
 function rateLimitOf(rateLimit: RateLimitOptions | false | undefined): RateLimitOptions | false {

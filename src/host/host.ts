@@ -77,6 +77,7 @@ export interface Made {
   readonly cleanup?: (sessionId?: string) => void;
 }
 
+/** For servers that were made elsewhere and are ready at once: each goes on in a turn of its own. */
 const turns = new LoopTurns();
 
 /** Servers that a factory returned before. */
@@ -84,14 +85,14 @@ const returned = new WeakSet<HostServer>();
 
 /**
  * Calls a factory.
- * @throws AwaitError with the factory's own code or `internal` if it throws, `bad-option` if it returns anything but a new server
+ * @throws AwaitError with the factory's own code or `internal` if it throws, `bad-option` if it returns anything but a
+ * new server
  */
 export async function make(factory: HostFactory, context: FactoryContext): Promise<Made> {
   let product: unknown;
   try {
     const making = factory(context);
     product = await making;
-    // Many that were made elsewhere may be ready at once.
     if (making instanceof Promise) await turns.next();
   } catch (error) {
     const { code, message } = AwaitError.from(error);

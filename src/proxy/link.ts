@@ -2,6 +2,9 @@
 
 import { isObject, type JsonObject, memoryOf } from '../base/values.ts';
 
+/** Memory of what a server may declare of itself, in bytes: each session keeps it. */
+export const MOST_DECLARED = 65_536;
+
 /** The reason of a `notifications/cancelled` where the instance is over: its call may go on in another process. */
 export const LEFT = 'mcp-await: the connection is over';
 

@@ -25,7 +25,7 @@ import { META, RELEASED } from '../client/modern/dialect.ts';
 import { Listener } from '../client/modern/listener.ts';
 import type { Opened } from '../client/round-trips/round-trips.ts';
 import { Inflow } from './inflow.ts';
-import { LEFT, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';
+import { LEFT, type LinkEvents, MOST_DECLARED, type PeerLink, type PeerLogger } from './link.ts';
 import { asRound, followTask, taskOf } from './modern-tasks.ts';
 
 const TASKS = `${META}/tasks`;
@@ -243,7 +243,7 @@ export class ModernPeerLink implements PeerLink {
       return { error: { code: -32022, message: `it does not serve ${RELEASED.revision}` } };
     const offered = isObject(has) ? has : {};
     // A caller's other links keep the listener, also where this one is refused for its size.
-    if (memoryOf(offered) <= 65_536) this.#listener.declared = offered;
+    if (memoryOf(offered) <= MOST_DECLARED) this.#listener.declared = offered;
     return {
       result: {
         protocolVersion,

@@ -15,7 +15,15 @@ import { AwaitError, isObject, type JsonObject, memoryOf } from '../base/values.
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { progressOn, progressTokenOf, responseOf } from '../host/transport.ts';
-import { type Ended, FULL, heldMemory, type OpenLink, type PeerLink, type PeerLogger } from './link.ts';
+import {
+  type Ended,
+  FULL,
+  heldMemory,
+  MOST_DECLARED,
+  type OpenLink,
+  type PeerLink,
+  type PeerLogger,
+} from './link.ts';
 import { repeatableTools } from './replay-rule.ts';
 
 /** The server ended before it answered. */
@@ -158,7 +166,8 @@ export class Peer {
       const response = await peer.request('initialize', { protocolVersion, capabilities, clientInfo: info });
       if ('error' in response) throw new Error(`it refused initialize: ${response.error.message}`);
       // Each session keeps it.
-      if (memoryOf(response.result) > 65_536) throw new Error('its result of initialize is above 64 KiB');
+      if (memoryOf(response.result) > MOST_DECLARED)
+        throw new Error('its result of initialize is above 64 KiB');
       peer.initialized = response.result;
     } catch (error) {
       if (!peer.gone) peer.kill();

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { KeyRing } from '../../src/checkpoint/key-ring.ts';
 import { Sealer } from '../../src/checkpoint/sealed.ts';
 import { SecretSource } from '../../src/checkpoint/secret-source.ts';
-import { assertSecrets } from '../../src/checkpoint/secrets.ts';
+import { checkedSecrets } from '../../src/checkpoint/secrets.ts';
 import { accept, post, textOf } from '../e2e/clients.ts';
 import { OLD_SECRET, SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -16,14 +16,14 @@ describe('a secret', () => {
     ['almost all one letter', `${'a'.repeat(60)}bcd`],
     ['digits that go up', '11111111111122222222222233333333333'],
   ])('is refused where it can be guessed: %s', (_what, secret) => {
-    expect(() => assertSecrets([SECRET, secret])).toThrow(/secrets\[1\] can be guessed/);
+    expect(() => checkedSecrets([SECRET, secret])).toThrow(/secrets\[1\] can be guessed/);
   });
 
   it('is taken where it is random, however it is written', () => {
     for (let nth = 0; nth < 200; nth += 1) {
       const bytes = randomBytes(32);
       for (const encoding of ['base64url', 'hex', 'base64'] as const)
-        assertSecrets([bytes.toString(encoding)]);
+        checkedSecrets([bytes.toString(encoding)]);
     }
   });
 });

@@ -8,12 +8,8 @@ const entry = (...data: string[]): Projected => ({
   events: data.map((one) => ({ data: one })),
 });
 
-it('reach a client that is behind, after the entries before them', async () => {
-  const clock = new FakeClock();
-  const log = new Map<number, Projected>();
-  const sink = new Connection();
-  sink.room = 1;
-  const tail = new Tail({
+function tailOf(clock: FakeClock, sink: Connection, log: ReadonlyMap<number, Projected>): Tail {
+  return new Tail({
     log: { id: 'call', expires: clock.now() + 60_000, read: async (at) => log.get(at) },
     sink,
     self: 'here',
@@ -24,6 +20,14 @@ it('reach a client that is behind, after the entries before them', async () => {
     oldest: () => undefined,
     stopped: () => {},
   });
+}
+
+it('reach a client that is behind, after the entries before them', async () => {
+  const clock = new FakeClock();
+  const log = new Map<number, Projected>();
+  const sink = new Connection();
+  sink.room = 1;
+  const tail = tailOf(clock, sink, log);
   const write = (at: number, written: Projected, isKept: boolean): void => {
     log.set(at, isKept ? written : entry());
     tail.offer(at, written, isKept);
@@ -40,17 +44,7 @@ it('reach a client that is behind, after the entries before them', async () => {
 it('leave nothing waiting where the last of them is there before the connection', () => {
   const clock = new FakeClock();
   const sink = new Connection();
-  const tail = new Tail({
-    log: { id: 'call', expires: clock.now() + 60_000, read: async () => undefined },
-    sink,
-    self: 'here',
-    clock,
-    from: 0,
-    claimed: 0,
-    pace: () => undefined,
-    oldest: () => undefined,
-    stopped: () => {},
-  });
+  const tail = tailOf(clock, sink, new Map());
   tail.offer(1, { ...entry('the response'), last: true } as Projected);
   const after = vi.spyOn(clock, 'after');
   tail.start(false);

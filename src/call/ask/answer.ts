@@ -60,9 +60,8 @@ export function sortAnswers(
     const name = names.find((key) => Object.hasOwn(responses ?? {}, key));
     const value = name === undefined ? undefined : responses?.[name];
     const failed = names.find((key) => Object.hasOwn(errors, key));
-    const isInTime = isRecorded && value !== undefined;
-    if (ask.deadline !== undefined && now > ask.deadline.at && !isInTime)
-      accepted.push(timedOut(ask, ask.deadline.timeout));
+    const counts = isRecorded && value !== undefined;
+    if (isLate(ask, now) && !counts) accepted.push(timedOut(ask, ask.deadline.timeout));
     else if (failed !== undefined) {
       accepted.push(answerTo(ask, { error: errors[failed] as RpcError }));
     } else if (value === undefined) missing.push(ask);
@@ -73,6 +72,14 @@ export function sortAnswers(
     }
   }
   return { accepted, bad, missing };
+}
+
+/** Whether the time is over that its tool gave an ask, if it gave any. */
+export function isLate<A extends Pick<OpenAsk, 'deadline'>>(
+  ask: A,
+  now: number,
+): ask is A & { readonly deadline: NonNullable<OpenAsk['deadline']> } {
+  return ask.deadline !== undefined && now > ask.deadline.at;
 }
 
 /** As `sortAnswers`, for one answer that came before its ask was made; `undefined` when it breaks the schema. */
