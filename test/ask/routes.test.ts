@@ -92,15 +92,23 @@ function byHand(at: Served, to: string, more: RawCall = {}): Promise<RawReply> {
   });
 }
 
-/** A request, of whose wait for the person 25 seconds pass at once. */
+/** A request, of whose wait for the person 25 seconds pass whenever something begins to listen. */
 async function atOnce<T>(request: () => Promise<T>): Promise<T> {
   vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + jump);
   const listen = WaitingCalls.prototype.listen;
-  vi.spyOn(WaitingCalls.prototype, 'listen').mockImplementationOnce(function (this: WaitingCalls, id, heard) {
+  const spied = vi.spyOn(WaitingCalls.prototype, 'listen').mockImplementation(function (
+    this: WaitingCalls,
+    id,
+    heard,
+  ) {
     jump += 25_000;
     return listen.call(this, id, heard);
   });
-  return request();
+  try {
+    return await request();
+  } finally {
+    spied.mockRestore();
+  }
 }
 
 it('asks a client itself that declares forms', async () => {
@@ -221,7 +229,8 @@ describe('2026-07-28 with URL mode alone', () => {
     const first = await byHand(one, 'rome', { capabilities });
     const [shown] = Object.values(first.message.result?.inputRequests ?? {});
     const responses = Object.fromEntries(first.keys.map((key) => [key, { action: 'decline' }]));
-    const refused = await byHand(two, 'rome', { capabilities, state: first.state, responses });
+    const { state } = first;
+    const refused = await atOnce(() => byHand(two, 'rome', { capabilities, state, responses }));
     expect(textOf(refused)).toMatch(/^NOT DONE YET/);
     const again = await atOnce(() => byHand(two, 'rome', { capabilities }));
     expect(textOf(again)).toMatch(/^NOT DONE YET/);
