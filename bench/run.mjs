@@ -1,12 +1,13 @@
-// Runs the benchmark that is named, or all that are compared: `npm run bench -- [calls | round-trip | asks | suspended | stream] [options]`
+// Runs the benchmark that is named, or all that are compared: `npm run bench -- [calls | round-trip | asks | suspended | connected | stream] [options]`
 const BENCHMARKS = {
   calls: () => import('./calls/main.mjs'),
   'round-trip': () => import('./round-trip/main.mjs'),
   asks: () => import('./asks.mjs'),
   suspended: () => import('./suspended.mjs'),
+  connected: () => import('./connected.mjs'),
   stream: () => import('./stream.mjs'),
 };
-const COMPARED = ['calls', 'round-trip', 'asks', 'suspended'];
+const COMPARED = ['calls', 'round-trip', 'asks', 'suspended', 'connected'];
 
 const [name, ...args] = process.argv.slice(2);
 if (name !== undefined && !Object.hasOwn(BENCHMARKS, name)) {

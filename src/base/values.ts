@@ -230,8 +230,11 @@ export function badOption(name: string, what: string): AwaitError {
 
 // --- time, a parameter of the engine: a simulation can crash, freeze and skew a process at any moment ---
 
-export interface Timer {
+export interface Repeating {
   cancel(): void;
+}
+
+export interface Timer extends Repeating {
   /** Lets the process end although the timer is still to come. */
   unref(): Timer;
 }
@@ -271,18 +274,18 @@ export function sleep(clock: Clock, milliseconds: number): Promise<void> {
 }
 
 /** Calls again and again, each time that long after the last; it keeps no process alive. */
-export function every(clock: Clock, milliseconds: number, fn: () => void): Timer {
+export function every(clock: Clock, milliseconds: number, fn: () => void): Repeating {
   let timer: Timer;
   const arm = (): void => {
-    timer = clock.after(milliseconds, () => {
-      arm();
-      fn();
-    });
-    timer.unref();
+    timer = clock
+      .after(milliseconds, () => {
+        arm();
+        fn();
+      })
+      .unref();
   };
   arm();
-  const handle: Timer = { cancel: () => timer.cancel(), unref: () => handle };
-  return handle;
+  return { cancel: () => timer.cancel() };
 }
 
 /** The next turn of the event loop: others have theirs first. */
@@ -290,12 +293,12 @@ export const nextTurn = (): Promise<void> => new Promise((resolve) => systemCloc
 
 /** Waits until a promise settles, either way, or `wait` milliseconds have passed. */
 export async function within(clock: Clock, wait: number, promise: Promise<unknown>): Promise<void> {
-  const timer = await new Promise<Timer>((resolve) => {
-    const armed = clock.after(wait, () => resolve(armed));
-    const over = (): void => resolve(armed);
-    promise.then(over, over);
+  let timer: Timer | undefined;
+  await new Promise<unknown>((resolve) => {
+    timer = clock.after(wait, resolve as () => void);
+    promise.then(resolve, resolve);
   });
-  timer.cancel();
+  timer?.cancel();
 }
 
 // --- what a client may do about an error of this package; sentences are for people ---

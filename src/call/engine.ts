@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import { digest } from '../base/digest.ts';
 import { Quota } from '../base/quota.ts';
-import { AwaitError, defined, isObject, type JsonObject, memoryOf, type Timer } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, memoryOf, type Repeating } from '../base/values.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
@@ -68,7 +68,7 @@ export class Engine {
   readonly #resumption: Resumption;
   readonly #takeOver: TakeOver;
   readonly #handoff: Handoff | undefined;
-  readonly #looking: Timer | undefined;
+  readonly #looking: Repeating | undefined;
   /** Turns that a request began here, a call's first or a later one, without an outcome; requests that wait for tasks. */
   readonly inWork: Quota;
   /** The calls that continue without their request; undefined without a store. */

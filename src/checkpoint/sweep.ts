@@ -1,11 +1,11 @@
 /** Deletes expired records, now and then, in every process. */
-import { every, systemClock, type Timer } from '../base/values.ts';
+import { every, type Repeating, systemClock } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { KeyvCallStore } from './call-store.ts';
 
 const EVERY = 600_000;
 
-export function startSweeping(store: KeyvCallStore, logger: Logger): Timer {
+export function startSweeping(store: KeyvCallStore, logger: Logger): Repeating {
   return every(systemClock, EVERY, () => {
     store.sweep().then(
       (deleted) => {

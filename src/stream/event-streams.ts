@@ -37,7 +37,7 @@
  * after a crash that record is missing, and such a client gets later events only.
  */
 import { randomBytes } from 'node:crypto';
-import { type Clock, every, type JsonObject, type Timer } from '../base/values.ts';
+import { type Clock, every, type JsonObject, type Repeating } from '../base/values.ts';
 import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
@@ -90,7 +90,7 @@ export class EventStreams {
   readonly #self = randomBytes(9).toString('base64url');
   readonly #locals: Locals;
   readonly #stop: Promise<(() => Promise<void>) | undefined>;
-  readonly #sweeping: Timer;
+  readonly #sweeping: Repeating;
   #listening = false;
   /** Set by `close`: a connection that was still claiming its stream then ends as soon as it has it. */
   #closed = false;

@@ -22,7 +22,7 @@ export class Answers {
     this.#runs = runs;
     this.#ownership = ownership;
     this.#naps = naps;
-    this.lookout = new Lookout(naps);
+    this.lookout = new Lookout(naps, parts.handoff !== undefined);
   }
 
   /**

@@ -4,8 +4,8 @@
  */
 import type { Clock } from '../../base/values.ts';
 
-/** How long between two looks, in milliseconds: at first, and at most. */
-const PAUSE = { first: 50, most: 500, growth: 1.5 };
+/** How long between two looks, in milliseconds: at first, at most, and at most where a relay reports what comes. */
+const PAUSE = { first: 50, most: 500, told: 2_500, growth: 1.5 };
 
 /** Pauses of those who wait for more of a call's log, which news of it end. */
 export class Naps {
@@ -49,11 +49,13 @@ interface LookedFor {
 
 export class Lookout {
   readonly #naps: Naps;
+  readonly #most: number;
   /** How often something new was waited for, by the call: then looks are frequent again. */
   readonly #expected = new Map<string, number>();
 
-  constructor(naps: Naps) {
+  constructor(naps: Naps, hasRelay: boolean) {
     this.#naps = naps;
+    this.#most = hasRelay ? PAUSE.told : PAUSE.most;
   }
 
   /** Something of this call is waited for from now on. */
@@ -68,7 +70,7 @@ export class Lookout {
     let pause = PAUSE.first;
     for (let known: number | undefined; waits(); ) {
       const expected = this.#expected.get(callId);
-      pause = expected === known ? Math.min(pause * PAUSE.growth, PAUSE.most) : PAUSE.first;
+      pause = expected === known ? Math.min(pause * PAUSE.growth, this.#most) : PAUSE.first;
       known = expected;
       await this.#naps.sleep(callId, pause);
       if (waits()) await look();

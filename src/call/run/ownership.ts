@@ -2,7 +2,7 @@
  * A call has one owner: the process whose turn it is. Here the owner writes its signs of life, reads cancellations, and
  * gives the call up: for good (cancelled), or to the next owner (abandoned, so that no lease is waited for).
  */
-import { AwaitError, every, type Timer } from '../../base/values.ts';
+import { AwaitError, every, type Repeating } from '../../base/values.ts';
 import { type Entry, isEnd } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
 import { isFenced, unlessFenced } from '../journal/writer.ts';
@@ -137,7 +137,7 @@ export class Ownership {
   }
 
   /** Frees the servers of parked calls that another process continued or ended; undefined where none is held. */
-  lookAtParked(): Timer | undefined {
+  lookAtParked(): Repeating | undefined {
     const { store, holdsServers, clock } = this.#parts;
     if (store === undefined || !holdsServers) return undefined;
     let isLooking = false;

@@ -2,7 +2,7 @@
  * The frames parked in this process, by the token they wait for. Bounded in number, in number and bytes of one caller,
  * and in idle time; a dropped frame costs nothing, since its call continues by replay (invariants 3 and 14).
  */
-import { type Clock, every, type Timer } from '../../base/values.ts';
+import { type Clock, every, type Repeating } from '../../base/values.ts';
 
 export interface ParkedLimits {
   readonly frames: number;
@@ -33,7 +33,7 @@ export class Parked<T> {
   readonly #limits: ParkedLimits;
   readonly #clock: Clock;
   readonly #dropped: (item: T) => void;
-  #timer: Timer | undefined;
+  #timer: Repeating | undefined;
 
   constructor(limits: ParkedLimits, clock: Clock, dropped: (item: T) => void) {
     this.#limits = limits;

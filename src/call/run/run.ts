@@ -1,7 +1,7 @@
 /** The parts of the engine, and its state of a call in this process. */
 
 import type { QuotaKey } from '../../base/quota.ts';
-import { AwaitError, type Clock, type JsonObject, memoryOf, type Timer } from '../../base/values.ts';
+import { AwaitError, type Clock, type JsonObject, memoryOf, type Repeating } from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
@@ -166,7 +166,7 @@ export interface Run {
   /** How often its server was lost, since something was recorded last. */
   lost?: { readonly times: number; readonly recorded: number };
   /** Shows others that its turn is being run. */
-  heartbeat?: Timer;
+  heartbeat?: Repeating;
   /** Set while an entry decides whether another process took it over. */
   isReclaiming?: true;
 }
