@@ -4,7 +4,7 @@ import type { Services } from '../src/handler/services.ts';
 import { createEdge as httpSse } from './2024-11-05/edge.ts';
 import { LIVE } from './2025/wire.ts';
 import { createEdge as modern } from './2026-07-28/edge.ts';
-import { roundTrips } from './mrtr/wire.ts';
+import { roundTrips } from './mrtr/post.ts';
 import { MRTR_DRAFT } from './mrtr-draft/wire.ts';
 import type { Edges, RevisionRow } from './revision.ts';
 import { MULTI_TURN } from './sep-1858/server.ts';

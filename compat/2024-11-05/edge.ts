@@ -23,22 +23,25 @@
  * an answer may come up to a second late. A message of its own on the stream costs two inserts, its place and its
  * content, which expires first (`src/stream/log.ts`).
  */
-
 import { AwaitError } from '../../src/base/values.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
-import { idOf, messagesOf, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
+import { idOf, messagesOf, NO_BATCH, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
 import { refuseScopes } from '../../src/handler/guards.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Outside } from '../../src/host/router.ts';
-import { type LastingPlace, parseLastingId } from '../../src/stream/event-id.ts';
+import { type LastingPlace, lastingEventId, parseLastingId } from '../../src/stream/event-id.ts';
+import type { StreamPlace } from '../../src/stream/event-streams.ts';
+import { sseEvent } from '../../src/stream/sse.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { refusedEventId, unknownEventId } from '../failure.ts';
 import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
+import { LIVE_REPLY, liveProjection, type ReplyDialect } from '../session/call-reply.ts';
 import { type Exchange, exchangeOf } from '../session/exchange.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from '../session/initialize.ts';
-import { LastingCall, namedCalls } from '../session/lasting.ts';
+import { LastingCall, type LastingStart, namedCalls, withCalls } from '../session/lasting.ts';
 import {
   accepts,
   inWork,
@@ -52,9 +55,54 @@ import {
 import type { Session } from '../session/session.ts';
 import { Sessions } from '../session/sessions.ts';
 import { isCall, type RpcRequest, sourceOf } from '../session/start.ts';
+import { RETRY } from '../session/stream.ts';
+import { sinkOf } from '../sink.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
-import { connected, dialectOf } from './connection.ts';
 import { createIdentity, forgetClient, identifier, keepClient, recallClient } from './identity.ts';
+
+/** The events of a session's calls on its one stream. */
+export function dialectOf(services: Services): ReplyDialect {
+  return {
+    ...LIVE_REPLY,
+    // A connection has an id from its first event on.
+    project: (_exchange, call) => liveProjection(call, false),
+    // It may have sent `initialize` to another process.
+    caller: async (session: Session) => {
+      await recallClient(services, session);
+      return session.caller;
+    },
+  };
+}
+
+/**
+ * @param found the session's stream, from where its client is
+ * @param hears see `Session.announced`
+ * @param from an event's id has the session's, since a client that comes back sends nothing else that names it
+ */
+export function connected(
+  exchange: Exchange,
+  found: StreamPlace,
+  hears: (sink: Sink) => Sink,
+  from: Omit<LastingStart, 'dialect'>,
+): Reply {
+  const { services, session, inbound } = exchange;
+  const { paths } = services.settings;
+  services.counters[inbound.header('last-event-id') ? 'resumedStreams' : 'getStreams'] += 1;
+  const endpoint = `${paths.messagesFor(inbound.path, inbound.base)}?sessionId=${session.id}`;
+  return {
+    status: 200,
+    headers: SSE_HEADERS,
+    body: (writer) => {
+      // With an id, so that a client whose connection breaks before the first message can still resume its session.
+      const id = lastingEventId(from.had);
+      writer.write(sseEvent({ event: 'endpoint', id, retry: RETRY, data: endpoint }));
+      const sink = hears(session.connect(sinkOf(services, writer)));
+      void found.follow(withCalls(exchange, { dialect: dialectOf(services), ...from }, sink));
+    },
+  };
+}
+
+// --- requests ---
 
 interface EdgeParts {
   readonly services: Services;

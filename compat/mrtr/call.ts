@@ -1,17 +1,69 @@
 /** A request of a draft, from its params to the members beside `id` in the response. */
-
-import { AwaitError, defined, isObject } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
-import type { RpcError } from '../../src/call/journal/entries.ts';
-import type { Outcome } from '../../src/call/ports.ts';
+import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
+import type { Binding, Outcome, RequestContext } from '../../src/call/ports.ts';
+import { bindingOf } from '../../src/call/run/binding.ts';
 import { isBadToken } from '../../src/call/run/wire-error.ts';
+import { isRequestId } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
+import { sourceOf } from '../session/start.ts';
 import { remembered } from '../session/state.ts';
-import { runsTasks, withTaskSupport } from '../tasks/legacy-wire.ts';
+import { hasOwnTasks, runsTasks, withoutTask, withTaskSupport } from '../tasks/legacy-wire.ts';
+import { wantedTask } from '../tasks/wanted.ts';
 import type { Incoming } from './dialect.ts';
-import { type PreparedCall, prepare } from './prepare.ts';
 import { type Responding, refusal, type Served } from './served.ts';
+
+export interface PreparedCall {
+  readonly params: JsonObject;
+  readonly binding: Binding;
+  readonly context: RequestContext;
+  /** When it becomes a task. */
+  readonly task?: TaskWish;
+  readonly ttl?: number;
+}
+
+export async function prepare(
+  { exchange, dialect, request, gone, notify }: Served,
+  { params: given }: Incoming,
+  shared: HostInstance,
+): Promise<PreparedCall | { readonly error: RpcError }> {
+  const { services, session, inbound } = exchange;
+  const { method } = request;
+  // Without tasks a client's wish for one is passed over, and a server that has its own gets it as it is.
+  const isTheirs = hasOwnTasks(shared.initialized);
+  const { task } = given;
+  const params = isTheirs ? given : withoutTask(method, given);
+  const { _meta, ...bound } = params;
+  const meta = isObject(_meta) ? _meta : {};
+  const mayBeTask = method === 'tools/call' && runsTasks(services, shared.initialized);
+  const { revision } = dialect;
+  const { principal } = session;
+  const mark = mayBeTask ? await services.marks.of(principal, String(params.name ?? ''), shared) : {};
+  const wanted = mayBeTask ? wantedTask(services, session, { revision, params, task, mark }) : {};
+  if ('error' in wanted) return wanted;
+  const { wish, ttl } = wanted;
+  return {
+    params,
+    binding: bindingOf({ revision, method, params, principal }, bound),
+    context: {
+      ...sourceOf(inbound),
+      live: false,
+      sheds: true,
+      capabilities: session.client.capabilities,
+      signal: gone,
+      ...(isRequestId(meta.progressToken) && { progressToken: meta.progressToken }),
+      takesTasks: wish !== undefined,
+      ...(services.settings.instance !== 'call' && wish === undefined && { home: exchange.instance }),
+      notify,
+    },
+    ...(wish !== undefined && { task: wish }),
+    ...(ttl !== undefined && { ttl }),
+  };
+}
+
+// --- the call ---
 
 /** Where a request may not ask, its server has asked all the same. */
 const MAY_NOT_ASK: RpcError = {

@@ -3,12 +3,13 @@
 import { createRequire } from 'node:module';
 import process from 'node:process';
 import { AwaitError } from '../base/values.ts';
-import { helpOfFlags, meant } from './arguments.ts';
+import { helpOfFlags, meant, readArguments } from './arguments.ts';
 import { CALLS_USAGE, calls } from './calls.ts';
 import { failureCode, failureText } from './failure.ts';
 import { PROXY_FLAGS } from './flags.ts';
+import { serveHost } from './listen.ts';
+import { loadFactory } from './load.ts';
 import { proxy } from './proxy.ts';
-import { serve } from './serve.ts';
 
 const TITLE = 'mcp-await: await-style MCP servers for every client\n';
 const SERVE = `
@@ -82,6 +83,16 @@ async function main(args: readonly string[]): Promise<void> {
   const own = dashes < 0 ? rest : rest.slice(0, dashes);
   if (own.includes('--help') || own.includes('-h')) process.stdout.write(usage());
   else await run(rest);
+}
+
+/** A module's server. */
+async function serve(args: readonly string[]): Promise<void> {
+  const draft = await readArguments(args);
+  const [path] = draft.positionals;
+  if (path === undefined || draft.positionals.length > 1) {
+    throw new AwaitError('bad-option', 'serve takes one module, such as: mcp-await serve ./server.ts');
+  }
+  await serveHost(draft, 'warn', () => loadFactory(path));
 }
 
 main(process.argv.slice(2)).catch((error: unknown) => {

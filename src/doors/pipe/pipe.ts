@@ -18,7 +18,7 @@
  *
  * A broken socket is a broken connection. A client that asked for it in `initialize` gets the id of each event, and
  * resumes each stream by it (`docs/websocket.md`). A request that it sends again runs once: before it runs, its id
- * is inserted beside the session with the name of its stream (`compat/session/sent.ts`), and a process that finds it
+ * is inserted beside the session with the name of its stream (`compat/session/live.ts`), and a process that finds it
  * there follows that stream from its start.
  */
 import { createParser } from 'eventsource-parser';
