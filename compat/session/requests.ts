@@ -1,6 +1,6 @@
 /** Handles a POST of a known session: runs its requests, and delivers its notifications and answers. */
 
-import { isObject, type JsonObject } from '../../src/base/values.ts';
+import { isObject, type JsonObject, nextTurn } from '../../src/base/values.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
@@ -49,6 +49,8 @@ export async function take(
   let refusal: Reply | undefined;
   for (const message of messages) {
     if (isRequest(message)) continue;
+    // An answer may take a tenth of a second to check.
+    if (messages.length > 1) await nextTurn();
     if (typeof message.method === 'string') await session.notified(message);
     else if (!(await session.answer(message))) {
       services.settings.logger.warn('an answer came to an ask that is not open here', { id: message.id });

@@ -17,15 +17,25 @@ const DATA: ReadonlySet<string> = new Set(['const', 'enum', 'default', 'examples
 /** Keywords whose values are schemas by name: there `pattern` is a property. */
 const NAMED: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions', 'dependentSchemas']);
 
-/** Instructions of a pattern times characters of a text that one check may match: a tenth of a second, about. */
-const MOST_STEPS = 10_000_000;
-/** Steps that are left to the check that runs now. */
-let left = MOST_STEPS;
+/** Instructions of a pattern times characters of a text that may be matched at once: a tenth of a second, about. */
+const MOST_STEPS = 4_000_000;
+/** Steps that are left to what is checked now; undefined at first. */
+let left: number | undefined;
 
-/** From here on the texts of one value are checked: those for which no steps are left do not match. */
-export function beginCheck(): void {
-  left = MOST_STEPS;
+/** Of what is checked now, the texts for which no steps are left do not match. That is all answers of one message. */
+function steps(): number {
+  if (left === undefined) {
+    queueMicrotask(() => {
+      left = undefined;
+    });
+    left = MOST_STEPS;
+  }
+  return left;
 }
+
+/** Patterns of schemas that are compiled, the newest. */
+const compiled = new Map<string, Matcher>();
+const COMPILED = 500;
 
 interface Matcher {
   test(value: string): boolean;
@@ -39,23 +49,26 @@ interface Matcher {
  */
 const linearRegExp = Object.assign(
   (pattern: string): Matcher => {
+    const known = compiled.get(pattern);
+    if (known !== undefined) return known;
+    // Ajv keeps patterns by their text.
+    const text = (): string => pattern;
+    let matcher: Matcher = { test: () => true, toString: text };
     try {
-      const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
-      const size = compiled.programSize();
-      return {
-        test(value) {
-          left -= size * (value.length + 1);
-          return left >= 0 && compiled.matcher(value).find();
-        },
-        // Ajv keeps patterns by their text.
-        toString: () => pattern,
+      const program = RE2JS.compile(RE2JS.translateRegExp(pattern));
+      const size = program.programSize();
+      const test = (value: string): boolean => {
+        left = steps() - size * (value.length + 1);
+        return left >= 0 && program.matcher(value).find();
       };
+      matcher = { test, toString: text };
     } catch {
       // Only to see whether it is one: it is never run.
       new RegExp(pattern, 'u');
       tell(pattern);
-      return { test: () => true, toString: () => pattern };
     }
+    keepNewest(compiled.set(pattern, matcher), COMPILED);
+    return matcher;
   },
   // How Ajv would name it in a module; compiled schemas are written nowhere.
   { code: 'linearRegExp' },

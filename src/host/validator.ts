@@ -8,7 +8,7 @@ import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import { isPerRequest } from '../base/runtime.ts';
 import { canonical, type JsonObject, keepNewest } from '../base/values.ts';
-import { beginCheck, makeLinear, patternsOf, withoutPatterns } from './linear.ts';
+import { makeLinear, patternsOf, withoutPatterns } from './linear.ts';
 import type { LowLevel } from './protocol.ts';
 
 type Verdict = { valid: boolean; data?: unknown; errorMessage?: string | undefined };
@@ -75,11 +75,7 @@ export class CachingValidator implements Validator {
     inner.getValidator(bare);
     this.#bare.set($schema, bare);
     makeLinear(inner);
-    const validate = inner.getValidator(schema);
-    return (value) => {
-      beginCheck();
-      return validate(value);
-    };
+    return inner.getValidator(schema);
   }
 }
 

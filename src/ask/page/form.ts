@@ -5,7 +5,6 @@
  * 3. Nothing that a form has makes this throw, and only the schema's own fields are read.
  */
 import { canonical, isObject, type JsonObject } from '../../base/values.ts';
-import { beginCheck } from '../../host/linear.ts';
 import { type Field, fieldOf } from './field.ts';
 import { readField } from './read-field.ts';
 
@@ -34,7 +33,6 @@ export function readForm(
   const content: [string, unknown][] = [];
   const errors: [string, string][] = [];
   const texts = textsIn(form);
-  beginCheck();
   for (const field of formOf(schema)) {
     const answer = readField(field, texts(controlName(field)));
     if (answer === undefined) continue;
