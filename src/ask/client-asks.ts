@@ -70,7 +70,7 @@ export class ClientAsks {
     // From here on an equal call continues it, whatever becomes of this request.
     await this.#parts.opened(call);
     const past = pastAnswer(frame, questionFor(call.id, ask));
-    if (await calls.isDoubted(call, ask)) {
+    if ((await calls.doubtOf(call, ask)) !== undefined) {
       if (past === undefined || 'error' in past || past.result.action !== 'accept') return { isNews: false };
       await calls.prove(call, past.result);
       return { response: past };
@@ -122,7 +122,7 @@ export class ClientAsks {
   }
 
   async #doubt(call: CallRecord, ask: OpenAsk): Promise<boolean> {
-    const isNews = await this.#parts.calls.doubt(call, ask);
+    const isNews = await this.#parts.calls.doubt(call, ask, true);
     if (isNews && this.#isCancelled) await this.#parts.doubted(call);
     return isNews;
   }

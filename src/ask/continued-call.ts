@@ -22,10 +22,10 @@ import type { Instance, InstanceContext, Outcome, RequestContext } from '../call
 import { bindingOf } from '../call/run/binding.ts';
 import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
-import { EVICTED, REPEATED } from '../checkpoint/page-records.ts';
+import { REPEATED } from '../checkpoint/page-records.ts';
 import { AT_ONCE, askedBy, ClientAsks } from './client-asks.ts';
 import { notDoneYet, sentBefore } from './said.ts';
-import { isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { type Claim, isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How long a request waits for the person, in milliseconds: clients give up after a minute, some after half of one. */
 const WAIT = 25_000;
@@ -51,24 +51,9 @@ const PASSED = [
   'closeStanding',
 ] as const satisfies readonly (keyof InstanceContext)[];
 const UNKNOWN: Standing = { kind: 'unknown' };
-const OTHER_ARGUMENTS: Response = {
-  error: {
-    code: -32602,
-    message: 'Invalid params: this idempotency key names a call of another tool, or with other arguments',
-  },
-};
-const NOT_KEPT: Response = {
-  error: {
-    code: -32602,
-    message: 'Invalid params: the call of this idempotency key is done, and its outcome was not kept so long',
-  },
-};
-const BAD_KEY: Response = {
-  error: {
-    code: -32602,
-    message: `Invalid params: an idempotency key is a text of 1 to ${KEY_LENGTH} characters`,
-  },
-};
+const OTHER_ARGUMENTS = invalid('this idempotency key names a call of another tool, or with other arguments');
+const NOT_KEPT = invalid('the call of this idempotency key is done, and its outcome was not kept so long');
+const BAD_KEY = invalid(`an idempotency key is a text of 1 to ${KEY_LENGTH} characters`);
 const URL_MODE: JsonObject = { mode: 'url' };
 
 export interface ContinuedCallParts {
@@ -98,6 +83,11 @@ export interface ContinuedRequest {
   readonly isKept: boolean;
   /** Whether it is continued in a frame of its own, and the waiting call may have begun. */
   readonly isAgain: boolean;
+}
+
+interface Answers {
+  readonly responses: JsonObject;
+  readonly errors?: ErrorAnswers;
 }
 
 type AtAsks = Extract<Standing, { kind: 'asks' }>;
@@ -214,7 +204,7 @@ export class ContinuedCall implements Instance {
     if (key.length === 0 || key.length > KEY_LENGTH) return BAD_KEY;
     const id = await calls.named(this.#own, key, this.#workspace);
     if (id === undefined) return OTHER_ARGUMENTS;
-    if (id === EVICTED) return NOT_KEPT;
+    if (id === '') return NOT_KEPT;
     const isOwn = id === this.#own.id;
     this.#own = { ...this.#own, id };
     if (isOwn && !this.#request.isAgain) return this.#after(frame, await this.#begin(frame));
@@ -232,7 +222,7 @@ export class ContinuedCall implements Instance {
       case 'ended':
         this.#parts.ended(this.#own.id);
         await this.#parts.calls.sent(this.#own);
-        return standing.response ?? CANCELLED;
+        return standing.response ?? (standing.isKept ? CANCELLED : NOT_KEPT);
       case 'asks':
         return this.#goOn(frame, standing, true);
       case 'runs': {
@@ -309,9 +299,10 @@ export class ContinuedCall implements Instance {
       if (standing.kind === 'ended') return standing.response ?? CANCELLED;
       if (standing.kind !== 'asks')
         throw new AwaitError('internal', 'the log of a waiting call has no checkpoint');
-      const { at, checkpoint, by } = standing;
+      const { at, checkpoint, by, claim } = standing;
       const { call } = checkpoint;
-      const answers = await this.#answers(frame, standing, at === known);
+      // A turn that was claimed goes on with its answers, whoever calls.
+      const answers = claimed(claim) ?? (await this.#answers(frame, standing, at === known));
       if (this.#over.signal.aborted) return this.#left(call);
       if (answers === undefined) {
         const { url } = await this.#opened(call);
@@ -320,7 +311,7 @@ export class ContinuedCall implements Instance {
       const state = { callId: call.id, at, ...defined({ owner: by }) };
       const outcome = await engine.resumeAt(
         state,
-        { binding: bindingOf(call), ...answers },
+        { binding: bindingOf(call), ...answers, ...defined({ sent: claim?.sent }) },
         this.#context(frame),
       );
       if (outcome.kind === 'responded' && outcome.failure === undefined) {
@@ -364,7 +355,7 @@ export class ContinuedCall implements Instance {
     frame: Frame,
     { checkpoint: { call, open } }: AtAsks,
     isTold: boolean,
-  ): Promise<{ responses: JsonObject; errors?: ErrorAnswers } | undefined> {
+  ): Promise<Answers | undefined> {
     const { calls } = this.#parts;
     const forPage = new Set(this.#forPage(open));
     const page = new Set([...forPage].filter((ask) => !isLate(ask, this.#parts.clock.now())));
@@ -427,7 +418,7 @@ export class ContinuedCall implements Instance {
     // A task waits as long as it lives; a client that was not told yet is told at once.
     const isTask = this.#request.call.task?.when === 'now';
     const patience = isTask ? this.#untilExpiry(call) : isTold ? WAIT : 0;
-    if (!this.#takesUrls || (await calls.isDoubted(call, first)))
+    if (!this.#takesUrls || (await calls.doubtOf(call, first)) !== undefined)
       return await this.#awaited(call, asks, patience);
     // A question that is answered is not sent to the page again.
     const answered = await this.#read(call, asks);
@@ -444,7 +435,7 @@ export class ContinuedCall implements Instance {
     const { result } = orDeclined(response);
     // Its `accept` says that the page was opened; what comes at once is no person's.
     if (result.action !== 'accept') {
-      if (clock.now() - at < AT_ONCE) await calls.doubt(call, first);
+      if (clock.now() - at < AT_ONCE) await calls.doubt(call, first, false);
       else await this.#taken(call, asks, result);
       return await this.#awaited(call, asks, patience);
     }
@@ -555,6 +546,21 @@ export class ContinuedCall implements Instance {
       }),
     };
   }
+}
+
+function invalid(why: string): Response {
+  return { error: { code: -32602, message: `Invalid params: ${why}` } };
+}
+
+/** The answers of a turn that was claimed with any. */
+function claimed(claim: Claim | undefined): Answers | undefined {
+  if (claim === undefined || claim.answers.length === 0) return undefined;
+  const responses: Record<string, JsonObject> = {};
+  const errors: Record<string, ErrorAnswers[string]> = {};
+  for (const { key, response } of claim.answers)
+    if ('error' in response) errors[key] = response.error;
+    else responses[key] = response.result;
+  return { responses, errors };
 }
 
 /** An object with the same members; where a promise of one rejects, the member is called again if `retries` says so. */

@@ -102,11 +102,12 @@ export class PageAsks {
     const { now, check } = this.#parts;
     for (const id of this.calls.idsFor({ id: callId })) {
       const standing = await this.calls.standing(id);
-      if (standing.kind !== 'asks' || standing.isClaimed) continue;
+      if (standing.kind !== 'asks' || standing.claim !== undefined) continue;
       const { call, open } = standing.checkpoint;
       const ask = open.find((one) => one.key === key);
-      if (ask === undefined || call.principal !== principal || !(await this.calls.isDoubted(call, ask)))
-        continue;
+      if (ask === undefined || call.principal !== principal) continue;
+      // One that was sent a URL was not asked: the page's answer is the answer.
+      if ((await this.calls.doubtOf(call, ask))?.isForm !== true) continue;
       const { accepted } = sortAnswers([ask], { [key]: response.result }, now(), check);
       const [given] = accepted;
       if (given === undefined || 'error' in given.response) continue;
@@ -171,7 +172,7 @@ export class PageAsks {
 
   async #expired(callId: string, asked: Asked): Promise<void> {
     const standing = await this.calls.standing(callId);
-    if (standing.kind === 'asks' && !standing.isClaimed) this.tell('expired', asked);
+    if (standing.kind === 'asks' && standing.claim === undefined) this.tell('expired', asked);
   }
 
   /** Tells the operator. */

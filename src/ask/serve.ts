@@ -98,6 +98,10 @@ export class AskPage {
     if (id === undefined) return undefined;
     return this.#serve(inbound, id, begin).catch((error: unknown) => {
       const { message, code } = AwaitError.from(error);
+      if (code === 'limit')
+        return note(503, 'There is no room for this answer', [
+          'Shorten it, or try again once other calls have ended.',
+        ]);
       this.#parts.logger.error('the page of an ask failed', { code, error: message });
       return note(500, 'This page cannot be shown now', ['Something failed. Try again in a minute.']);
     });
@@ -166,9 +170,9 @@ export class AskPage {
     };
     const theirs = open.filter(isAnswerable);
     if (!isTheirs && theirs.length === 0) return undefined;
-    const asks = standing.isClaimed ? [] : await this.#unanswered(callId, theirs);
+    const asks = standing.claim !== undefined ? [] : await this.#unanswered(callId, theirs);
     const isOthers =
-      asks.length === 0 && !standing.isClaimed && (await this.#unanswered(callId, open)).length > 0;
+      asks.length === 0 && standing.claim === undefined && (await this.#unanswered(callId, open)).length > 0;
     const isAll = theirs.filter(isForm).length === open.length;
     return { call, waits, open: asks, isAll, isOthers };
   }

@@ -22,7 +22,6 @@ import {
   answerName,
   askedName,
   doubtName,
-  EVICTED,
   personName,
   roleName,
   sentName,
@@ -67,20 +66,23 @@ export interface Authorized {
   readonly roles: readonly string[];
 }
 
+export type Claim = Extract<Entry, { type: 'claimed' }>;
+
 /** Where a call stands. */
 export type Standing =
   | { readonly kind: 'unknown' }
-  /** `at`: the position of the checkpoint; `isClaimed`: a turn after it has begun. */
+  /** `at`: the position of the checkpoint; `claim`: by which a turn after it has begun. */
   | {
       readonly kind: 'asks';
       readonly at: number;
       readonly checkpoint: Checkpoint;
       readonly by: string | undefined;
-      readonly isClaimed: boolean;
+      readonly claim: Claim | undefined;
     }
   /** Its first turn is not over. */
   | { readonly kind: 'runs'; readonly call: CallRecord | undefined }
-  | { readonly kind: 'ended'; readonly response: Response | undefined };
+  /** `isKept`: whether its log is. */
+  | { readonly kind: 'ended'; readonly response: Response | undefined; readonly isKept: boolean };
 
 interface BookParts {
   readonly store: Pick<KeyvCallStore, 'insert' | 'get' | 'replace' | 'read'>;
@@ -167,7 +169,7 @@ export class WaitingCalls {
   /**
    * Takes an idempotency key for a call: in the row of now and in the one before, so that two processes whose clocks
    * differ meet in one.
-   * @returns the id of the call that has it; undefined where that has other arguments; `EVICTED` where it is gone
+   * @returns the id of the call that has it; undefined where that has other arguments; '' where it is gone
    */
   async named(call: CallRecord, key: string, workspace: string | undefined): Promise<string | undefined> {
     const { records, names, now } = this.#parts;
@@ -183,11 +185,11 @@ export class WaitingCalls {
         if (await records.insert(slot, owner, this.#rowEnd(at), call)) continue;
         const found = await records.get(slot);
         // One that cannot be read is not of a call that can be found.
-        owner = typeof found === 'string' ? found : EVICTED;
+        owner = typeof found === 'string' ? found : '';
       }
     }
     const [ownerId, args] = owner.split(' ');
-    return args === what || owner === EVICTED ? ownerId : undefined;
+    return args === what || owner === '' ? ownerId : undefined;
   }
 
   /**
@@ -254,13 +256,17 @@ export class WaitingCalls {
     return isObject(found) ? Number(found.at) : at;
   }
 
-  /** The client has not asked its user: the page does. @returns false where that was known */
-  doubt(call: CallRecord, { key }: OpenAsk): Promise<boolean> {
-    return this.#insert(call, doubtName(call.id, key), {});
+  /**
+   * The client has not asked its user: the page does.
+   * @param isForm whether the client was sent the form, and may send its user's answer later
+   * @returns false where that was known
+   */
+  doubt(call: CallRecord, { key }: OpenAsk, isForm: boolean): Promise<boolean> {
+    return this.#insert(call, doubtName(call.id, key), { isForm });
   }
 
-  async isDoubted({ id }: CallRecord, { key }: OpenAsk): Promise<boolean> {
-    return (await this.#parts.store.get(doubtName(id, key))) !== undefined;
+  async doubtOf({ id }: CallRecord, { key }: OpenAsk): Promise<{ readonly isForm: boolean } | undefined> {
+    return (await this.#parts.store.get(doubtName(id, key))) as { isForm: boolean } | undefined;
   }
 
   /** A client answered after more than a second: with content it has shown that it asks its user. */
@@ -362,14 +368,16 @@ export class WaitingCalls {
 function after(before: Standing, entry: Entry, at: number): Standing {
   switch (entry.type) {
     case 'suspended':
-      return { kind: 'asks', at, checkpoint: entry.checkpoint, by: entry.by, isClaimed: false };
+      return { kind: 'asks', at, checkpoint: entry.checkpoint, by: entry.by, claim: undefined };
     case 'ended':
-      return { kind: 'ended', response: entry.response };
+      return { kind: 'ended', response: entry.response, isKept: true };
     case 'cancelled':
-      return { kind: 'ended', response: undefined };
+      return { kind: 'ended', response: undefined, isKept: at > 0 };
     default:
       // A step that runs beside the asks is recorded behind them, and leaves them open.
-      if (before.kind === 'asks') return entry.type === 'claimed' ? { ...before, isClaimed: true } : before;
+      // A second claim of the same turn has the first one's answers.
+      if (before.kind === 'asks')
+        return entry.type === 'claimed' ? { ...before, claim: before.claim ?? entry } : before;
       return entry.type === 'called'
         ? { kind: 'runs', call: entry.call }
         : before.kind === 'unknown'

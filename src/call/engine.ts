@@ -483,7 +483,7 @@ export class Engine {
     const { state } = offer;
     const key = keyOf(state);
     const { responses = null, errors } = offer;
-    const sent = digest(errors === undefined ? responses : [responses, errors]);
+    const { sent = digest(errors === undefined ? responses : [responses, errors]) } = offer;
     const known = this.#runs.known(key, sent);
     if (known !== undefined && known.sent !== sent) {
       throw new AwaitError('bad-token', `call ${state.callId}: this turn was claimed with other answers`);

@@ -64,8 +64,8 @@ export const LIMITS = {
    */
   frames: 1_000,
   /**
-   * Characters of all journals in this process's memory, if no other store is given; a call that would be suspended
-   * beyond it is refused. A quarter as many for the messages of streams, of which the oldest are deleted. A quarter of both is
+   * Bytes of all journals in this process's memory, if no other store is given; a call that would be suspended beyond it
+   * is refused. A quarter as many for the messages of streams, of which the oldest are deleted. A quarter of both is
    * one caller's, and all anonymous callers' together; in a shared store too, of what this process wrote.
    * @remarks Lower it in a small process without a store; raise it where one caller leaves many calls.
    */

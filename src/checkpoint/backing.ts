@@ -3,7 +3,7 @@
  * which no other process reads, so that a record needs neither.
  */
 import type Keyv from 'keyv';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, memoryOf } from '../base/values.ts';
 import { insertIfAbsent, overwrite, type Primitive, primitiveOf, read, readAll, remove } from './insert.ts';
 import { keyAt, type Names, readName } from './names.ts';
 import type { RecordCipher } from './records.ts';
@@ -21,16 +21,12 @@ export interface Backing {
   readonly canList: boolean;
   /**
    * @param lifetime milliseconds until the store may delete the record by its own clock, where it can
-   * @param sized called with the number of characters before they are written; if it throws, nothing is written
+   * @param sized called with the bytes that it takes, as estimated, before they are written; if it throws, nothing is
+   * written
    * @returns false where there is a record already
    * @throws AwaitError `store`, from here and all below
    */
-  insert(
-    name: string,
-    value: unknown,
-    lifetime: number,
-    sized?: (characters: number) => void,
-  ): Promise<boolean>;
+  insert(name: string, value: unknown, lifetime: number, sized?: (bytes: number) => void): Promise<boolean>;
   /** Overwrites a record that may be lost. */
   replace(name: string, value: unknown, lifetime: number): Promise<void>;
   get(name: string): Promise<unknown>;
@@ -67,12 +63,7 @@ export class KeyvBacking implements Backing {
     return (this.#keyv as ListingAdapter).iterator !== undefined;
   }
 
-  insert(
-    name: string,
-    value: unknown,
-    lifetime: number,
-    sized?: (characters: number) => void,
-  ): Promise<boolean> {
+  insert(name: string, value: unknown, lifetime: number, sized?: (bytes: number) => void): Promise<boolean> {
     const key = this.#names.key(name);
     return insertIfAbsent(this.#keyv, key, this.#cipher.encode(key, value), lifetime, this.#wait, sized);
   }
@@ -144,10 +135,10 @@ export class MemoryBacking implements Backing {
     name: string,
     value: unknown,
     _lifetime?: number,
-    sized?: (characters: number) => void,
+    sized?: (bytes: number) => void,
   ): Promise<boolean> {
     const text = JSON.stringify(value) ?? 'null';
-    sized?.(text.length);
+    sized?.(memoryOf(text));
     if (this.#records.has(name)) return false;
     this.#records.set(name, text);
     return true;

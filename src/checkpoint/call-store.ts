@@ -9,6 +9,7 @@ import { AwaitError, type Clock, isObject, memoryOf } from '../base/values.ts';
 import {
   type CallRecord,
   type Entry,
+  isContinued,
   isEnd,
   isReceived,
   type Kept,
@@ -22,7 +23,7 @@ import { ClosableBacking } from './closable-backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
-import { EVICTED, ROW } from './page-records.ts';
+import { ROW } from './page-records.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
@@ -44,8 +45,11 @@ function hasAnswers(entry: Entry): boolean {
     : entry.type === 'completed' && entry.completion.kind === 'answer';
 }
 
-/** Longest record of a call, besides its entries, that is not refused for lack of room, in characters. */
-const SMALL = 10_000;
+/** In the place of the log of a call that continued without its request, and was evicted. */
+const EVICTED = { type: 'cancelled', when: 0 } as const satisfies Entry;
+
+/** Largest record of a call, besides its entries, that is not refused for lack of room, in bytes: a decline. */
+const SMALL = 500;
 
 interface InsertHow {
   readonly until?: number;
@@ -143,7 +147,7 @@ export class KeyvCallStore implements CallStore {
   /**
    * Inserts a record of another kind, such as a session's.
    * @param how `until`: as in `Retry.insert`; `holder`: whose bytes it counts with
-   * @throws AwaitError `limit` where its caller has no room for it, unless it is a small one of a call
+   * @throws AwaitError `limit` where its caller has no room for it; one of a call that outlasts its request has a quarter more
    */
   insert(name: string, value: unknown, expires: number, { until, holder }: InsertHow = {}): Promise<boolean> {
     if (holder !== undefined) return this.#insertFor(holder, name, value, expires, until);
@@ -155,7 +159,7 @@ export class KeyvCallStore implements CallStore {
     value: unknown,
     lifetime: number,
     until: number | undefined,
-    sized?: (characters: number) => void,
+    sized?: (bytes: number) => void,
   ): Promise<boolean> {
     return this.#retry.insert(
       () => this.#backing.insert(name, value, lifetime, sized),
@@ -173,10 +177,11 @@ export class KeyvCallStore implements CallStore {
     until: number | undefined,
   ): Promise<boolean> {
     let bytes = 0;
-    const sized = (characters: number): void => {
-      bytes = characters;
-      // What stands beside a call that outlasts its request (`CONTINUED`), such as an answer, is written in any case.
-      if (characters > SMALL || !name.includes('~:')) this.#makeRoom(holder, characters);
+    const sized = (size: number): void => {
+      bytes = size;
+      // What stands beside a call that outlasts its request (`CONTINUED`), such as an answer, continues or ends it.
+      const isBeside = name.includes('~:');
+      if (size > SMALL || !isBeside) this.#makeRoom(holder, size, isBeside);
     };
     const inserted = await this.#insert(name, value, this.#lifetime(expires), until, sized);
     if (inserted) this.#held?.add(holder, name, bytes);
@@ -206,11 +211,11 @@ export class KeyvCallStore implements CallStore {
     let bytes = 0;
     const sized =
       held &&
-      ((characters: number): void => {
-        bytes = characters;
+      ((size: number): void => {
+        bytes = size;
         // Other entries continue or end a call, and are written even if there is no room.
-        if (PUTS_DOWN.has(entry.type) || isReceived(entry)) this.#makeRoom(call, characters);
-        else if (hasAnswers(entry)) this.#makeRoom(call, characters, true);
+        if (PUTS_DOWN.has(entry.type) || isReceived(entry)) this.#makeRoom(call, size);
+        else if (hasAnswers(entry)) this.#makeRoom(call, size, true);
       });
     // A call goes on without room for its notifications.
     const isKept = entry.type !== 'notified' || held?.spares(call, memoryOf(entry.messages)) !== false;
@@ -233,9 +238,9 @@ export class KeyvCallStore implements CallStore {
   }
 
   /** @throws AwaitError `limit`; calls that ended in other processes make room for a later attempt */
-  #makeRoom(holder: Kept, characters: number, isAnswer = false): void {
+  #makeRoom(holder: Kept, bytes: number, isAnswer = false): void {
     try {
-      this.#held?.makeRoom(holder, characters, isAnswer);
+      this.#held?.makeRoom(holder, bytes, isAnswer);
     } catch (error) {
       if (this.isShared) void this.#lookAfter(holder);
       throw error;
@@ -265,12 +270,15 @@ export class KeyvCallStore implements CallStore {
   }
 
   #evict({ call, upTo }: BytesHolder): void {
-    const gone = positionsOf(call.id, upTo);
-    // Records that cannot be deleted stay until they expire.
-    for (const name of this.#held?.drop(call.id)?.beside ?? []) {
-      if (!this.isShared || !ROW.test(name)) gone.push(name);
-      else void this.replace(name, EVICTED, Number.parseInt(name, 36)).catch(() => {});
+    const beside = this.#held?.drop(call.id)?.beside ?? [];
+    let gone = [...positionsOf(call.id, upTo), ...beside];
+    if (this.isShared && isContinued(call.id)) {
+      // An idempotency key may name it for longer, in a record of another process: it must not begin it again.
+      const first = `${call.id}:0`;
+      void this.replace(first, EVICTED, call.expires).catch(() => {});
+      gone = gone.filter((name) => name !== first && !ROW.test(name));
     }
+    // Records that cannot be deleted stay until they expire.
     void this.remove(...gone).catch(() => {});
   }
 
@@ -308,10 +316,10 @@ export class KeyvCallStore implements CallStore {
    * @throws AwaitError `limit` where its caller has no room for it
    */
   async replace(name: string, value: unknown, expires: number, holder?: Kept): Promise<void> {
-    const characters = holder === undefined ? 0 : (JSON.stringify(value)?.length ?? 0);
-    if (holder !== undefined) this.#makeRoom(holder, characters);
+    const bytes = holder === undefined ? 0 : memoryOf(JSON.stringify(value));
+    if (holder !== undefined) this.#makeRoom(holder, bytes);
     await this.#retry.write(() => this.#backing.replace(name, value, this.#lifetime(expires)));
-    if (holder !== undefined) this.#held?.add(holder, name, characters);
+    if (holder !== undefined) this.#held?.add(holder, name, bytes);
   }
 
   remove(...names: readonly string[]): Promise<void> {

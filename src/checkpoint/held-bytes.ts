@@ -13,7 +13,7 @@ import { AwaitError } from '../base/values.ts';
 import { isContinued, type Kept, keptOf } from '../call/journal/entries.ts';
 import { REPEATED } from './page-records.ts';
 
-/** In characters of the records, which take one byte each where they are Latin letters, and two otherwise. */
+/** In bytes of the records, as `memoryOf` estimates them. */
 export interface ByteLimits {
   readonly all: number;
   readonly caller: number;
@@ -30,7 +30,7 @@ export interface BytesHolder {
   readonly beside: Set<string>;
 }
 
-/** Characters that a holder costs besides its records. */
+/** Bytes that a holder costs besides its records. */
 const HOLDER = 500;
 /** Holders that are counted of a shared store, where the records of older ones stay until they expire. */
 const MOST = 100_000;

@@ -7,7 +7,7 @@
  * failures are seen that Keyv turns into `undefined` or `false` (it does so as soon as it has an `error` listener).
  */
 import type Keyv from 'keyv';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, memoryOf } from '../base/values.ts';
 import { inTime, PATIENCE } from './in-time.ts';
 import { tableOf } from './table.ts';
 
@@ -52,8 +52,8 @@ export function primitiveOf(keyv: Keyv): Primitive {
  * Inserts `value` if the key is absent.
  * @param lifetime milliseconds until the store may delete it by its own clock, where it can
  * @param wait how long the store may take, in milliseconds
- * @param sized called with the number of characters before they are written; if it throws, nothing is written and the
- * error is thrown on
+ * @param sized called with the bytes that it takes, as estimated, before they are written; if it throws, nothing is
+ * written and the error is thrown on
  * @returns whether it was inserted; false means that the key has a value already
  * @throws AwaitError `store` when the adapter failed: the value may or may not be there
  */
@@ -63,7 +63,7 @@ export async function insertIfAbsent(
   value: unknown,
   lifetime: number,
   wait = PATIENCE,
-  sized?: (characters: number) => void,
+  sized?: (bytes: number) => void,
 ): Promise<boolean> {
   const adapter = innermost(keyv);
   const write = writerFor(keyv, adapter, lifetime, wait);
@@ -75,7 +75,7 @@ export async function insertIfAbsent(
   let refused: { readonly error: unknown } | undefined;
   const set: RecordWrite = (fullKey, encoded) => {
     try {
-      sized?.(typeof encoded === 'string' ? encoded.length : JSON.stringify(encoded).length);
+      sized?.(memoryOf(encoded));
     } catch (error) {
       refused = { error };
       return note(false);

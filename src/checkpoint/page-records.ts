@@ -2,8 +2,6 @@
 import { roleOf } from '../call/ask/capability.ts';
 import type { Entry } from '../call/journal/entries.ts';
 
-/** In the place of the id of a call that was evicted, so that its idempotency key begins no other. */
-export const EVICTED = 'evicted';
 /** A row of equal calls, or an idempotency key. */
 export const ROW = /^\w+\.equal\./;
 /** How long an outcome is sent again, in milliseconds after it was sent first. */

@@ -1,5 +1,5 @@
 /**
- * The characters of events that this process put into the store, of all callers and of each. Above a limit the oldest events lose
+ * The bytes of events that this process put into the store, of all callers and of each. Above a limit the oldest events lose
  * their contents: for a client that comes back they have expired. Anonymous callers count as one, so that they cannot
  * displace what known callers come back for.
  */
@@ -11,7 +11,7 @@ export interface ContentLimits {
   readonly large: number;
 }
 
-/** Characters that a record costs besides its content. */
+/** Bytes that a record costs besides its content. */
 const RECORD = 500;
 
 interface CallerContents {
@@ -34,8 +34,8 @@ export class ContentBytes {
     this.#remove = remove;
   }
 
-  add(owner: string | undefined, name: string, characters: number): void {
-    const size = characters + RECORD;
+  add(owner: string | undefined, name: string, bytes: number): void {
+    const size = bytes + RECORD;
     const held = this.#byOwner.get(owner) ?? { sizes: new Map<string, number>(), sum: 0 };
     this.#byOwner.set(owner, held);
     this.#owners.set(name, owner);

@@ -10,7 +10,7 @@
  */
 import { randomBytes } from 'node:crypto';
 
-import { AwaitError, isObject } from '../base/values.ts';
+import { AwaitError, isObject, memoryOf } from '../base/values.ts';
 import type { ContentBytes } from './content-bytes.ts';
 import { expiryOf, isStandingId, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';
@@ -99,7 +99,7 @@ export class StreamLog {
   ): Promise<boolean> {
     const content = `${Math.ceil(until).toString(36)}.${randomBytes(16).toString('base64url')}`;
     await this.#records.insert(content, event, until, { until });
-    this.#contents?.add(owner, content, event.data?.length ?? 0);
+    this.#contents?.add(owner, content, memoryOf(event.data ?? ''));
     return this.insert(at, { ...rest, kind: 'apart', content });
   }
 

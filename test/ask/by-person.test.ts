@@ -9,10 +9,12 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { systemClock } from '../../src/base/values.ts';
 import { type AwaitOptions, step } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { legacySession } from '../e2e/legacy-session.ts';
 import { SQLITE } from '../e2e/services.ts';
 import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
 
@@ -222,3 +224,39 @@ it('takes roles that are texts alone', async () => {
   expect((await fay.fetch(served.url, PAGE)).status).toBe(500);
   expect(served.log.text).toContain('ask.authorize must return');
 });
+
+it.each([
+  ['pay', 'Mine?', ann],
+  ['approve', 'Approved?', fay],
+  ['plain', 'Plain?', ann],
+])(
+  '%s: takes no answer from a client that was sent the page, and declined at once',
+  async (name, question, person) => {
+    const one = await serve(SQLITE.url());
+    // No time passes: it declines at once.
+    const now = vi.spyOn(systemClock, 'now').mockReturnValue(Date.now());
+    cleanUps.push(() => now.mockRestore());
+    const { send } = await legacySession(
+      one.url,
+      { elicitation: { url: {} } },
+      { authorization: 'Bearer ann' },
+    );
+    const params = { name, arguments: {} };
+    const isAsk = ({ method }: { method?: string }): boolean => method === 'elicitation/create';
+    const begun = await send({ id: 1, method: 'tools/call', params });
+    const first = await begun.next(isAsk);
+    const again = await send({ id: 2, method: 'tools/call', params });
+    const second = await again.next(isAsk);
+    await send({ id: second.id, result: { action: 'decline' } });
+    await again.next(({ id }) => id === 2);
+    await send({ method: 'notifications/cancelled', params: { requestId: 1 } });
+    await send({ id: first.id, result: { action: 'accept', content: { day: 'by the client' } } });
+    const link = String((first.params as { url: string }).url);
+    // Called again, it takes the answer of its person.
+    await send({ id: 3, method: 'tools/call', params });
+    const page = () => person.read(one.url, link);
+    await expect.poll(page).not.toContain('Stopped by the client');
+    expect(await page()).toContain(question);
+    expect(await page()).toContain('<form');
+  },
+);

@@ -38,6 +38,13 @@ function build(): McpServer {
     await new Promise<void>((resolve) => gates.set(what, resolve));
     return said(`slow ${nth}`);
   });
+  server.registerTool('askSlow', { inputSchema: { what: z.string() } }, async ({ what }) => {
+    const requestedSchema = { type: 'object' as const, properties: { yes: { type: 'boolean' as const } } };
+    const { content } = await server.server.elicitInput({ message: `Order ${what}?`, requestedSchema });
+    const nth = count(what);
+    await new Promise<void>((resolve) => gates.set(what, resolve));
+    return said(`asked ${nth} ${content?.yes}`);
+  });
   server.registerTool('ask', { inputSchema: { what: z.string() } }, async ({ what }) => {
     const requestedSchema = { type: 'object' as const, properties: { yes: { type: 'boolean' as const } } };
     const { content } = await server.server.elicitInput({ message: `Order ${what}?`, requestedSchema });
@@ -135,30 +142,53 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
     await Promise.all(served.map((one) => one.close()));
   });
 
-  it('begins no second call once its outcome had to make room', async () => {
-    const served = await serveHere(build, {
+  it('begins no second call once its outcome had to make room, in the process that began it or not', async () => {
+    const audience = `evicted ${Date.now()}`;
+    const url = service.url();
+    const options = async () => ({
       secrets: [SECRET],
-      store: await openStore(service.url()),
-      audience: `evicted ${Date.now()}`,
+      store: await openStore(url),
+      audience,
       ...tuned({ lease: 300, callerStoredBytes: 60_000 }),
     });
-    const headers = { authorization: 'Bearer ann' };
-    const order = (what: string, key: string) =>
-      post(served.url, { tool: 'order', args: { what }, headers: { ...headers, 'idempotency-key': key } });
-    const what = `kept ${service.name}`;
-    expect(textOf(await order(what, 'first'))).toBe('order 1');
+    const [began, ended] = [await serveHere(build, await options()), await serveHere(build, await options())];
+    const send = (at: Served, tool: string, what: string, key: string, more: RawCall = {}) =>
+      post(at.url, {
+        tool,
+        args: { what },
+        ...more,
+        headers: { authorization: 'Bearer ann', 'idempotency-key': key },
+      });
+    const own = `kept ${service.name}`;
+    expect(textOf(await send(ended, 'order', own, 'own'))).toBe('order 1');
+    const others = `kept too ${service.name}`;
+    const first = await send(began, 'ask', others, 'others');
+    const answers = { state: first.state, responses: accept(first.keys, { yes: true }) };
+    expect(textOf(await send(ended, 'ask', others, 'others', answers))).toBe('asked 1 true');
     const jump = vi.spyOn(systemClock, 'elapsed');
     // Outcomes are sent again for ten minutes; those that are older make room for others.
     for (const minutes of [11, 22]) {
       jump.mockImplementation(() => performance.now() + minutes * 60_000);
       for (let nth = 0; nth < 30; nth += 1)
-        await order(`${'x'.repeat(2_000)} ${minutes} ${nth} ${service.name}`, `${minutes} ${nth}`);
+        await send(
+          ended,
+          'order',
+          `${'x'.repeat(2_000)} ${minutes} ${nth} ${service.name}`,
+          `${minutes} ${nth}`,
+        );
     }
     jump.mockImplementation(() => performance.now() + 33 * 60_000);
-    expect((await order(what, 'first')).message.error?.message).toMatch(/its outcome was not kept/);
+    for (const at of [began, ended]) {
+      expect((await send(at, 'order', own, 'own')).message.error?.message).toMatch(
+        /its outcome was not kept/,
+      );
+      expect((await send(at, 'ask', others, 'others')).message.error?.message).toMatch(
+        /its outcome was not kept/,
+      );
+    }
     jump.mockRestore();
-    expect(runs.get(what)).toBe(1);
-    await served.close();
+    expect([runs.get(own), runs.get(others)]).toEqual([1, 1]);
+    await Promise.all([began.close(), ended.close()]);
   });
 
   describe.each(['2025-11-25', '2026-07-28'] as const)('%s', (kind) => {
@@ -238,7 +268,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
     const of = (name: string): string => `${name} by hand ${service.name}`;
     const send = (to: Served, what: string, more: RawCall = {}, key?: string): Promise<RawReply> =>
       post(to.url, {
-        tool: 'ask',
+        tool: what.startsWith('slow') ? 'askSlow' : 'ask',
         args: { what },
         ...more,
         headers: { authorization: 'Bearer ann', ...(key !== undefined && { 'idempotency-key': key }) },
@@ -254,6 +284,19 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
       expect(textOf(await send(two, of('r'), {}, of('r')))).toBe('asked 1 true');
       // The one that came too late names nothing: a first request with it is a call of its own.
       expect((await send(one, of('late'), {}, of('late'))).keys).toHaveLength(1);
+    });
+
+    it('asks nothing of a call that is answered, and runs at the other process', async () => {
+      const first = await send(one, of('slow'), {}, of('slow'));
+      const answers = { state: first.state, responses: accept(first.keys, { yes: true }) };
+      const runs = send(one, of('slow'), answers, of('slow'));
+      await expect.poll(() => gates.has(of('slow'))).toBe(true);
+      const { resumes } = two.handler.counters;
+      const again = send(two, of('slow'), {}, of('slow'));
+      const follows = expect.poll(() => two.handler.counters.resumes).toBeGreaterThan(resumes);
+      await Promise.race([follows, again]);
+      gates.get(of('slow'))?.();
+      expect([textOf(await runs), textOf(await again)]).toEqual(['asked 1 true', 'asked 1 true']);
     });
 
     it('gets the same asks while the call waits, also beside answers to none of them', async () => {

@@ -1,7 +1,7 @@
 /** Which records of finished calls go, where a caller or all together have too many. */
 import { expect, it } from 'vitest';
 import { systemClock } from '../../src/base/values.ts';
-import type { CallRecord } from '../../src/call/journal/entries.ts';
+import { type CallRecord, CONTINUED } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { type ByteLimits, HeldBytes } from '../../src/checkpoint/held-bytes.ts';
 import { Names } from '../../src/checkpoint/names.ts';
@@ -81,6 +81,32 @@ it('notifications of running calls leave a quarter of the room of their caller',
   }
   expect(kept).toBeLessThan(75_000);
   expect(written).toEqual([true, true, true, ...Array.from({ length: 7 }, () => false)]);
+});
+
+it('answers beside calls that wait have a quarter more, and a decline is always kept', async () => {
+  const store = new KeyvCallStore(undefined, systemClock, 10_000, {
+    names: new Names('here'),
+    cipher: plainRecords('here'),
+    bytes: { all: 10_000_000, caller: 1_000_000, outcomes: 10 },
+  });
+  const expires = Date.now() + 60_000;
+  const holder = (nth: number) => ({ id: `${expires.toString(36)}.call${nth}${CONTINUED}`, expires });
+  const kept = async (name: string, value: object): Promise<number> => {
+    let count = 0;
+    for (let nth = 0; nth < 200; nth += 1) {
+      const call = holder(nth);
+      const insert = store.insert(`${call.id}:${name}`, value, expires, { holder: call });
+      const code = await insert.then(String, (error: { code: string }) => error.code);
+      expect(['true', 'limit']).toContain(code);
+      if (code === 'true') count += 1;
+    }
+    return count;
+  };
+  // Two bytes a letter.
+  const answers = await kept('answer a', { text: '\u0416'.repeat(9_000) });
+  expect(answers).toBeGreaterThan(60);
+  expect(answers).toBeLessThan(70);
+  expect(await kept('answer b', { action: 'decline' })).toBe(200);
 });
 
 it('every holder in this process’s own memory is counted, however many there are', () => {

@@ -11,6 +11,7 @@ export interface Stream {
 export async function legacySession(
   url: string,
   capabilities: object,
+  own: Readonly<Record<string, string>> = {},
 ): Promise<{ send(message: object): Promise<Stream> }> {
   let sessionId = '';
   const send = async (message: object): Promise<Stream> => {
@@ -20,6 +21,7 @@ export async function legacySession(
       headers: {
         'content-type': 'application/json',
         accept: 'application/json, text/event-stream',
+        ...own,
         ...(sessionId !== '' && { 'mcp-session-id': sessionId, 'mcp-protocol-version': '2025-11-25' }),
       },
     });

@@ -173,8 +173,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a step that ends beside the asks takes them off the page',
     file: 'src/ask/waiting-calls.ts',
-    from: "entry.type === 'claimed' ? { ...before, isClaimed: true } : before",
-    to: '{ ...before, isClaimed: true }',
+    from: "entry.type === 'claimed' ? { ...before, claim: before.claim ?? entry } : before",
+    to: '{ ...before, claim: { answers: [] } }',
     page: true,
   },
   {

@@ -143,7 +143,7 @@ class PageWorld {
   async #answer(life: Life, callId: string, browser: number): Promise<void> {
     const calls = this.#books.get(life);
     const standing = await calls?.standing(callId);
-    if (calls === undefined || standing?.kind !== 'asks' || standing.isClaimed) return;
+    if (calls === undefined || standing?.kind !== 'asks' || standing.claim !== undefined) return;
     const { call, open } = standing.checkpoint;
     for (const ask of open.filter(isForm)) {
       if ((await calls.answerTo(call.id, ask.key)) !== undefined) continue;

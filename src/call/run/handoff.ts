@@ -35,6 +35,8 @@ export interface Offer {
   readonly binding: Binding;
   readonly responses: unknown;
   readonly errors?: ErrorAnswers;
+  /** Of a request that joins a turn by what its claim says: the digest in it. Else that of these answers. */
+  readonly sent?: string;
 }
 
 /** The progress of an accepted offer. */
@@ -142,7 +144,7 @@ export class Handoff {
         state: { callId: offer.state.callId, at: offer.state.at, ...markOf(offer.state) },
         token: offer.token,
         binding: offer.binding as unknown as JsonObject,
-        ...defined({ responses: offer.responses, errors: offer.errors }),
+        ...defined({ responses: offer.responses, errors: offer.errors, sent: offer.sent }),
         context: {
           capabilities,
           ...defined({ progressToken, authInfo, takesTasks, taskRefusal, sheds, refuses, hasPerson }),
@@ -241,6 +243,7 @@ export class Handoff {
       binding: binding as unknown as Binding,
       responses,
       ...(isObject(errors) && { errors: errors as ErrorAnswers }),
+      ...(typeof message.sent === 'string' && { sent: message.sent }),
     };
     const outcome = this.#options.accept(offer, context, onAccepted);
     if (outcome === undefined) void this.#tell(from, { type: 'declined', id });
