@@ -10,6 +10,7 @@ import { openStore } from '../../src/checkpoint/open-store.ts';
 import { step } from '../../src/index.ts';
 import { closeOnSignals } from '../../src/node.ts';
 import { CLOSING } from '../fixtures/frozen.ts';
+import { inSession, Peer, call as peerCall } from '../security/peer.ts';
 import { asks, begin, call } from './anywhere.ts';
 import { accept, post, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
@@ -129,6 +130,25 @@ it('still takes the answers of a 2025 client, whose call can end only so', async
   const response = await stream.next(({ id }) => id === 1);
   expect(response.result?.content).toEqual([{ type: 'text', text: 'finished' }]);
   await closed;
+});
+
+it('sends the result of a call whose answer came to another process on the stream that waits for it', async () => {
+  const place = SQLITE.url();
+  const gate = { open: Promise.resolve() };
+  const [one, two] = [await serve(place, gate, [], 60_000), await serve(place, gate, [], 60_000)];
+  const peer = await inSession(one.url, '2025-11-25');
+  for (let nth = 0; nth < 5; nth += 1) {
+    const stream = await peer.stream(peerCall(nth, 'work'));
+    const { id } = await stream.next(({ method }) => method === 'elicitation/create');
+    const left = one.handler.leave();
+    await new Peer(two.url, peer.headers).post({
+      jsonrpc: '2.0',
+      id,
+      result: { action: 'accept', content: {} },
+    });
+    expect(JSON.stringify(await stream.next((message) => message.id === nth))).toContain('finished');
+    await left;
+  }
 });
 
 it('has written all that it writes once it is closed', async () => {

@@ -330,7 +330,8 @@ export class Runs {
     await this.#quiet(until(due));
     if (this.#inTurn.size > 0) this.#due = Math.min(due, clock.elapsed());
     const stopped = [...this.#inTurn].map((run) => run.state.at === 'turn' && this.#stop(run, run.state));
-    await within(clock, until(due + wait), Promise.all(stopped));
+    // An outcome that is being written goes out on the connection that it is for.
+    await within(clock, until(due + wait), Promise.allSettled([...stopped, ...this.#ending]));
   }
 
   /**
