@@ -22,6 +22,7 @@ import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/po
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { replyOf } from '../../src/doors/http/fetch.ts';
 import { isLocal } from '../../src/doors/http/local.ts';
+import { idOf, rpcError } from '../../src/doors/http/reply.ts';
 import type { Announcements } from '../../src/handler/announcements.ts';
 import { challengeOf } from '../../src/handler/guards.ts';
 import { noSession, type Services } from '../../src/handler/services.ts';
@@ -172,6 +173,9 @@ async function counted(
   const { memory } = services.traffic;
   const quotaKey = quotaKeyOf(services, exchange.inbound);
   const bytes = memoryOf(exchange.body);
+  // The server elsewhere is sent a request for each of its resources: some 2,000 at most.
+  if (services.isElsewhere && bytes > 131_072)
+    return rpcError(413, -32602, 'Invalid params: above 128 KiB', idOf(exchange.body));
   const places = 10 + (exchange.tasks ?? 0);
   if (!memory.has(quotaKey, bytes) || !listeners.has(quotaKey, places))
     throw new AwaitError(
@@ -250,7 +254,7 @@ async function lightServer(
     challengeOf(instance, { ...checked }, inbound) as ReturnType<ScopeChallengeHandler>;
   if (request.method === 'subscriptions/listen') {
     // A server that runs elsewhere outlives the instance, and sends its updates to all listening streams.
-    if (services.isElsewhere) await subscribe(instance, request);
+    if (services.isElsewhere) await subscribe(instance, request, inbound.signal);
     // A listening stream only needs the server's declarations.
     instance.close();
   }
@@ -305,12 +309,17 @@ function passNotifications({ server }: McpServer, instance: HostInstance): void 
   server.fallbackNotificationHandler = pass;
 }
 
-/** Subscribes a server to the resources that a listening client names. */
-async function subscribe(instance: HostInstance, { id, params }: ModernRequest): Promise<void> {
-  const { resourceSubscriptions } = asObject(params.notifications);
-  if (!Array.isArray(resourceSubscriptions)) return;
-  for (const uri of resourceSubscriptions) {
-    await instance.request({ id: `${id} ${uri}`, method: 'resources/subscribe', params: { uri } }, {});
+/** Subscribes a server to the resources that a listening client names, until the client goes away. */
+async function subscribe(
+  instance: HostInstance,
+  { id, params }: ModernRequest,
+  signal: AbortSignalLike,
+): Promise<void> {
+  const { resourceSubscriptions: uris } = asObject(params.notifications);
+  if (!Array.isArray(uris)) return;
+  for (const uri of uris) {
+    if (!signal.aborted)
+      await instance.request({ id: `${id} ${uri}`, method: 'resources/subscribe', params: { uri } }, {});
   }
 }
 

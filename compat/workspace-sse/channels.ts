@@ -73,13 +73,10 @@ export class WorkspaceChannel {
     return this.#connections > 0;
   }
 
-  /** @returns a function to call when the connection closes */
+  /** @returns a function to call once, when the connection closes */
   connect(): () => void {
     this.#connections += 1;
-    let isThere = true;
     return () => {
-      if (!isThere) return;
-      isThere = false;
       this.#connections -= 1;
       this.used = this.#services.now();
     };

@@ -182,7 +182,10 @@ async function connected(
   // Its client may post as soon as it knows that the stream is open.
   const unlist = channel ? await listeners.open(whoIs(owner, inbound), channel.id) : () => {};
   const disconnect = channel?.connect();
+  let isOver = false;
   const over = (): void => {
+    if (isOver) return;
+    isOver = true;
     leave();
     unlist();
     disconnect?.();
