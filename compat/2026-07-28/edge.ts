@@ -170,7 +170,7 @@ async function listen(services: Services, sdk: SdkEdge, inbound: Inbound, body: 
   if (ids === undefined) {
     return rpcError(200, -32602, 'Invalid params: notifications.taskIds must be an array of strings', id);
   }
-  const reply = await sdk.serve(inbound, withoutTaskIds(body));
+  const reply = await sdk.serve(inbound, withoutTaskIds(body), ids.length);
   return alsoTelling(services, reply, ids, principal, id);
 }
 

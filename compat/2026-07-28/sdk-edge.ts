@@ -22,6 +22,7 @@ import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/po
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { replyOf } from '../../src/doors/http/fetch.ts';
 import { isLocal } from '../../src/doors/http/local.ts';
+import { idOf, rpcError } from '../../src/doors/http/reply.ts';
 import type { Announcements } from '../../src/handler/announcements.ts';
 import { challengeOf } from '../../src/handler/guards.ts';
 import { noSession, type Services } from '../../src/handler/services.ts';
@@ -52,12 +53,15 @@ export interface CallSource {
 interface SdkExchange {
   readonly inbound: Inbound;
   readonly body: unknown;
+  /** How many tasks a stream of notices names beside the body: each is looked at as long as the stream is open. */
+  readonly tasks?: number;
   /** Called in place of the request's handler, where only the checks before that are wanted. */
   readonly onPassed?: () => void;
 }
 
 export interface SdkEdge {
-  serve(inbound: Inbound, body: unknown): Promise<Reply>;
+  /** @param tasks how many tasks a `subscriptions/listen` named, which are not in the body any more */
+  serve(inbound: Inbound, body: unknown, tasks?: number): Promise<Reply>;
   /** The SDK's refusal of a valid request by its server's own declarations: scopes, mirrored headers. */
   refuse(inbound: Inbound, body: unknown): Promise<Reply | undefined>;
   /** Whether calls become tasks; where no instance has reported it yet, one is opened. */
@@ -67,8 +71,8 @@ export interface SdkEdge {
   close(): Promise<void>;
 }
 
-/** Streams of notices: the SDK's handler has no more than 1,024. */
-const LISTENERS = { all: 1_000, caller: 200, anonymous: 500 };
+/** Places of streams of notices: ten for each, since the SDK's handler has no more than 1,024, and one for each task. */
+const LISTENERS = { all: 10_000, caller: 2_000, anonymous: 5_000 };
 
 export function createSdkEdge(
   services: Services,
@@ -117,7 +121,7 @@ export function createSdkEdge(
     return replyOf(await (isStanding ? bus.as(services.principal(inbound.authInfo), fetched) : fetched()));
   };
   return {
-    serve: async (inbound, body) => kept(services, await fetched({ inbound, body })),
+    serve: async (inbound, body, tasks = 0) => kept(services, await fetched({ inbound, body, tasks })),
     async refuse(inbound, body) {
       let hasPassed = false;
       const onPassed = (): void => {
@@ -169,14 +173,18 @@ async function counted(
   const { memory } = services.traffic;
   const quotaKey = quotaKeyOf(services, exchange.inbound);
   const bytes = memoryOf(exchange.body);
-  if (!memory.has(quotaKey, bytes) || !listeners.has(quotaKey))
+  // The server elsewhere is sent a request for each of its resources: some 2,000 at most.
+  if (services.isElsewhere && bytes > 131_072)
+    return rpcError(413, -32602, 'Invalid params: above 128 KiB', idOf(exchange.body));
+  const places = 10 + (exchange.tasks ?? 0);
+  if (!memory.has(quotaKey, bytes) || !listeners.has(quotaKey, places))
     throw new AwaitError(
       'no-room',
-      'a subscription was refused: those that are open reached limits.argumentBytes, or a share of 1,000',
+      'a subscription was refused: those that are open reached limits.argumentBytes, or a share of 1,000 (ten taskIds count as one: name fewer)',
     );
   const place = {};
   memory.hold(place, quotaKey, bytes);
-  listeners.hold(place, quotaKey);
+  listeners.hold(place, quotaKey, places);
   const leave = (): void => {
     memory.leave(place);
     listeners.leave(place);
@@ -246,7 +254,7 @@ async function lightServer(
     challengeOf(instance, { ...checked }, inbound) as ReturnType<ScopeChallengeHandler>;
   if (request.method === 'subscriptions/listen') {
     // A server that runs elsewhere outlives the instance, and sends its updates to all listening streams.
-    if (services.isElsewhere) await subscribe(instance, request);
+    if (services.isElsewhere) await subscribe(instance, request, inbound.signal);
     // A listening stream only needs the server's declarations.
     instance.close();
   }
@@ -301,12 +309,17 @@ function passNotifications({ server }: McpServer, instance: HostInstance): void 
   server.fallbackNotificationHandler = pass;
 }
 
-/** Subscribes a server to the resources that a listening client names. */
-async function subscribe(instance: HostInstance, { id, params }: ModernRequest): Promise<void> {
-  const { resourceSubscriptions } = asObject(params.notifications);
-  if (!Array.isArray(resourceSubscriptions)) return;
-  for (const uri of resourceSubscriptions) {
-    await instance.request({ id: `${id} ${uri}`, method: 'resources/subscribe', params: { uri } }, {});
+/** Subscribes a server to the resources that a listening client names, until the client goes away. */
+async function subscribe(
+  instance: HostInstance,
+  { id, params }: ModernRequest,
+  signal: AbortSignalLike,
+): Promise<void> {
+  const { resourceSubscriptions: uris } = asObject(params.notifications);
+  if (!Array.isArray(uris)) return;
+  for (const uri of uris) {
+    if (!signal.aborted)
+      await instance.request({ id: `${id} ${uri}`, method: 'resources/subscribe', params: { uri } }, {});
   }
 }
 

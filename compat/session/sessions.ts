@@ -4,7 +4,7 @@
  * from the known callers' (invariant 14).
  */
 
-import { Quota, type QuotaKey, type Shares } from '../../src/base/quota.ts';
+import { Quota, type QuotaKey } from '../../src/base/quota.ts';
 import { AwaitError, keepNewest } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { Identify, SessionIdentity } from './identity.ts';
@@ -26,9 +26,9 @@ interface FoundSession {
 export class Sessions {
   readonly #services: Services;
   readonly #identify: Identify;
-  /** The least recently used first. */
   readonly #here = new Map<string, Session>();
-  readonly #room: Quota;
+  /** The least recently used first. */
+  readonly #room: Quota<Session>;
   /** Ids that were ended here: the store may not have that yet, or the handler has none. */
   readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
@@ -53,21 +53,21 @@ export class Sessions {
    * @throws AwaitError `no-room` when those that are in its place are not idle
    */
   makeRoom(quotaKey: QuotaKey): void {
-    for (let lack = this.#room.lacks(quotaKey); lack !== undefined; lack = this.#room.lacks(quotaKey)) {
-      const idle = this.#idle(lack, quotaKey);
-      if (idle === undefined) {
-        const whose = {
-          all: '',
-          caller: 'the part of one caller of ',
-          anonymous: 'the part of anonymous callers of ',
-        }[lack];
-        throw new AwaitError(
-          'no-room',
-          `a session was refused: ${whose}limits.sessions is in use, and none is idle`,
-        );
-      }
-      this.#letGo(idle);
-    }
+    const lack = this.#room.makeRoom(
+      quotaKey,
+      (idle) => this.#letGo(idle),
+      ({ held }) => !held,
+    );
+    if (lack === undefined) return;
+    const whose = {
+      all: '',
+      caller: 'the part of one caller of ',
+      anonymous: 'the part of anonymous callers of ',
+    }[lack];
+    throw new AwaitError(
+      'no-room',
+      `a session was refused: ${whose}limits.sessions is in use, and none is idle`,
+    );
   }
 
   /**
@@ -90,12 +90,11 @@ export class Sessions {
   async find(id: string, { principal, address }: QuotaKey): Promise<FoundSession | undefined> {
     const here = this.#here.get(id);
     if (here !== undefined) {
-      const looked = here.principal === principal ? await this.#look(here) : undefined;
-      if (looked === undefined) return undefined;
+      if (here.principal !== principal) return undefined;
       here.used = this.#services.now();
-      this.#here.delete(id);
-      this.#here.set(id, here);
-      return looked;
+      this.#room.leave(here);
+      this.#room.hold(here, here);
+      return this.#look(here);
     }
     if (this.#ended.has(id)) return undefined;
     const identity = await this.#identify(id, principal);
@@ -178,19 +177,6 @@ export class Sessions {
   #forget(session: Session): void {
     this.#here.delete(session.id);
     this.#room.leave(session);
-  }
-
-  /** The least recently used session that may be evicted for a new one: strangers never evict a known caller's. */
-  #idle(lack: keyof Shares, { principal, address }: QuotaKey): Session | undefined {
-    let known: Session | undefined;
-    for (const session of this.#here.values()) {
-      if (session.held) continue;
-      const isOwn =
-        session.principal === principal && (principal !== undefined || session.address === address);
-      if (lack === 'caller' ? isOwn : session.principal === undefined) return session;
-      known ??= session;
-    }
-    return lack === 'all' && principal !== undefined ? known : undefined;
   }
 
   /**

@@ -4,6 +4,7 @@
  */
 
 import { randomUUID } from 'node:crypto';
+import type { Quota, QuotaKey } from '../../src/base/quota.ts';
 import { isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Started } from '../../src/call/engine.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
@@ -16,12 +17,13 @@ import { SessionStream } from '../session/stream.ts';
 import { nameOf } from './listeners.ts';
 import { eventOf } from './wire.ts';
 
-/** Ids of requests that are remembered of one stream, where no store does. */
-const IDS_KEPT = 10_000;
+/** Ids of requests that are remembered of one stream, where no store does: of 500 streams of strangers, some 30 MB. */
+const IDS_KEPT = 1_000;
+/** Characters of their digests: 72 bits. V8 would keep the whole digest behind a part of more than twelve. */
+const ID_LENGTH = 12;
 
-/** The owner of a stream. */
-export interface StreamOwner {
-  readonly principal: string | undefined;
+/** The owner of a stream, and whose share it counts in. */
+export interface StreamOwner extends QuotaKey {
   readonly workspace: string;
 }
 
@@ -71,13 +73,10 @@ export class WorkspaceChannel {
     return this.#connections > 0;
   }
 
-  /** @returns a function to call when the connection closes */
+  /** @returns a function to call once, when the connection closes */
   connect(): () => void {
     this.#connections += 1;
-    let isThere = true;
     return () => {
-      if (!isThere) return;
-      isThere = false;
       this.#connections -= 1;
       this.used = this.#services.now();
     };
@@ -137,8 +136,9 @@ export class WorkspaceChannel {
       const holder = this.#holder;
       return store.insert(`${this.#name}:id:${name}`, randomUUID(), this.expires, { holder });
     }
-    if (this.#ids.has(name)) return false;
-    this.#ids.add(name);
+    const short = name.slice(0, ID_LENGTH);
+    if (this.calls.has(id) || this.#ids.has(short)) return false;
+    this.#ids.add(short);
     keepNewest(this.#ids, IDS_KEPT);
     return true;
   }
@@ -179,12 +179,15 @@ export class Channels {
   readonly #services: Services;
   /** By their scopes. */
   readonly #here = new Map<string, WorkspaceChannel>();
+  /** The same, the least recently used first. Those without a connection make room, each in its own share. */
+  readonly #room: Quota<WorkspaceChannel>;
   /** Calls whose replies are their POSTs' own bodies, and when a client was there last. */
   readonly #own = new Set<OwnCall>();
   readonly #timer: NodeJS.Timeout;
 
-  constructor(services: Services) {
+  constructor(services: Services, room: Quota<WorkspaceChannel>) {
     this.#services = services;
+    this.#room = room;
     const { sessionIdle } = services.settings.limits;
     this.#timer = setInterval(() => this.#closeIdle(), Math.min(sessionIdle, 60_000));
     this.#timer.unref();
@@ -201,10 +204,7 @@ export class Channels {
   /** A stream of this owner's, wherever it was made. */
   of(owner: StreamOwner, id: string): WorkspaceChannel {
     const scope = scopeOf(owner, id);
-    const channel = this.#here.get(scope) ?? new WorkspaceChannel(this.#services, owner, id);
-    // Reinserted, so that the least recently used are first.
-    this.#here.delete(scope);
-    return this.#keep(channel);
+    return this.#keep(this.#here.get(scope) ?? new WorkspaceChannel(this.#services, owner, id));
   }
 
   /** A call whose reply is its POST's own body. */
@@ -232,16 +232,21 @@ export class Channels {
   #keep(channel: WorkspaceChannel): WorkspaceChannel {
     channel.used = this.#services.now();
     this.#here.set(channel.scope, channel);
-    for (const oldest of this.#here.values()) {
-      if (this.#here.size <= this.#services.settings.limits.sessions) break;
-      if (oldest !== channel) this.#letGo(oldest);
-    }
+    this.#room.leave(channel);
+    const { owner } = channel;
+    this.#room.makeRoom(
+      owner,
+      (unused) => this.#letGo(unused),
+      (one) => this.#mayGo(one),
+    );
+    this.#room.hold(channel, owner);
     return channel;
   }
 
   #closeIdle(): void {
     const before = this.#services.now() - this.#services.settings.limits.sessionIdle;
-    for (const channel of this.#here.values()) if (channel.used <= before) this.#letGo(channel);
+    for (const channel of this.#here.values())
+      if (channel.used <= before && this.#mayGo(channel)) this.#letGo(channel);
     for (const call of this.#own) {
       const isThere = call.isThere() || this.#services.replies.get(call.started.callId) !== undefined;
       if (isThere) call.used = this.#services.now();
@@ -254,12 +259,15 @@ export class Channels {
     return store?.isShared === true && now() - used <= settings.ttl;
   }
 
-  /** Drops a channel without a connection here, unless its client may be connected to another process. */
+  /** Whether a channel has no connection here, and its client is not likely to be connected to another process. */
+  #mayGo(channel: WorkspaceChannel): boolean {
+    return !channel.connected && !(channel.calls.size > 0 && this.#mayListenElsewhere(channel));
+  }
+
   #letGo(channel: WorkspaceChannel): void {
-    if (channel.connected) return;
     const { settings, store, streams } = this.#services;
-    if (channel.calls.size > 0 && this.#mayListenElsewhere(channel)) return;
     this.#here.delete(channel.scope);
+    this.#room.leave(channel);
     channel.release();
     for (const call of channel.calls.values()) call.cancel(NOBODY);
     // Records in a shared store stay, for other processes.

@@ -18,7 +18,6 @@ import {
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { refusedEventId } from '../failure.ts';
-import { quotaKeyOf } from '../quota-key.ts';
 import { callAt, connect, follow, hasAll, logOf } from '../session/call-reply.ts';
 import { LEAST_LIFETIME } from '../session/identity.ts';
 import { type LastingStart, namedCalls, withCalls } from '../session/lasting.ts';
@@ -54,21 +53,26 @@ export async function listen(parts: WorkspaceParts, inbound: Inbound, owner: Str
   if (!/text\/(event-stream|\*)|\*\/\*/.test(inbound.header('accept') ?? '*/*')) {
     return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
   }
-  const last = inbound.header('last-event-id');
-  if (last === undefined || last === '') {
-    const channel = parts.channels.make(owner);
-    await channel.opened();
-    const from = { had: { prefix: channel.id, sequence: 0, calls: new Map() }, calls: [], lost: [] };
-    const found = await parts.services.streams.find(channel.id, 0, channel.scope);
-    return connected(parts, inbound, owner, {
-      channel,
-      follow: streamOf(parts, inbound, channel, found, from),
-    });
+  const { services, room } = parts;
+  if (!room.has(owner)) {
+    throw new AwaitError(
+      'no-room',
+      'a stream was refused: limits.sessions, callerSessions or anonymousSessions of them are open',
+    );
   }
+  const place = {};
+  // Before anything is kept of it.
+  room.hold(place, owner);
+  const leave = (): void => room.leave(place);
+  const last = inbound.header('last-event-id') ?? '';
   try {
-    return await connected(parts, inbound, owner, await resumed(parts, inbound, owner, last), last);
+    const followed = await (last === ''
+      ? opened(parts, inbound, owner)
+      : resumed(parts, inbound, owner, last));
+    return await connected(parts, inbound, owner, followed, leave, last);
   } catch (error) {
-    return refusedEventId(parts.services, inbound, error);
+    leave();
+    return refusedEventId(services, inbound, error);
   }
 }
 
@@ -77,6 +81,15 @@ interface Followed {
   /** Absent where it is the rest of a POST's own body. */
   readonly channel?: WorkspaceChannel;
   readonly follow: (sink: Sink) => void;
+}
+
+/** A new stream. @throws AwaitError `store` */
+async function opened(parts: WorkspaceParts, inbound: Inbound, owner: StreamOwner): Promise<Followed> {
+  const channel = parts.channels.make(owner);
+  await channel.opened();
+  const from = { had: { prefix: channel.id, sequence: 0, calls: new Map() }, calls: [], lost: [] };
+  const found = await parts.services.streams.find(channel.id, 0, channel.scope);
+  return { channel, follow: streamOf(parts, inbound, channel, found, from) };
 }
 
 /** @throws AwaitError `bad-token` when this owner has no such stream, or not this event in it; `store` */
@@ -153,34 +166,27 @@ function streamOf(
   return (sink) => void found.follow(withCalls(exchange, { dialect, ...from }, sink));
 }
 
-/** @param last the event after which the client resumes */
+/**
+ * @param leave gives up its place among open GETs
+ * @param last the event after which the client resumes; empty where it is new
+ */
 async function connected(
-  { services, listeners, room }: WorkspaceParts,
+  { services, listeners }: WorkspaceParts,
   inbound: Inbound,
   owner: StreamOwner,
   { channel, follow }: Followed,
-  last?: string,
+  leave: () => void,
+  last: string,
 ): Promise<Reply> {
-  const quotaKey = quotaKeyOf(services, inbound);
-  if (!room.has(quotaKey)) {
-    throw new AwaitError(
-      'no-room',
-      'a stream was refused: limits.sessions, callerSessions or anonymousSessions of them are open',
-    );
-  }
-  const place = {};
-  room.hold(place, quotaKey);
-  services.counters[last === undefined ? 'getStreams' : 'resumedStreams'] += 1;
+  services.counters[last === '' ? 'getStreams' : 'resumedStreams'] += 1;
   // Its client may post as soon as it knows that the stream is open.
-  const unlist = channel
-    ? await listeners.open(whoIs(owner, inbound), channel.id).catch((error: unknown) => {
-        room.leave(place);
-        throw error;
-      })
-    : () => {};
+  const unlist = channel ? await listeners.open(whoIs(owner, inbound), channel.id) : () => {};
   const disconnect = channel?.connect();
+  let isOver = false;
   const over = (): void => {
-    room.leave(place);
+    if (isOver) return;
+    isOver = true;
+    leave();
     unlist();
     disconnect?.();
   };
@@ -193,7 +199,7 @@ async function connected(
       writer.onClose(over);
       // An id without data is not an event to parsers, but still moves the client's last event id. It is one write, so
       // that a client that knows of the stream has its id.
-      const id = channel !== undefined && last === undefined ? `id: ${channel.id}_0\n\n` : '';
+      const id = channel !== undefined && last === '' ? `id: ${channel.id}_0\n\n` : '';
       writer.write(`${lifecycle('streamOpened', timestamp())}${id}`);
       follow(sinkOf(services, writer, { framing: FRAMING }));
     },

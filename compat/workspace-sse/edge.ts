@@ -26,7 +26,7 @@
  * 10. One instance for each call.
  */
 
-import { Quota } from '../../src/base/quota.ts';
+import { Quota, type Shares } from '../../src/base/quota.ts';
 import { AwaitError, type JsonObject } from '../../src/base/values.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
@@ -34,6 +34,7 @@ import type { Place } from '../../src/doors/http/paths.ts';
 import { empty, idOf, isRequestId, json, rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import { undelivered } from '../failure.ts';
+import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
 import { LastingCall } from '../session/lasting.ts';
 import { loggedWay, messageOf } from '../session/start.ts';
@@ -47,12 +48,13 @@ import { STREAM } from './wire.ts';
 
 export function createEdge(services: Services): Edges {
   const { sessions: all, callerSessions: caller, anonymousSessions: anonymous } = services.settings.limits;
+  const shares: Shares = { all, caller, anonymous };
   const parts: WorkspaceParts = {
     services,
     calls: new Calls(services),
-    channels: new Channels(services),
+    channels: new Channels(services, new Quota(shares)),
     listeners: new Listeners(services),
-    room: new Quota({ all, caller, anonymous }),
+    room: new Quota(shares),
   };
   return {
     workspace: {
@@ -68,7 +70,7 @@ export function createEdge(services: Services): Edges {
 
 function ownerOf(services: Services, inbound: Inbound, place: Place): StreamOwner {
   const workspace = place.wire === 'workspace' ? place.workspace : '';
-  return { principal: services.principal(inbound.authInfo), workspace };
+  return { ...quotaKeyOf(services, inbound), workspace };
 }
 
 async function post(

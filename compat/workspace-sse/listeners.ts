@@ -40,16 +40,13 @@ export class Listeners {
   /**
    * A GET is open here; POSTs to other processes find it once this resolves.
    * @param who the caller and the workspace, as a digest
-   * @returns a function to call when it closes
+   * @returns a function to call once, when it closes
    */
   async open(who: string, stream: string): Promise<() => void> {
     const streams = this.#here.get(who) ?? new Map<string, number>();
     this.#here.set(who, streams.set(stream, (streams.get(stream) ?? 0) + 1));
     const unlist = await this.#list(who, stream);
-    let isOpen = true;
     return () => {
-      if (!isOpen) return;
-      isOpen = false;
       const left = (streams.get(stream) ?? 1) - 1;
       if (left > 0) streams.set(stream, left);
       else streams.delete(stream);

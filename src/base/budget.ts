@@ -53,13 +53,11 @@ export class Account {
   set(bytes: number): void {
     if (this.#isClosed) return;
     this.#held.change(this, this.#quotaKey, bytes > this.#free ? bytes : 0);
-    for (;;) {
-      const share = this.#held.lacks(this.#quotaKey, 0);
-      const oldest = share && this.#held.oldest(share, this.#quotaKey);
-      if (oldest === undefined) return;
+    const breakOff = (oldest: Account): void => {
       oldest.close();
       oldest.#breakOff();
-    }
+    };
+    this.#held.makeRoom(this.#quotaKey, breakOff, undefined, 0);
   }
 
   /** It holds nothing from now on. */

@@ -80,21 +80,43 @@ export class Quota<Holder extends object = object> {
   }
 
   /**
-   * The one that has held something for longest in a share. Where all is used up that is an anonymous one if there is
-   * any, so a stranger never costs a known caller anything; else one of the known caller that holds most.
+   * Lets those go that have held something for longest, until there is room for `more` places of this caller's.
+   * @param letGo must make it leave
+   * @param may whether one may be let go
+   * @returns the share that is used up all the same; undefined when there is room
    */
-  oldest(share: keyof Shares, quotaKey: QuotaKey): Holder | undefined {
-    let { name } = placeOf(quotaKey);
-    if (share !== 'caller') name = this.#anonymous > 0 ? undefined : this.#holdsMost;
-    for (const [holder, place] of this.#held)
-      if (name === undefined ? place.isAnonymous : place.name === name) return holder;
-    return undefined;
+  makeRoom(
+    quotaKey: QuotaKey,
+    letGo: (holder: Holder) => void,
+    may: (holder: Holder) => boolean = () => true,
+    more = 1,
+  ): keyof Shares | undefined {
+    for (;;) {
+      const lack = this.lacks(quotaKey, more);
+      const oldest = lack && this.#oldest(lack, quotaKey, may);
+      if (oldest === undefined) return lack;
+      letGo(oldest);
+    }
   }
 
-  get #holdsMost(): string | undefined {
-    let most: readonly [name: string | undefined, amount: number] = [undefined, 0];
-    for (const one of this.#byName) if (one[1] > most[1]) most = one;
-    return most[0];
+  /**
+   * The one that has held something for longest in a share. Where all is used up that is an anonymous one if there is
+   * any, so a stranger never costs a known caller anything; else, for a known caller, one of the known caller that holds
+   * most.
+   */
+  #oldest(share: keyof Shares, quotaKey: QuotaKey, may: (holder: Holder) => boolean): Holder | undefined {
+    const { isAnonymous, name } = placeOf(quotaKey);
+    let found: Holder | undefined;
+    let most = 0;
+    for (const [holder, place] of this.#held) {
+      if (!may(holder)) continue;
+      if (share === 'caller' ? place.name === name : place.isAnonymous) return holder;
+      const amount = (share === 'all' && !isAnonymous && this.#byName.get(place.name ?? '')) || 0;
+      if (amount <= most) continue;
+      most = amount;
+      found = holder;
+    }
+    return found;
   }
 
   #count({ isAnonymous, name }: Holding, by: number): void {

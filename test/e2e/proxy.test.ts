@@ -286,6 +286,53 @@ it('tells a listening client of 2026-07-28 that a resource changed', async () =>
   controller.abort();
 });
 
+/** A server of 2025 whose tool says how often it was sent `resources/subscribe`, which it answers one by one. */
+const COUNTING = `
+let count = 0;
+const send = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
+require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = {
+    initialize: {
+      protocolVersion: '2025-11-25',
+      capabilities: { resources: { subscribe: true }, tools: {} },
+      serverInfo: { name: 'counting', version: '1' },
+    },
+    'tools/list': { tools: [{ name: 'count', inputSchema: { type: 'object' } }] },
+    'tools/call': { content: [{ type: 'text', text: String(count) }] },
+    'resources/subscribe': {},
+  }[method];
+  if (method === 'resources/subscribe') count += 1;
+  const reply = result ? { id, result } : { id, error: { code: -32601, message: 'unknown' } };
+  setTimeout(send, method === 'resources/subscribe' ? 5 : 0, reply);
+});`;
+
+it('subscribes its server to the resources of a stream for as long as that is open', async () => {
+  const served = await behind([process.execPath, '-e', COUNTING]);
+  const count = async () => Number(textOf(await post(served.url, { tool: 'count' })));
+  const controller = new AbortController();
+  const uris = Array.from({ length: 1_500 }, (_, nth) => `diary://${nth}`);
+  const response = listening(served.url, uris, controller.signal);
+  await expect.poll(count).toBeGreaterThan(2);
+  controller.abort();
+  await expect(response).rejects.toThrow();
+  const more = async () => {
+    const before = await count();
+    return (await count()) - before;
+  };
+  await expect.poll(more).toBe(0);
+  expect(await count()).toBeLessThan(uris.length);
+});
+
+it('refuses a stream of so many resources that its server would get thousands of requests', async () => {
+  const served = await behind([process.execPath, '-e', COUNTING]);
+  const uris = Array.from({ length: 10_000 }, (_, nth) => `diary://${nth}`);
+  const response = await listening(served.url, uris, new AbortController().signal);
+  expect([response.status, await response.json()]).toMatchObject([413, { id: 1, error: { code: -32602 } }]);
+  expect(textOf(await post(served.url, { tool: 'count' }))).toBe('0');
+});
+
 it('passes subscriptions and updates on in a session', async () => {
   const served = await behind(PYTHON);
   const updated: string[] = [];

@@ -513,6 +513,50 @@ describe('subscriptions/listen', () => {
   });
 });
 
+describe('streams that name tasks', () => {
+  it('count by the tasks of each, and strangers take strangers’ places alone', async () => {
+    const [url = ''] = await start();
+    let streams = new AbortController();
+    /** A response that is collected as garbage is closed. */
+    const responses: Response[] = [];
+    const taskIds = Array.from({ length: 100 }, (_, nth) => `task ${nth}`);
+    const listen = async (notifications: Json, caller?: string): Promise<number> => {
+      const _meta = {
+        'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+        'io.modelcontextprotocol/clientInfo': { name: 'tasks', version: '1' },
+        'io.modelcontextprotocol/clientCapabilities': { extensions: { [EXTENSION]: {} } },
+      };
+      const params = { notifications: { toolsListChanged: true, ...notifications }, _meta };
+      const response = await fetch(url, {
+        method: 'POST',
+        signal: streams.signal,
+        headers: {
+          'content-type': 'application/json',
+          accept: 'application/json, text/event-stream',
+          'mcp-protocol-version': '2026-07-28',
+          'mcp-method': 'subscriptions/listen',
+          ...(caller !== undefined && { authorization: `Bearer ${caller}` }),
+        },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'subscriptions/listen', params }),
+      });
+      responses.push(response);
+      return response.status;
+    };
+    for (let nth = 0; nth < 45; nth += 1) expect(await listen({ taskIds })).toBe(200);
+    expect(await listen({ taskIds })).toBe(503);
+    expect(served?.log.text).toContain('taskIds');
+    // One without tasks still has room.
+    expect(await listen({})).toBe(200);
+    for (let nth = 0; nth < 18; nth += 1) expect(await listen({ taskIds }, 'ann')).toBe(200);
+    expect(await listen({ taskIds }, 'ann')).toBe(503);
+    expect(await listen({ taskIds }, 'bob')).toBe(200);
+    streams.abort();
+    streams = new AbortController();
+    await expect.poll(() => listen({ taskIds }, 'ann')).toBe(200);
+    streams.abort();
+  });
+});
+
 describe('two handlers over one store', () => {
   it('tell of a task that runs in the other one, and take its cancellation', async () => {
     const options = { store: new Keyv(), secrets: [SECRET], tasks: () => 'now' as const };
