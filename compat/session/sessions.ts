@@ -4,6 +4,7 @@
  * from the known callers' (invariant 14).
  */
 
+import { digest } from '../../src/base/digest.ts';
 import { Quota, type QuotaKey, type Shares } from '../../src/base/quota.ts';
 import { AwaitError, keepNewest } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -29,7 +30,10 @@ export class Sessions {
   /** The least recently used first. */
   readonly #here = new Map<string, Session>();
   readonly #room: Quota;
-  /** Ids that were ended here: the store may not have that yet, or the handler has none. */
+  /**
+   * Digests of the ids that were ended here: the store may not have that yet, or the handler has none. A sealed id is as
+   * long as its client's description.
+   */
   readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
   #looking = false;
@@ -53,21 +57,18 @@ export class Sessions {
    * @throws AwaitError `no-room` when those that are in its place are not idle
    */
   makeRoom(quotaKey: QuotaKey): void {
-    for (let lack = this.#room.lacks(quotaKey); lack !== undefined; lack = this.#room.lacks(quotaKey)) {
-      const idle = this.#idle(lack, quotaKey);
-      if (idle === undefined) {
-        const whose = {
-          all: '',
-          caller: 'the part of one caller of ',
-          anonymous: 'the part of anonymous callers of ',
-        }[lack];
-        throw new AwaitError(
-          'no-room',
-          `a session was refused: ${whose}limits.sessions is in use, and none is idle`,
-        );
-      }
-      this.#letGo(idle);
+    const lack = this.#room.lacks(quotaKey);
+    if (lack === undefined) return;
+    const idle = this.#idle(lack, quotaKey);
+    if (idle === undefined) {
+      const whose = lack === 'caller' ? 'one caller' : `${lack} callers`;
+      throw new AwaitError(
+        'no-room',
+        `a session was refused: the part of ${whose} of limits.sessions is in use, and none is idle`,
+      );
     }
+    this.#letGo(idle);
+    this.makeRoom(quotaKey);
   }
 
   /**
@@ -97,10 +98,11 @@ export class Sessions {
       this.#here.set(id, here);
       return looked;
     }
-    if (this.#ended.has(id)) return undefined;
+    if (this.wasEnded(id)) return undefined;
     const identity = await this.#identify(id, principal);
-    if (identity === undefined || (await this.#isEnded(identity.name))) return undefined;
-    if (this.#ended.has(id)) return undefined;
+    if (identity === undefined || (await this.#services.store?.get(ended(identity.name))) !== undefined)
+      return undefined;
+    if (this.wasEnded(id)) return undefined;
     return { session: this.#here.get(id) ?? this.add(id, identity, address) };
   }
 
@@ -133,10 +135,6 @@ export class Sessions {
     return undefined;
   }
 
-  async #isEnded(name: string): Promise<boolean> {
-    return (await this.#services.store?.get(ended(name))) !== undefined;
-  }
-
   close(): void {
     clearInterval(this.#timer);
     for (const session of this.#here.values()) session.leave(true);
@@ -164,13 +162,12 @@ export class Sessions {
 
   /** Whether a session of this id was ended, as far as this process remembers. */
   wasEnded(id: string | undefined): boolean {
-    return id !== undefined && this.#ended.has(id);
+    return id !== undefined && this.#ended.has(digest(id));
   }
 
   /** Marks it ended before it is removed, so that concurrent requests do not open it anew. */
   #close(session: Session): void {
-    this.#ended.add(session.id);
-    keepNewest(this.#ended, ENDED_KEPT);
+    keepNewest(this.#ended.add(digest(session.id)), ENDED_KEPT);
     this.#forget(session);
     session.close();
   }
