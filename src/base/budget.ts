@@ -17,7 +17,7 @@ export class Budget {
    */
   constructor(most: number, free = 0) {
     this.#free = free;
-    this.#held = new Quota({ all: most, caller: most / 2, anonymous: most / 2 });
+    this.#held = new Quota({ all: most, caller: most / 2 });
   }
 
   /** Bytes of all accounts. */
@@ -53,13 +53,10 @@ export class Account {
   set(bytes: number): void {
     if (this.#isClosed) return;
     this.#held.change(this, this.#quotaKey, bytes > this.#free ? bytes : 0);
-    for (;;) {
-      const share = this.#held.lacks(this.#quotaKey, 0);
-      const oldest = share && this.#held.oldest(share, this.#quotaKey);
-      if (oldest === undefined) return;
+    this.#held.shrink(this.#quotaKey, (oldest) => {
       oldest.close();
       oldest.#breakOff();
-    }
+    });
   }
 
   /** It holds nothing from now on. */

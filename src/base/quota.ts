@@ -14,10 +14,10 @@ export interface QuotaKey {
 
 export interface Shares {
   readonly all: number;
-  /** Of these, places of one known caller, or of one address. */
-  readonly caller: number;
-  /** Of these, places of all anonymous callers together. */
-  readonly anonymous: number;
+  /** Of these, places of one known caller, or of one address; if absent, all of them. */
+  readonly caller?: number;
+  /** Of these, places of all anonymous callers together; if absent, as many as one known caller's. */
+  readonly anonymous?: number;
 }
 
 interface Holding {
@@ -27,19 +27,15 @@ interface Holding {
 }
 
 export class Quota<Holder extends object = object> {
-  readonly #shares: Shares;
+  readonly #shares: Required<Shares>;
   /** The one that has held something for longest is first. */
   readonly #held = new Map<Holder, Holding>();
   readonly #byName = new Map<string, number>();
   #anonymous = 0;
   #all = 0;
 
-  constructor(shares: Shares) {
-    this.#shares = shares;
-  }
-
-  get size(): number {
-    return this.#held.size;
+  constructor({ all, caller = all, anonymous = caller }: Shares) {
+    this.#shares = { all, caller, anonymous };
   }
 
   /** The sum of what all hold. */
@@ -91,10 +87,22 @@ export class Quota<Holder extends object = object> {
     return undefined;
   }
 
+  /**
+   * Has what was held for longest leave the shares that are used up.
+   * @param quotaKey the caller whose use was counted last
+   */
+  shrink(quotaKey: QuotaKey, left: (holder: Holder) => void): void {
+    for (;;) {
+      const share = this.lacks(quotaKey, 0);
+      const oldest = share && this.oldest(share, quotaKey);
+      if (oldest === undefined) return;
+      this.leave(oldest);
+      left(oldest);
+    }
+  }
+
   get #holdsMost(): string | undefined {
-    let most: readonly [name: string | undefined, amount: number] = [undefined, 0];
-    for (const one of this.#byName) if (one[1] > most[1]) most = one;
-    return most[0];
+    return [...this.#byName].sort(([, one], [, other]) => other - one)[0]?.[0];
   }
 
   #count({ isAnonymous, name }: Holding, by: number): void {
