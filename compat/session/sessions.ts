@@ -4,6 +4,7 @@
  * from the known callers' (invariant 14).
  */
 
+import { digest } from '../../src/base/digest.ts';
 import { Quota, type QuotaKey } from '../../src/base/quota.ts';
 import { AwaitError, keepNewest } from '../../src/base/values.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -29,7 +30,10 @@ export class Sessions {
   readonly #here = new Map<string, Session>();
   /** The least recently used first. */
   readonly #room: Quota<Session>;
-  /** Ids that were ended here: the store may not have that yet, or the handler has none. */
+  /**
+   * Digests of the ids that were ended here: the store may not have that yet, or the handler has none. A sealed id is as
+   * long as its client's description.
+   */
   readonly #ended = new Set<string>();
   readonly #timer: NodeJS.Timeout;
   #looking = false;
@@ -55,18 +59,15 @@ export class Sessions {
   makeRoom(quotaKey: QuotaKey): void {
     const lack = this.#room.makeRoom(
       quotaKey,
+      1,
       (idle) => this.#letGo(idle),
       ({ held }) => !held,
     );
     if (lack === undefined) return;
-    const whose = {
-      all: '',
-      caller: 'the part of one caller of ',
-      anonymous: 'the part of anonymous callers of ',
-    }[lack];
+    const whose = lack === 'caller' ? 'one caller' : `${lack} callers`;
     throw new AwaitError(
       'no-room',
-      `a session was refused: ${whose}limits.sessions is in use, and none is idle`,
+      `a session was refused: the part of ${whose} of limits.sessions is in use, and none is idle`,
     );
   }
 
@@ -96,10 +97,11 @@ export class Sessions {
       this.#room.hold(here, here);
       return this.#look(here);
     }
-    if (this.#ended.has(id)) return undefined;
+    if (this.wasEnded(id)) return undefined;
     const identity = await this.#identify(id, principal);
-    if (identity === undefined || (await this.#isEnded(identity.name))) return undefined;
-    if (this.#ended.has(id)) return undefined;
+    if (identity === undefined || (await this.#services.store?.get(ended(identity.name))) !== undefined)
+      return undefined;
+    if (this.wasEnded(id)) return undefined;
     return { session: this.#here.get(id) ?? this.add(id, identity, address) };
   }
 
@@ -132,10 +134,6 @@ export class Sessions {
     return undefined;
   }
 
-  async #isEnded(name: string): Promise<boolean> {
-    return (await this.#services.store?.get(ended(name))) !== undefined;
-  }
-
   close(): void {
     clearInterval(this.#timer);
     for (const session of this.#here.values()) session.leave(true);
@@ -163,13 +161,12 @@ export class Sessions {
 
   /** Whether a session of this id was ended, as far as this process remembers. */
   wasEnded(id: string | undefined): boolean {
-    return id !== undefined && this.#ended.has(id);
+    return id !== undefined && this.#ended.has(digest(id));
   }
 
   /** Marks it ended before it is removed, so that concurrent requests do not open it anew. */
   #close(session: Session): void {
-    this.#ended.add(session.id);
-    keepNewest(this.#ended, ENDED_KEPT);
+    keepNewest(this.#ended.add(digest(session.id)), ENDED_KEPT);
     this.#forget(session);
     session.close();
   }

@@ -5,23 +5,22 @@
  * not seen to its own instance before it serves the session again. Such a call is replayed, not run: its tool gets its
  * recorded answers and steps, and new effects do not happen.
  */
-import { AwaitError, hasRoomFor, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
+import { AwaitError, isObject, type JsonObject, keepNewest, Subscriptions } from '../../src/base/values.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { type Kept, readCheckpoint } from '../../src/call/journal/entries.ts';
+import { lastOf } from '../../src/call/task/index.ts';
 import type { Services } from '../../src/handler/services.ts';
-import type { HostInstance } from '../../src/host/instance.ts';
+import type { HostInstance, SentRequest } from '../../src/host/instance.ts';
 import type { Message } from '../../src/host/transport.ts';
 import type { RpcRequest } from './start.ts';
 
-const SETS_STATE: ReadonlySet<string> = new Set([
-  'logging/setLevel',
-  'resources/subscribe',
-  'resources/unsubscribe',
-]);
-/** Notifications on which servers ask their client for state that they keep. */
-const TELLS_STATE: ReadonlySet<string> = new Set(['notifications/roots/list_changed']);
+const SETS_STATE = /^(logging\/setLevel|resources\/(un)?subscribe)$/;
+/** The notification on which servers ask their client for state that they keep. */
+const TELLS_STATE = 'notifications/roots/list_changed';
 /** More than that many changes are a client's mistake. */
 const MOST = 10_000;
+/** Most records that are read at once. */
+const AHEAD = 64;
 /** Most running calls with a changed list; beyond it the oldest one's notification is dropped. */
 const CHANGING = 200;
 
@@ -36,9 +35,13 @@ export class SessionState {
   readonly #name: string;
   readonly #holder: Kept;
   /** The resources that its client subscribed to, up to that position. */
-  readonly #uris = new Set<string>();
+  readonly #uris = new Subscriptions();
   /** The position up to which this process's instance knows it. */
   #at = 0;
+  /** The last position that is known to be taken. */
+  #end = 0;
+  /** A client's notification that is about to be stored: it stands for those that come until then. */
+  #telling: Promise<void> | undefined;
   #last: Promise<void> = Promise.resolve();
   /** Operations that wait, or run. */
   #working = 0;
@@ -70,7 +73,7 @@ export class SessionState {
    */
   isCurrent(news?: News): boolean {
     if (!this.#isShared) return true;
-    return this.#working === 0 && news?.at === this.#at + 1 && !isObject(news.entry);
+    return this.#working === 0 && news?.at === this.#at + 1 && news.entry === undefined;
   }
 
   /** Applies the changes of other processes to this one's instance. */
@@ -80,13 +83,13 @@ export class SessionState {
 
   /** @throws AwaitError `limit` for a subscription for which there is no room */
   check({ method, params }: RpcRequest): void {
-    if (method === 'resources/subscribe' && !hasRoomFor(String(params.uri), this.#uris))
+    if (method === 'resources/subscribe' && !this.#uris.hasRoomFor(String(params.uri)))
       throw new AwaitError('limit', 'the subscriptions of a session are too long');
   }
 
   /** A request that this process's instance answered, for the others. */
   record(instance: HostInstance, method: string, params: JsonObject): Promise<void> | undefined {
-    if (!SETS_STATE.has(method)) return undefined;
+    if (!SETS_STATE.test(method)) return undefined;
     if (this.#isShared) return this.#append(instance, { method, params });
     setUri(this.#uris, { method, params });
     return undefined;
@@ -94,12 +97,9 @@ export class SessionState {
 
   /** Whether its client is subscribed to a resource, at whichever process it did that. */
   async subscribes(uri: string): Promise<boolean> {
-    const uris = new Set([...this.#uris].filter((one) => one === uri));
-    for (let at = this.#at + 1; this.#isShared; at += 1) {
-      const entry = await this.#services.store?.get(this.#key(at));
-      if (!isObject(entry)) break;
-      setUri(uris, entry);
-    }
+    const uris = new Subscriptions();
+    if (this.#uris.has(uri)) uris.add(uri);
+    if (this.#isShared) for await (const entry of this.#news()) setUri(uris, entry);
     return uris.has(uri);
   }
 
@@ -108,7 +108,9 @@ export class SessionState {
    * @param instance undefined where this process has none
    */
   async notified(instance: HostInstance | undefined, method: string): Promise<void> {
-    if (TELLS_STATE.has(method) && this.#isShared) await this.#append(instance, { method });
+    if (method !== TELLS_STATE || !this.#isShared) return;
+    this.#telling ??= this.#append(instance, { method });
+    await this.#telling;
   }
 
   /**
@@ -157,70 +159,89 @@ export class SessionState {
   /** Without an instance its entry is read back, by the one that this process makes if it is asked for. */
   #append(instance: HostInstance | undefined, entry: JsonObject): Promise<void> {
     return this.#inOrder(async () => {
-      for (let at = this.#at; at < MOST; at += 1) {
-        if (instance !== undefined) {
-          await this.#catchUp(instance);
-          at = this.#at;
-        }
-        const { store } = this.#services;
-        if (!(await store?.insert(this.#key(at + 1), entry, this.#holder.expires, { holder: this.#holder })))
-          continue;
-        if (instance !== undefined) {
-          this.#at = at + 1;
-          setUri(this.#uris, entry);
-        }
-        return;
-      }
+      this.#telling = undefined;
+      const { store } = this.#services;
+      do {
+        if (instance !== undefined) await this.#catchUp(instance);
+        else
+          this.#end = await lastOf(this.#end, async (at) => (await store?.get(this.#key(at))) !== undefined);
+        if (this.#end >= MOST) return;
+      } while (
+        !(await store?.insert(this.#key(this.#end + 1), entry, this.#holder.expires, {
+          holder: this.#holder,
+        }))
+      );
+      this.#end += 1;
+      if (instance === undefined) return;
+      this.#at = this.#end;
+      setUri(this.#uris, entry);
     });
   }
 
   async #catchUp(instance: HostInstance, news?: News): Promise<void> {
-    // Of several notifications of a kind the last one is enough.
-    const told = new Set<string>();
-    for (;;) {
-      const { at, name } = this.next;
-      const found = news?.at === at ? news.entry : await this.#services.store?.get(name);
-      if (!isObject(found)) break;
-      this.#at += 1;
-      if (TELLS_STATE.has(String(found.method))) {
-        told.add(String(found.method));
-        continue;
+    // Of several changes of one setting, one subscription or one kind of notification the last one is enough.
+    const last = new Map<unknown, SentRequest>();
+    try {
+      for await (const { method, params, rehearse } of this.#news(news)) {
+        this.#at += 1;
+        this.#end = this.#at;
+        if (rehearse !== undefined) {
+          await this.#rehearse(instance, rehearse);
+          continue;
+        }
+        const change = {
+          id: `mcp-await-state-${this.#at}`,
+          method: String(method),
+          params: isObject(params) ? params : {},
+        };
+        setUri(this.#uris, change);
+        last.set(change.params.uri ?? method, change);
       }
-      if (found.rehearse !== undefined) {
-        await this.#rehearse(instance, found.rehearse);
-        continue;
+    } finally {
+      for (const change of last.values()) {
+        if (change.method === TELLS_STATE) instance.notify({ jsonrpc: '2.0', method: TELLS_STATE });
+        // An error is ignored: the client got the same one where it sent the request.
+        else await instance.request(change, {});
       }
-      const params = isObject(found.params) ? found.params : {};
-      setUri(this.#uris, found);
-      const id = `mcp-await-state-${this.#at}`;
-      // An error is ignored: the client got the same one where it sent the request.
-      await instance.request({ id, method: String(found.method), params }, {});
     }
-    for (const method of told) instance.notify({ jsonrpc: '2.0', method });
+  }
+
+  /** The records that this process's instance has not seen, a few at a time. */
+  async *#news(news?: News): AsyncGenerator<JsonObject, void> {
+    let at = this.#at;
+    let found = news?.at === at + 1 ? [news.entry] : [];
+    for (let ahead = 1; ; ahead = Math.min(2 * ahead, AHEAD)) {
+      for (const entry of found) {
+        if (entry === undefined) return;
+        at += 1;
+        // What cannot be read takes its position all the same: an append that finds it taken looks behind it.
+        yield isObject(entry) ? entry : {};
+      }
+      found = (await this.#services.store?.getAll(this.#keys(at, ahead))) ?? [];
+    }
   }
 
   async #rehearse(instance: HostInstance, checkpoint: unknown): Promise<void> {
     const { engine, settings } = this.#services;
-    const { call, ...rest } = readCheckpoint(checkpoint);
-    const rehearsal = engine.rehearse({ call, ...rest }, instance);
-    if (rehearsal === undefined) {
-      settings.logger.warn('a call that changed a list may not be replayed; this process lacks the change', {
-        call: call.id,
-      });
-      return;
-    }
-    this.#rehearsed.add(rehearsal.frame);
-    const error = await rehearsal.done;
+    const read = readCheckpoint(checkpoint);
+    const rehearsal = engine.rehearse(read, instance);
+    if (rehearsal !== undefined) this.#rehearsed.add(rehearsal.frame);
+    const error = rehearsal === undefined ? 'the option replay forbids it' : (await rehearsal.done)?.message;
     if (error === undefined) return;
-    settings.logger.warn('a call that changed a list could not be replayed for its session', {
-      call: call.id,
-      error: error.message,
-    });
+    const about = { call: read.call.id, error };
+    settings.logger.warn(
+      'a call that changed a list cannot be replayed; this process lacks the change',
+      about,
+    );
   }
 
   /** The records up to the position that this process knows. */
   get records(): string[] {
-    return Array.from({ length: this.#at }, (_, nth) => this.#key(nth + 1));
+    return this.#keys(0, this.#end);
+  }
+
+  #keys(after: number, count: number): string[] {
+    return Array.from({ length: count }, (_, nth) => this.#key(after + nth + 1));
   }
 
   #key(at: number): string {
@@ -228,9 +249,9 @@ export class SessionState {
   }
 }
 
-function setUri(uris: Set<string>, { method, params }: JsonObject): void {
+function setUri(uris: Subscriptions, { method, params }: JsonObject): void {
   const uri = isObject(params) ? String(params.uri) : '';
-  if (method === 'resources/subscribe' && hasRoomFor(uri, uris)) uris.add(uri);
+  if (method === 'resources/subscribe' && uris.hasRoomFor(uri)) uris.add(uri);
   else if (method === 'resources/unsubscribe') uris.delete(uri);
 }
 

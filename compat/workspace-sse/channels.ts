@@ -236,6 +236,7 @@ export class Channels {
     const { owner } = channel;
     this.#room.makeRoom(
       owner,
+      1,
       (unused) => this.#letGo(unused),
       (one) => this.#mayGo(one),
     );

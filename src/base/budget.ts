@@ -17,7 +17,7 @@ export class Budget {
    */
   constructor(most: number, free = 0) {
     this.#free = free;
-    this.#held = new Quota({ all: most, caller: most / 2, anonymous: most / 2 });
+    this.#held = new Quota({ all: most, caller: most / 2 });
   }
 
   /** Bytes of all accounts. */
@@ -53,11 +53,10 @@ export class Account {
   set(bytes: number): void {
     if (this.#isClosed) return;
     this.#held.change(this, this.#quotaKey, bytes > this.#free ? bytes : 0);
-    const breakOff = (oldest: Account): void => {
+    this.#held.makeRoom(this.#quotaKey, 0, (oldest) => {
       oldest.close();
       oldest.#breakOff();
-    };
-    this.#held.makeRoom(this.#quotaKey, breakOff, undefined, 0);
+    });
   }
 
   /** It holds nothing from now on. */

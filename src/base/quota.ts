@@ -14,10 +14,10 @@ export interface QuotaKey {
 
 export interface Shares {
   readonly all: number;
-  /** Of these, places of one known caller, or of one address. */
-  readonly caller: number;
-  /** Of these, places of all anonymous callers together. */
-  readonly anonymous: number;
+  /** Of these, places of one known caller, or of one address; if absent, all of them. */
+  readonly caller?: number;
+  /** Of these, places of all anonymous callers together; if absent, as many as one known caller's. */
+  readonly anonymous?: number;
 }
 
 interface Holding {
@@ -27,19 +27,15 @@ interface Holding {
 }
 
 export class Quota<Holder extends object = object> {
-  readonly #shares: Shares;
+  readonly #shares: Required<Shares>;
   /** The one that has held something for longest is first. */
   readonly #held = new Map<Holder, Holding>();
   readonly #byName = new Map<string, number>();
   #anonymous = 0;
   #all = 0;
 
-  constructor(shares: Shares) {
-    this.#shares = shares;
-  }
-
-  get size(): number {
-    return this.#held.size;
+  constructor({ all, caller = all, anonymous = caller }: Shares) {
+    this.#shares = { all, caller, anonymous };
   }
 
   /** The sum of what all hold. */
@@ -80,22 +76,23 @@ export class Quota<Holder extends object = object> {
   }
 
   /**
-   * Lets those go that have held something for longest, until there is room for `more` places of this caller's.
-   * @param letGo must make it leave
+   * Has those leave that have held something for longest, until there is room for `more` places of this caller's.
+   * @param left called for each of them
    * @param may whether one may be let go
    * @returns the share that is used up all the same; undefined when there is room
    */
   makeRoom(
     quotaKey: QuotaKey,
-    letGo: (holder: Holder) => void,
+    more: number,
+    left: (holder: Holder) => void,
     may: (holder: Holder) => boolean = () => true,
-    more = 1,
   ): keyof Shares | undefined {
     for (;;) {
       const lack = this.lacks(quotaKey, more);
       const oldest = lack && this.#oldest(lack, quotaKey, may);
       if (oldest === undefined) return lack;
-      letGo(oldest);
+      this.leave(oldest);
+      left(oldest);
     }
   }
 

@@ -107,9 +107,26 @@ export function defined<T extends object>(members: T): { [K in keyof T]?: T[K] &
   return kept;
 }
 
-/** Whether a client may subscribe to one more resource: the URIs have at most 65,536 characters in all. */
-export function hasRoomFor(uri: string, uris: ReadonlySet<string>): boolean {
-  return [...new Set(uris).add(uri)].join('').length <= 65_536;
+/**
+ * The resources that a client subscribed to. Their URIs may have 65,536 characters in all, of which each takes sixteen
+ * beside its own; the sum is kept, since strangers send hundreds of them in one body.
+ */
+export class Subscriptions extends Set<string> {
+  #room = 65_536;
+
+  hasRoomFor(uri: string): boolean {
+    return this.has(uri) || uri.length + 16 <= this.#room;
+  }
+
+  override add(uri: string): this {
+    if (!this.has(uri)) this.#room -= uri.length + 16;
+    return super.add(uri);
+  }
+
+  override delete(uri: string): boolean {
+    if (this.has(uri)) this.#room += uri.length + 16;
+    return super.delete(uri);
+  }
 }
 
 /** Drops the oldest entries of a Map or a Set, which keep the order of insertion, down to `most`. */

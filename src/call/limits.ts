@@ -58,8 +58,8 @@ export const LIMITS = {
    */
   callerCalls: 2_000,
   /**
-   * Frames kept parked in this process; the least recently used are dropped. A fifth of them are one caller's, where
-   * callers are known.
+   * Frames kept parked in this process. A fifth of them are one known caller's. Beyond that its least recently used
+   * ones are dropped; where all are in use, anonymous callers' first, then those of the known caller that has most.
    * @remarks Raise it where a replay is expensive and memory is not; 0 replays every call.
    */
   frames: 1_000,
@@ -146,7 +146,7 @@ const CONSTANTS = {
   callerBytes: 67_108_864,
   /** How long a parked frame is kept, in milliseconds. */
   frameIdle: 600_000,
-  /** Finished calls of one caller whose outcome is kept for a repeated request, in the in-memory store. */
+  /** Outcomes of one caller that are kept for a repeated request: of calls in the in-memory store, of turns without one. */
   outcomes: 1_000,
   /** Notifications held for a parked frame, and for a session without a stream. */
   heldNotifications: 100,

@@ -56,7 +56,7 @@ export class HeldBytes {
     this.#now = now;
     this.#quiet = quiet;
     const { all, caller } = limits;
-    this.#room = new Quota({ all, caller, anonymous: caller });
+    this.#room = new Quota({ all, caller });
   }
 
   get calls(): Iterable<BytesHolder> {

@@ -60,11 +60,11 @@ export function createInstances(
   const open: Instances['open'] = (opening) => {
     const owner = ownerOf(scope, opening.principal);
     if (owner === undefined) return fresh(opening, opening.outside, false);
-    const { era, revision, client, workspace, isLocal, outside, serves } = opening;
+    const { era, revision, client, workspace, isLocal, outside, serves, principal } = opening;
     const { capabilities, info } = client;
     const key = digest([owner, era, revision, capabilities, info, workspace, isLocal === true]);
     const isCall = serves === 'call';
-    return kept.lease(key, { outside, isCall }, (shared) => fresh(opening, shared, true));
+    return kept.lease(key, { outside, isCall, principal }, (shared) => fresh(opening, shared, true));
   };
   return {
     open: (opening) =>

@@ -5,6 +5,7 @@
  * `initialize` sets the instance's client, so clients that differ in it share no instance: a server that believes that
  * it cannot ask acts without asking. An instance's key holds all facts in which its clients must agree.
  */
+import { Quota } from '../base/quota.ts';
 import type { JsonObject } from '../base/values.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Response } from '../call/journal/entries.ts';
@@ -17,41 +18,55 @@ import type { Message } from './transport.ts';
 export interface KeptOptions {
   /** How long an unused instance is kept, in milliseconds; undefined: for the life of the process. */
   readonly idle: number | undefined;
-  /** Most unused instances that are kept; the least recently used are closed first. */
+  /**
+   * Most unused instances that are kept. Beyond it the least recently used one is closed that no known caller has used;
+   * if there is none, one of the known caller that has most.
+   */
   readonly most: number;
 }
 
 interface KeptInstance {
+  readonly key: string;
+  /** The known caller that used it first: strangers who use it too do not change whose it is. */
+  principal?: string | undefined;
   readonly opened: Promise<LiveInstance>;
   /** Who uses it, the newest last. */
   readonly leases: Set<InstanceLease>;
   timer?: NodeJS.Timeout;
 }
 
-export class KeptInstances {
-  readonly #options: KeptOptions;
-  /** The least recently used first. */
-  readonly #kept = new Map<string, KeptInstance>();
+interface KeptUse {
+  readonly outside: Outside;
+  readonly isCall: boolean;
+  readonly principal: string | undefined;
+}
 
-  constructor(options: KeptOptions) {
-    this.#options = options;
+export class KeptInstances {
+  readonly #idle: number | undefined;
+  readonly #kept = new Map<string, KeptInstance>();
+  readonly #unused: Quota<KeptInstance>;
+
+  constructor({ idle, most }: KeptOptions) {
+    this.#idle = idle;
+    this.#unused = new Quota({ all: most });
   }
 
   /**
    * @param outside receives messages that belong to no call of this lease
    * @param isCall whether the lease ends with its call
+   * @param principal the known caller for whom it is
    * @throws any error of `open`; the next one tries again
    */
   async lease(
     key: string,
-    { outside, isCall }: { readonly outside: Outside; readonly isCall: boolean },
+    { outside, isCall, principal }: KeptUse,
     open: (outside: Outside) => Promise<LiveInstance>,
   ): Promise<HostInstance> {
-    const kept = this.#kept.get(key) ?? this.#open(open);
+    const kept = this.#kept.get(key) ?? this.#open(key, open);
     clearTimeout(kept.timer);
-    this.#kept.delete(key);
-    this.#kept.set(key, kept);
-    const lease = new InstanceLease(outside, isCall, () => this.#over(key, kept, lease));
+    kept.principal ??= principal;
+    this.#unused.leave(kept);
+    const lease = new InstanceLease(outside, isCall, () => this.#over(kept, lease));
     kept.leases.add(lease);
     try {
       lease.begin(await kept.opened);
@@ -63,26 +78,28 @@ export class KeptInstances {
   }
 
   close(): void {
-    for (const [key, kept] of this.#kept) this.#end(key, kept);
+    for (const kept of this.#kept.values()) this.#end(kept);
   }
 
-  #open(open: (outside: Outside) => Promise<LiveInstance>): KeptInstance {
+  #open(key: string, open: (outside: Outside) => Promise<LiveInstance>): KeptInstance {
     const leases = new Set<InstanceLease>();
-    return { opened: open(outsideOf(leases)), leases };
+    const kept = { key, opened: open(outsideOf(leases)), leases };
+    this.#kept.set(key, kept);
+    return kept;
   }
 
-  #over(key: string, kept: KeptInstance, lease: InstanceLease): void {
+  #over(kept: KeptInstance, lease: InstanceLease): void {
     kept.leases.delete(lease);
-    if (kept.leases.size > 0 || this.#kept.get(key) !== kept) return;
-    const { idle, most } = this.#options;
-    if (idle !== undefined) kept.timer = setTimeout(() => this.#end(key, kept), idle).unref();
-    const unused = [...this.#kept].filter(([, { leases }]) => leases.size === 0);
-    for (const [old, its] of unused.slice(0, Math.max(0, unused.length - most))) this.#end(old, its);
+    if (kept.leases.size > 0 || this.#kept.get(kept.key) !== kept) return;
+    if (this.#idle !== undefined) kept.timer = setTimeout(() => this.#end(kept), this.#idle).unref();
+    this.#unused.hold(kept, kept);
+    this.#unused.makeRoom(kept, 0, (oldest) => this.#end(oldest));
   }
 
-  #end(key: string, kept: KeptInstance): void {
+  #end(kept: KeptInstance): void {
     clearTimeout(kept.timer);
-    this.#kept.delete(key);
+    this.#unused.leave(kept);
+    this.#kept.delete(kept.key);
     kept.opened.then(
       (instance) => instance.close(),
       () => {},
@@ -92,19 +109,18 @@ export class KeptInstances {
 
 /** Notifications outside of calls go to all users of the instance; asks go to the latest one. */
 function outsideOf(leases: ReadonlySet<InstanceLease>): Outside {
+  const leaseOf = (frame: Frame): InstanceLease | undefined => [...leases].find((lease) => lease.has(frame));
   return {
     notification: (message, frame) => {
-      const owner = frame && [...leases].find((lease) => lease.has(frame));
+      const owner = frame && leaseOf(frame);
       const teller = owner ?? [...leases].find(({ outside }) => outside.isForAll);
       for (const lease of leases)
         if (!lease.outside.isForAll || lease === teller)
           lease.outside.notification(message, lease === owner ? frame : undefined);
     },
-    inReply: (message, frame) =>
-      [...leases].find((lease) => lease.has(frame))?.outside.inReply?.(message, frame) === true,
+    inReply: (message, frame) => leaseOf(frame)?.outside.inReply?.(message, frame) === true,
     request: (message) => [...leases].at(-1)?.outside.request(message) ?? new Promise(() => {}),
-    requestIn: (message, frame) =>
-      [...leases].find((lease) => lease.has(frame))?.outside.requestIn?.(message, frame),
+    requestIn: (message, frame) => leaseOf(frame)?.outside.requestIn?.(message, frame),
     error: (error) => [...leases].at(-1)?.outside.error(error),
   };
 }

@@ -8,7 +8,7 @@
  * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`shared-listening.ts`). What the revision has no method for is answered here.
  */
 import type { OpenAccount } from '../base/budget.ts';
-import { hasRoomFor, isObject, type JsonObject, memoryOf } from '../base/values.ts';
+import { isObject, type JsonObject, memoryOf, Subscriptions } from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import {
   asError,
@@ -86,7 +86,7 @@ export class ModernPeerLink implements PeerLink {
     RequestId,
     { readonly stop: AbortController; readonly task: string | undefined }
   >();
-  readonly #uris = new Set<string>();
+  readonly #uris = new Subscriptions();
   /** The `_meta` of every request. */
   #envelope: JsonObject = {};
   #isOver = false;
@@ -256,11 +256,13 @@ export class ModernPeerLink implements PeerLink {
 
   async #subscribe(uri: string): Promise<JsonObject> {
     try {
-      if (!hasRoomFor(uri, this.#uris)) throw new Error('No more resources can be subscribed to');
-      await this.#listener.subscribe(uri);
+      if (!this.#uris.hasRoomFor(uri)) throw new Error('No more resources can be subscribed to');
+      // Before the server answers: others that are sent meanwhile find its room taken.
       this.#uris.add(uri);
+      await this.#listener.subscribe(uri);
       return { result: {} };
     } catch (thrown) {
+      this.#uris.delete(uri);
       return { error: { code: -32602, message: asError(thrown).message } };
     }
   }

@@ -16,21 +16,38 @@ function parked(limits: Partial<typeof LIMITS> = {}) {
 describe('parked frames', () => {
   it('are dropped least recently used first, of the caller who has too many', () => {
     const { dropped, parked: frames } = parked({ callerFrames: 2 });
-    for (const key of ['a1', 'b1', 'a2', 'b2']) frames.park(key, key, { caller: key[0] ?? '', bytes: 1 });
-    frames.park('a1', frames.take('a1') ?? '', { caller: 'a', bytes: 1 });
-    frames.park('a3', 'a3', { caller: 'a', bytes: 1 });
+    for (const key of ['a1', 'b1', 'a2', 'b2']) frames.park(key, key, { principal: key[0] }, 1);
+    frames.park('a1', frames.take('a1') ?? '', { principal: 'a' }, 1);
+    frames.park('a3', 'a3', { principal: 'a' }, 1);
     expect(dropped).toEqual(['a2']);
   });
 
   it('are dropped when the journals of one caller are too large, also when one alone is', () => {
     const { dropped, parked: frames } = parked();
-    frames.park('other', 'other', { caller: 'b', bytes: 900 });
-    frames.park('one', 'one', { caller: 'a', bytes: 600 });
-    frames.park('two', 'two', { caller: 'a', bytes: 600 });
+    frames.park('other', 'other', { principal: 'b' }, 900);
+    frames.park('one', 'one', { principal: 'a' }, 600);
+    frames.park('two', 'two', { principal: 'a' }, 600);
     expect(dropped).toEqual(['one']);
-    frames.park('large', 'large', { caller: 'a', bytes: 5_000 });
+    frames.park('large', 'large', { principal: 'a' }, 5_000);
     expect(dropped).toEqual(['one', 'two', 'large']);
     expect(frames.size).toBe(1);
+  });
+
+  it('of strangers are dropped first where there are too many', () => {
+    const { dropped, parked: frames } = parked({ frames: 4 });
+    const park = (key: string, principal?: string) => frames.park(key, key, { principal }, 1);
+    park('known', 'a');
+    for (const key of ['s1', 's2', 's3', 's4']) park(key);
+    expect(dropped).toEqual(['s1']);
+    park('other', 'b');
+    expect(dropped).toEqual(['s1', 's2']);
+    for (const key of ['o1', 'o2']) park(key, 'b');
+    expect(dropped).toEqual(['s1', 's2', 's3', 's4']);
+    // Where known callers have all, one that holds most loses its own, and a stranger has no room.
+    park('s5');
+    park('o3', 'b');
+    expect(dropped.slice(4)).toEqual(['s5', 'other']);
+    expect(frames.get('known')).toBe('known');
   });
 
   it('keep their accounts right, whatever is parked, taken and dropped', () => {
@@ -50,7 +67,7 @@ describe('parked frames', () => {
           here.delete(key);
           if (!take) {
             here.set(key, { caller, bytes });
-            frames.park(key, key, { ...(caller !== undefined && { caller }), bytes });
+            frames.park(key, key, { principal: caller }, bytes);
           }
           for (const gone of dropped.splice(0)) here.delete(gone);
           expect(frames.size).toBe(here.size);

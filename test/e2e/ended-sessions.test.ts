@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import type KeyvRedis from '@keyv/redis';
 import type { RedisClientType } from '@keyv/redis';
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import type { AwaitOptions } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -111,3 +111,27 @@ it.skipIf(REDIS.down)(
     await store.disconnect();
   },
 );
+
+it('is refused, and its id is not kept, which is as long as its client describes itself', async () => {
+  const url = await serve({ state: 'sealed' });
+  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+  const clientInfo = { name: 'c', version: '1', title: 'x'.repeat(8_000) };
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo };
+  const send = async (message: object, session: object = {}) =>
+    fetch(url, {
+      method: 'POST',
+      headers: { ...headers, ...session },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...message }),
+    });
+  const begun = await send({ method: 'initialize', params });
+  const id = begun.headers.get('mcp-session-id') ?? '';
+  expect(id.length).toBeGreaterThan(8_000);
+  const added = vi.spyOn(Set.prototype, 'add');
+  const session = { 'mcp-session-id': id, 'mcp-protocol-version': '2025-11-25' };
+  const gone = await fetch(url, { method: 'DELETE', headers: session });
+  const kept = added.mock.calls.filter(([value]) => value === id);
+  added.mockRestore();
+  expect(gone.status).toBe(200);
+  expect(kept).toEqual([]);
+  expect((await send({ method: 'ping' }, session)).status).toBe(404);
+});

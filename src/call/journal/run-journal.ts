@@ -28,7 +28,6 @@ const MOST_UNWRITTEN = 67_108_864;
 const unwritten = new Quota<QueuedNotification>({
   all: MOST_UNWRITTEN,
   caller: MOST_UNWRITTEN / 2,
-  anonymous: MOST_UNWRITTEN / 2,
 });
 
 export interface RunJournalOptions {

@@ -1,7 +1,9 @@
 /**
  * The frames parked in this process, by the token they wait for. Bounded in number, in number and bytes of one caller,
- * and in idle time; a dropped frame costs nothing, since its call continues by replay (invariants 3 and 14).
+ * and in idle time; a dropped frame costs nothing, since its call continues by replay, unless that is forbidden
+ * (invariants 3 and 14).
  */
+import { Quota, type QuotaKey } from '../../base/quota.ts';
 import { type Clock, every, type Repeating } from '../../base/values.ts';
 
 export interface ParkedLimits {
@@ -12,24 +14,20 @@ export interface ParkedLimits {
   readonly frameIdle: number;
 }
 
-/** A frame's share of the limits. */
-interface Weight {
-  /** Absent for anonymous callers, which share one account of bytes. */
-  readonly caller?: string;
-  /** A frame's memory cannot be measured; its journal can. */
-  readonly bytes: number;
-}
-
 interface ParkedItem<T> {
+  readonly key: string;
   readonly item: T;
   readonly since: number;
-  readonly weight: Weight;
+  readonly principal: string | undefined;
 }
 
 export class Parked<T> {
   /** In the order of insertion, and a frame is parked anew on each turn: the least recently used come first. */
   readonly #places = new Map<string, ParkedItem<T>>();
-  readonly #accounts = new Map<string | undefined, { readonly keys: Set<string>; bytes: number }>();
+  /** Anonymous callers may have all frames: theirs go before a known caller's. */
+  readonly #frames: Quota<ParkedItem<T>>;
+  /** A frame's memory cannot be measured; its journal can. */
+  readonly #bytes: Quota<ParkedItem<T>>;
   readonly #limits: ParkedLimits;
   readonly #clock: Clock;
   readonly #dropped: (item: T) => void;
@@ -37,6 +35,9 @@ export class Parked<T> {
 
   constructor(limits: ParkedLimits, clock: Clock, dropped: (item: T) => void) {
     this.#limits = limits;
+    const { frames, callerFrames, callerBytes } = limits;
+    this.#frames = new Quota({ all: frames, caller: callerFrames, anonymous: frames });
+    this.#bytes = new Quota({ all: Infinity, caller: callerBytes });
     this.#clock = clock;
     this.#dropped = dropped;
   }
@@ -45,21 +46,15 @@ export class Parked<T> {
     return this.#places.size;
   }
 
-  park(key: string, item: T, weight: Weight): void {
-    const { frames, callerFrames, callerBytes, frameIdle } = this.#limits;
-    const account = this.#accounts.get(weight.caller) ?? { keys: new Set(), bytes: 0 };
-    this.#accounts.set(weight.caller, account);
-    this.#places.set(key, { item, since: this.#clock.elapsed(), weight });
-    account.keys.add(key);
-    account.bytes += weight.bytes;
-    while (this.#places.size > frames) this.#drop(this.#places.keys());
-    const most = weight.caller === undefined ? frames : callerFrames;
-    while (account.keys.size > most || (account.bytes > callerBytes && account.keys.size > 0)) {
-      this.#drop(account.keys);
-    }
-    if (this.#timer === undefined && this.#places.size > 0) {
-      this.#timer = every(this.#clock, Math.min(frameIdle, 30_000), () => this.#dropIdle());
-    }
+  park(key: string, item: T, { principal }: QuotaKey, bytes: number): void {
+    const place = { key, item, since: this.#clock.elapsed(), principal };
+    this.#places.set(key, place);
+    this.#frames.hold(place, place);
+    this.#bytes.hold(place, place, bytes);
+    for (const quota of [this.#frames, this.#bytes])
+      quota.makeRoom(place, 0, (oldest) => this.#drop(oldest.key));
+    if (this.#places.size > 0)
+      this.#timer ??= every(this.#clock, Math.min(this.#limits.frameIdle, 30_000), () => this.#dropIdle());
   }
 
   /** The keys of the parked frames, as they are now. */
@@ -75,41 +70,31 @@ export class Parked<T> {
     const place = this.#places.get(key);
     if (place === undefined) return undefined;
     this.#places.delete(key);
-    const { caller, bytes } = place.weight;
-    const account = this.#accounts.get(caller);
-    if (account !== undefined) {
-      account.keys.delete(key);
-      account.bytes -= bytes;
-      if (account.keys.size === 0) this.#accounts.delete(caller);
-    }
+    this.#frames.leave(place);
+    this.#bytes.leave(place);
     return place.item;
   }
 
   /** Drops the parked frames of one caller. */
   dropOf(caller: string): void {
-    const keys = this.#accounts.get(caller)?.keys ?? new Set();
-    while (keys.size > 0) this.#drop(keys);
+    for (const { key, principal } of this.#places.values()) if (principal === caller) this.#drop(key);
   }
 
   dropAll(): void {
-    while (this.#places.size > 0) this.#drop(this.#places.keys());
+    for (const key of this.#places.keys()) this.#drop(key);
     this.#stop();
   }
 
-  /** Drops the first of some keys. */
-  #drop(keys: Iterable<string>): void {
-    for (const key of keys) {
-      const item = this.take(key);
-      if (item !== undefined) this.#dropped(item);
-      return;
-    }
+  #drop(key: string): void {
+    const item = this.take(key);
+    if (item !== undefined) this.#dropped(item);
   }
 
   #dropIdle(): void {
     const before = this.#clock.elapsed() - this.#limits.frameIdle;
     for (const [key, { since }] of this.#places) {
       if (since > before) break;
-      this.#drop([key]);
+      this.#drop(key);
     }
     if (this.#places.size === 0) this.#stop();
   }

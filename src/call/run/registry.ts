@@ -24,8 +24,8 @@ import {
 /** How long a call that came to a leaving process may take before it is given up, in milliseconds. */
 const LATE = 1_000;
 
-/** Memory of outcomes that no journal keeps, in bytes. */
-const MOST_KEPT = 67_108_864;
+/** Memory of one caller's outcomes that no journal keeps, in bytes; four times as much is for those of all. */
+const MOST_KEPT = 16_777_216;
 
 type ParkedState = Extract<RunState, { at: 'checkpoint' | 'interrupted' }>;
 
@@ -48,7 +48,7 @@ export class Runs {
   /** Turns that are over and that no journal keeps, the newest last. */
   readonly #recent = new Map<string, Active>();
   /** What their outcomes take in memory. */
-  readonly #kept = new Quota<Active>({ all: MOST_KEPT, caller: MOST_KEPT, anonymous: MOST_KEPT });
+  readonly #kept = new Quota<{ readonly key: string }>({ all: 4 * MOST_KEPT, caller: MOST_KEPT });
   readonly #inTurn = new Set<Run>();
   /** Runs in a turn that continues without its request, by the call's id. */
   readonly #unattached = new Map<string, Run>();
@@ -73,7 +73,7 @@ export class Runs {
       );
     this.room = taskRoom(parts.limits);
     const { argumentBytes: all, callerArgumentBytes: caller } = parts.limits;
-    this.heap = new Quota({ all, caller, anonymous: caller });
+    this.heap = new Quota({ all, caller });
     this.parked = new Parked(parts.limits, parts.clock, dropped);
   }
 
@@ -88,7 +88,7 @@ export class Runs {
 
   /** Whether running turns had their time: each ends at its next step, or is given up. */
   get isDue(): boolean {
-    return this.#due !== undefined && this.#parts.clock.elapsed() >= this.#due;
+    return this.#parts.clock.elapsed() >= (this.#due ?? Infinity);
   }
 
   // --- requested turns ---
@@ -123,16 +123,16 @@ export class Runs {
   }
 
   /** Where no journal has the outcome, the same request gets it again from here. */
-  remember({ state, active }: Resume, outcome: Outcome): void {
-    if (this.#parts.store !== undefined) return;
+  remember({ state, active, binding }: Resume, outcome: Outcome): void {
+    const { store, limits } = this.#parts;
+    if (store !== undefined) return;
     active.release();
-    this.#recent.set(keyOf(state), active);
-    this.#kept.hold(active, {}, memoryOf(outcome));
-    for (const [key, oldest] of this.#recent) {
-      if (this.#recent.size <= this.#parts.limits.outcomes && this.#kept.has({}, 0)) return;
-      this.#recent.delete(key);
-      this.#kept.leave(oldest);
-    }
+    const key = keyOf(state);
+    this.#recent.set(key, active);
+    // A small one counts so much that its caller has room for `outcomes` of them; one may be of infinite size.
+    const bytes = Math.max(memoryOf(outcome), Math.floor(MOST_KEPT / limits.outcomes));
+    this.#kept.hold({ key }, binding, Math.min(bytes, 2 * MOST_KEPT));
+    this.#kept.makeRoom(binding, 0, (oldest) => this.#recent.delete(oldest.key));
   }
 
   /** In memory, a call's records are deleted with it where no client can ask for its outcome. */
@@ -204,9 +204,7 @@ export class Runs {
   park(key: string, run: Run, waiting: ParkedState): void {
     run.state = waiting;
     this.#wasTaken(run);
-    const { principal: caller } = run.call;
-    const bytes = waiting.bytes + run.bytes;
-    this.parked.park(key, run, { ...(caller !== undefined && { caller }), bytes });
+    this.parked.park(key, run, run.call, waiting.bytes + run.bytes);
   }
 
   // --- turns ---
@@ -303,10 +301,7 @@ export class Runs {
 
   /** A closing process waits for it. @param ended resolves once the turn's end is written */
   ending(ended: Promise<unknown>): void {
-    const settled: Promise<unknown> = ended.then(
-      () => this.#ending.delete(settled),
-      () => this.#ending.delete(settled),
-    );
+    const settled: Promise<unknown> = Promise.allSettled([ended]).then(() => this.#ending.delete(settled));
     this.#ending.add(settled);
   }
 

@@ -25,7 +25,7 @@ export class Traffic {
   constructor({ receivedBytes, unreadBytes, stalled, ...limits }: Limits, counters: Counters) {
     this.mostValues = limits.bodyValues;
     const caller = limits.callerArgumentBytes / 2;
-    this.memory = new Quota({ all: limits.argumentBytes / 2, caller, anonymous: caller });
+    this.memory = new Quota({ all: limits.argumentBytes / 2, caller });
     this.received = new Budget(receivedBytes);
     this.unread = new Backlog({
       clock: systemClock,
