@@ -61,7 +61,7 @@ import { hasTasks, withTaskCapability } from '../tasks/session.ts';
 import { createIdentity, forgetClient, identifier, keepClient, recallClient } from './identity.ts';
 
 /** The events of a session's calls on its one stream. */
-export function dialectOf(services: Services): ReplyDialect {
+function dialectOf(services: Services): ReplyDialect {
   return {
     ...LIVE_REPLY,
     // A connection has an id from its first event on.
@@ -79,7 +79,7 @@ export function dialectOf(services: Services): ReplyDialect {
  * @param hears see `Session.announced`
  * @param from an event's id has the session's, since a client that comes back sends nothing else that names it
  */
-export function connected(
+function connected(
   exchange: Exchange,
   found: StreamPlace,
   hears: (sink: Sink) => Sink,

@@ -15,7 +15,7 @@ import { wantedTask } from '../tasks/wanted.ts';
 import type { Incoming } from './dialect.ts';
 import { type Responding, refusal, type Served } from './served.ts';
 
-export interface PreparedCall {
+interface PreparedCall {
   readonly params: JsonObject;
   readonly binding: Binding;
   readonly context: RequestContext;
@@ -24,7 +24,7 @@ export interface PreparedCall {
   readonly ttl?: number;
 }
 
-export async function prepare(
+async function prepare(
   { exchange, dialect, request, gone, notify }: Served,
   { params: given }: Incoming,
   shared: HostInstance,

@@ -81,7 +81,7 @@ export function roundTrips(dialect: Dialect): SessionWire {
 
 type Notify = (notification: JsonObject) => void;
 
-export type Serve = (notify: Notify) => Promise<Responding>;
+type Serve = (notify: Notify) => Promise<Responding>;
 
 interface Replying {
   readonly exchange: Exchange;
@@ -92,7 +92,7 @@ interface Replying {
 }
 
 /** SEP-2322: a stream from the first notification on, whose last message is the response, incomplete or not. */
-export async function streamed(replying: Replying, work: Serve): Promise<Reply> {
+async function streamed(replying: Replying, work: Serve): Promise<Reply> {
   const { exchange, id, alone } = replying;
   const { services, session } = exchange;
   const rider: Rider = { id, session: digest(session.name) };
@@ -124,7 +124,7 @@ export async function streamed(replying: Replying, work: Serve): Promise<Reply> 
  * in any process.
  * @param before the notifications in the state of this request
  */
-export async function held(
+async function held(
   {
     before,
     progressToken,
@@ -194,7 +194,7 @@ function responseOf(
 
 // --- the request ---
 
-export async function post(exchange: Exchange, dialect: Dialect, body: unknown): Promise<Reply> {
+async function post(exchange: Exchange, dialect: Dialect, body: unknown): Promise<Reply> {
   const { services, session } = exchange;
   if (!isObject(body)) {
     return rpcError(400, -32600, NO_BATCH);

@@ -29,7 +29,7 @@ import { resumeTaskReply, TaskReply } from './task-reply.ts';
  * Notes a request with the id of its stream before it runs, so that it runs once, whichever process gets it.
  * @returns that id, or the one that it has; undefined without a store
  */
-export async function sentOnce(
+async function sentOnce(
   { services: { store }, session }: Exchange,
   request: RpcRequest,
 ): Promise<{ readonly stream?: string; readonly sentOn?: string } | undefined> {
@@ -41,12 +41,12 @@ export async function sentOnce(
 }
 
 /** It did not run after all. */
-export async function forgetSent({ services, session }: Exchange, request: RpcRequest): Promise<void> {
+async function forgetSent({ services, session }: Exchange, request: RpcRequest): Promise<void> {
   await services.store?.remove(keyOf(session.name, request));
 }
 
 /** The stream of a request that came before, from its start. */
-export async function sentBefore(
+async function sentBefore(
   exchange: Exchange,
   request: RpcRequest,
   stream: string,

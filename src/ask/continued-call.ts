@@ -85,7 +85,7 @@ export interface ContinuedRequest {
   readonly isAgain: boolean;
 }
 
-interface GivenAnswers {
+interface OfferedAnswers {
   readonly responses: JsonObject;
   readonly errors?: ErrorAnswers;
 }
@@ -355,7 +355,7 @@ export class ContinuedCall implements Instance {
     frame: Frame,
     { checkpoint: { call, open } }: AtAsks,
     isTold: boolean,
-  ): Promise<GivenAnswers | undefined> {
+  ): Promise<OfferedAnswers | undefined> {
     const { calls } = this.#parts;
     const forPage = new Set(this.#forPage(open));
     const page = new Set([...forPage].filter((ask) => !isLate(ask, this.#parts.clock.now())));
@@ -553,7 +553,7 @@ function invalid(why: string): Response {
 }
 
 /** The answers of a turn that was claimed with any. */
-function claimed(claim: Claim | undefined): GivenAnswers | undefined {
+function claimed(claim: Claim | undefined): OfferedAnswers | undefined {
   if (claim === undefined || claim.answers.length === 0) return undefined;
   const responses: Record<string, JsonObject> = {};
   const errors: Record<string, ErrorAnswers[string]> = {};
