@@ -54,7 +54,11 @@ export function cancelElsewhere(
   requestId: string | number,
   principal: string | undefined,
 ): void {
-  if (store?.isShared !== true) return;
+  const { inWork } = engine;
+  const place = {};
+  // It takes a while: without room for one more request of its caller it is not looked for.
+  if (store?.isShared !== true || !inWork.has({ principal })) return;
+  inWork.hold(place, { principal });
   const cancel = async (): Promise<void> => {
     for (const wait of LOOKS) {
       await new Promise<void>((resolve) => void systemClock.after(wait, resolve).unref());
@@ -64,11 +68,13 @@ export function cancelElsewhere(
       return;
     }
   };
-  cancel().catch((error: unknown) => {
-    settings.logger.warn('a cancellation could not be sent to the process that runs its request', {
-      error: String(error),
-    });
-  });
+  cancel()
+    .catch((error: unknown) => {
+      settings.logger.warn('a cancellation could not be sent to the process that runs its request', {
+        error: String(error),
+      });
+    })
+    .finally(() => inWork.leave(place));
 }
 
 function nameOf(scope: string, requestId: string | number): string {

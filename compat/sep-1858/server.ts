@@ -37,6 +37,7 @@ import type { HostInstance } from '../../src/host/instance.ts';
 import { responseOf } from '../../src/host/transport.ts';
 import { callIdOf, type EventPlace, parseEventId } from '../../src/stream/event-id.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { cancelElsewhere } from '../cancellation.ts';
 import { shuttingDown, unknownEventId } from '../failure.ts';
 import {
@@ -69,7 +70,22 @@ import {
   type Way,
 } from '../session/start.ts';
 import type { SessionWire } from '../session/wire.ts';
-import { REVISION, untilInput } from './wire.ts';
+
+const REVISION = 'DRAFT-SEP-1858';
+
+/** The server disconnects after `input_required`. */
+function untilInput(sink: Sink): Sink {
+  return {
+    ...sink,
+    send: (event, id) => {
+      const keepsUp = sink.send(event, id);
+      if (event.event === 'input_required') sink.end('finished');
+      return keepsUp;
+    },
+  };
+}
+
+// --- POSTs ---
 
 const EVENTS = 'text/event-stream';
 const LAST = 'last-event-id';

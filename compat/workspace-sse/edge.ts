@@ -25,26 +25,114 @@
  *    beside that.
  * 10. One instance for each call.
  */
-
 import { Quota, type Shares } from '../../src/base/quota.ts';
 import { AwaitError, type JsonObject } from '../../src/base/values.ts';
+import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
-import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
+import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
+import type { GuardedWriter, Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import type { Place } from '../../src/doors/http/paths.ts';
 import { empty, idOf, isRequestId, json, rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
+import type { Sink } from '../../src/stream/tail.ts';
 import { undelivered } from '../failure.ts';
 import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
+import { connect, finish, replyTo } from '../session/call-reply.ts';
+import { Held } from '../session/held.ts';
 import { LastingCall } from '../session/lasting.ts';
 import { loggedWay, messageOf } from '../session/start.ts';
-import { Calls, clientOf, senderOf, unknownClient } from './calls.ts';
+import { sinkOf } from '../sink.ts';
+import { Calls, clientOf, senderOf, unknownClient, type WorkspaceCaller } from './calls.ts';
 import { Channels, type StreamOwner, type WorkspaceChannel } from './channels.ts';
 import { listen, type WorkspaceParts, whoIs } from './connection.ts';
 import { Listeners } from './listeners.ts';
 import { readMessage, type WorkspaceRequest } from './message.ts';
-import { OwnBody } from './own-body.ts';
-import { STREAM } from './wire.ts';
+import { eventOf, eventText, FRAMING, HEADERS, STREAM } from './wire.ts';
+
+interface Connection {
+  readonly writer: GuardedWriter;
+  readonly sink: Sink;
+}
+
+class OwnBody {
+  readonly reply: Reply;
+  readonly #calls: Calls;
+  readonly #asker: WorkspaceCaller;
+  /** Fires when the client goes away and has nothing to come back with. */
+  readonly #gone = new DisconnectSignal();
+  #onConnected: (connection: Connection | undefined) => void = () => {};
+  /** Undefined if its client left before. */
+  readonly #connection = new Promise<Connection | undefined>((resolve) => {
+    this.#onConnected = resolve;
+  });
+  /** Whether its client has an id to come back with. */
+  #hasId = false;
+
+  constructor(calls: Calls, asker: WorkspaceCaller) {
+    const { signal } = asker.inbound;
+    this.#calls = calls;
+    this.#asker = asker;
+    this.reply = { status: 200, headers: HEADERS, body: (writer) => this.#connect(writer) };
+    const onAbort = (): void => {
+      if (!this.#hasId) this.#gone.fire();
+      this.#onConnected(undefined);
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+  }
+
+  /** Runs a request whose reply it is. */
+  start(request: WorkspaceRequest): Begun {
+    const exchange = this.#calls.exchange(this.#asker);
+    const { services, session } = exchange;
+    const callId = newCallId(services.now() + services.settings.ttl);
+    const reply = replyTo(request, callId, this.#calls.dialect(this.#asker));
+    const held = new Held(services, async () => {
+      const connection = connect(exchange, reply);
+      try {
+        if (!(await started.keep())) return;
+        held.release();
+        const { sink } = (await this.#connection) ?? {};
+        if (sink !== undefined) connection.attach(sink);
+      } finally {
+        connection.unattached();
+      }
+    });
+    const direct = (message: JsonObject): void => services.replies.get(callId)?.pass(eventOf(message));
+    const way = { ...loggedWay(direct, () => undefined), signal: this.#gone };
+    const how = { callId, session: session.name, onDurable: () => held.keep() };
+    const started: Begun = this.#calls.start(request, this.#asker, way, how);
+    void started.outcome.then(async (outcome) => {
+      await held.settled();
+      if (held.isHeld) this.respond(messageOf(request, outcome));
+      else finish(exchange, reply, outcome);
+    });
+    return started;
+  }
+
+  /** The whole of it. @param message undefined where there is nothing to say */
+  respond(message: JsonObject | undefined): void {
+    void this.#connection.then((connection) => {
+      if (connection === undefined) return;
+      if (message !== undefined) connection.writer.write(eventText(eventOf(message, true)));
+      connection.sink.end('finished');
+    });
+  }
+
+  #connect(writer: GuardedWriter): void {
+    const { services } = this.#calls;
+    services.counters.postStreams += 1;
+    const sink = sinkOf(services, writer, { framing: FRAMING });
+    const send: Sink['send'] = (event, id) => {
+      this.#hasId ||= id !== undefined;
+      return sink.send(event, id);
+    };
+    this.#onConnected({ writer, sink: { ...sink, send } });
+  }
+}
+
+// --- requests ---
 
 export function createEdge(services: Services): Edges {
   const { sessions: all, callerSessions: caller, anonymousSessions: anonymous } = services.settings.limits;

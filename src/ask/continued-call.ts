@@ -337,7 +337,7 @@ export class ContinuedCall implements Instance {
   /** The request is over. If its client cancelled it, the page takes no answers until the client calls again. */
   async #left(call: CallRecord): Promise<undefined> {
     const { calls } = this.#parts;
-    if (!this.#isCancelled || this.#request.person === undefined) return;
+    if (!this.#isCancelled || this.#request.person === undefined || this.#isNamed) return;
     if ((await calls.standing(call.id)).kind === 'asks') await calls.stop(call);
   }
 
@@ -489,6 +489,8 @@ export class ContinuedCall implements Instance {
       const timer = clock.after(Math.min(LOOK, Math.max(0, end - clock.elapsed())), wake);
       timer.unref();
       try {
+        // A task waits on where another process's request was cancelled, which stopped the page.
+        if (wait > WAIT) await calls.resume(call);
         const given = await this.#read(call, asks);
         if (given !== undefined || signal.aborted || clock.elapsed() >= end) return given;
         await woken;

@@ -6,12 +6,12 @@
  * task belongs to anyone who holds its id.
  */
 import { AwaitError, type Clock } from '../base/values.ts';
-import type { CallRecord, Entry } from '../call/journal/entries.ts';
+import { type CallRecord, type Entry, isContinued } from '../call/journal/entries.ts';
 import { Folding } from '../call/journal/fold.ts';
 import type { TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from './call-store.ts';
 import type { Names } from './names.ts';
-import { pageRecords } from './page-records.ts';
+import { EVICTED, pageRecords } from './page-records.ts';
 
 type CallStatus = 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
 
@@ -114,7 +114,10 @@ export class CallBook {
       if (beside.length > 0) await this.#store.remove(...beside);
       for (let at = folding.folded.at; at >= 0; at -= 1) {
         const isMark = folding.entries[at]?.type === 'cancelled';
-        if (!isMark) await this.#store.remove(`${call.id}:${at}`);
+        const name = `${call.id}:${at}`;
+        // An idempotency key that names it begins it no more.
+        if (at === 0 && isContinued(call.id)) await this.#store.replace(name, EVICTED, call.expires);
+        else if (!isMark) await this.#store.remove(name);
       }
       return;
     }

@@ -23,7 +23,7 @@ import { ClosableBacking } from './closable-backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
-import { ROW } from './page-records.ts';
+import { EVICTED, ROW } from './page-records.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
@@ -44,9 +44,6 @@ function hasAnswers(entry: Entry): boolean {
     ? entry.answers.length > 0
     : entry.type === 'completed' && entry.completion.kind === 'answer';
 }
-
-/** In the place of the log of a call that continued without its request, and was evicted. */
-const EVICTED = { type: 'cancelled', when: 0 } as const satisfies Entry;
 
 /** Largest record of a call, besides its entries, that is not refused for lack of room, in bytes: a decline. */
 const SMALL = 500;

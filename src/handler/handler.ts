@@ -5,7 +5,7 @@ import { quotaKeyOf } from '../../compat/quota-key.ts';
 import type { Edge, RevisionRow } from '../../compat/revision.ts';
 import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
 import { FORM_BYTES } from '../ask/serve.ts';
-import type { QuotaKey } from '../base/quota.ts';
+import { Quota, type QuotaKey } from '../base/quota.ts';
 import { isPerRequest } from '../base/runtime.ts';
 import { AwaitError, isObject, LoopTurns, memoryOf, sleep, systemClock } from '../base/values.ts';
 import { wireError } from '../call/run/wire-error.ts';
@@ -93,6 +93,8 @@ function createHandler(
   const turns = new LoopTurns();
   let isLeaving = false;
   let isClosed = false;
+  const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = settings.limits;
+  const arriving = new Quota({ all, caller, anonymous });
 
   const route = async (inbound: Inbound, onBody: (body: unknown, memory: number) => void): Promise<Reply> => {
     const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
@@ -123,7 +125,11 @@ function createHandler(
         if (tooMuch !== undefined) return tooMuch;
         const messages = messagesOf(read.body);
         const requests = messages.filter(isRequest).length;
-        if (requests > 0 && !services.engine.inWork.has(quotaKeyOf(services, inbound), requests)) {
+        const quotaKey = quotaKeyOf(services, inbound);
+        // Each takes its place as its call begins, after the store was read: until then it counts here.
+        if (
+          ![services.engine.inWork, arriving].every((room) => requests === 0 || room.has(quotaKey, requests))
+        ) {
           throw new AwaitError(
             'no-room',
             'a request was refused: limits.calls, limits.callerCalls or the anonymous part of them are running',
@@ -133,7 +139,12 @@ function createHandler(
           postTo(here, inbound, read.body, place) ??
           here.find(({ refuse }) => refuse)?.refuse?.(inbound, read.body) ??
           nobodyAt(here, idOf(read.body));
-        return messages.some(isCalled) ? post() : untilStored(post, settings.ttl);
+        arriving.hold(inbound, quotaKey, requests);
+        try {
+          return await (messages.some(isCalled) ? post() : untilStored(post, settings.ttl));
+        } finally {
+          arriving.leave(inbound);
+        }
       }
       case 'GET':
         return first(here, inbound, 'get')?.get?.(inbound, place) ?? methodNotAllowed(here, inbound);

@@ -260,3 +260,18 @@ it.each([
     expect(await page()).toContain('<form');
   },
 );
+
+it('takes the answer to a call with an idempotency key whose request was cancelled', async () => {
+  const one = await serve(SQLITE.url());
+  const { send } = await legacySession(one.url, {}, { authorization: 'Bearer ann' });
+  const params = { name: 'pay', arguments: {}, _meta: { 'mcp-await/idempotency-key': 'cancelled' } };
+  const first = await send({ id: 1, method: 'tools/call', params });
+  const link = linkIn(JSON.stringify(await first.next(({ id }) => id === 1)).replaceAll('\\n', ' '));
+  // Called again, it waits for its person; then its client cancels that.
+  const again = await send({ id: 2, method: 'tools/call', params });
+  await send({ method: 'notifications/cancelled', params: { requestId: 2 } });
+  await again.cancel();
+  expect((await ann.answer(one.url, link, { day: 'Monday' })).status).toBe(303);
+  const last = await send({ id: 3, method: 'tools/call', params });
+  expect(JSON.stringify(await last.next(({ id }) => id === 3))).toContain('accept Monday');
+});

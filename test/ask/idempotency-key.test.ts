@@ -299,6 +299,27 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
       expect([textOf(await runs), textOf(await again)]).toEqual(['asked 1 true', 'asked 1 true']);
     });
 
+    it('begins no second call once its call was erased', async () => {
+      const who = { authorization: `Bearer erased${service.name}` };
+      const key = { ...who, 'idempotency-key': 'erased' };
+      const [what, waits] = [of('e'), of('v')];
+      expect(textOf(await post(one.url, { tool: 'order', args: { what }, headers: key }))).toBe('order 1');
+      const open = { ...who, 'idempotency-key': 'waits' };
+      expect((await post(one.url, { tool: 'ask', args: { what: waits }, headers: open })).keys).toHaveLength(
+        1,
+      );
+      const caller = `erased${service.name}`;
+      const name = two.handler.nameOf({ clientId: caller, token: `secret-of-${caller}`, scopes: [] }) ?? '';
+      expect(await two.handler.forget(name)).toBeGreaterThan(0);
+      for (const at of [one, two]) {
+        const again = await post(at.url, { tool: 'order', args: { what }, headers: key });
+        expect(again.message.error?.message).toMatch(/its outcome was not kept/);
+        const asked = await post(at.url, { tool: 'ask', args: { what: waits }, headers: open });
+        expect(asked.message.error?.message).toMatch(/its outcome was not kept/);
+      }
+      expect([runs.get(what), runs.get(waits)]).toEqual([1, undefined]);
+    });
+
     it('gets the same asks while the call waits, also beside answers to none of them', async () => {
       const first = await send(one, of('w'), {}, of('w'));
       const again = await send(two, of('w'), { responses: { other: { action: 'accept' } } }, of('w'));

@@ -9,8 +9,7 @@ import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/
 import { afterEach, describe, expect, it } from 'vitest';
 import { boundedResponse } from '../../src/base/bounded-response.ts';
 import { AwaitClientTransport } from '../../src/client/index.ts';
-import { answerCheck } from '../../src/host/answer-check.ts';
-import { MOST_PARTS, partsOf } from '../../src/host/schema-cost.ts';
+import { answerCheck, MOST_PARTS, partsOf } from '../../src/host/answer-check.ts';
 import { CachingValidator, compilingValidator, evaluatingValidator } from '../../src/host/validator.ts';
 import { remoteHost } from '../../src/index.ts';
 import { accept, legacy, post, textOf } from '../e2e/clients.ts';

@@ -1,12 +1,40 @@
 /** All that is in transit between a handler and its clients, whatever the wire: connections, and bytes either way. */
-
 import { Budget } from '../../base/budget.ts';
 import { Quota } from '../../base/quota.ts';
 import { systemClock } from '../../base/values.ts';
 import type { Limits } from '../../call/limits.ts';
 import type { Counters } from '../../observe/counters.ts';
 import { Backlog } from './backlog.ts';
-import { Connections } from './connections.ts';
+
+class Connections {
+  readonly #open = new Map<string, Set<() => void>>();
+
+  /**
+   * @param caller undefined for an anonymous one, whose connections nobody can name
+   * @param close closes the connection
+   * @returns a function to call when it has ended
+   */
+  add(caller: string | undefined, close: () => void): () => void {
+    if (caller === undefined) return () => {};
+    const own = this.#open.get(caller) ?? new Set();
+    this.#open.set(caller, own);
+    own.add(close);
+    return () => {
+      own.delete(close);
+      if (own.size === 0 && this.#open.get(caller) === own) this.#open.delete(caller);
+    };
+  }
+
+  /** Closes a caller's connections. @returns how many there were */
+  close(caller: string): number {
+    const own = [...(this.#open.get(caller) ?? [])];
+    this.#open.delete(caller);
+    for (const close of own) close();
+    return own.length;
+  }
+}
+
+// --- connections ---
 
 export class Traffic {
   readonly connections = new Connections();
