@@ -108,11 +108,11 @@ export function defined<T extends object>(members: T): { [K in keyof T]?: T[K] &
 }
 
 /**
- * The resources that a client subscribed to. Their URIs may have 65,536 characters in all, of which each takes sixteen
- * beside its own; the sum is kept, since strangers send hundreds of them in one body.
+ * The resources that a client subscribed to. One URI may have 65,536 characters; of more than one, each takes sixteen
+ * beside its own. The sum is kept, since strangers send hundreds of them in one body.
  */
 export class Subscriptions extends Set<string> {
-  #room = 65_536;
+  #room = 65_552;
 
   hasRoomFor(uri: string): boolean {
     return this.has(uri) || uri.length + 16 <= this.#room;
