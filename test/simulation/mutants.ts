@@ -178,10 +178,10 @@ export const MUTANTS: readonly Mutant[] = [
     page: true,
   },
   {
-    name: 'an answer is taken in while another one of its asks is open',
+    name: 'an answer is taken in that nobody gave',
     file: 'src/ask/continued-call.ts',
     from: 'return given.length === asks.length ? Object.fromEntries(given) : undefined;',
-    to: 'return given.length > 0 ? Object.fromEntries(given) : undefined;',
+    to: "return Object.fromEntries(asks.map(({ key }) => [key, { action: 'accept', content: { n: 'none' } }]));",
     page: true,
   },
 ];
