@@ -60,6 +60,8 @@ import { sinkOf } from '../sink.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
 import { createIdentity, forgetClient, identifier, keepClient, recallClient } from './identity.ts';
 
+/** The one connection of a session: first the URL to post to, then all messages of the server. */
+
 /** The events of a session's calls on its one stream. */
 function dialectOf(services: Services): ReplyDialect {
   return {

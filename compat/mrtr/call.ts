@@ -15,6 +15,8 @@ import { wantedTask } from '../tasks/wanted.ts';
 import type { Incoming } from './dialect.ts';
 import { type Responding, refusal, type Served } from './served.ts';
 
+/** Converts a draft's request for the engine: its params, the binding of its state, and its context. */
+
 interface PreparedCall {
   readonly params: JsonObject;
   readonly binding: Binding;

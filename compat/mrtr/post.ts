@@ -61,6 +61,8 @@ import { type Rider, splitState, stateOf } from './rider.ts';
 import { type Responding, refusal } from './served.ts';
 import { acknowledgement, answerTask, isTaskMethod, serveTask } from './tasks.ts';
 
+/** A session whose turns end at their asks, in a draft's spelling. */
+
 export function roundTrips(dialect: Dialect): SessionWire {
   return {
     isDraft: true,
@@ -78,6 +80,11 @@ export function roundTrips(dialect: Dialect): SessionWire {
 }
 
 // --- a POST ---
+
+/**
+ * The reply to a request: JSON, unless notifications come before the response. Then it is a stream of the session,
+ * whose events have ids, so a client whose connection broke gets the rest by GET.
+ */
 
 type Notify = (notification: JsonObject) => void;
 

@@ -71,6 +71,8 @@ import {
 } from '../session/start.ts';
 import type { SessionWire } from '../session/wire.ts';
 
+/** The facts of SEP-1858's wire that both sides of a session need. */
+
 const REVISION = 'DRAFT-SEP-1858';
 
 /** The server disconnects after `input_required`. */

@@ -26,6 +26,11 @@ import { type RpcRequest, sourceOf } from './start.ts';
 import { resumeTaskReply, TaskReply } from './task-reply.ts';
 
 /**
+ * Requests that may arrive twice, since their wire does not report whether they arrived: each runs once; the second is
+ * a follower.
+ */
+
+/**
  * Notes a request with the id of its stream before it runs, so that it runs once, whichever process gets it.
  * @returns that id, or the one that it has; undefined without a store
  */

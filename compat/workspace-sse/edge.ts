@@ -50,6 +50,11 @@ import { Listeners } from './listeners.ts';
 import { readMessage, type WorkspaceRequest } from './message.ts';
 import { eventOf, eventText, FRAMING, HEADERS, STREAM } from './wire.ts';
 
+/**
+ * A POST's own body, for a client without an open GET. A response without earlier messages is the whole body, and is
+ * not stored. Earlier messages make it a stream, read from the call's log, with ids for resuming.
+ */
+
 interface Connection {
   readonly writer: GuardedWriter;
   readonly sink: Sink;

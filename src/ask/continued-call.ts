@@ -301,7 +301,7 @@ export class ContinuedCall implements Instance {
         throw new AwaitError('internal', 'the log of a waiting call has no checkpoint');
       const { at, checkpoint, by, claim } = standing;
       const { call } = checkpoint;
-      // A turn that was claimed goes on with its answers, whoever calls.
+      // Where a request has claimed the turn, any request of the call goes on with the answers in that claim.
       const answers = claimed(claim) ?? (await this.#answers(frame, standing, at === known));
       if (this.#over.signal.aborted) return this.#left(call);
       if (answers === undefined) {

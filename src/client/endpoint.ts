@@ -10,6 +10,8 @@ import { defined } from '../base/values.ts';
 import { drainBody } from './event-stream.ts';
 import { fetchWithinOrigin } from './redirect.ts';
 
+/** OAuth by the SDK, loaded only where a provider is given: other users need no SDK at run time. */
+
 export type { OAuthClientProvider };
 
 export class Authorization {

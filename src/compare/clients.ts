@@ -7,6 +7,8 @@ import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
 import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
 
+/** A client of `workspace-sse`, which has no official one: a POST, the events on its body, a POST for each answer. */
+
 /** How often a broken body is resumed, and the pause before it in milliseconds. */
 const RETRIES = 100;
 const PAUSE = 100;

@@ -6,6 +6,8 @@ import type { Limits } from '../../call/limits.ts';
 import type { Counters } from '../../observe/counters.ts';
 import { Backlog } from './backlog.ts';
 
+/** The open connections of known callers, on every wire, so that all of a caller's can be closed at once. */
+
 class Connections {
   readonly #open = new Map<string, Set<() => void>>();
 
