@@ -1,7 +1,7 @@
 /**
  * Calls per second of a tool that never asks, against its peer: on 2025-11-25 SDK v1's own transport with sessions,
- * with one read of the same store before each call, ours with an async context and without (`steps: false`); on 2026-07-28 SDK v2's own handler, while ours hosts the server
- * of SDK v2, and of v1.
+ * with one read of the same store before each call and without a store, ours with an async context and without
+ * (`steps: false`); on 2026-07-28 SDK v2's own handler, while ours hosts the server of SDK v2, and of v1.
  */
 import { parseArgs } from 'node:util';
 import { load as loadOf, unexpected } from '../connection.mjs';
@@ -29,6 +29,7 @@ export async function main(args) {
 async function measure(store, { rounds, seconds, profile }) {
   const pairs = [
     { revision: SESSIONS, ours: `ours-2025 ${store}`, peer: `sdk-v1 ${store}` },
+    { revision: `${SESSIONS}, alone`, ours: `ours-2025 ${store}`, peer: 'sdk-v1 memory' },
     { revision: `${SESSIONS}, no context`, ours: `ours-2025-named ${store}`, peer: `sdk-v1 ${store}` },
     { revision: `${REVISION}, v2`, ours: `ours-2026-v2 ${store}`, peer: 'sdk-v2 memory' },
     { revision: `${REVISION}, v1`, ours: `ours-2026-v1 ${store}`, peer: 'sdk-v2 memory' },
