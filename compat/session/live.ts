@@ -1,7 +1,8 @@
 /** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
 
 import { digest } from '../../src/base/digest.ts';
-import type { JsonObject } from '../../src/base/values.ts';
+import { defined, type JsonObject, nextTurn } from '../../src/base/values.ts';
+import { rowsOf } from '../../src/call/task/index.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, messagesOf, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -35,13 +36,17 @@ import { resumeTaskReply, TaskReply } from './task-reply.ts';
  * @returns that id, or the one that it has; undefined without a store
  */
 async function sentOnce(
-  { services: { store }, session }: Exchange,
+  { services, session }: Exchange,
   request: RpcRequest,
 ): Promise<{ readonly stream?: string; readonly sentOn?: string } | undefined> {
+  const { store } = services;
   if (store === undefined) return undefined;
   const stream = session.newStreamId();
   const key = keyOf(session.name, request);
-  if (await store.insert(key, stream, session.expires)) return { stream };
+  const { ttl } = services.settings;
+  const ends = (Math.floor(services.now() / ttl) + 2) * ttl;
+  const holder = rowsOf(defined({ principal: session.principal }), ends);
+  if (await store.insert(key, stream, ends, { holder })) return { stream };
   return { sentOn: String(await store.get(key)) };
 }
 
@@ -158,17 +163,17 @@ export async function serveLive(
     inbound,
     closing(session, inbound, () => stream.disconnect()),
   );
-  const work = await Promise.all(
-    requests.map((request) => {
-      const running = {
-        instance,
-        shared,
-        source,
-        stream: stream instanceof CallsReply ? stream.of(request) : stream,
-      };
-      return run(services, session, request, running);
-    }),
-  ).catch((error: unknown) => {
+  const starting = requests.map(async (request, nth) => {
+    for (let turn = 0; turn < nth; turn += 1) await nextTurn();
+    const running = {
+      instance,
+      shared,
+      source,
+      stream: stream instanceof CallsReply ? stream.of(request) : stream,
+    };
+    return run(services, session, request, running);
+  });
+  const work = await Promise.all(starting).catch((error: unknown) => {
     stream.abandon();
     throw error;
   });

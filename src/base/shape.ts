@@ -10,19 +10,22 @@ export interface Shape {
   readonly values: number;
 }
 
-/** The shape of a value, level by level, since recursion would overflow at the depths to refuse. It may stop above. */
-export function shapeOf(value: unknown, most: number): Shape {
+/**
+ * The shape of a value, level by level, since recursion would overflow at the depths to refuse. It may stop above.
+ * @param apart an object in it whose members do not count
+ */
+export function shapeOf(value: unknown, most: number, apart?: unknown): Shape {
   let level: readonly unknown[] = [value];
   let values = 0;
   let depth = 0;
-  for (; level.length > 0 && depth <= MAX_DEPTH && values <= most; depth += 1) {
+  for (; level.length > 0 && depth <= MAX_DEPTH; depth += 1) {
     const next: unknown[] = [];
     for (const one of level) {
-      if (typeof one !== 'object' || one === null) continue;
-      for (const inner of Object.values(one)) {
-        values += 1;
-        if (typeof inner === 'object' && inner !== null) next.push(inner);
-      }
+      if (typeof one !== 'object' || one === null || one === apart) continue;
+      values += (Array.isArray(one) ? one : Object.keys(one)).length;
+      // The values of very many names take as long as parsing them.
+      if (values > most) return { depth, values };
+      for (const inner of Object.values(one)) if (typeof inner === 'object') next.push(inner);
     }
     level = next;
   }

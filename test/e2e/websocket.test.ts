@@ -8,6 +8,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
+import { tuned } from '../../src/call/limits.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { AwaitWebSocketTransport } from '../../src/client/index.ts';
 import { type AwaitOptions, createAwaitHandler, type HostProduct, step } from '../../src/index.ts';
@@ -456,5 +457,26 @@ it('tools see who authenticated at the upgrade', async () => {
   socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }));
   await new Promise((resolve) => socket.once('message', resolve));
   expect(seen).toContainEqual({ clientId: 'ann' });
+  socket.close();
+});
+
+it('a client that resumes leaves records that count, for as long as its calls', async () => {
+  const { url } = await serve({ ...tuned({ callerStoredBytes: 20_000 }) });
+  const socket = new WebSocket(url, 'mcp');
+  const got: Json[] = [];
+  socket.on('message', (data) => got.push(JSON.parse(String(data))));
+  await once(socket, 'open');
+  const say = (message: object): void => socket.send(JSON.stringify({ jsonrpc: '2.0', ...message }));
+  const clientInfo = { name: 'x', version: '1' };
+  const _meta = { 'mcp-await/session': true };
+  say({
+    id: 'i',
+    method: 'initialize',
+    params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo, _meta },
+  });
+  say({ method: 'notifications/initialized' });
+  for (let id = 0; id < 500; id += 1) say({ id, method: 'ping' });
+  await expect.poll(() => got.length).toBe(501);
+  expect(got.some(({ error }) => JSON.stringify(error ?? '').includes('"limit"'))).toBe(true);
   socket.close();
 });

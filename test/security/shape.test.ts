@@ -109,6 +109,42 @@ describe('a body', () => {
     expect(named.status).toBe(413);
     expect((await call(talk(), 'echo', members(10_000))).response).toMatchObject({ result: {} });
   });
+
+  it('holds few values that a schema describes one by one when it refuses them', async () => {
+    serve();
+    const many = members(2_001);
+    const rpc = { jsonrpc: '2.0', id: 1 };
+    const echo = { name: 'echo', arguments: {} };
+    const described = { name: 'shape', version: '1', icons: Array.from({ length: 2_001 }, () => 1) };
+    const bodies: Json[] = [
+      { ...rpc, result: { action: 'accept', content: many } },
+      { ...rpc, result: { roots: objects(2_001) } },
+      { ...rpc, method: 'tools/call', params: { ...echo, ...many } },
+      { ...rpc, method: 'tools/call', params: { ...echo, inputResponses: many } },
+      { ...rpc, method: 'tools/call', params: { ...echo, _meta: { 'io.x/clientInfo': described } } },
+      { ...rpc, method: 'completion/complete', params: { context: { arguments: many } } },
+      {
+        ...rpc,
+        method: 'subscriptions/listen',
+        params: { notifications: { resourceSubscriptions: objects(2_001) } },
+      },
+      { jsonrpc: '2.0', method: 'notifications/progress', params: many },
+    ];
+    for (const body of bodies) expect(await post(body)).toBe(413);
+    // An array is one body.
+    const half = (id: number): Json => ({ ...rpc, id, method: 'ping', params: members(1_100) });
+    expect(await post([half(1), half(2)] as unknown as Json)).toBe(413);
+    const named = (id: number): Json => ({
+      ...rpc,
+      id,
+      method: 'tools/call',
+      params: { name: 'echo', arguments: members(5_001) },
+    });
+    expect(await post([named(1), named(2)] as unknown as Json)).toBe(413);
+    // What is inside of one argument is free.
+    const list = Array.from({ length: 90_000 }, () => 1);
+    expect((await call(talk(), 'echo', { list })).response).toMatchObject({ result: {} });
+  });
 });
 
 describe('arguments that take far more memory than bytes', () => {

@@ -2,7 +2,7 @@
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
-import { AwaitError, isObject, type JsonObject, type LoopTurns } from '../../base/values.ts';
+import { AwaitError, isObject, type LoopTurns } from '../../base/values.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { idOf, messagesOf, rpcError } from './reply.ts';
@@ -17,6 +17,9 @@ interface BodyLimits {
   readonly bodyValues: number;
 }
 
+/** Of the values of a body, one in so many may be a name of a call's arguments, or stand outside of these. */
+const NAMES = 10;
+const CHECKED = 50;
 /** Texts that are longer are parsed, and then handled, one in a turn of the event loop. */
 const LONG = 65_536;
 
@@ -36,7 +39,7 @@ export async function readBody(
   if (inbound.parsedBody !== undefined) {
     // The middleware that parsed it has bounded its bytes, but not its shape.
     const { parsedBody: body } = inbound;
-    const reply = refuseShape(shapeOf(body, most), most) ?? refuseEnvelope(body, most / 10);
+    const reply = refuseShape(shapeOf(body, most), most) ?? refuseEnvelope(body, most);
     return reply === undefined ? { body } : { reply };
   }
   // Nothing is decompressed here: a few bytes could become any number of them.
@@ -59,8 +62,9 @@ export async function readBody(
   if (refusal !== undefined) return { reply: refusal };
   try {
     const body: unknown = JSON.parse(text);
-    const isLong = text.length > Math.min(most / 10, MOST_DESCRIBED);
-    const reply = isLong ? refuseEnvelope(body, most / 10) : undefined;
+    // A value has a character, and a comma.
+    const isLong = text.length > (2 * most) / CHECKED;
+    const reply = isLong ? refuseEnvelope(body, most) : undefined;
     return reply === undefined ? { body } : { reply };
   } catch {
     return { reply: rpcError(400, -32700, 'Parse error: the request body is not valid JSON') };
@@ -79,29 +83,32 @@ function refuseShape({ depth, values }: Shape, most: number): Reply | undefined 
   return rpcError(413, -32000, `Payload Too Large: the body holds more than ${most} values`);
 }
 
-/** Refuses a message by what `excessOf` says of it. */
+/**
+ * Refuses a body for what schemas would check, one value after the other: a name of a call's arguments takes
+ * microseconds, any other value that a schema refuses a twentieth of a millisecond. What a client describes itself with
+ * is kept with each of its sessions and calls.
+ */
 function refuseEnvelope(body: unknown, most: number): Reply | undefined {
+  const left = { names: most / NAMES, values: most / CHECKED };
   for (const message of messagesOf(body)) {
-    if (!isObject(message) || !isObject(message.params)) continue;
-    const why = excessOf(message.params, message.method === 'initialize', most);
+    const why = excessOf(message, left, most);
     if (why !== false) return rpcError(413, -32000, `Payload Too Large: ${why}`, idOf(message));
   }
   return undefined;
 }
 
-/**
- * What of a request is too much, if anything. A schema checks each name of the arguments, and each value of `initialize`
- * and of `_meta`, for microseconds. What a client describes itself with is kept with each of its sessions and calls.
- */
-function excessOf(params: JsonObject, isFirst: boolean, most: number): string | false {
-  const { arguments: args, _meta: meta } = params;
-  const checked = isFirst ? params : meta;
-  const what = isFirst ? 'initialize' : '_meta';
-  if (shapeOf(checked, most).values > most) return `${what} holds more than ${most} values`;
-  if (isObject(args) && Object.keys(args).length > most) return `there are more than ${most} arguments`;
+/** What of a message is too much, if anything. @param left what the messages before left of the body's limits */
+function excessOf(message: unknown, left: { names: number; values: number }, most: number): string | false {
+  const { method, params } = isObject(message) ? message : {};
+  const { arguments: args, _meta: meta } = isObject(params) ? params : {};
+  const isCall = (method === 'tools/call' || method === 'prompts/get') && isObject(args);
+  if (isCall) left.names -= Object.keys(args).length;
+  left.values -= shapeOf(message, left.values, isCall ? args : undefined).values;
+  if (left.names < 0) return `there are more than ${most / NAMES} arguments`;
+  if (left.values < 0) return `there are more than ${most / CHECKED} values outside of a call's arguments`;
   return (
-    isTooLong(checked) &&
-    `clientInfo and capabilities in ${what} must not exceed ${MOST_DESCRIBED} bytes, icons apart`
+    isTooLong(method === 'initialize' ? params : meta) &&
+    `clientInfo and capabilities must not exceed ${MOST_DESCRIBED} bytes, icons apart`
   );
 }
 
