@@ -10,8 +10,6 @@ import type { CallRecord, OpenAsk, Response } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
 import { isForm, type WaitingCalls } from './waiting-calls.ts';
 
-/** An answer that comes sooner is not a person's, in milliseconds. */
-export const AT_ONCE = 1_000;
 /** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
 const SHOWN = 45_000;
 
@@ -72,7 +70,7 @@ export class ClientAsks {
     const past = pastAnswer(frame, questionFor(call.id, ask));
     if ((await calls.doubtOf(call, ask)) !== undefined) {
       if (past === undefined || 'error' in past || past.result.action !== 'accept') return { isNews: false };
-      await calls.prove(call, past.result);
+      await calls.believes(call, past.result, await calls.asked(call, ask));
       return { response: past };
     }
     const at = await calls.asked(call, ask);
@@ -85,19 +83,16 @@ export class ClientAsks {
     if (response === undefined) {
       // A task waits on, and so does the question at its client.
       const late = async (given: Response): Promise<void> => {
-        if ('error' in given) return;
-        await calls.prove(call, given.result);
-        await this.count(call, ask, given);
+        if (!('error' in given) && (await calls.believes(call, given.result, at)))
+          await this.count(call, ask, given);
       };
       asked.then(late).catch(() => {});
       return { isNews: await this.#doubt(call, ask) };
     }
     // An answer from the page proves nothing about the client.
     if ('error' in response || (await calls.answerTo(call.id, ask.key)) !== undefined) return { response };
-    const isAtOnce = clock.now() - at < AT_ONCE;
-    if (!isAtOnce) await calls.prove(call, response.result);
-    else if (response.result.action !== 'accept') return { isNews: await this.#doubt(call, ask) };
-    return { response };
+    if (await calls.believes(call, response.result, at)) return { response };
+    return { isNews: await this.#doubt(call, ask) };
   }
 
   /** Asks a client that is believed, within what is left of the tool's own time-out. */

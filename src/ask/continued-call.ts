@@ -23,7 +23,7 @@ import { bindingOf } from '../call/run/binding.ts';
 import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { REPEATED } from '../checkpoint/page-records.ts';
-import { AT_ONCE, askedBy, ClientAsks } from './client-asks.ts';
+import { askedBy, ClientAsks } from './client-asks.ts';
 import { notDoneYet, sentBefore } from './said.ts';
 import { type Claim, isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
@@ -408,7 +408,7 @@ export class ContinuedCall implements Instance {
     asks: readonly OpenAsk[],
     isTold: boolean,
   ): Promise<Record<string, JsonObject> | undefined> {
-    const { calls, clock, opened } = this.#parts;
+    const { calls, opened } = this.#parts;
     const { context } = this.#request;
     const waits = await this.#opened(call);
     for (const { params } of asks) await calls.openedTo(call, roleOf(params));
@@ -435,8 +435,8 @@ export class ContinuedCall implements Instance {
     const { result } = orDeclined(response);
     // Its `accept` says that the page was opened; what comes at once is no person's.
     if (result.action !== 'accept') {
-      if (clock.now() - at < AT_ONCE) await calls.doubt(call, first, false);
-      else await this.#taken(call, asks, result);
+      if (await calls.believes(call, { action: result.action }, at)) await this.#taken(call, asks, result);
+      else await calls.doubt(call, first, false);
       return await this.#awaited(call, asks, patience);
     }
     // Rounds that are over are not waited for again.

@@ -33,6 +33,8 @@ const MOST_LISTED = 200;
 /** The newest of equal calls, among which those are that are not over: an equal one begins when the one before is. */
 const MOST_EQUAL = 10;
 
+/** An answer that comes sooner is not a person's, in milliseconds. */
+const AT_ONCE = 1_000;
 /** How long a client's proof holds that it asks its user, in milliseconds. */
 const PROOF = 30 * 86_400_000;
 
@@ -181,11 +183,16 @@ export class WaitingCalls {
     for (const at of [row - 1, row]) {
       // In one order, whichever secret is a process's first: two in the middle of a rotation meet in each name.
       for (const name of known.toSorted()) {
-        const slot = this.#slot(name, at, 0);
-        if (await records.insert(slot, owner, this.#rowEnd(at), call)) continue;
-        const found = await records.get(slot);
-        // One that cannot be read is not of a call that can be found.
-        owner = typeof found === 'string' ? found : '';
+        for (let nth = 0; ; nth += 1) {
+          const slot = this.#slot(name, at, nth);
+          if (await records.insert(slot, owner, this.#rowEnd(at), call)) break;
+          const found = await records.get(slot);
+          // The row outlasts its calls: after one that is over, the key is free again.
+          if (typeof found === 'string' && Number.parseInt(found, 36) <= now()) continue;
+          // One that cannot be read is not of a call that can be found.
+          owner = typeof found === 'string' ? found : '';
+          break;
+        }
       }
     }
     const [ownerId, args] = owner.split(' ');
@@ -269,12 +276,19 @@ export class WaitingCalls {
     return (await this.#parts.store.get(doubtName(id, key))) as { isForm: boolean } | undefined;
   }
 
-  /** A client answered after more than a second: with content it has shown that it asks its user. */
-  async prove(call: CallRecord, { action, content }: JsonObject): Promise<void> {
-    if (action !== 'accept' || !isObject(content) || Object.keys(content).length === 0) return;
+  /**
+   * Whether a client's answer may be its user's: at once only one that accepts. With content, after more than a second,
+   * it has shown that it asks its user.
+   * @param at when it was asked, in milliseconds since the epoch
+   */
+  async believes(call: CallRecord, { action, content }: JsonObject, at: number): Promise<boolean> {
     const { records, now } = this.#parts;
+    const isAccepted = action === 'accept';
+    if (now() - at < AT_ONCE) return isAccepted;
     const [slot] = this.#proofs(call, 0);
-    if (slot !== undefined) await records.insert(slot.name, { at: now() }, slot.ends);
+    if (slot !== undefined && isAccepted && isObject(content) && Object.keys(content).length > 0)
+      await records.insert(slot.name, { at: now() }, slot.ends, rowsOf(call, slot.ends)).catch(() => {});
+    return true;
   }
 
   async isProven(call: CallRecord): Promise<boolean> {

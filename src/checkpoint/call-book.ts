@@ -110,15 +110,19 @@ export class CallBook {
       const when = this.#clock.now();
       const entry = { type: 'cancelled', when, isErased: true } as const;
       if (!isOver && !(await this.#store.insertEntry(call, folding.folded.at + 1, entry))) continue;
-      const beside = pageRecords(call.id, folding.entries);
-      if (beside.length > 0) await this.#store.remove(...beside);
-      for (let at = folding.folded.at; at >= 0; at -= 1) {
-        const isMark = folding.entries[at]?.type === 'cancelled';
-        const name = `${call.id}:${at}`;
-        // An idempotency key that names it begins it no more.
-        if (at === 0 && isContinued(call.id)) await this.#store.replace(name, EVICTED, call.expires);
-        else if (!isMark) await this.#store.remove(name);
-      }
+      const { at } = folding.folded;
+      const names = folding.entries.map((_, position) => `${call.id}:${position}`);
+      const marks = folding.entries.flatMap(({ type }, position) => (type === 'cancelled' ? [position] : []));
+      const [first = '', second = ''] = names;
+      // A process that is killed meanwhile leaves a log that says that it is over, and can be found to be erased again.
+      if (at > 0 && !marks.includes(1)) await this.#store.replace(second, entry, call.expires);
+      const rest = names.filter((_, position) => position > 1 && !marks.includes(position));
+      const gone = [...pageRecords(call.id, folding.entries), ...rest];
+      if (gone.length > 0) await this.#store.remove(...gone);
+      // An idempotency key that names it begins it no more.
+      if (isContinued(call.id)) await this.#store.replace(first, EVICTED, call.expires);
+      else await this.#store.remove(first);
+      if (at > 0 && !marks.includes(1)) await this.#store.remove(second);
       return;
     }
   }

@@ -251,6 +251,32 @@ describe('2025-11-25', () => {
     expect(await (await open('2025-11-25', one, () => NO)).call('riga')).toMatch(/^NOT DONE YET/);
   });
 
+  it.each([NO, YES])(
+    'does not believe that a person answered as a call was cancelled: $action',
+    async (given) => {
+      let say: (given: ElicitResult) => void = () => {};
+      const isAsked = vi.fn();
+      const caller = await open('2025-11-25', one, () => {
+        isAsked();
+        return new Promise<ElicitResult>((resolve) => {
+          say = resolve;
+        });
+      });
+      const stop = new AbortController();
+      // The client's SDK sends no answer to a question of a call that it cancelled: a second one does.
+      const first = caller.call('pisa', stop.signal).catch(() => 'cancelled');
+      await expect.poll(() => isAsked.mock.calls.length).toBe(1);
+      stop.abort();
+      await first;
+      await expect.poll(() => events.map(({ what }) => what)).toEqual(['opened']);
+      say(given);
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      if (given === NO) expect(await ann.read(two.url, PAGE)).toContain('When to pisa?');
+      // It is no proof.
+      expect(await (await open('2025-11-25', two, () => NO)).call('lund')).toMatch(/^NOT DONE YET/);
+    },
+  );
+
   it('ends the request alone where a call is cancelled while its question is open', async () => {
     const isAsked = vi.fn();
     const caller = await open('2025-11-25', one, () => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { isSensitive } from '../../src/ask/page/controls.ts';
 import { type FieldErrors, firstForm, formOf, formWith, readForm } from '../../src/ask/page/form.ts';
-import { isSensitive } from '../../src/ask/page/sensitive.ts';
 import type { JsonObject } from '../../src/base/values.ts';
 import { serverOptions } from '../../src/host/validator.ts';
 

@@ -191,6 +191,36 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
     await Promise.all([began.close(), ended.close()]);
   });
 
+  it('names another call once its call is over, and that one as long', async () => {
+    const ttl = 600_000;
+    const audience = `over ${Date.now()}`;
+    const jump = vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now());
+    const store = await openStore(service.url());
+    const served = await serveHere(build, { secrets: [SECRET], store, audience, ttl });
+    const what = `again ${service.name}`;
+    const headers = { authorization: 'Bearer ann', 'idempotency-key': what };
+    const send = (more: RawCall = {}) =>
+      post(served.url, { tool: 'order', args: { what }, headers, ...more });
+    const ids: string[] = [];
+    // A row of keys lasts for two times `ttl`, and each call for one.
+    for (const [nth, minutes] of [0, 11, 22].entries()) {
+      jump.mockImplementation(() => Date.now() + minutes * 60_000);
+      expect([textOf(await send()), textOf(await send())]).toEqual([`order ${nth + 1}`, `order ${nth + 1}`]);
+      if (service.name === 'Redis') continue;
+      const keys: string[] = [];
+      for await (const [key] of store.iterator?.(store.namespace) ?? []) keys.push(key);
+      ids.push(...keys);
+    }
+    // No record is of a call that was over as it began: a sweeper deletes those.
+    const now = Date.now() + 22 * 60_000;
+    const calls = ids.filter((id) => id.includes('~:0'));
+    expect(
+      calls.length === 0 || calls.some((id) => Number.parseInt(id.replace(/^.*mcp-await:/, ''), 36) > now),
+    ).toBe(true);
+    jump.mockRestore();
+    await served.close();
+  });
+
   describe.each(['2025-11-25', '2026-07-28'] as const)('%s', (kind) => {
     const of = (name: string): string => `${name} ${kind} ${service.name}`;
 

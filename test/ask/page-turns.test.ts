@@ -1,7 +1,7 @@
 /** Few pages at a time, one of each person, persons in turn, and not more of one person than it may have. */
 import { once } from 'node:events';
 import { describe, expect, it } from 'vitest';
-import { PageTurns } from '../../src/ask/page-turns.ts';
+import { PageTurns } from '../../src/ask/serve.ts';
 
 describe('pages in turn', () => {
   it('of one person wait behind each other, and too many are refused', async () => {

@@ -2,7 +2,6 @@
 import type { Choice, ChoiceField, Field, ListField, TextField } from './field.ts';
 import { controlName } from './form.ts';
 import { type Html, html, readable } from './html.ts';
-import { isSensitive } from './sensitive.ts';
 
 /** More choices than these are a menu. */
 const MOST_RADIOS = 10;
@@ -117,4 +116,41 @@ function rangeOf(least: number | undefined, most: number | undefined, before: st
     return `${before}${least === most ? `exactly ${least}` : `${least} to ${most}`}.`;
   if (least !== undefined) return `${before}at least ${least}.`;
   return most === undefined ? undefined : `${before}at most ${most}.`;
+}
+
+// --- fields that look like secrets ---
+
+/** Which fields seem to ask for a secret, which no server may ask for in a form (MCP 2025-11-25, elicitation). */
+
+const WORDS = [
+  'pass ?(?:word|phrase|code)s?',
+  'passwd|pwd',
+  'secrets?',
+  'token',
+  '(?:api|access|private|secret|encryption|recovery) ?keys?',
+  'credentials?',
+  'pin',
+  'cvv2?|cvc2?|csc|card (?:verification|security) (?:code|value|number)|security code',
+  '(?:credit|debit|bank|payment)? ?card (?:no|nr|num|number)',
+  '(?:credit|debit|bank|payment) cards?',
+  'otp|totp|(?:one time|verification|2fa|mfa) (?:code|password|pin)',
+  'ssn|social security (?:no|number)',
+];
+const SENSITIVE = new RegExp(`\\b(?:${WORDS.join('|')})\\b`);
+
+/**
+ * Whether a field looks like a password, a key or a card number, by its name, title and description. Choices do not:
+ * the server knows their values.
+ */
+export function isSensitive(name: string, { kind, title, description = '' }: Field): boolean {
+  if (kind === 'choice' || kind === 'list') return false;
+  return [name, title, description].some((text) => SENSITIVE.test(words(text)));
+}
+
+/** `apiKey`, `API_KEY` and `API-Key` as `api key`. */
+function words(text: string): string {
+  return text
+    .replaceAll(/(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_\-.]+/g, ' ')
+    .replaceAll(/\s+/g, ' ')
+    .toLowerCase();
 }
