@@ -30,29 +30,30 @@
  *    call is cancelled instead.
  * 8. `watchdog.ts` is a shell that outlives this process by two seconds and kills the remaining process groups.
  */
-
 import { Budget, type OpenAccount } from '../base/budget.ts';
 import { digest, sha256 } from '../base/digest.ts';
+import { Quota } from '../base/quota.ts';
 import { AwaitError, badOption, type JsonObject } from '../base/values.ts';
 import type { CallRecord, Client, Completion } from '../call/journal/entries.ts';
 import type { HandoffParts } from '../call/run/handoff.ts';
 import type { FactoryContext, HostProduct } from '../host/host.ts';
+import type { HostServer } from '../host/protocol.ts';
 import { LATEST, NOBODY, SPOKEN } from '../host/spoken.ts';
+import type { Message } from '../host/transport.ts';
 import { type EraWay, UPSTREAMS, Upstream, type UpstreamOption } from './era.ts';
 import { Group } from './group.ts';
-import { type LeaseOptions, PeerLease } from './lease.ts';
+import { type LeaseOptions, type LeaseTransport, PeerLease } from './lease.ts';
 import type { OpenLink, PeerLogger } from './link.ts';
 import { type Replay, replayRule } from './replay-rule.ts';
 import { Sharing } from './sharing.ts';
-import { withoutToken } from './without-token.ts';
 
 /** Options that `stdioHost` and `remoteHost` share. */
 export interface PeerHostOptions {
   /** Servers of one client that run at once. Default 1: the server's memory is in one place. */
   readonly children?: number;
   /**
-   * Servers of all clients. Default 100; the ones that were idle longest make room. Once a known caller has come, all
-   * anonymous ones have half of them.
+   * Servers of all clients. Default 100; the ones that were idle longest make room, but for those of sessions. A known
+   * caller has half of them at most, and so have all anonymous ones, once a known caller has come.
    */
   readonly maxChildren?: number;
   /** Whether callers that are not known share servers wherever they come from. Default false. */
@@ -248,7 +249,6 @@ class Pool {
       });
     }
     try {
-      if (isAnonymous && this.#hasKnown) await this.#makeRoom(group, true);
       await this.#makeRoom(group);
       await group.peer();
     } catch (error) {
@@ -327,24 +327,28 @@ class Pool {
     return group;
   }
 
-  /**
-   * @param isAnonymous whether in the half that is all anonymous callers'
-   * @throws AwaitError `no-room` when all servers have work
-   */
-  async #makeRoom(wanting: Group, isAnonymous = false): Promise<void> {
+  /** @throws AwaitError `no-room` when all servers have work, or belong to sessions */
+  async #makeRoom(wanting: Group): Promise<void> {
     if (wanting.size > 0) return;
-    const most = Math.ceil(this.#options.maxChildren / (isAnonymous ? 2 : 1));
-    for (;;) {
-      const among = [...this.#groups].filter(([, { caller }]) => !isAnonymous || caller === undefined);
-      if (among.reduce((sum, [, { size }]) => sum + size, 0) < most) return;
-      const idle = among.filter(([key, group]) => isIdle(key, group) && group !== wanting);
-      const oldest = idle.sort(([, a], [, b]) => a.used - b.used).at(0);
-      if (oldest === undefined) {
-        throw new AwaitError('no-room', `${most} servers are at work already; raise maxChildren`);
-      }
-      this.#groups.delete(oldest[0]);
-      await oldest[1].close();
-    }
+    const all = this.#options.maxChildren;
+    const half = Math.ceil(all / 2);
+    const anonymous = this.#hasKnown ? half : all;
+    const places = new Quota<[string, Group]>({ all, caller: half, anonymous });
+    const entries = [...this.#groups].sort(([, a], [, b]) => a.used - b.used);
+    for (const entry of entries) places.hold(entry, { principal: entry[1].caller }, entry[1].size);
+    const ended: Group[] = [];
+    const end = ([key, group]: [string, Group]): void => {
+      this.#groups.delete(key);
+      ended.push(group);
+    };
+    const { caller: principal } = wanting;
+    // What strangers took before the first known caller came is ended for one, whatever it does.
+    if (principal !== undefined && places.lacks({ principal }) === 'all') places.makeRoom({}, 0, end);
+    const lack = places.makeRoom({ principal }, 1, end, ([key, group]) => isIdle(key, group));
+    await Promise.all(ended.map((group) => group.close()));
+    if (lack === undefined) return;
+    const most = lack === 'all' ? all : half;
+    throw new AwaitError('no-room', `${most} servers are at work already; raise maxChildren`);
   }
 
   #endIdle(): void {
@@ -391,4 +395,39 @@ function checked(options: PeerHostOptions): Required<PeerHostOptions> {
     throw badOption('upstream', `must be ${UPSTREAMS.join(', ')}, not ${String(settings.upstream)}`);
   }
   return settings;
+}
+
+// --- without a token ---
+
+/**
+ * Stands for a server that cannot be asked: it wants its caller's own token, and there is none, as in a task that
+ * another process takes over. Each request gets an error, so that its call ends.
+ */
+
+const INITIALIZED = {
+  result: {
+    protocolVersion: LATEST,
+    capabilities: { tools: {}, prompts: {}, resources: {} },
+    serverInfo: { name: 'unknown', version: '0' },
+  },
+};
+const REFUSED = {
+  error: {
+    code: -32603,
+    message:
+      'Internal error: the server wants the access token of this caller, which came with no request here and is not stored, so this call cannot go on',
+  },
+};
+
+function withoutToken(): HostServer {
+  return {
+    connect: (transport: LeaseTransport) => {
+      transport.onmessage = ({ id, method }: Message) => {
+        if (id === undefined || method === undefined) return;
+        const response = method === 'initialize' ? INITIALIZED : REFUSED;
+        void transport.send({ jsonrpc: '2.0', id, ...response });
+      };
+      return transport.start();
+    },
+  };
 }

@@ -84,6 +84,21 @@ describe('servers at work', () => {
     expect(await begins(served, 'cid')).toEqual(busy);
   });
 
+  it('are at most half those of one known caller', async () => {
+    const served = await behind('rubbish', { maxChildren: 4 });
+    expect([await begins(served, 'ann'), await begins(served, 'ann')]).toEqual(['ok', 'ok']);
+    expect(await begins(served, 'ann')).toEqual(busy);
+    expect(await begins(served, 'ben')).toBe('ok');
+  });
+
+  it('that strangers took before a known caller came make room for one', async () => {
+    const served = await behind('rubbish', { maxChildren: 4 });
+    for (let nth = 0; nth < 4; nth += 1) expect(await begins(served)).toBe('ok');
+    expect(await begins(served)).toEqual(busy);
+    expect([await begins(served, 'ann'), await begins(served, 'ben')]).toEqual(['ok', 'ok']);
+    expect(await begins(served)).toEqual(busy);
+  });
+
   it('may all be those of anonymous callers where nobody is known, or there is one', async () => {
     const served = await behind('rubbish', { maxChildren: 2 });
     expect([await begins(served), await begins(served)]).toEqual(['ok', 'ok']);
