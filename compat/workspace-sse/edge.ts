@@ -307,7 +307,7 @@ function serveEvents(
 
 /** One JSON body: no message can go before it, so the client counts as one that cannot be asked. */
 async function serveJson(
-  { calls }: WorkspaceParts,
+  { calls, channels }: WorkspaceParts,
   inbound: Inbound,
   owner: StreamOwner,
   request: WorkspaceRequest,
@@ -317,12 +317,9 @@ async function serveJson(
     return json(await calls.initialize(request, { owner, inbound, client: said }));
   }
   const asker = { owner, inbound, client: unknownClient({}) };
-  const { outcome: ended } = calls.start(request, asker, {
-    live: true,
-    notify: () => {},
-    signal: inbound.signal,
-  });
-  const outcome = await ended;
+  const started = calls.start(request, asker, { live: true, notify: () => {}, signal: inbound.signal });
+  channels.keepOwn({ owner, requestId: request.id, started, isThere: () => !inbound.signal.aborted });
+  const outcome = await started.outcome;
   const message = messageOf(request, outcome);
   return message === undefined ? empty(499) : json(message);
 }

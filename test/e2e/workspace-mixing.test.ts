@@ -1,4 +1,5 @@
 /** workspace-sse: clients that use the same ids at once, and what somebody else's stream, ask and id are good for. */
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { AwaitOptions } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
@@ -9,8 +10,8 @@ import { answer, type Body, call, get, post, textOf, type WireOptions } from './
 const open: Served[] = [];
 afterEach(() => Promise.all(open.splice(0).map((served) => served.close())));
 
-async function serve(options: AwaitOptions = {}): Promise<string> {
-  const served = await serveHere(() => buildServer(() => {}), {
+async function serve(options: AwaitOptions = {}, build = () => buildServer(() => {})): Promise<string> {
+  const served = await serveHere(build, {
     revisions: ['*', { name: 'workspace-sse', capabilities: { elicitation: {} } }],
     limits: { drain: 50 },
     ...options,
@@ -177,6 +178,32 @@ describe('notifications/cancelled where no GET is open', () => {
     expect(textOf(await first.response('1'))).toBe('Hello its name');
     await post(url, cancelled, ann);
     expect((await second.end()).responses()).toEqual([]);
+  });
+
+  it('cancels a request whose reply is JSON, too', async () => {
+    let isBegun = false;
+    const build = () => {
+      const server = new McpServer({ name: 'waits', version: '1' });
+      server.registerTool('waits', {}, async (extra) => {
+        isBegun = true;
+        await new Promise((resolve) => extra.signal.addEventListener('abort', resolve));
+        return { content: [] };
+      });
+      return server;
+    };
+    const url = await serve({}, build);
+    const reply = fetch(url, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        accept: 'application/json',
+        authorization: 'Bearer ann',
+      },
+      body: JSON.stringify({ jsonrpc: '2.0', ...call('1', 'waits') }),
+    });
+    await expect.poll(() => isBegun).toBe(true);
+    await post(url, cancelled, { as: 'ann' });
+    expect((await reply).status).toBe(499);
   });
 });
 
