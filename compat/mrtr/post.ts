@@ -45,6 +45,7 @@ import { wireError } from '../../src/call/run/wire-error.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, isRequestId, json, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
+import type { Services } from '../../src/handler/services.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { primed, SESSION, sse } from '../session/call-reply.ts';
 import type { Exchange } from '../session/exchange.ts';
@@ -57,7 +58,6 @@ import { runsTasks } from '../tasks/legacy-wire.ts';
 import { withTaskCapability } from '../tasks/session.ts';
 import { serveCall } from './call.ts';
 import type { Dialect, GivenAnswers, Incoming } from './dialect.ts';
-import { type Rider, splitState, stateOf } from './rider.ts';
 import { type Responding, refusal } from './served.ts';
 import { acknowledgement, answerTask, isTaskMethod, serveTask } from './tasks.ts';
 
@@ -343,4 +343,78 @@ async function openState(
     await services.rates?.badToken(inbound);
     return { error: wireError(error) };
   }
+}
+
+// --- riders ---
+
+/**
+ * Data behind the engine's token in a state, sealed and bound to it: any process can read it, no record is stored for
+ * it, and an altered one makes the state invalid.
+ */
+
+/** No character of a token. */
+const BETWEEN = '~';
+
+/** Most that notifications may make a state longer by, in characters of JSON. */
+const LONGEST = 16_384;
+
+interface Rider {
+  /** Of the request that this state is the reply to, where its retry needs another one (SEP-2322). */
+  readonly id?: string | number;
+  /** The session that the id is of: in another one it means nothing. */
+  readonly session?: string;
+  /**
+   * Notifications that the client has not got yet, where an incomplete response cannot be a stream (the first draft).
+   */
+  readonly said?: readonly JsonObject[];
+}
+
+/** The state of a call: its token with the data behind it. If notifications are too long, the newest are kept. */
+function stateOf(
+  { sealer, settings, now }: Services,
+  token: string,
+  { id, session, said = [] }: Rider,
+): string {
+  const kept = newest(said);
+  if (id === undefined && kept.length === 0) return token;
+  const body = {
+    of: digest(token),
+    ...(id !== undefined && { id, session }),
+    ...(kept.length > 0 && { said: kept }),
+  };
+  return `${token}${BETWEEN}${sealer.seal('retry', body, now() + settings.ttl)}`;
+}
+
+/**
+ * @param needed whether a state without a rider is invalid
+ * @returns the engine's token, and the rider
+ * @throws AwaitError `bad-token`
+ */
+async function splitState(
+  { sealer }: Services,
+  state: unknown,
+  needed: boolean,
+): Promise<Rider & { readonly token: unknown }> {
+  const [token = '', sealed, ...more] = typeof state === 'string' ? state.split(BETWEEN) : [];
+  if (sealed === undefined && !needed) return { token: state };
+  if (sealed === undefined || more.length > 0) {
+    throw new AwaitError('bad-token', 'it is not a state of this draft');
+  }
+  const { of, id, session, said } = await sealer.open('retry', sealed);
+  if (of !== digest(token)) throw new AwaitError('bad-token', 'the data behind it belongs to another state');
+  return {
+    token,
+    ...((typeof id === 'string' || typeof id === 'number') && { id }),
+    ...(typeof session === 'string' && { session }),
+    ...(Array.isArray(said) && { said: said.filter(isObject) }),
+  };
+}
+
+function newest(said: readonly JsonObject[]): readonly JsonObject[] {
+  let room = LONGEST;
+  const tooOld = said.findLastIndex((one) => {
+    room -= JSON.stringify(one).length;
+    return room < 0;
+  });
+  return said.slice(tooOld + 1);
 }

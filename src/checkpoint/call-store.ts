@@ -5,7 +5,7 @@
  * record.
  */
 import type Keyv from 'keyv';
-import { AwaitError, type Clock, isObject, memoryOf } from '../base/values.ts';
+import { AwaitError, type Clock, isObject, type JsonObject, memoryOf } from '../base/values.ts';
 import {
   type CallRecord,
   type Entry,
@@ -18,8 +18,7 @@ import {
 import { type Entries, openJournal } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { Retry } from '../log/retry.ts';
-import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
-import { ClosableBacking } from './closable-backing.ts';
+import { type Backing, KeyvBacking, type ListedKey, MemoryBacking } from './backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
@@ -47,6 +46,8 @@ function hasAnswers(entry: Entry): boolean {
 
 /** Largest record of a call, besides its entries, that is not refused for lack of room, in bytes: a decline. */
 const SMALL = 500;
+/** What a record's name and its places take beside it. */
+const NAME = 200;
 
 interface InsertHow {
   readonly until?: number;
@@ -175,10 +176,10 @@ export class KeyvCallStore implements CallStore {
   ): Promise<boolean> {
     let bytes = 0;
     const sized = (size: number): void => {
-      bytes = size;
+      bytes = size + NAME;
       // What stands beside a call that outlasts its request (`CONTINUED`), such as an answer, continues or ends it.
       const isBeside = name.includes('~:');
-      if (size > SMALL || !isBeside) this.#makeRoom(holder, size, isBeside);
+      if (size > SMALL || !isBeside) this.#makeRoom(holder, bytes, isBeside);
     };
     const inserted = await this.#insert(name, value, this.#lifetime(expires), until, sized);
     if (inserted) this.#held?.add(holder, name, bytes);
@@ -269,14 +270,15 @@ export class KeyvCallStore implements CallStore {
   #evict({ call, upTo }: BytesHolder): void {
     const beside = this.#held?.drop(call.id)?.beside ?? [];
     let gone = [...positionsOf(call.id, upTo), ...beside];
+    let marked = Promise.resolve();
     if (this.isShared && isContinued(call.id)) {
       // An idempotency key may name it for longer, in a record of another process: it must not begin it again.
       const first = `${call.id}:0`;
-      void this.replace(first, EVICTED, call.expires).catch(() => {});
+      marked = this.replace(first, EVICTED, call.expires);
       gone = gone.filter((name) => name !== first && !ROW.test(name));
     }
     // Records that cannot be deleted stay until they expire.
-    void this.remove(...gone).catch(() => {});
+    void marked.then(() => this.remove(...gone)).catch(() => {});
   }
 
   /** The calls that are kept in this process's memory; undefined where a store is shared. */
@@ -377,4 +379,89 @@ function readEntry(value: unknown, which: string): Entry {
     throw new AwaitError('format', `entry ${which} is not an entry of a journal`);
   if (value.type === 'suspended') readCheckpoint(value.checkpoint);
   return value as unknown as Entry;
+}
+
+// --- a store that closes ---
+
+/**
+ * A store that stops: what was begun is waited for, and nothing is begun after that. A client of Redis that gets a
+ * command after it was disconnected connects again, and keeps its process running.
+ */
+
+export class ClosableBacking implements Backing {
+  readonly #backing: Backing;
+  readonly #running = new Set<Promise<unknown>>();
+  #isClosed = false;
+
+  constructor(backing: Backing) {
+    this.#backing = backing;
+  }
+
+  get primitive(): Backing['primitive'] {
+    return this.#backing.primitive;
+  }
+
+  get canList(): boolean {
+    return this.#backing.canList;
+  }
+
+  insert(...args: Parameters<Backing['insert']>): Promise<boolean> {
+    return this.#run(() => this.#backing.insert(...args));
+  }
+
+  replace(...args: Parameters<Backing['replace']>): Promise<void> {
+    return this.#run(() => this.#backing.replace(...args));
+  }
+
+  get(name: string): Promise<unknown> {
+    return this.#run(() => this.#backing.get(name));
+  }
+
+  getAll(names: readonly string[]): Promise<unknown[]> {
+    return this.#run(() => this.#backing.getAll(names));
+  }
+
+  remove(names: readonly string[]): Promise<void> {
+    return this.#run(() => this.#backing.remove(names));
+  }
+
+  removeKeys(keys: readonly string[]): Promise<void> {
+    return this.#run(() => this.#backing.removeKeys(keys));
+  }
+
+  keys(): AsyncIterable<ListedKey> {
+    return this.#each(this.#backing.keys());
+  }
+
+  firstEntries(...args: Parameters<Backing['firstEntries']>): AsyncIterable<JsonObject> {
+    return this.#each(this.#backing.firstEntries(...args));
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.allSettled(this.#running);
+  }
+
+  /** A list is read page by page: each is an operation of its own. */
+  async *#each<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
+    const iterator = items[Symbol.asyncIterator]();
+    try {
+      for (;;) {
+        const next = await this.#run(() => iterator.next());
+        if (next.done) return;
+        yield next.value;
+      }
+    } finally {
+      await iterator.return?.();
+    }
+  }
+
+  #run<T>(operation: () => Promise<T>): Promise<T> {
+    if (this.#isClosed) return Promise.reject(new AwaitError('closed', 'this process has closed its store'));
+    const running = operation();
+    this.#running.add(running);
+    const over = (): void => void this.#running.delete(running);
+    running.then(over, over);
+    return running;
+  }
 }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { batched } from '../../src/checkpoint/batch.ts';
 import { PATIENCE } from '../../src/checkpoint/in-time.ts';
 import { insertIfAbsent, overwrite, read, remove } from '../../src/checkpoint/insert.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
+import { batched } from '../../src/checkpoint/table.ts';
 import { STORES } from '../e2e/services.ts';
 import { adapterOf } from '../fixtures/keyv-parts.ts';
 

@@ -1,7 +1,7 @@
 /** A store that is closed: operations under way are waited for, later ones are refused. */
 import { expect, it } from 'vitest';
 import { MemoryBacking } from '../../src/checkpoint/backing.ts';
-import { ClosableBacking } from '../../src/checkpoint/closable-backing.ts';
+import { ClosableBacking } from '../../src/checkpoint/call-store.ts';
 
 class SlowBacking extends MemoryBacking {
   finish = (): void => {};

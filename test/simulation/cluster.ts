@@ -2,7 +2,7 @@
 import { AwaitError, type Clock, canonical, type JsonObject } from '../../src/base/values.ts';
 import { Engine, type EngineParts, type NewCall } from '../../src/call/engine.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
-import { idempotencyKey } from '../../src/call/frame/step-outcome.ts';
+import { idempotencyKey } from '../../src/call/frame/steps.ts';
 import { limitsOf } from '../../src/call/limits.ts';
 import type { Binding, Instance, Outcome, RequestContext, TokenState } from '../../src/call/ports.ts';
 import { type Plan, runPlan } from './plan.ts';

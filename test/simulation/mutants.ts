@@ -100,7 +100,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a step whose error cannot be read is not recorded',
-    file: 'src/call/frame/step-outcome.ts',
+    file: 'src/call/frame/steps.ts',
     from: '    return String(value);\n  } catch {\n    return undefined;',
     to: "    return String(value);\n  } catch {\n    throw new Error('unreadable');",
   },

@@ -27,7 +27,6 @@
  * Differences from `StreamableHTTPClientTransport` on ordinary revisions: a stream that delivered an error is not
  * opened again, nor one that breaks after its request was cancelled; after a close nothing is sent.
  */
-
 import { AwaitError } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
@@ -50,7 +49,6 @@ import {
   type RpcNotification,
   retry,
 } from '../message.ts';
-import { AskTurn } from './turn.ts';
 
 export interface CallPorts {
   readonly endpoint: Endpoint;
@@ -361,4 +359,64 @@ export class Call implements AskSender {
 /** A message of the server exceeded its bound. */
 function isTooLong(thrown: unknown): boolean {
   return thrown instanceof AwaitError && thrown.code === 'limit';
+}
+
+// --- a turn ---
+
+/** Collects asks between `buffer_input` and `input_required`, and their answers until all are there. */
+
+class AskTurn {
+  /** In the order of the asks. */
+  readonly #answers = new Map<RequestId, RpcAnswer | undefined>();
+  /** Asks without an answer. */
+  #open = 0;
+  /** Set once `input_required` has come: resolves the promise of `answers`. */
+  #settle: ((answers: readonly RpcAnswer[] | undefined) => void) | undefined;
+
+  get asked(): RequestId[] {
+    return [...this.#answers.keys()];
+  }
+
+  has(id: RequestId): boolean {
+    return this.#answers.has(id);
+  }
+
+  expect(id: RequestId): void {
+    if (!this.#waitsFor(id)) this.#open += 1;
+    this.#answers.set(id, undefined);
+  }
+
+  answer(id: RequestId, answer: RpcAnswer): void {
+    if (this.#waitsFor(id)) this.#open -= 1;
+    this.#answers.set(id, answer);
+    this.#check();
+  }
+
+  /** The server no longer wants to know. */
+  withdraw(id: RequestId): void {
+    if (this.#waitsFor(id)) this.#open -= 1;
+    this.#answers.delete(id);
+    this.#check();
+  }
+
+  /** All answers, however long they take; none once the turn is given up. */
+  answers(): Promise<readonly RpcAnswer[] | undefined> {
+    return new Promise((resolve) => {
+      this.#settle = resolve;
+      this.#check();
+    });
+  }
+
+  giveUp(): void {
+    this.#settle?.(undefined);
+  }
+
+  #waitsFor(id: RequestId): boolean {
+    return this.#answers.has(id) && this.#answers.get(id) === undefined;
+  }
+
+  #check(): void {
+    if (this.#open > 0 || this.#settle === undefined) return;
+    this.#settle([...this.#answers.values()].filter((answer) => answer !== undefined));
+  }
 }
