@@ -23,15 +23,15 @@
  * an answer may come up to a second late. A message of its own on the stream costs two inserts, its place and its
  * content, which expires first (`src/stream/log.ts`).
  */
-import { AwaitError } from '../../src/base/values.ts';
-import type { Response } from '../../src/call/journal/entries.ts';
+import { AwaitError, isObject } from '../../src/base/values.ts';
+import type { Client, Response } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { idOf, messagesOf, NO_BATCH, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
 import { refuseScopes } from '../../src/handler/guards.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import type { Outside } from '../../src/host/router.ts';
-import { type LastingPlace, lastingEventId, parseLastingId } from '../../src/stream/event-id.ts';
+import { type LastingPlace, lastingEventId, parseLastingId, standingId } from '../../src/stream/event-id.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { sseEvent } from '../../src/stream/sse.ts';
 import type { Sink } from '../../src/stream/tail.ts';
@@ -40,6 +40,7 @@ import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
 import { LIVE_REPLY, liveProjection, type ReplyDialect } from '../session/call-reply.ts';
 import { type Exchange, exchangeOf } from '../session/exchange.ts';
+import { expiryOf, holderOf, type Identify, newName, type SessionIdentity } from '../session/identity.ts';
 import { clientOf, NO_CLIENT, NOT_TAKEN, openInstance } from '../session/initialize.ts';
 import { LastingCall, type LastingStart, namedCalls, withCalls } from '../session/lasting.ts';
 import {
@@ -58,7 +59,6 @@ import { isCall, type RpcRequest, sourceOf } from '../session/start.ts';
 import { RETRY } from '../session/stream.ts';
 import { sinkOf } from '../sink.ts';
 import { hasTasks, withTaskCapability } from '../tasks/session.ts';
-import { createIdentity, forgetClient, identifier, keepClient, recallClient } from './identity.ts';
 
 /** The one connection of a session: first the URL to post to, then all messages of the server. */
 
@@ -283,4 +283,77 @@ async function notFound(
 ): Promise<Reply> {
   await services.rates?.badToken(inbound);
   return rpcError(404, -32001, 'Session not found: open a new stream with GET, without Last-Event-ID', id);
+}
+
+// --- sessions ---
+
+/**
+ * Identity: the stream opens before its client has named itself, so a session is a random id, and its facts (the
+ * caller, later the client) are records in the store.
+ */
+
+const REVISION = '2024-11-05';
+
+const NAME = /^[0-9a-z]{1,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** A new session, whose client is unknown yet. */
+async function createIdentity(services: Services, principal: string | undefined): Promise<SessionIdentity> {
+  const name = newName(services);
+  const bound = principal === undefined ? {} : { principal };
+  if (
+    (await services.store?.insert(`${name}:opened`, bound, expiryOf(name), {
+      holder: holderOf(name, principal),
+    })) === false
+  ) {
+    throw new AwaitError('store', 'a session of this name exists');
+  }
+  // All messages of the session go over its one stream.
+  await services.listStream(principal, standingId(name, expiryOf(name)), name);
+  return { name, principal, revision: REVISION, client: undefined };
+}
+
+/** Without a store a session is known to its own process alone, for as long as that keeps it. */
+function identifier({ store, now }: Services): Identify {
+  return async (id, principal) => {
+    if (store === undefined || !NAME.test(id) || !(expiryOf(id) >= now())) return undefined;
+    const opened = await store.get(`${id}:opened`).catch(unlessForeign);
+    if (!isObject(opened) || opened.principal !== principal) return undefined;
+    return { name: id, principal, revision: REVISION, client: undefined };
+  };
+}
+
+/** A session of another service on this store is an unknown one. */
+function unlessForeign(error: unknown): undefined {
+  if (AwaitError.from(error).code !== 'bad-token') throw error;
+}
+
+/**
+ * Keeps who a session's client is, for all processes.
+ * @returns false when it is known already: there is one `initialize`
+ */
+async function keepClient({ store }: Services, session: Session, client: Client): Promise<boolean> {
+  if (session.isKnown) return false;
+  if (
+    (await store?.insert(clientKey(session), client, session.expires, { holder: session.holder })) === false
+  )
+    return false;
+  session.introduce(client);
+  return true;
+}
+
+/** Takes that back: the server did not take the client. */
+async function forgetClient({ store }: Services, session: Session): Promise<void> {
+  session.introduce(undefined);
+  await store?.remove(clientKey(session));
+}
+
+/** Lets a session know its client, where that introduced itself at another process. */
+async function recallClient({ store }: Services, session: Session): Promise<void> {
+  if (session.isKnown) return;
+  const client = await store?.get(clientKey(session));
+  if (isObject(client)) session.introduce(client as unknown as Client);
+}
+
+function clientKey({ name }: Session): string {
+  return `${name}:client`;
 }

@@ -74,6 +74,11 @@ export class CallsReply {
   readonly #held: Held;
   /** A call that asks, or runs a step: it goes on, and takes along what the others said. */
   #speaker: Member | undefined;
+  #begin: () => void = () => {};
+  /** All of its requests are begun: those that are not would be left out as it becomes durable. */
+  readonly #begun = new Promise<void>((resolve) => {
+    this.#begin = resolve;
+  });
   #resolve: (reply: Reply) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
@@ -110,7 +115,8 @@ export class CallsReply {
       if (this.#held.isHeld) this.#hold(message);
       else services.replies.get(callId)?.pass(messageEvent(message));
     };
-    const keepNow = (): Promise<void> => {
+    const keepNow = async (): Promise<void> => {
+      await this.#begun;
       this.#speaker = member;
       return this.#held.keep();
     };
@@ -160,6 +166,7 @@ export class CallsReply {
 
   /** Its requests run. */
   started(): void {
+    this.#begin();
     if (!this.#held.isHeld) return;
     // Then a failure of the store is the request's error.
     if (this.#isStream) this.#held.keep().catch(this.#reject);

@@ -28,7 +28,7 @@
  *    parked calls keep the turn). An entry of another process there means that the frame is of no more use: it is
  *    dropped, and the peer of its call is ended, so that no `catch` runs; in an instance that other calls use, the
  *    call is cancelled instead.
- * 8. `watchdog.ts` is a shell that outlives this process by two seconds and kills the remaining process groups.
+ * 8. The watchdog (`child.ts`) is a shell that outlives this process by two seconds and kills the remaining process groups.
  */
 import { Budget, type OpenAccount } from '../base/budget.ts';
 import { digest, sha256 } from '../base/digest.ts';

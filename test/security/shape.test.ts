@@ -112,13 +112,13 @@ describe('a body', () => {
 
   it('holds few values that a schema describes one by one when it refuses them', async () => {
     serve();
-    const many = members(2_001);
+    const many = members(2_008);
     const rpc = { jsonrpc: '2.0', id: 1 };
     const echo = { name: 'echo', arguments: {} };
-    const described = { name: 'shape', version: '1', icons: Array.from({ length: 2_001 }, () => 1) };
+    const described = { name: 'shape', version: '1', icons: Array.from({ length: 2_008 }, () => 1) };
     const bodies: Json[] = [
       { ...rpc, result: { action: 'accept', content: many } },
-      { ...rpc, result: { roots: objects(2_001) } },
+      { ...rpc, result: { roots: objects(2_008) } },
       { ...rpc, method: 'tools/call', params: { ...echo, ...many } },
       { ...rpc, method: 'tools/call', params: { ...echo, inputResponses: many } },
       { ...rpc, method: 'tools/call', params: { ...echo, _meta: { 'io.x/clientInfo': described } } },
@@ -126,7 +126,7 @@ describe('a body', () => {
       {
         ...rpc,
         method: 'subscriptions/listen',
-        params: { notifications: { resourceSubscriptions: objects(2_001) } },
+        params: { notifications: { resourceSubscriptions: objects(2_008) } },
       },
       { jsonrpc: '2.0', method: 'notifications/progress', params: many },
     ];

@@ -20,6 +20,8 @@ interface BodyLimits {
 /** Of the values of a body, one in so many may be a name of a call's arguments, or stand outside of these. */
 const NAMES = 10;
 const CHECKED = 50;
+/** Values that each message may have besides. */
+const OWN = 8;
 /** Texts that are longer are parsed, and then handled, one in a turn of the event loop. */
 const LONG = 65_536;
 
@@ -103,7 +105,8 @@ function excessOf(message: unknown, left: { names: number; values: number }, mos
   const { arguments: args, _meta: meta } = isObject(params) ? params : {};
   const isCall = (method === 'tools/call' || method === 'prompts/get') && isObject(args);
   if (isCall) left.names -= Object.keys(args).length;
-  left.values -= shapeOf(message, left.values, isCall ? args : undefined).values;
+  const { values } = shapeOf(message, left.values + OWN, isCall ? args : undefined);
+  left.values -= Math.max(0, values - OWN);
   if (left.names < 0) return `there are more than ${most / NAMES} arguments`;
   if (left.values < 0) return `there are more than ${most / CHECKED} values outside of a call's arguments`;
   return (
