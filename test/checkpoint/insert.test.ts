@@ -6,7 +6,7 @@ import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { insertIfAbsent, primitiveOf, read, remove } from '../../src/checkpoint/insert.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
-import { type Service, STORES } from '../e2e/services.ts';
+import { type Service, SQLITE, STORES } from '../e2e/services.ts';
 
 const MEMORY: Service = { name: 'memory', url: () => 'memory:', down: false };
 
@@ -91,6 +91,29 @@ describe('a journal', () => {
     expect(await store.read(call.id, 0)).toBeUndefined();
     expect(await store.read(call.id, 1)).toBeUndefined();
   });
+
+  it.each([0, 1])(
+    'is lost to who was silent, once the process that ended it has deleted it (from %d)',
+    async (from) => {
+      const keyv = await openStore(SQLITE.url());
+      let silent = 0;
+      const clock = { ...systemClock, elapsed: () => systemClock.elapsed() + silent };
+      const store = new KeyvCallStore(keyv, clock, 10_000);
+      const call = callOf(Date.now() + 60_000);
+      const journal = store.open(call, -1);
+      for (let nth = 0; nth < 2; nth += 1) await journal.append({ type: 'left' });
+      const last = journal.position;
+      silent = 20_000;
+      // It may write on where nobody took the call.
+      await journal.append({ type: 'left' });
+      silent = 40_000;
+      // Another process ends the call, and its records make room; or a part of them is marked first.
+      if (from === 0) await store.remove(`${call.id}:0`, `${call.id}:1`, `${call.id}:2`, `${call.id}:3`);
+      else await store.replace(`${call.id}:${last + 1}`, { type: 'cancelled', when: 0 }, call.expires);
+      await expect(journal.append({ type: 'left' })).rejects.toMatchObject({ code: 'fenced' });
+      await keyv.disconnect();
+    },
+  );
 
   it('keeps what a client named toJSON', async () => {
     const store = new KeyvCallStore(new Keyv(), systemClock, 10_000);

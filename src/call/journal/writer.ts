@@ -160,7 +160,9 @@ class JournalWriter implements OpenJournal {
   ): Promise<boolean> {
     for (let entry: Entry | undefined = first; entry !== undefined; entry = make()) {
       const begun = this.#moment();
+      const wasSilent = this.#hasPart && this.lapsed;
       if (await this.#isInserted(entry, until, onWritten)) {
+        if (wasSilent) await this.#checkKept(until);
         this.#position += 1;
         this.#hasPart = true;
         this.#doubtful = undefined;
@@ -172,16 +174,22 @@ class JournalWriter implements OpenJournal {
       // For as long as the insert: the process has what is to be written.
       const there = await this.#entries.read(this.#position + 1, until);
       if (this.#isAnswerInDoubt(there)) continue;
-      if (there === undefined || !isReceived(there)) {
-        throw new AwaitError(
-          'fenced',
-          `entry ${this.#position + 1} of call ${this.#call.id} exists already: another process continues it`,
-        );
-      }
+      if (there === undefined || !isReceived(there))
+        throw this.#fenced(`entry ${this.#position + 1} exists already: another process continues it`);
       this.#take(there);
       if (entry.type !== 'held') await this.#passOn();
     }
     return false;
+  }
+
+  /** Meanwhile another process may have ended the call, and deleted its log: then each position is free. */
+  async #checkKept(until: number | undefined): Promise<void> {
+    const own = await this.#entries.read(this.#position, until);
+    if (own === undefined || own.type === 'cancelled') throw this.#fenced('its log is deleted');
+  }
+
+  #fenced(why: string): AwaitError {
+    return new AwaitError('fenced', `call ${this.#call.id}: ${why}`);
   }
 
   async #isInserted(entry: Entry, until: number | undefined, onWritten: () => void): Promise<boolean> {
