@@ -8,6 +8,8 @@ export interface Shape {
   readonly depth: number;
   /** Members of objects and elements of arrays. */
   readonly values: number;
+  /** Different names of members: each takes longer than a value, in many steps. */
+  readonly names: number;
 }
 
 /**
@@ -18,24 +20,33 @@ export function shapeOf(value: unknown, most: number, apart?: unknown): Shape {
   let level: readonly unknown[] = [value];
   let values = 0;
   let depth = 0;
+  const names = new Set<string>();
   for (; level.length > 0 && depth <= MAX_DEPTH; depth += 1) {
     const next: unknown[] = [];
     for (const one of level) {
       if (typeof one !== 'object' || one === null || one === apart) continue;
-      values += (Array.isArray(one) ? one : Object.keys(one)).length;
+      const members = Array.isArray(one) ? [] : Object.keys(one);
+      for (const name of members) names.add(name);
+      values += Array.isArray(one) ? one.length : members.length;
       // The values of very many names take as long as parsing them.
-      if (values > most) return { depth, values };
+      if (values > most) return { depth, values, names: names.size };
       for (const inner of Object.values(one)) if (typeof inner === 'object') next.push(inner);
     }
     level = next;
   }
-  return { depth, values };
+  return { depth, values, names: names.size };
 }
 
-/** The shape of JSON before it is parsed; brackets and commas in strings do not count. */
-export function shapeOfText(text: string, most: number): Shape {
+/**
+ * The shape of JSON before it is parsed; brackets and commas in strings do not count.
+ * @param mostNames names are counted up to one more, as they are spelled
+ */
+export function shapeOfText(text: string, most: number, mostNames = 0): Shape {
   // So short a text is neither deep nor many values.
-  if (text.length <= Math.min(MAX_DEPTH, most)) return { depth: 0, values: 0 };
+  if (text.length <= Math.min(MAX_DEPTH, most)) return { depth: 0, values: 0, names: 0 };
+  const names = new Set<string>();
+  let begin = 0;
+  let end = 0;
   let depth = 0;
   let deepest = 0;
   // A value follows each comma, and each opening bracket; an empty object or array counts as one that holds a value.
@@ -48,6 +59,11 @@ export function shapeOfText(text: string, most: number): Shape {
         break;
       case 0x22: // a quotation mark
         inString = !inString;
+        if (inString) begin = index;
+        else end = index;
+        break;
+      case 0x3a: // a colon
+        if (!inString && names.size <= mostNames) names.add(text.slice(begin, end));
         break;
       case 0x2c: // a comma
         if (!inString) values += 1;
@@ -68,5 +84,5 @@ export function shapeOfText(text: string, most: number): Shape {
     }
     if (depth > MAX_DEPTH || values > 2 * most) break;
   }
-  return { depth: deepest, values };
+  return { depth: deepest, values, names: names.size };
 }

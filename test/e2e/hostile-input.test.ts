@@ -62,7 +62,7 @@ for (const { name: store, down, url: place } of STORES) {
       });
       expect([reply.status, reply.message.error?.message]).toEqual([
         413,
-        'Payload Too Large: there are more than 10000 arguments',
+        'Payload Too Large: the body holds more than 10000 different names',
       ]);
     });
 

@@ -17,13 +17,15 @@ interface BodyLimits {
   readonly bodyValues: number;
 }
 
-/** Of the values of a body, one in so many may be a name of a call's arguments, or stand outside of these. */
+/** For so many values a body may have one name, or one value outside of a call's arguments. */
 const NAMES = 10;
 const CHECKED = 50;
 /** Values that each message may have besides. */
 const OWN = 8;
+/** Names that each body may have besides. */
+const COMMON = 100;
 /** Texts that are longer are parsed, and then handled, one in a turn of the event loop. */
-const LONG = 65_536;
+export const LONG = 65_536;
 
 /**
  * The parsed body of a POST, or the reply that refuses it.
@@ -75,44 +77,36 @@ export async function readBody(
 
 /** Refuses JSON by its shape, before it is parsed: a million empty objects take half a second. @param most values */
 export function refuseText(text: string, most: number): Reply | undefined {
-  return refuseShape(shapeOfText(text, most), most);
+  return refuseShape(shapeOfText(text, most, most / NAMES + COMMON), most);
 }
 
-/** Refuses what takes far more time or memory than its bytes: deep nesting, and very many values. */
-function refuseShape({ depth, values }: Shape, most: number): Reply | undefined {
+/** Refuses what takes far more time or memory than its bytes: deep nesting, very many values, or different names. */
+function refuseShape({ depth, values, names }: Shape, most: number): Reply | undefined {
   if (depth > MAX_DEPTH) return rpcError(400, -32600, 'Invalid Request: the body is nested too deeply');
-  if (values <= most) return undefined;
-  return rpcError(413, -32000, `Payload Too Large: the body holds more than ${most} values`);
+  if (values <= most && names <= most / NAMES + COMMON) return undefined;
+  const what = values > most ? `${most} values` : `${most / NAMES} different names`;
+  return rpcError(413, -32000, `Payload Too Large: the body holds more than ${what}`);
 }
 
 /**
- * Refuses a body for what schemas would check, one value after the other: a name of a call's arguments takes
- * microseconds, any other value that a schema refuses a twentieth of a millisecond. What a client describes itself with
- * is kept with each of its sessions and calls.
+ * Refuses a body for what schemas would check, one value after the other: one that a schema refuses takes a twentieth of
+ * a millisecond. What a client describes itself with is kept with each of its sessions and calls.
  */
 function refuseEnvelope(body: unknown, most: number): Reply | undefined {
-  const left = { names: most / NAMES, values: most / CHECKED };
+  let left = most / CHECKED;
   for (const message of messagesOf(body)) {
-    const why = excessOf(message, left, most);
+    const { method, params } = isObject(message) ? message : {};
+    const { arguments: args, _meta: meta } = isObject(params) ? params : {};
+    const isCall = (method === 'tools/call' || method === 'prompts/get') && isObject(args);
+    left -= Math.max(0, shapeOf(message, left + OWN, isCall ? args : undefined).values - OWN);
+    const why =
+      left < 0
+        ? `there are more than ${most / CHECKED} values outside of a call's arguments`
+        : isTooLong(method === 'initialize' ? params : meta) &&
+          `clientInfo and capabilities must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
     if (why !== false) return rpcError(413, -32000, `Payload Too Large: ${why}`, idOf(message));
   }
   return undefined;
-}
-
-/** What of a message is too much, if anything. @param left what the messages before left of the body's limits */
-function excessOf(message: unknown, left: { names: number; values: number }, most: number): string | false {
-  const { method, params } = isObject(message) ? message : {};
-  const { arguments: args, _meta: meta } = isObject(params) ? params : {};
-  const isCall = (method === 'tools/call' || method === 'prompts/get') && isObject(args);
-  if (isCall) left.names -= Object.keys(args).length;
-  const { values } = shapeOf(message, left.values + OWN, isCall ? args : undefined);
-  left.values -= Math.max(0, values - OWN);
-  if (left.names < 0) return `there are more than ${most / NAMES} arguments`;
-  if (left.values < 0) return `there are more than ${most / CHECKED} values outside of a call's arguments`;
-  return (
-    isTooLong(method === 'initialize' ? params : meta) &&
-    `clientInfo and capabilities must not exceed ${MOST_DESCRIBED} bytes, icons apart`
-  );
 }
 
 function payloadTooLarge(maxBytes: number): Reply {

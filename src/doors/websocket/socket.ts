@@ -4,17 +4,20 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { WebSocket } from 'ws';
+import type { RawData, WebSocket } from 'ws';
 import type { QuotaKey } from '../../base/quota.ts';
-import type { JsonObject } from '../../base/values.ts';
+import { type JsonObject, LoopTurns } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
+import { LONG } from '../http/body.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
 import { onExpiry } from '../http/expiry.ts';
 import type { PipeSource } from '../pipe/exchange.ts';
 import { Pipe } from '../pipe/pipe.ts';
 import { Receiving } from './receiving.ts';
 
+/** Long messages are read one in a turn of the event loop, of all sockets together. */
+const turns = new LoopTurns();
 /** The parts of a handler that sockets need. */
 export type Serves = Pick<AwaitHandler, 'serve' | 'traffic' | 'nameOf'>;
 
@@ -141,20 +144,24 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   });
   // One message in a turn of the event loop: others get theirs between two of a burst. What it has read already comes
   // nevertheless, a chunk of the socket at most.
-  const arrived: string[] = [];
+  const arrived: RawData[] = [];
   const next = (): void => {
-    const [text] = arrived;
-    if (text === undefined || ws.readyState !== ws.OPEN) {
+    const [data] = arrived;
+    if (data === undefined || ws.readyState !== ws.OPEN) {
       arrived.length = 0;
       ws.resume();
       return;
     }
     ws.pause();
-    pipe.receive(text);
-    setImmediate(() => {
-      arrived.shift();
-      next();
-    });
+    const take = (): void => {
+      if (ws.readyState === ws.OPEN) pipe.receive(String(data));
+      setImmediate(() => {
+        arrived.shift();
+        next();
+      });
+    };
+    if ((data as Buffer).length > LONG) void turns.next().then(take);
+    else take();
   };
   ws.on('message', (data, isBinary) => {
     answered = true;
@@ -162,7 +169,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
     if (ws.readyState !== ws.OPEN) return;
     if (isBinary) void closed(ws, NOT_TEXT, 'messages are text');
     else {
-      arrived.push(String(data));
+      arrived.push(data);
       if (arrived.length === 1) next();
     }
   });
