@@ -7,7 +7,6 @@
 import { digest } from '../src/base/digest.ts';
 import { systemClock } from '../src/base/values.ts';
 import type { Begun, Started } from '../src/call/engine.ts';
-import type { Kept } from '../src/call/journal/entries.ts';
 import type { Services } from '../src/handler/services.ts';
 
 /** How long a call runs before it is recorded for cancellation, in milliseconds. */
@@ -17,21 +16,21 @@ const LOOKS = [0, 150, 500];
 
 /**
  * @param scope within which the ids of requests are unique: a session, a stream
- * @param holder whose bytes the note counts with
+ * @param expires milliseconds since the epoch
  */
 export function noteRequest(
   { store, settings }: Services,
   scope: string,
   requestId: string | number,
   { callId, outcome, kept }: Started & Partial<Pick<Begun, 'kept'>>,
-  holder: Kept,
+  expires: number,
 ): void {
   if (store?.isShared !== true) return;
   let isOver = false;
   const note = async (): Promise<void> => {
     // A cancel is an entry of a journal that has the call.
     await kept;
-    if (!isOver) await store.insert(nameOf(scope, requestId), callId, holder.expires, { holder });
+    if (!isOver) await store.insert(nameOf(scope, requestId), callId, expires);
   };
   const begin = (): void => {
     note().catch((error: unknown) => {

@@ -2,7 +2,6 @@
 
 import { digest } from '../../src/base/digest.ts';
 import { defined, type JsonObject, nextTurn } from '../../src/base/values.ts';
-import { rowsOf } from '../../src/call/task/index.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, messagesOf, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -43,10 +42,11 @@ async function sentOnce(
   if (store === undefined) return undefined;
   const stream = session.newStreamId();
   const key = keyOf(session.name, request);
-  const { ttl } = services.settings;
-  const ends = (Math.floor(services.now() / ttl) + 2) * ttl;
-  const holder = rowsOf(defined({ principal: session.principal }), ends);
-  if (await store.insert(key, stream, ends, { holder })) return { stream };
+  // It counts with its call, and lasts as long.
+  const id = callIdOf(stream);
+  const expires = services.now() + services.settings.ttl;
+  const holder = { id, expires, ...defined({ principal: session.principal }) };
+  if (await store.insert(key, stream, expires, { holder })) return { stream };
   return { sentOn: String(await store.get(key)) };
 }
 

@@ -424,7 +424,7 @@ export class Session {
   /** A call that the client may cancel at any process. */
   keepCall(requestId: string | number, started: Started & Partial<Pick<Begun, 'kept'>>): void {
     this.keep(requestId, started);
-    noteRequest(this.#services, this.name, requestId, started, this.holder);
+    noteRequest(this.#services, this.name, requestId, started, this.expires);
   }
 
   /** Registers a call that the client may cancel here. */

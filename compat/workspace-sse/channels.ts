@@ -92,7 +92,7 @@ export class WorkspaceChannel {
   /** Registers a call whose outcome goes here, and that its client may cancel. */
   keep(requestId: string | number, started: Started): void {
     this.calls.set(requestId, started);
-    noteRequest(this.#services, this.#name, requestId, started, this.#holder);
+    noteRequest(this.#services, this.#name, requestId, started, this.expires);
     void started.outcome.then(() => {
       if (this.calls.get(requestId) === started) this.calls.delete(requestId);
     });

@@ -271,11 +271,13 @@ export class KeyvCallStore implements CallStore {
     const beside = this.#held?.drop(call.id)?.beside ?? [];
     let gone = [...positionsOf(call.id, upTo), ...beside];
     let marked = Promise.resolve();
+    // A request that comes again, at another process, begins it no more.
+    if (this.isShared) gone = gone.filter((name) => !ROW.test(name));
     if (this.isShared && isContinued(call.id)) {
-      // An idempotency key may name it for longer, in a record of another process: it must not begin it again.
+      // An idempotency key may name it for longer, in a record of another process.
       const first = `${call.id}:0`;
       marked = this.replace(first, EVICTED, call.expires);
-      gone = gone.filter((name) => name !== first && !ROW.test(name));
+      gone = gone.filter((name) => name !== first);
     }
     // Records that cannot be deleted stay until they expire.
     void marked.then(() => this.remove(...gone)).catch(() => {});

@@ -253,6 +253,8 @@ class Pool {
       await group.peer();
     } catch (error) {
       end();
+      // A client may name itself anew each time.
+      if (isKept && group.size === 0 && !group.busy) this.#groups.delete(key);
       throw error;
     }
     return { server: lease, cleanup: () => lease.close() };

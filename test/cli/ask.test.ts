@@ -11,7 +11,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { exportJWK, generateKeyPair, SignJWT, UnsecuredJWT } from 'jose';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import { SignedCaller } from '../../src/cli/signed-caller.ts';
+import { SignedCaller } from '../../src/cli/ask.ts';
 import { AwaitWebSocketTransport } from '../../src/client/index.ts';
 import {
   compiled,
