@@ -10,7 +10,7 @@
  * 1. The state is bound to revision, method, target, caller and a digest of the params without `_meta` and `task`;
  *    not to the session, since a retry is a request of its own. Anything wrong with it is one frozen sentence.
  * 2. SEP-2322 requires another id on a retry than on the request before. The id is behind the token
- *    (`compat/mrtr/rider.ts`), sealed and bound to it, so any process can check it, without a record for it.
+ *    (below), sealed and bound to it, so any process can check it, without a record for it.
  * 3. An ask inside a request that SEP-2322's table excludes is an error of that request. The first draft limits no
  *    request, and neither does this.
  * 4. On SEP-2322 the reply is a stream of the session from the first notification on, its last event the result,
@@ -18,7 +18,7 @@
  * 5. On the first draft an incomplete response cannot be a stream. A call's notifications are held,
  *    `heldNotifications` of them, until its outcome is known: sent before a complete one, on a stream; kept for the
  *    next turn before an incomplete one, and sent under the next request's progress token. They are kept in the
- *    state itself, sealed behind the token (`compat/mrtr/rider.ts`), the newest 16 KiB: so they go out wherever the
+ *    state itself, sealed behind the token (below), the newest 16 KiB: so they go out wherever the
  *    call ends, and no process can lose them.
  * 6. The same retry twice is one turn. It does not reserve an id of the session, so the second waits for the first
  *    instead of being refused.

@@ -1,7 +1,7 @@
 /**
  * A server of 2026-07-28, as a `Peer` knows servers: `initialize` on this side, an envelope in each request on the other.
  * 1. What `initialize` declares of the client goes with each request; the server's `server/discover` is the response.
- * 2. An `input_required` is passed as it is: the instance asks, and calls again with the answers (`src/host/rounds.ts`).
+ * 2. An `input_required` is passed as it is: the instance asks, and calls again with the answers (`src/host/instance.ts`).
  *    So the server's `requestState` is in the call's log, nothing is parked in a server, and any process goes on. A task
  *    that a server makes of a call is such a round, too (`modern-tasks.ts`).
  * 3. Requests are apart from each other, and run at the same time. One that is lost on its way takes no other along.

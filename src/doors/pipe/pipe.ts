@@ -13,7 +13,7 @@
  * Streamable HTTP, and the events of the reply become messages of the pipe. Its headers are read from the message
  * (2026-07-28) or kept by the pipe (session and version). So sessions, tasks, cancellation and subscriptions are one
  * implementation for every wire; the price is that an event's text is written and parsed once. What waits for a
- * client on stdout is in one place (`outlet.ts`), written piece by piece, so that a client that reads slowly is told
+ * client on stdout is in one place (`stdio.ts`), written piece by piece, so that a client that reads slowly is told
  * from one that does not.
  *
  * A broken socket is a broken connection. A client that asked for it in `initialize` gets the id of each event, and
