@@ -345,7 +345,7 @@ async function openState(
   }
 }
 
-// --- riders ---
+// --- data behind the token ---
 
 /**
  * Data behind the engine's token in a state, sealed and bound to it: any process can read it, no record is stored for

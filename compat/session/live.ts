@@ -1,7 +1,7 @@
 /** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
 
 import { digest } from '../../src/base/digest.ts';
-import { defined, type JsonObject, nextTurn } from '../../src/base/values.ts';
+import { defined, type JsonObject, LoopTurns } from '../../src/base/values.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, messagesOf, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -163,8 +163,9 @@ export async function serveLive(
     inbound,
     closing(session, inbound, () => stream.disconnect()),
   );
+  const turns = new LoopTurns();
   const starting = requests.map(async (request, nth) => {
-    for (let turn = 0; turn < nth; turn += 1) await nextTurn();
+    if (nth > 0) await turns.next();
     const running = {
       instance,
       shared,

@@ -174,7 +174,7 @@ export class WaitingCalls {
    * @returns the id of the call that has it; undefined where that has other arguments; '' where it is gone
    */
   async named(call: CallRecord, key: string, workspace: string | undefined): Promise<string | undefined> {
-    const { records, names, now } = this.#parts;
+    const { names, now } = this.#parts;
     const { id, principal, params } = call;
     const what = digest([params.name ?? null, params.arguments ?? {}, workspace ?? null]);
     const row = Math.floor(now() / this.#unit);
@@ -182,21 +182,23 @@ export class WaitingCalls {
     let owner = `${id} ${what}`;
     for (const at of [row - 1, row]) {
       // In one order, whichever secret is a process's first: two in the middle of a rotation meet in each name.
-      for (const name of known.toSorted()) {
-        for (let nth = 0; ; nth += 1) {
-          const slot = this.#slot(name, at, nth);
-          if (await records.insert(slot, owner, this.#rowEnd(at), call)) break;
-          const found = await records.get(slot);
-          // The row outlasts its calls: after one that is over, the key is free again.
-          if (typeof found === 'string' && Number.parseInt(found, 36) <= now()) continue;
-          // One that cannot be read is not of a call that can be found.
-          owner = typeof found === 'string' ? found : '';
-          break;
-        }
-      }
+      for (const name of known.toSorted()) owner = await this.#keyOwner(name, at, owner, call);
     }
     const [ownerId, args] = owner.split(' ');
     return args === what || owner === '' ? ownerId : undefined;
+  }
+
+  /** Takes one name of a key. @returns who has it: `owner`, or an earlier one; '' for one that cannot be found */
+  async #keyOwner(name: string, row: number, owner: string, call: CallRecord): Promise<string> {
+    const { records, now } = this.#parts;
+    for (let nth = 0; ; nth += 1) {
+      const slot = this.#slot(name, row, nth);
+      if (await records.insert(slot, owner, this.#rowEnd(row), call)) return owner;
+      const found = await records.get(slot);
+      if (typeof found !== 'string') return '';
+      // The row outlasts its calls: after one that is over, the key is free again.
+      if (!(Number.parseInt(found, 36) <= now())) return found;
+    }
   }
 
   /**

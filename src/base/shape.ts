@@ -15,26 +15,26 @@ export interface Shape {
 /**
  * The shape of a value, level by level, since recursion would overflow at the depths to refuse. It may stop above.
  * @param apart an object in it whose members do not count
+ * @param names gets the names of its members; without it none are counted
  */
-export function shapeOf(value: unknown, most: number, apart?: unknown): Shape {
+export function shapeOf(value: unknown, most: number, apart?: unknown, names?: Set<string>): Shape {
   let level: readonly unknown[] = [value];
   let values = 0;
   let depth = 0;
-  const names = new Set<string>();
   for (; level.length > 0 && depth <= MAX_DEPTH; depth += 1) {
     const next: unknown[] = [];
     for (const one of level) {
       if (typeof one !== 'object' || one === null || one === apart) continue;
-      const members = Array.isArray(one) ? [] : Object.keys(one);
-      for (const name of members) names.add(name);
-      values += Array.isArray(one) ? one.length : members.length;
+      const own = Array.isArray(one) ? undefined : Object.keys(one);
+      if (names !== undefined) for (const name of own ?? []) names.add(name);
+      values += (own ?? (one as unknown[])).length;
       // The values of very many names take as long as parsing them.
-      if (values > most) return { depth, values, names: names.size };
+      if (values > most) return { depth, values, names: names?.size ?? 0 };
       for (const inner of Object.values(one)) if (typeof inner === 'object') next.push(inner);
     }
     level = next;
   }
-  return { depth, values, names: names.size };
+  return { depth, values, names: names?.size ?? 0 };
 }
 
 /**

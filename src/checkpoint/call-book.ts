@@ -110,19 +110,19 @@ export class CallBook {
       const when = this.#clock.now();
       const entry = { type: 'cancelled', when, isErased: true } as const;
       if (!isOver && !(await this.#store.insertEntry(call, folding.folded.at + 1, entry))) continue;
-      const { at } = folding.folded;
-      const names = folding.entries.map((_, position) => `${call.id}:${position}`);
-      const marks = folding.entries.flatMap(({ type }, position) => (type === 'cancelled' ? [position] : []));
-      const [first = '', second = ''] = names;
+      const [first, second] = [`${call.id}:0`, `${call.id}:1`];
+      const content = folding.entries.flatMap(({ type }, position) =>
+        position > 0 && type !== 'cancelled' ? [`${call.id}:${position}`] : [],
+      );
+      const hasSecond = content.includes(second);
       // A process that is killed meanwhile leaves a log that says that it is over, and can be found to be erased again.
-      if (at > 0 && !marks.includes(1)) await this.#store.replace(second, entry, call.expires);
-      const rest = names.filter((_, position) => position > 1 && !marks.includes(position));
-      const gone = [...pageRecords(call.id, folding.entries), ...rest];
+      if (hasSecond) await this.#store.replace(second, entry, call.expires);
+      const gone = [...pageRecords(call.id, folding.entries), ...content.filter((name) => name !== second)];
       if (gone.length > 0) await this.#store.remove(...gone);
       // An idempotency key that names it begins it no more.
       if (isContinued(call.id)) await this.#store.replace(first, EVICTED, call.expires);
       else await this.#store.remove(first);
-      if (at > 0 && !marks.includes(1)) await this.#store.remove(second);
+      if (hasSecond) await this.#store.remove(second);
       return;
     }
   }

@@ -269,16 +269,11 @@ export class KeyvCallStore implements CallStore {
 
   #evict({ call, upTo }: BytesHolder): void {
     const beside = this.#held?.drop(call.id)?.beside ?? [];
-    let gone = [...positionsOf(call.id, upTo), ...beside];
-    let marked = Promise.resolve();
-    // A request that comes again, at another process, begins it no more.
-    if (this.isShared) gone = gone.filter((name) => !ROW.test(name));
-    if (this.isShared && isContinued(call.id)) {
-      // An idempotency key may name it for longer, in a record of another process.
-      const first = `${call.id}:0`;
-      marked = this.replace(first, EVICTED, call.expires);
-      gone = gone.filter((name) => name !== first);
-    }
+    const all = [...positionsOf(call.id, upTo), ...beside];
+    // A request that comes again, at another process, begins it no more: nor does one that an idempotency key names.
+    const first = this.isShared && isContinued(call.id) ? `${call.id}:0` : undefined;
+    const gone = this.isShared ? all.filter((name) => name !== first && !ROW.test(name)) : all;
+    const marked = first === undefined ? Promise.resolve() : this.replace(first, EVICTED, call.expires);
     // Records that cannot be deleted stay until they expire.
     void marked.then(() => this.remove(...gone)).catch(() => {});
   }
@@ -383,7 +378,7 @@ function readEntry(value: unknown, which: string): Entry {
   return value as unknown as Entry;
 }
 
-// --- a store that closes ---
+// --- closing the store ---
 
 /**
  * A store that stops: what was begun is waited for, and nothing is begun after that. A client of Redis that gets a

@@ -104,7 +104,7 @@ describe('a journal', () => {
       for (let nth = 0; nth < 2; nth += 1) await journal.append({ type: 'left' });
       const last = journal.position;
       silent = 20_000;
-      // It may write on where nobody took the call.
+      // Nobody took the call, so it may write on.
       await journal.append({ type: 'left' });
       silent = 40_000;
       // Another process ends the call, and its records make room; or a part of them is marked first.

@@ -361,7 +361,7 @@ function isTooLong(thrown: unknown): boolean {
   return thrown instanceof AwaitError && thrown.code === 'limit';
 }
 
-// --- a turn ---
+// --- asks of a turn, and their answers ---
 
 /** Collects asks between `buffer_input` and `input_required`, and their answers until all are there. */
 

@@ -43,7 +43,7 @@ export async function readBody(
   if (inbound.parsedBody !== undefined) {
     // The middleware that parsed it has bounded its bytes, but not its shape.
     const { parsedBody: body } = inbound;
-    const reply = refuseShape(shapeOf(body, most), most) ?? refuseEnvelope(body, most);
+    const reply = refuseShape(shapeOf(body, most, undefined, new Set()), most) ?? refuseEnvelope(body, most);
     return reply === undefined ? { body } : { reply };
   }
   // Nothing is decompressed here: a few bytes could become any number of them.

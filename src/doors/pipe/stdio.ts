@@ -149,7 +149,7 @@ function reserveStdout(): { readonly write: WriteLine; undo(): void } {
   };
 }
 
-// --- messages out ---
+// --- output to the client ---
 
 /**
  * The output to a client on stdout. It owns the bytes that are not written yet, and decides when the client is given
