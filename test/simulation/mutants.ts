@@ -71,8 +71,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'nobody is fenced',
     file: 'src/call/journal/writer.ts',
-    from: 'if (there === undefined || !isReceived(there)) {',
-    to: 'if (there === undefined) {',
+    from: 'if (there === undefined || !isReceived(there))',
+    to: 'if (there === undefined)',
   },
   {
     name: 'a long step beside the asks gives no sign of life',
