@@ -12,7 +12,16 @@ import { type OwnStore, ownStore } from '../chaos/stores.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { REDIS } from '../e2e/services.ts';
 import { type Cost, commandsOf } from './commands.ts';
-import { build, casesOf, clientOf, type MakeCall, overHttp, speakerFor, type What } from './served.ts';
+import {
+  build,
+  casesOf,
+  clientOf,
+  type MakeCall,
+  overHttp,
+  type Send,
+  speakerFor,
+  type What,
+} from './served.ts';
 
 /** Calls that a session has made before: a cost that grows with it would be missed on a fresh one. */
 const BEFORE = 150;
@@ -114,6 +123,23 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
       await isWithin(await clientOf(overHttp(slow.url), '2025-11-25'), 'plain', 3, 3);
     } finally {
       await slow.close();
+    }
+  });
+
+  it.each([
+    ['2025-11-25', 14, 'seven; each of the two processes reads what the other one wrote'],
+    ['2026-07-28', 5, 'four, and the read of the checkpoint'],
+  ] as const)('%s, ask, answered at another process: at most %i (%s)', async (revision, most) => {
+    const other = await serveHere(build, { store, secrets: [SECRET] });
+    try {
+      const [here, there] = [overHttp(served.url, 'ann'), overHttp(other.url, 'ann')];
+      const send: Send = (headers, body, onText) => {
+        const isAnswer = !('method' in body) || JSON.stringify(body).includes('requestState');
+        return (isAnswer ? there : here)(headers, body, onText);
+      };
+      await isWithin(await clientOf(send, revision), 'ask', most, most);
+    } finally {
+      await other.close();
     }
   });
 
