@@ -269,9 +269,12 @@ export class ContinuedCall implements Instance {
   }
 
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
-    if (outcome.kind === 'responded') return this.#orShed(frame, outcome);
-    if (outcome.kind !== 'suspended') return this.#left(this.#own);
-    return this.#goOn(frame, await this.#parts.calls.standing(this.#own.id), false);
+    const now = (): Promise<Standing> => this.#parts.calls.standing(this.#own.id);
+    if (outcome.kind === 'suspended') return this.#goOn(frame, await now(), false);
+    if (outcome.kind !== 'responded') return this.#left(this.#own);
+    // Another process goes on with it, and has the outcome.
+    const elsewhere = outcome.failure === 'fenced' ? await now() : UNKNOWN;
+    return elsewhere.kind === 'unknown' ? this.#orShed(frame, outcome) : this.#from(frame, elsewhere);
   }
 
   /**

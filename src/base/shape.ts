@@ -63,7 +63,9 @@ export function shapeOfText(text: string, most: number, mostNames = 0): Shape {
         else end = index;
         break;
       case 0x3a: // a colon
-        if (!inString && names.size <= mostNames) names.add(text.slice(begin, end));
+        // One that no string is before names nothing: JSON has none, and the same long text would be cut again and again.
+        if (!inString && begin < end && names.size <= mostNames) names.add(text.slice(begin, end));
+        if (!inString) end = begin;
         break;
       case 0x2c: // a comma
         if (!inString) values += 1;

@@ -136,8 +136,8 @@ const CONSTANTS = {
   /** Characters of a token; longer ones are refused unread. */
   tokenBytes: 1_048_576,
   /**
-   * Values in a request body: members of its objects and elements of its arrays. A tenth of them in an `initialize` or a
-   * `_meta`, which schemas check.
+   * Values in a request body: members of its objects and elements of its arrays. A fiftieth of them outside of the
+   * arguments of `tools/call`, since schemas check each.
    */
   bodyValues: 100_000,
   /** Messages of one body, where a revision takes an array of them. */

@@ -6,12 +6,12 @@
  * task belongs to anyone who holds its id.
  */
 import { AwaitError, type Clock } from '../base/values.ts';
-import { type CallRecord, type Entry, isContinued } from '../call/journal/entries.ts';
+import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { Folding } from '../call/journal/fold.ts';
 import type { TaskIndex } from '../call/task/index.ts';
 import type { KeyvCallStore } from './call-store.ts';
 import type { Names } from './names.ts';
-import { EVICTED, pageRecords } from './page-records.ts';
+import { pageRecords } from './page-records.ts';
 
 type CallStatus = 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
 
@@ -100,29 +100,17 @@ export class CallBook {
   }
 
   /**
-   * Ends a call and deletes its records. Until its `ttl` is over one entry stays, which says that the call was
-   * cancelled: the process that runs it and a client that brings its token both read that entry.
+   * Ends a call and deletes its records. Until its `ttl` is over entries stay which say that it was cancelled: the
+   * process that runs it reads the last one, and no process that still has a part of it goes on.
    */
   async erase({ call }: Story): Promise<void> {
     for (;;) {
       const folding = await this.#folded(call.id);
       const isOver = folding.folded.response !== undefined;
-      const when = this.#clock.now();
-      const entry = { type: 'cancelled', when, isErased: true } as const;
+      const entry = { type: 'cancelled', when: this.#clock.now(), isErased: true } as const;
       if (!isOver && !(await this.#store.insertEntry(call, folding.folded.at + 1, entry))) continue;
-      const [first, second] = [`${call.id}:0`, `${call.id}:1`];
-      const content = folding.entries.flatMap(({ type }, position) =>
-        position > 0 && type !== 'cancelled' ? [`${call.id}:${position}`] : [],
-      );
-      const hasSecond = content.includes(second);
-      // A process that is killed meanwhile leaves a log that says that it is over, and can be found to be erased again.
-      if (hasSecond) await this.#store.replace(second, entry, call.expires);
-      const gone = [...pageRecords(call.id, folding.entries), ...content.filter((name) => name !== second)];
-      if (gone.length > 0) await this.#store.remove(...gone);
-      // An idempotency key that names it begins it no more.
-      if (isContinued(call.id)) await this.#store.replace(first, EVICTED, call.expires);
-      else await this.#store.remove(first);
-      if (hasSecond) await this.#store.remove(second);
+      const entries = isOver ? folding.entries : [...folding.entries, entry];
+      await this.#store.erase(call, entries, pageRecords(call.id, folding.entries));
       return;
     }
   }

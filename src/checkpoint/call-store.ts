@@ -8,21 +8,23 @@ import type Keyv from 'keyv';
 import { AwaitError, type Clock, isObject, type JsonObject, memoryOf } from '../base/values.ts';
 import {
   type CallRecord,
+  DELETED,
   type Entry,
   isContinued,
   isEnd,
   isReceived,
   type Kept,
+  leavesMark,
   readCheckpoint,
 } from '../call/journal/entries.ts';
-import { type Entries, openJournal } from '../call/journal/writer.ts';
+import { type Entries, JournalWriter } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { Retry } from '../log/retry.ts';
 import { type Backing, KeyvBacking, type ListedKey, MemoryBacking } from './backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
-import { EVICTED, ROW } from './page-records.ts';
+import { ROW } from './page-records.ts';
 import { plainRecords, type RecordCipher } from './records.ts';
 
 /** How far clocks may differ before a record that is still wanted is deleted. */
@@ -31,6 +33,8 @@ const MARGIN = 300_000;
 const LEASES = 6;
 /** How long an answer of the store counts for health checks, in milliseconds. */
 const PROBE = 1_000;
+/** Entries that are read together. */
+const AT_ONCE = 4;
 /** Expired records that are deleted at once. */
 const SWEPT = 500;
 
@@ -105,13 +109,14 @@ export class KeyvCallStore implements CallStore {
     return this.#backing.primitive;
   }
 
-  open(call: CallRecord, after: number): OpenJournal {
+  open(call: CallRecord, after: number, isTakenOver = false): OpenJournal {
     const entries: Entries = {
       insert: (at, entry, until) => this.#insertEntry(call, at, entry, until),
       read: (at, until) => this.read(call.id, at, until),
+      readOn: (at) => this.readOn(call.id, at),
       beat: (sign) => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires)),
     };
-    return openJournal(entries, call, after, this.#clock, this.#lease);
+    return new JournalWriter(entries, call, after, this.#clock, this.#lease, isTakenOver);
   }
 
   insertEntry(call: CallRecord, position: number, entry: Entry): Promise<boolean> {
@@ -121,6 +126,18 @@ export class KeyvCallStore implements CallStore {
   async read(callId: string, position: number, until?: number): Promise<Entry | undefined> {
     const value = await this.get(`${callId}:${position}`, until);
     return value === undefined ? undefined : readEntry(value, `${position} of call ${callId}`);
+  }
+
+  async readOn(callId: string, position: number): Promise<Entry[]> {
+    const entries: Entry[] = [];
+    for (let at = position; ; ) {
+      const names = Array.from({ length: AT_ONCE }, (_, nth) => `${callId}:${at + nth}`);
+      for (const value of await this.getAll(names)) {
+        if (value === undefined) return entries;
+        entries.push(readEntry(value, `${at} of call ${callId}`));
+        at += 1;
+      }
+    }
   }
 
   heard(callId: string): Promise<unknown> {
@@ -252,13 +269,9 @@ export class KeyvCallStore implements CallStore {
     try {
       // Of a call that another process began, this one may have an answer alone.
       for (const { call, upTo } of this.#held?.unfinished(principal) ?? []) {
-        let at = upTo;
-        let last: Entry | undefined;
-        for (let next = await this.read(call.id, at + 1); next; next = await this.read(call.id, at + 1)) {
-          last = next;
-          at += 1;
-        }
-        if (last !== undefined && isEnd(last)) this.#held?.finish(call.id, at);
+        const entries = await this.readOn(call.id, upTo + 1);
+        const last = entries.at(-1);
+        if (last !== undefined && isEnd(last)) this.#held?.finish(call.id, upTo + entries.length);
       }
     } catch {
       // The store cannot say; the next write asks again.
@@ -268,14 +281,43 @@ export class KeyvCallStore implements CallStore {
   }
 
   #evict({ call, upTo }: BytesHolder): void {
-    const beside = this.#held?.drop(call.id)?.beside ?? [];
-    const all = [...positionsOf(call.id, upTo), ...beside];
-    // A request that comes again, at another process, begins it no more: nor does one that an idempotency key names.
-    const first = this.isShared && isContinued(call.id) ? `${call.id}:0` : undefined;
-    const gone = this.isShared ? all.filter((name) => name !== first && !ROW.test(name)) : all;
-    const marked = first === undefined ? Promise.resolve() : this.replace(first, EVICTED, call.expires);
+    const beside = [...(this.#held?.drop(call.id)?.beside ?? [])];
+    const gone =
+      this.isShared && upTo >= 0
+        ? this.getAll(positionsOf(call.id, upTo)).then((entries) =>
+            this.erase(
+              call,
+              entries as (Entry | undefined)[],
+              beside.filter((name) => !ROW.test(name)),
+            ),
+          )
+        : this.remove(...positionsOf(call.id, upTo), ...beside);
     // Records that cannot be deleted stay until they expire.
-    void marked.then(() => this.remove(...gone)).catch(() => {});
+    void gone.catch(() => {});
+  }
+
+  /**
+   * Deletes the records of a call that has ended. A process that is killed meanwhile leaves a log that says that it is
+   * over, and that can be found to be erased again.
+   * @param beside names of its other records
+   */
+  async erase(
+    { id, expires }: Pick<CallRecord, 'id' | 'expires'>,
+    entries: readonly (Entry | undefined)[],
+    beside: readonly string[],
+  ): Promise<void> {
+    const [first = '', second = ''] = positionsOf(id, 1);
+    // A request that comes again begins a call no more, nor does one that an idempotency key names.
+    const marked = isContinued(id) ? [first] : [];
+    const gone: string[] = [];
+    for (const [at, entry] of entries.entries())
+      if (entry === undefined || entry.type === 'cancelled' || marked[0] === `${id}:${at}`) continue;
+      else (at > 0 && leavesMark(entry) ? marked : gone).push(`${id}:${at}`);
+    const hasSecond = gone.includes(second);
+    for (const name of hasSecond ? [second, ...marked] : marked) await this.replace(name, DELETED, expires);
+    await this.remove(...beside, ...gone.filter((name) => name !== first && name !== second));
+    if (!marked.includes(first)) await this.remove(first);
+    if (hasSecond) await this.remove(second);
   }
 
   /** The calls that are kept in this process's memory; undefined where a store is shared. */
@@ -318,8 +360,8 @@ export class KeyvCallStore implements CallStore {
     if (holder !== undefined) this.#held?.add(holder, name, bytes);
   }
 
-  remove(...names: readonly string[]): Promise<void> {
-    return this.#retry.write(() => this.#backing.remove(names));
+  async remove(...names: readonly string[]): Promise<void> {
+    if (names.length > 0) await this.#retry.write(() => this.#backing.remove(names));
   }
 
   /**

@@ -2,8 +2,6 @@
 import { roleOf } from '../call/ask/capability.ts';
 import type { Entry } from '../call/journal/entries.ts';
 
-/** In the place of the log of a call that continued without its request, and was evicted or erased. */
-export const EVICTED = { type: 'cancelled', when: 0 } as const satisfies Entry;
 /** A row of equal calls, an idempotency key, or a request that may come again. */
 export const ROW = /^\w+\.equal\.|:sent:/;
 /** How long an outcome is sent again, in milliseconds after it was sent first. */

@@ -1,6 +1,8 @@
 /** `mcp-await compare`: one server under every revision, or two versions of it, side by side. */
-import { accessSync, constants, existsSync, readFileSync, writeFileSync } from 'node:fs';
-import { basename, dirname } from 'node:path';
+
+import { spawn } from 'node:child_process';
+import { accessSync, constants, existsSync, readFileSync, watch, writeFileSync } from 'node:fs';
+import { basename, dirname, relative, resolve } from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
@@ -8,15 +10,13 @@ import { AwaitError } from '../base/values.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
 import { type FirstScenario, firstScenario } from '../compare/first-scenario.ts';
 import { type ReadScenario, readScenario } from '../compare/read-scenario.ts';
-import { exitCodeOf, jsonReport, junitReport } from '../compare/report.ts';
+import { exitCodeOf, jsonReport, junitReport, writtenScenario } from '../compare/report.ts';
 import { startServer, type Version } from '../compare/server-process.ts';
 import { tableOf } from '../compare/table.ts';
 import { differencesFrom, readTranscript, transcriptOf } from '../compare/transcript.ts';
-import { writtenScenario } from '../compare/write-scenario.ts';
 import { readable } from './arguments.ts';
 import { failureText } from './failure.ts';
 import { whole } from './values.ts';
-import { runAtChanges } from './watch.ts';
 
 const COMPARE_USAGE = `mcp-await compare <module> [<new module>] [options]
 mcp-await compare [options] -- <command> [args…]
@@ -280,4 +280,51 @@ function progressLine(steps: number): { show(progress: Progress): void; clear():
 
 function wrong(message: string): AwaitError {
   return new AwaitError('bad-option', message);
+}
+
+// --- running again at a change ---
+
+/** Runs a command again whenever a file of a folder changes, until a signal ends it. */
+
+/** Milliseconds of quiet after a change: editors write a file in several parts. */
+const QUIET = 100;
+
+/**
+ * @param args of this command line; each run is a process of its own, which loads every module anew
+ * @param folders what is watched, with the folders in it, but for `node_modules` and hidden files
+ * @param outputs files that the command writes
+ */
+async function runAtChanges(
+  args: readonly string[],
+  folders: readonly string[],
+  outputs: readonly string[],
+): Promise<void> {
+  const ended = new AbortController();
+  const { signal } = ended;
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => ended.abort());
+  let wake = (): void => {};
+  const written = new Set(outputs.map((file) => resolve(file)));
+  for (const folder of new Set(folders.map((one) => resolve(one)))) {
+    watch(folder, { recursive: true, signal }, (_event, name) => {
+      const file = resolve(folder, name ?? '');
+      if (written.has(file) || /(^|[\\/])(node_modules|\.)/.test(relative(folder, file))) return;
+      wake();
+    });
+  }
+  while (!signal.aborted) {
+    let timer: NodeJS.Timeout | undefined;
+    const changed = new Promise<void>((done) => {
+      wake = () => {
+        clearTimeout(timer);
+        timer = setTimeout(done, QUIET);
+      };
+      signal.addEventListener('abort', () => done());
+    });
+    const child = spawn(process.execPath, [...process.execArgv, process.argv[1] ?? '', ...args], {
+      stdio: 'inherit',
+    });
+    await new Promise((done) => child.once('close', done));
+    if (!signal.aborted) process.stderr.write(`watching ${folders.join(', ')}; end with Ctrl-C\n`);
+    await changed;
+  }
 }

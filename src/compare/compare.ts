@@ -23,9 +23,13 @@
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { findLeaks } from './callers.ts';
 import { type Difference, differencesBetween, gathered } from './differences.ts';
-import { counterDifferences } from './effects/counters.ts';
 import { effectDifferences } from './effects/differences.ts';
-import { type CountedPlay, countedPlay, stateDifferences } from './effects/state-differences.ts';
+import {
+  type CountedPlay,
+  countedPlay,
+  counterDifferences,
+  stateDifferences,
+} from './effects/state-differences.ts';
 import { newestModern } from './newest.ts';
 import type { Column } from './play.ts';
 import { expectationDifferences, type Problem, problemsIn } from './problems.ts';

@@ -18,8 +18,10 @@ import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } fr
 import type { Place } from '../doors/http/paths.ts';
 import { idOf, json, messagesOf, refuseLong, rpcError } from '../doors/http/reply.ts';
 import { Traffic } from '../doors/http/traffic.ts';
-import { checkFactory } from '../host/check.ts';
-import type { FactoryContext, HostFactory } from '../host/host.ts';
+import { enterEra, hasEras } from '../host/era.ts';
+import { contextOf, type FactoryContext, type HostFactory, type Made, make } from '../host/host.ts';
+import { lowLevelOf } from '../host/protocol.ts';
+import { NOBODY } from '../host/spoken.ts';
 import { type Counters, newCounters } from '../observe/counters.ts';
 import { ENDING } from '../relay/ending.ts';
 import { type AwaitHandler, fetchOver, notifyBy } from './await-handler.ts';
@@ -479,4 +481,40 @@ function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
     disconnect: (caller) => traffic.connections.close(caller),
     parked: 0,
   };
+}
+
+// --- checking the factory ---
+
+/**
+ * Checks a factory at start, before a client meets its fault: it must return a server, a new one each time, whose SDK
+ * can be served on every enabled revision.
+ */
+
+/**
+ * @param revisions with their eras; one server is made for each era
+ * @throws AwaitError `bad-option` for a fault that every client would meet. An exception of the factory itself is
+ * ignored: there is no client yet, and the factory may need one
+ */
+async function checkFactory(
+  factory: HostFactory,
+  revisions: readonly Pick<FactoryContext, 'era' | 'revision'>[],
+): Promise<void> {
+  for (const { era, revision } of revisions) {
+    let made: Made;
+    try {
+      made = await make(factory, contextOf({ era, revision, client: NOBODY }));
+    } catch (error) {
+      if (error instanceof AwaitError && error.code === 'bad-option') throw error;
+      return;
+    }
+    try {
+      const server = lowLevelOf(made.server);
+      if (era === 'modern' && server !== undefined && hasEras(server)) enterEra(server, revision, NOBODY);
+    } finally {
+      // The server made for this check is cleaned up; a failure of its cleanup is ignored.
+      void Promise.resolve()
+        .then(() => made.cleanup?.())
+        .catch(() => {});
+    }
+  }
 }

@@ -4,7 +4,16 @@ import type { RevisionFacts } from '../../compat/revision-facts.ts';
 import { ToolMarks } from '../../compat/tasks/marks.ts';
 import { believing, PageAsks } from '../ask/page-asks.ts';
 import { AskPage } from '../ask/serve.ts';
-import { defined, isObject, type JsonObject, nextTurn, systemClock, textOf, within } from '../base/values.ts';
+import {
+  defined,
+  every,
+  isObject,
+  type JsonObject,
+  nextTurn,
+  systemClock,
+  textOf,
+  within,
+} from '../base/values.ts';
 import { Engine } from '../call/engine.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { OUTSIDE } from '../call/run/outside.ts';
@@ -17,7 +26,6 @@ import { Names } from '../checkpoint/names.ts';
 import { encryptedRecords, plainRecords } from '../checkpoint/records.ts';
 import { Sealer, stateTokens } from '../checkpoint/sealed.ts';
 import { SecretSource } from '../checkpoint/secret-source.ts';
-import { startSweeping } from '../checkpoint/sweep.ts';
 import { defaultPrincipal, type Principal } from '../doors/http/principal.ts';
 import { RateLimits } from '../doors/http/rate-limit.ts';
 import { Traffic } from '../doors/http/traffic.ts';
@@ -49,6 +57,8 @@ const ASK_DELAY = 5_000;
 const REPLAY_GRACE = 300;
 /** How long the events of turns that ended may take before their streams are handed over, in milliseconds. */
 const LAST_EVENTS = 1_000;
+/** Every process deletes expired records, in stores that do not, at this interval in milliseconds. */
+const SWEEP_EVERY = 600_000;
 
 export interface Services {
   readonly settings: Settings;
@@ -265,7 +275,7 @@ export function createServices(
     ...defined({ store }),
     ...(asking !== undefined && { route: asking.route, outlasts: asking.outlasts, late: asking.late }),
     local: logs,
-    read: (callId, entry) => replies.moved(callId, entry),
+    received: (callId, at, entry) => replies.received(callId, at, entry),
     tokens: stateTokens(sealer),
     carry: settings.state === 'sealed',
     check,
@@ -348,7 +358,15 @@ export function createServices(
     believed: (client, caller, authInfo) => asking?.believed(client, caller, authInfo) ?? client,
     onOpen: (instance) => guards.saw(instance),
   });
-  const sweeping = startSweeping(logs, logger);
+  const sweeping = every(systemClock, SWEEP_EVERY, () => {
+    logs.sweep().then(
+      (deleted) => {
+        if (deleted > 0) logger.debug('expired records were deleted', { deleted });
+      },
+      (error: unknown) =>
+        logger.warn('expired records could not be deleted; trying again later', { error: String(error) }),
+    );
+  });
   const { tasks } = engine;
   // Tasks continue after their process died, even if no client asks about them.
   if (tasks !== undefined && taskIndex !== undefined && store?.isShared === true) {

@@ -5,7 +5,7 @@
  *    So the server's `requestState` is in the call's log, nothing is parked in a server, and any process goes on. A task
  *    that a server makes of a call is such a round, too (`modern-tasks.ts`).
  * 3. Requests are apart from each other, and run at the same time. One that is lost on its way takes no other along.
- * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`shared-listening.ts`). What the revision has no method for is answered here.
+ * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`remote-host.ts`). What the revision has no method for is answered here.
  */
 import type { OpenAccount } from '../base/budget.ts';
 import { isObject, type JsonObject, memoryOf, Subscriptions } from '../base/values.ts';

@@ -211,10 +211,10 @@ export class CallConnections {
     if (this.#isLeaving && entry.type === 'suspended') this.#byCall.get(call.id)?.disconnect('leaving');
   }
 
-  /** Another process has the connection of a call that runs here. */
-  moved(callId: string, { by }: Extract<Entry, { type: 'reading' }>): void {
-    this.#byCall.get(callId)?.end('replaced');
-    if (by !== undefined) this.#elsewhere.set(callId, by);
+  /** Another process wrote an entry of a call that runs here: a connection here that it ends reads that for itself. */
+  received(callId: string, position: number, entry: Entry): void {
+    this.#byCall.get(callId)?.offer(position, entry);
+    if (entry.type === 'reading' && entry.by !== undefined) this.#elsewhere.set(callId, entry.by);
   }
 
   /** This process leaves: ends each connection whose call can continue elsewhere, one that stays once its turn ends. */

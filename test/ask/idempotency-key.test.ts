@@ -13,10 +13,12 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
 import { tuned } from '../../src/call/limits.ts';
+import { step } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { accept, post, type RawCall, type RawReply, textOf } from '../e2e/clients.ts';
 import { OLD_SECRET, SECRET, type Served, serveHere } from '../e2e/harness.ts';
-import { STORES } from '../e2e/services.ts';
+import { REDIS, STORES } from '../e2e/services.ts';
+import { tcpProxy } from '../fixtures/tcp-proxy.ts';
 import { some } from '../short.ts';
 
 const KEY = 'mcp-await/idempotency-key';
@@ -37,6 +39,11 @@ function build(): McpServer {
     const nth = count(what);
     await new Promise<void>((resolve) => gates.set(what, resolve));
     return said(`slow ${nth}`);
+  });
+  server.registerTool('charge', { inputSchema: { what: z.string() } }, async ({ what }) => {
+    const nth = await step('charge', () => count(what));
+    await step('slow', () => new Promise<void>((resolve) => gates.set(what, resolve)));
+    return said(`charged ${nth}`);
   });
   server.registerTool('askSlow', { inputSchema: { what: z.string() } }, async ({ what }) => {
     const requestedSchema = { type: 'object' as const, properties: { yes: { type: 'boolean' as const } } };
@@ -359,4 +366,38 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
       expect(textOf(await send(two, of('w'), {}, of('w')))).toBe('asked 1 true');
     });
   });
+});
+
+it.skipIf(REDIS.down)('gets the outcome of the process that took its call over', async () => {
+  const proxy = await tcpProxy(REDIS.url());
+  const options = {
+    audience: `fenced ${Date.now()}`,
+    secrets: [SECRET],
+    ...tuned({ lease: 600 }),
+  };
+  const behind = REDIS.url().replace(/:\d+(?=\/|$)/, `:${proxy.port}`);
+  const [slow, quick] = [
+    await serveHere(build, { ...options, store: await openStore(behind) }),
+    await serveHere(build, { ...options, store: await openStore(REDIS.url()) }),
+  ];
+  const what = `fenced ${Date.now()}`;
+  const call = {
+    tool: 'charge',
+    args: { what },
+    headers: { authorization: 'Bearer ann', 'idempotency-key': what },
+  };
+  const first = post(slow.url, call);
+  await expect.poll(() => gates.has(what)).toBe(true);
+  const release = gates.get(what);
+  gates.delete(what);
+  // Its store is away for longer than a lease: another process goes on.
+  await proxy.cut();
+  const second = post(quick.url, call);
+  await expect.poll(() => gates.has(what), { timeout: 10_000 }).toBe(true);
+  await proxy.mend();
+  release?.();
+  gates.get(what)?.();
+  expect([textOf(await second), textOf(await first)]).toEqual(['charged 1', 'charged 1']);
+  await Promise.all([slow.close(), quick.close()]);
+  await proxy.cut();
 });

@@ -6,7 +6,7 @@ import { currentContext, runInContext, step } from '../../src/call/frame/context
 import type { Frame } from '../../src/call/frame/frame.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
 import type { CallRecord, Entry, OpenAsk, Response } from '../../src/call/journal/entries.ts';
-import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
+import { type Entries, JournalWriter } from '../../src/call/journal/writer.ts';
 import { type Limits, limitsOf } from '../../src/call/limits.ts';
 import type {
   Binding,
@@ -52,9 +52,10 @@ export class MemoryStore implements CallStore {
     const entries: Entries = {
       insert: (position, entry) => this.insertEntry(call, position, entry),
       read: (position) => this.read(call.id, position),
+      readOn: (position) => this.readOn(call.id, position),
       beat: (sign) => this.beat(call, sign),
     };
-    return openJournal(entries, call, after, steadyClock, this.lease);
+    return new JournalWriter(entries, call, after, steadyClock, this.lease);
   }
 
   async insertEntry({ id }: CallRecord, position: number, entry: Entry): Promise<boolean> {
@@ -69,6 +70,11 @@ export class MemoryStore implements CallStore {
   async read(callId: string, position: number): Promise<Entry | undefined> {
     const text = this.entries.get(`${callId}:${position}`);
     return text === undefined ? undefined : (JSON.parse(text) as Entry);
+  }
+
+  async readOn(callId: string, position: number): Promise<Entry[]> {
+    const entry = await this.read(callId, position);
+    return entry === undefined ? [] : [entry, ...(await this.readOn(callId, position + 1))];
   }
 
   /** Signs of life that are written; a test may make a process mute. */

@@ -21,7 +21,8 @@ function watching(
     open: () => {
       throw new Error('nobody writes here');
     },
-    read: async (_callId, position) => (position === 1 ? claim : undefined),
+    read: async () => undefined,
+    readOn: async (_callId, position) => (position === 1 ? [claim] : []),
     isShared: true,
     get failedReads() {
       return failedReads(look);

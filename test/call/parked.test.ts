@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/base/values.ts';
-import { Parked } from '../../src/call/run/parked.ts';
+import { Parked } from '../../src/call/run/registry.ts';
 
 const LIMITS = { frames: 100, callerFrames: 100, callerBytes: 1_000, frameIdle: 1_000 };
 

@@ -2,7 +2,7 @@
 import { expect, it } from 'vitest';
 import { AwaitError } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
-import { openJournal } from '../../src/call/journal/writer.ts';
+import { JournalWriter } from '../../src/call/journal/writer.ts';
 import type { OpenJournal } from '../../src/call/ports.ts';
 import { Retry } from '../../src/log/retry.ts';
 import { steadyClock } from '../fixtures/steady-clock.ts';
@@ -19,7 +19,7 @@ class SilentStore extends MemoryStore {
   override open(call: CallRecord, after: number): OpenJournal {
     const read = (position: number): Promise<Entry | undefined> =>
       this.#answered(() => this.read(call.id, position));
-    return openJournal(
+    return new JournalWriter(
       {
         insert: (position, entry, until) =>
           this.#retry.insert(
@@ -32,6 +32,7 @@ class SilentStore extends MemoryStore {
             until,
           ),
         read: (position, until) => this.#retry.read(() => read(position), until),
+        readOn: (position) => this.#retry.read(() => this.#answered(() => this.readOn(call.id, position))),
         beat: async () => {},
       },
       call,

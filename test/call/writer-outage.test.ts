@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { AwaitError, systemClock } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
-import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
+import { type Entries, JournalWriter } from '../../src/call/journal/writer.ts';
 import { Retry } from '../../src/log/retry.ts';
 
 const LEASE = 50;
@@ -34,9 +34,10 @@ it('a finished step whose position another process took waits until its call exp
         if (isAway) throw new AwaitError('store', 'it does not answer');
         return stored[position];
       }, until),
+    readOn: async (position) => stored.slice(position),
     beat: async () => {},
   };
-  const journal = openJournal(entries, call, -1, systemClock, LEASE);
+  const journal = new JournalWriter(entries, call, -1, systemClock, LEASE);
   await journal.store?.();
   stored.push({ type: 'reading', connection: 'of a client that came back' });
   isAway = true;

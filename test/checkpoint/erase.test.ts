@@ -1,13 +1,19 @@
 /** A call is erased by a process that is killed between any two of its writes. */
 import { randomUUID } from 'node:crypto';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { describe, expect, it } from 'vitest';
+import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
 import { Folding } from '../../src/call/journal/fold.ts';
+import { tuned } from '../../src/call/limits.ts';
 import { CallBook } from '../../src/checkpoint/call-book.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { Names } from '../../src/checkpoint/names.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
+import { step } from '../../src/index.ts';
+import { accept, post, textOf } from '../e2e/clients.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { SQLITE } from '../e2e/services.ts';
 
 const STEPS = 4;
@@ -80,5 +86,60 @@ describe.each(['', '~'])('a call whose id ends with "%s"', (end) => {
       expect(died).toBe(KILLED);
     }
     await keyv.disconnect();
+  });
+});
+
+/** A tool that waits parked at one process, is completed at another, and is then deleted. */
+describe.each(['erased', 'evicted'])('a call that is %s', (how) => {
+  it.each(['at once', 'after a lease'])('is not gone on with where its tool is parked: %s', async (when) => {
+    let paid = 0;
+    const build = (): McpServer => {
+      const server = new McpServer({ name: 'payments', version: '1' });
+      server.registerTool('pay', { inputSchema: { much: z.string() } }, async () => {
+        const requestedSchema = {
+          type: 'object' as const,
+          properties: { yes: { type: 'boolean' as const } },
+        };
+        await server.server.elicitInput({ message: 'Pay?', requestedSchema });
+        const nth = await step('pay', () => {
+          paid += 1;
+          return paid;
+        });
+        return { content: [{ type: 'text', text: `paid ${nth}` }] };
+      });
+      return server;
+    };
+    const url = SQLITE.url();
+    const lease = 200;
+    const stores = [await openStore(url), await openStore(url)];
+    const served: Served[] = [];
+    for (const store of stores)
+      served.push(
+        await serveHere(build, {
+          store,
+          secrets: [SECRET],
+          principal: (authInfo) => authInfo?.clientId as string | undefined,
+          ...tuned({ lease, callerStoredBytes: 100_000 }),
+        }),
+      );
+    const [here, there] = served as [Served, Served];
+    const headers = { authorization: 'Bearer ann' };
+    const call = { tool: 'pay', args: { much: 'x' }, headers };
+    const asked = await post(here.url, call);
+    const again = { ...call, state: asked.state, responses: accept(asked.keys, { yes: true }) };
+    expect(textOf(await post(there.url, again))).toBe('paid 1');
+    if (how === 'erased') expect(await there.handler.forget('ann')).toBe(1);
+    else {
+      // Others of the same caller need the room.
+      await new Promise((resolve) => setTimeout(resolve, 7 * lease));
+      for (let nth = 0; nth < 12; nth += 1)
+        await post(there.url, { ...call, args: { much: 'x'.repeat(20_000) } });
+    }
+    if (when === 'after a lease') await new Promise((resolve) => setTimeout(resolve, 2 * lease));
+    const reply = await post(here.url, again);
+    expect(reply.message.error).toMatchObject({ code: -32602 });
+    expect(paid).toBe(1);
+    for (const one of served) await one.close();
+    for (const store of stores) await store.disconnect();
   });
 });

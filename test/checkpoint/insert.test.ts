@@ -92,28 +92,58 @@ describe('a journal', () => {
     expect(await store.read(call.id, 1)).toBeUndefined();
   });
 
-  it.each([0, 1])(
-    'is lost to who was silent, once the process that ended it has deleted it (from %d)',
-    async (from) => {
-      const keyv = await openStore(SQLITE.url());
-      let silent = 0;
-      const clock = { ...systemClock, elapsed: () => systemClock.elapsed() + silent };
-      const store = new KeyvCallStore(keyv, clock, 10_000);
-      const call = callOf(Date.now() + 60_000);
-      const journal = store.open(call, -1);
-      for (let nth = 0; nth < 2; nth += 1) await journal.append({ type: 'left' });
-      const last = journal.position;
-      silent = 20_000;
-      // Nobody took the call, so it may write on.
-      await journal.append({ type: 'left' });
-      silent = 40_000;
-      // Another process ends the call, and its records make room; or a part of them is marked first.
-      if (from === 0) await store.remove(`${call.id}:0`, `${call.id}:1`, `${call.id}:2`, `${call.id}:3`);
-      else await store.replace(`${call.id}:${last + 1}`, { type: 'cancelled', when: 0 }, call.expires);
-      await expect(journal.append({ type: 'left' })).rejects.toMatchObject({ code: 'fenced' });
-      await keyv.disconnect();
-    },
-  );
+  it('is lost to who was silent, once the process that went on with it has ended and deleted it', async () => {
+    const keyv = await openStore(SQLITE.url());
+    let silent = 0;
+    const clock = { ...systemClock, elapsed: () => systemClock.elapsed() + silent };
+    const store = new KeyvCallStore(keyv, clock, 10_000);
+    const call = callOf(Date.now() + 60_000);
+    const journal = store.open(call, -1);
+    for (let nth = 0; nth < 2; nth += 1) await journal.append({ type: 'left' });
+    silent = 20_000;
+    // Nobody took the call, so it may write on.
+    await journal.append({ type: 'left' });
+    silent = 40_000;
+    const other = new KeyvCallStore(keyv, systemClock, 10_000).open(call, journal.position);
+    await other.append({ type: 'claimed', answers: [], sent: '', by: 'other' });
+    await other.append({ type: 'ended', response: { result: {} } });
+    await store.erase(call, await store.readOn(call.id, 0), []);
+    await expect(journal.append({ type: 'left' })).rejects.toMatchObject({ code: 'fenced' });
+    expect(await store.read(call.id, journal.position + 2)).toBeUndefined();
+    await keyv.disconnect();
+  });
+
+  it('is lost to who was silent until it had expired', async () => {
+    const keyv = await openStore(SQLITE.url());
+    let later = 0;
+    const clock = {
+      ...systemClock,
+      elapsed: () => systemClock.elapsed() + later,
+      now: () => systemClock.now() + later,
+    };
+    const store = new KeyvCallStore(keyv, clock, 10_000);
+    const call = callOf(Date.now() + 60_000);
+    const journal = store.open(call, -1);
+    await journal.append({ type: 'left' });
+    later = 3_600_000;
+    await store.remove(`${call.id}:0`, `${call.id}:1`);
+    await expect(journal.append({ type: 'left' })).rejects.toMatchObject({ code: 'fenced' });
+    expect(await store.read(call.id, 2)).toBeUndefined();
+    await keyv.disconnect();
+  });
+
+  it('is lost to who found it, where it is deleted before the claim', async () => {
+    const keyv = await openStore(SQLITE.url());
+    const store = new KeyvCallStore(keyv, systemClock, 10_000);
+    const call = callOf(Date.now() + 60_000);
+    await store.open(call, -1).append({ type: 'left' });
+    const found = store.open(call, 1, true);
+    await store.insertEntry(call, 2, { type: 'ended', response: { result: {} } });
+    await store.erase(call, await store.readOn(call.id, 0), []);
+    const claim = { type: 'claimed', answers: [], sent: '', by: 'other' } as const;
+    await expect(found.append(claim)).rejects.toMatchObject({ code: 'bad-token' });
+    await keyv.disconnect();
+  });
 
   it('keeps what a client named toJSON', async () => {
     const store = new KeyvCallStore(new Keyv(), systemClock, 10_000);

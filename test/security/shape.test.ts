@@ -3,8 +3,9 @@
  * by one, and empty objects, which take twenty times as much memory as text. Asserted by counts, never by time.
  */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
+import { shapeOfText } from '../../src/base/shape.ts';
 import { tuned } from '../../src/call/limits.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { type Json, modernTalk } from '../differential/talk.ts';
@@ -110,6 +111,16 @@ describe('a body', () => {
     expect((await call(talk(), 'echo', members(10_000))).response).toMatchObject({ result: {} });
   });
 
+  it('of many colons is read without cutting the text before them again', () => {
+    const text = `"${'a'.repeat(100)}"${':'.repeat(10_000)}`;
+    const cut = vi.spyOn(String.prototype, 'slice');
+    const { names } = shapeOfText(text, 100_000, 10_000);
+    const times = cut.mock.calls.length;
+    cut.mockRestore();
+    expect(names).toBe(1);
+    expect(times).toBeLessThan(10);
+  });
+
   it('holds few values that a schema describes one by one when it refuses them', async () => {
     serve();
     const many = members(2_008);
@@ -129,6 +140,8 @@ describe('a body', () => {
         params: { notifications: { resourceSubscriptions: objects(2_008) } },
       },
       { jsonrpc: '2.0', method: 'notifications/progress', params: many },
+      // The SDKs' schema of a prompt's arguments describes each that is not a text.
+      { ...rpc, method: 'prompts/get', params: { name: 'p', arguments: many } },
     ];
     for (const body of bodies) expect(await post(body)).toBe(413);
     // An array is one body.

@@ -204,7 +204,7 @@ export class Cluster {
     const { carry, frames, relayed } = this.#options;
     const engine: Engine = new Engine({
       store: this.#store.for(life, clock, LEASE),
-      read: (callId, entry) => this.#store.hooks.get(life)?.moved(callId, entry),
+      received: (callId, at, entry) => this.#store.hooks.get(life)?.received(callId, at, entry),
       tokens: TOKENS,
       carry,
       check: {

@@ -67,7 +67,7 @@ class Door {
     });
     store.hooks.set(life, {
       written: (call, position, entry) => this.#connections.written(call, position, entry),
-      moved: (callId, entry) => this.#connections.moved(callId, entry),
+      received: (callId, position, entry) => this.#connections.received(callId, position, entry),
     });
   }
 

@@ -97,6 +97,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: 'src/call/run/turns.ts',
     from: 'return this.#suspend(run, run.frame.refold());',
     to: "return this.#suspend(run, { ...run.frame.refold(), completions: run.state.at === 'checkpoint' ? run.state.checkpoint.completions : [] });",
+    rare: true,
   },
   {
     name: 'a step whose error cannot be read is not recorded',

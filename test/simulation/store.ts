@@ -5,7 +5,7 @@
  */
 import { AwaitError, type Clock } from '../../src/base/values.ts';
 import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
-import { type Entries, openJournal } from '../../src/call/journal/writer.ts';
+import { type Entries, JournalWriter } from '../../src/call/journal/writer.ts';
 import type { CallStore } from '../../src/call/ports.ts';
 import { Retry } from '../../src/log/retry.ts';
 import type { Life, World } from './world.ts';
@@ -43,7 +43,7 @@ export class SimulatedStore {
     Life,
     {
       readonly written: (call: CallRecord, position: number, entry: Entry) => void;
-      readonly moved: (callId: string, entry: Extract<Entry, { type: 'reading' }>) => void;
+      readonly received: (callId: string, position: number, entry: Entry) => void;
     }
   >();
   /** Called for each operation, as it leaves its process. */
@@ -82,6 +82,11 @@ export class SimulatedStore {
         const found = this.journals.get(callId)?.[position];
         return found === undefined ? undefined : (JSON.parse(JSON.stringify(found.entry)) as Entry);
       });
+    const readOn = (callId: string, position: number): Promise<Entry[]> =>
+      this.#operate(life, () => {
+        const found = this.journals.get(callId)?.slice(position) ?? [];
+        return found.map(({ entry }) => JSON.parse(JSON.stringify(entry)) as Entry);
+      });
     const insert = async (
       call: CallRecord,
       position: number,
@@ -99,13 +104,15 @@ export class SimulatedStore {
     };
     return {
       read: (callId, position) => retry.read(() => read(callId, position)),
+      readOn: (callId, position) => retry.read(() => readOn(callId, position)),
       open: (call, after) => {
         const entries: Entries = {
           insert: (position, entry, until) => insert(call, position, entry, until),
           read: (position) => retry.read(() => read(call.id, position)),
+          readOn: (position) => retry.read(() => readOn(call.id, position)),
           beat: (sign) => this.#operate(life, () => void this.#beats.set(call.id, sign)),
         };
-        return openJournal(entries, call, after, clock, lease);
+        return new JournalWriter(entries, call, after, clock, lease);
       },
       insertEntry: (call, position, entry) => insert(call, position, entry, call.expires),
       get failedReads() {

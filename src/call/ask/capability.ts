@@ -61,7 +61,6 @@ export function roleOf({ _meta: meta }: JsonObject): string | undefined {
 
 /** Why an ask for a person cannot go out where there is no page for it. */
 export const NO_PERSON: Lack = {
-  required: { elicitation: { [BY]: {} } },
   response: {
     error: {
       code: -32602,

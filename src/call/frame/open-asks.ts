@@ -253,13 +253,19 @@ export class OpenAsks {
   /** Whether an ask ends its turn, since its client cannot be asked. */
   isRefused({ inContext, question }: AskAttempt, turn: Turn): boolean {
     const { method, params } = question;
-    return inContext && !turn.live && turn.mustRefuse === true && turn.missing(method, params) !== undefined;
+    return (
+      inContext &&
+      !turn.live &&
+      turn.mustRefuse === true &&
+      turn.missing(method, params)?.required !== undefined
+    );
   }
 
   #refuse(attempt: AskAttempt, turn: Turn, { required, response }: Lack): void {
     const { method } = attempt.question;
     if (!attempt.inContext) return;
-    if (this.isRefused(attempt, turn)) this.#core.end({ kind: 'refused', required, method });
+    if (required !== undefined && this.isRefused(attempt, turn))
+      this.#core.end({ kind: 'refused', required, method });
     else attempt.settle(response);
   }
 

@@ -38,8 +38,8 @@ export interface FrameOptions {
 
 /** Why an ask cannot go out. */
 export interface Lack {
-  /** In the shape a client declares it. */
-  readonly required: JsonObject;
+  /** The client's, in the shape in which it declares it. */
+  readonly required?: JsonObject;
   /** The tool's error, where the ask does not end its turn: what the client would answer. */
   readonly response: Response;
 }

@@ -11,6 +11,7 @@ import {
   type CallRecord,
   type Checkpoint,
   type Completion,
+  DELETED,
   type Entry,
   isReceived,
   type Response,
@@ -46,14 +47,14 @@ async function poll<T>(polling: Polling, after: number, pace: number, reader: Re
   let at = after;
   silence.saw(at);
   for (let pause = 10; ; ) {
-    const entry = await store.read(callId, at + 1);
-    if (entry !== undefined) {
+    for (const entry of await store.readOn(callId, at + 1)) {
       at += 1;
       if (!isReceived(entry)) silence.saw(at);
+      const found = reader.entry(entry, at);
+      if (found !== undefined) return found;
     }
-    const found = entry === undefined ? await reader.end(() => silence.lasts()) : reader.entry(entry, at);
+    const found = await reader.end(() => silence.lasts());
     if (found !== undefined) return found;
-    if (entry !== undefined) continue;
     await (polling.pause?.(pause) ?? sleep(clock, pause));
     pause = Math.min(pause * 2, pace, lease / 4);
   }
@@ -150,7 +151,8 @@ class JournalTurn {
       case 'ended':
         return { kind: 'ended', response: entry.response };
       case 'cancelled':
-        return { kind: 'ended', response: CANCELLED };
+        if (entry.when !== DELETED.when) return { kind: 'ended', response: CANCELLED };
+        throw new AwaitError('bad-token', `call ${this.#contest.callId}: its log is deleted`);
       default:
         return undefined;
     }

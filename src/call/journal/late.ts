@@ -4,7 +4,7 @@
  * 1. `called` is its first entry, whichever event made it durable: from it other processes know a call that they follow.
  * 2. Once its end was left out, nothing of it is written, so that no process can find an ended call and run it.
  */
-import { type Entry, isEndOrLeft, type Received } from './entries.ts';
+import { type Entry, isEndOrLeft } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
 export class LateJournal implements OpenJournal {
@@ -132,11 +132,11 @@ export class LateJournal implements OpenJournal {
     return this.isUnwritten ? Promise.resolve(undefined) : this.#journal.readOn();
   }
 
-  get onReceived(): (entry: Received) => void {
+  get onReceived(): OpenJournal['onReceived'] {
     return this.#journal.onReceived;
   }
 
-  set onReceived(onReceived: (entry: Received) => void) {
+  set onReceived(onReceived: OpenJournal['onReceived']) {
     this.#journal.onReceived = onReceived;
   }
 

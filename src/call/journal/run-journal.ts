@@ -6,7 +6,7 @@
 
 import { Quota } from '../../base/quota.ts';
 import { AwaitError, type Clock, type JsonObject, memoryOf, type Timer } from '../../base/values.ts';
-import { type CallRecord, type Entry, isEndOrLeft, type Received } from './entries.ts';
+import { type CallRecord, type Entry, isEndOrLeft } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
 /** Entries that make the folded journal longer. Others, which end a call, are always written. */
@@ -149,11 +149,11 @@ export class RunJournal implements OpenJournal {
     return this.#journal.readOn();
   }
 
-  get onReceived(): (entry: Received) => void {
+  get onReceived(): OpenJournal['onReceived'] {
     return this.#journal.onReceived;
   }
 
-  set onReceived(onReceived: (entry: Received) => void) {
+  set onReceived(onReceived: OpenJournal['onReceived']) {
     this.#journal.onReceived = onReceived;
   }
 

@@ -14,7 +14,7 @@ export interface OpenJournal extends Journal {
    * Called, in the order of positions, with the entries that other processes appended for this one to act on. Set
    * before the first append.
    */
-  onReceived: (entry: Received) => void;
+  onReceived: (entry: Received, position: number) => void;
   /**
    * Reads and passes on what others appended for this process.
    * @returns the entry that ends this process's part in the call, if there is one
@@ -26,10 +26,15 @@ export interface OpenJournal extends Journal {
 }
 
 export interface CallStore {
-  /** A journal whose next entry goes to the position after `after`. */
-  open(call: CallRecord, after: number): OpenJournal;
+  /**
+   * A journal whose next entry goes to the position after `after`.
+   * @param isTakenOver whether a process that ran the call wrote the entry at `after`, and may have ended it since
+   */
+  open(call: CallRecord, after: number, isTakenOver?: boolean): OpenJournal;
   /** @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss. */
   read(callId: string, position: number): Promise<Entry | undefined>;
+  /** All entries from a position on, several in one read where the store can. @throws as `read` */
+  readOn(callId: string, position: number): Promise<Entry[]>;
   /** Stores that are this process's memory: drops a call's entries up to a position. */
   forget?(call: Kept, upTo: number): void;
   /** The owner's last sign of life. */

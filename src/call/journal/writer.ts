@@ -19,6 +19,8 @@ export interface Entries {
   insert(position: number, entry: Entry, until?: number): Promise<boolean>;
   /** @param until as in `insert` */
   read(position: number, until?: number): Promise<Entry | undefined>;
+  /** All from a position on. */
+  readOn(position: number): Promise<Entry[]>;
   /** Overwrites the sign of life. */
   beat(sign: string): Promise<void>;
 }
@@ -43,19 +45,8 @@ function numbered(make: () => Entry | undefined): () => Entry | undefined {
   };
 }
 
-/** @param lease how long an owner may be silent before others take its turn up, in milliseconds */
-export function openJournal(
-  entries: Entries,
-  call: CallRecord,
-  after: number,
-  clock: Clock,
-  lease: number,
-): OpenJournal {
-  return new JournalWriter(entries, call, after, clock, lease);
-}
-
-class JournalWriter implements OpenJournal {
-  onReceived: (entry: Received) => void = () => {};
+export class JournalWriter implements OpenJournal {
+  onReceived: OpenJournal['onReceived'] = () => {};
   readonly #entries: Entries;
   readonly #call: CallRecord;
   readonly #clock: Clock;
@@ -65,14 +56,24 @@ class JournalWriter implements OpenJournal {
   #last: Promise<unknown> | undefined;
   /** The entry whose insert was given up: the store may have written it all the same. */
   #doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
+  readonly #isTakenOver: boolean;
   /** Whether this process has a part in the call: until then it may give up, and loses nothing but a request. */
   #hasPart = false;
   /** When the last entry that other processes could see was sent off. */
   #heard: Moment | undefined;
   /** Read, and not passed on: this process may have lost the call since. */
-  readonly #received: Received[] = [];
+  readonly #received: [entry: Received, position: number][] = [];
 
-  constructor(entries: Entries, call: CallRecord, after: number, clock: Clock, lease: number) {
+  /** @param lease how long an owner may be silent before others take its turn up, in milliseconds */
+  constructor(
+    entries: Entries,
+    call: CallRecord,
+    after: number,
+    clock: Clock,
+    lease: number,
+    isTakenOver = false,
+  ) {
+    this.#isTakenOver = isTakenOver;
     this.#entries = entries;
     this.#call = call;
     this.#position = after;
@@ -120,10 +121,8 @@ class JournalWriter implements OpenJournal {
     return this.#inOrder(async () => {
       // Other processes cannot know it yet.
       if (this.#position < 0) return undefined;
-      for (;;) {
-        const entry = await this.#entries.read(this.#position + 1);
-        if (entry !== undefined && !isReceived(entry)) return entry;
-        if (entry === undefined) break;
+      for (const entry of await this.#entries.readOn(this.#position + 1)) {
+        if (!isReceived(entry)) return entry;
         this.#take(entry);
       }
       if (this.#received.length > 0) await this.#passOn();
@@ -160,9 +159,10 @@ class JournalWriter implements OpenJournal {
   ): Promise<boolean> {
     for (let entry: Entry | undefined = first; entry !== undefined; entry = make()) {
       const begun = this.#moment();
-      const wasSilent = this.#hasPart && this.lapsed;
+      if (this.#hasPart && this.lapsed && begun.now >= this.#call.expires)
+        throw this.#fenced('it has expired');
       if (await this.#isInserted(entry, until, onWritten)) {
-        if (wasSilent) await this.#checkKept(until);
+        if (this.#isTakenOver && !this.#hasPart) await this.#checkKept(until);
         this.#position += 1;
         this.#hasPart = true;
         this.#doubtful = undefined;
@@ -182,10 +182,11 @@ class JournalWriter implements OpenJournal {
     return false;
   }
 
-  /** Meanwhile another process may have ended the call, and deleted its log: then each position is free. */
+  /** Since this process read the log, its owner may have ended it, and it may be deleted: then this position was free. */
   async #checkKept(until: number | undefined): Promise<void> {
-    const own = await this.#entries.read(this.#position, until);
-    if (own === undefined || own.type === 'cancelled') throw this.#fenced('its log is deleted');
+    const last = await this.#entries.read(this.#position, until);
+    if (last === undefined || last.type === 'cancelled')
+      throw new AwaitError('bad-token', `call ${this.#call.id}: its log is deleted`);
   }
 
   #fenced(why: string): AwaitError {
@@ -217,7 +218,7 @@ class JournalWriter implements OpenJournal {
 
   #take(entry: Received): void {
     this.#position += 1;
-    this.#received.push(entry);
+    this.#received.push([entry, this.#position]);
   }
 
   /** An owner that was silent acts on nothing before an entry of its own shows that the call is still its. */
@@ -228,7 +229,7 @@ class JournalWriter implements OpenJournal {
   }
 
   #passOnNow(): void {
-    for (const entry of this.#received.splice(0)) this.onReceived(entry);
+    for (const [entry, at] of this.#received.splice(0)) this.onReceived(entry, at);
   }
 
   #moment(): Moment {

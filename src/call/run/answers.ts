@@ -65,15 +65,15 @@ export class Answers {
    * that: not the response.
    */
   receive(run: Run): void {
-    run.journal.onReceived = (entry) => this.#received(run, entry);
+    run.journal.onReceived = (entry, at) => this.#received(run, entry, at);
   }
 
-  #received(run: Run, entry: Received): void {
+  #received(run: Run, entry: Received, at: number): void {
     const { frame } = run;
+    this.#parts.received?.(run.call.id, at, entry);
     if (entry.type === 'completed') frame.answer(entry.completion);
     else if (entry.type === 'reported') frame.report(entry.key, entry.params);
-    else if (entry.type === 'reading') this.#parts.read?.(run.call.id, entry);
-    else void frame.reask(entry.key).catch(() => {});
+    else if (entry.type === 'refused') void frame.reask(entry.key).catch(() => {});
   }
 
   /** Looks for what other processes receive, while an ask of the run is out. */

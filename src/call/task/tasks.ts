@@ -8,7 +8,6 @@ import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
 import {
   answerTo,
   type CallRecord,
-  type Entry,
   isEnd,
   isReceived,
   type OpenAsk,
@@ -293,15 +292,10 @@ export class Tasks {
     }
     const { call } = first;
     if (call.expires < clock.now()) return undefined;
-    let moved = from;
-    for (let at = from, last: Entry | undefined; ; at += 1) {
-      const entry = await store.read(id, at);
-      if (entry === undefined) return { call, at: moved, left: last?.type === 'left' };
-      if (isEnd(entry)) return undefined;
-      if (isReceived(entry)) continue;
-      last = entry;
-      moved = at;
-    }
+    const entries = await store.readOn(id, from);
+    if (entries.some(isEnd)) return undefined;
+    const last = entries.findLastIndex((entry) => !isReceived(entry));
+    return { call, at: from + Math.max(last, 0), left: entries[last]?.type === 'left' };
   }
 
   /** Drops what this process keeps of a task. */
@@ -338,12 +332,12 @@ export class Tasks {
     this.#known.set(id, known);
     const { folding } = known;
     const read = known.last.then(async () => {
-      while (folding.response === undefined) {
-        const entry = await this.#parts.store.read(id, folding.at + 1);
-        if (entry === undefined) return;
+      if (folding.response !== undefined) return;
+      for (const entry of await this.#parts.store.readOn(id, folding.at + 1)) {
         folding.take(entry);
         if (entry.type === 'called' || entry.type === 'suspended') known.called = folding.at;
         this.#keep(id, known, memoryOf(entry));
+        if (folding.response !== undefined) return;
       }
     });
     known.last = read.catch(() => {});

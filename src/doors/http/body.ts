@@ -97,7 +97,8 @@ function refuseEnvelope(body: unknown, most: number): Reply | undefined {
   for (const message of messagesOf(body)) {
     const { method, params } = isObject(message) ? message : {};
     const { arguments: args, _meta: meta } = isObject(params) ? params : {};
-    const isCall = (method === 'tools/call' || method === 'prompts/get') && isObject(args);
+    // The SDKs' schemas take any argument of a tool, and look at each one of a prompt.
+    const isCall = method === 'tools/call' && isObject(args);
     left -= Math.max(0, shapeOf(message, left + OWN, isCall ? args : undefined).values - OWN);
     const why =
       left < 0
