@@ -1,6 +1,6 @@
 /** Messages in parts: joined in any order, bounded where parts never come, and nothing made of what is none. */
 import { expect, it } from 'vitest';
-import { Joined, partsOf } from '../../src/relay/nats.ts';
+import { Joined, partsOf } from '../../src/relay/parts.ts';
 
 const MOST = 1_000;
 const bytes = (part: string | Uint8Array): Uint8Array =>
