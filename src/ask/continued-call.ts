@@ -13,10 +13,11 @@
  */
 import { AwaitError, type Clock, defined, isObject, type JsonObject, sleep, textOf } from '../base/values.ts';
 import { type ErrorAnswers, isLate } from '../call/ask/answer.ts';
-import { isForPerson, missingCapability, roleOf } from '../call/ask/capability.ts';
+import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine } from '../call/engine.ts';
 import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
+import { isForPerson, roleOf } from '../call/frame/place.ts';
 import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
 import type { Instance, InstanceContext, Outcome, RequestContext } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
@@ -272,7 +273,6 @@ export class ContinuedCall implements Instance {
     const now = (): Promise<Standing> => this.#parts.calls.standing(this.#own.id);
     if (outcome.kind === 'suspended') return this.#goOn(frame, await now(), false);
     if (outcome.kind !== 'responded') return this.#left(this.#own);
-    // Another process goes on with it, and has the outcome.
     const elsewhere = outcome.failure === 'fenced' ? await now() : UNKNOWN;
     return elsewhere.kind === 'unknown' ? this.#orShed(frame, outcome) : this.#from(frame, elsewhere);
   }

@@ -5,7 +5,7 @@
  */
 import { AwaitError, isObject, type JsonObject, nextTurn, textOf } from '../base/values.ts';
 import { type AnswerCheck, isLate } from '../call/ask/answer.ts';
-import { roleOf } from '../call/ask/capability.ts';
+import { roleOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
 import type { BeginBody } from '../doors/http/bodies.ts';

@@ -14,7 +14,6 @@ import {
   isEnd,
   isReceived,
   type Kept,
-  leavesMark,
   readCheckpoint,
 } from '../call/journal/entries.ts';
 import { type Entries, JournalWriter } from '../call/journal/writer.ts';
@@ -109,14 +108,14 @@ export class KeyvCallStore implements CallStore {
     return this.#backing.primitive;
   }
 
-  open(call: CallRecord, after: number, isTakenOver = false): OpenJournal {
+  open(call: CallRecord, after: number): OpenJournal {
     const entries: Entries = {
       insert: (at, entry, until) => this.#insertEntry(call, at, entry, until),
       read: (at, until) => this.read(call.id, at, until),
       readOn: (at) => this.readOn(call.id, at),
       beat: (sign) => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires)),
     };
-    return new JournalWriter(entries, call, after, this.#clock, this.#lease, isTakenOver);
+    return new JournalWriter(entries, call, after, this.#clock, this.#lease, this.isShared);
   }
 
   insertEntry(call: CallRecord, position: number, entry: Entry): Promise<boolean> {
@@ -280,44 +279,32 @@ export class KeyvCallStore implements CallStore {
     }
   }
 
+  /** Whoever still has a part of the call looks whether its log is there (`journal/writer.ts`). */
   #evict({ call, upTo }: BytesHolder): void {
-    const beside = [...(this.#held?.drop(call.id)?.beside ?? [])];
-    const gone =
-      this.isShared && upTo >= 0
-        ? this.getAll(positionsOf(call.id, upTo)).then((entries) =>
-            this.erase(
-              call,
-              entries as (Entry | undefined)[],
-              beside.filter((name) => !ROW.test(name)),
-            ),
-          )
-        : this.remove(...positionsOf(call.id, upTo), ...beside);
+    const beside = this.#held?.drop(call.id)?.beside ?? [];
+    const all = [...positionsOf(call.id, upTo), ...beside];
+    // A request that comes again, at another process, begins it no more: nor does one that an idempotency key names.
+    const first = this.isShared && isContinued(call.id) ? `${call.id}:0` : undefined;
+    const gone = this.isShared ? all.filter((name) => name !== first && !ROW.test(name)) : all;
+    const marked = first === undefined ? Promise.resolve() : this.replace(first, DELETED, call.expires);
     // Records that cannot be deleted stay until they expire.
-    void gone.catch(() => {});
+    void marked.then(() => this.remove(...gone)).catch(() => {});
   }
 
   /**
-   * Deletes the records of a call that has ended. A process that is killed meanwhile leaves a log that says that it is
-   * over, and that can be found to be erased again.
+   * Deletes what the records of a call that has ended hold. A process that is killed meanwhile leaves a log that says
+   * that it is over, and that can be found to be erased again.
    * @param beside names of its other records
    */
   async erase(
-    { id, expires }: Pick<CallRecord, 'id' | 'expires'>,
-    entries: readonly (Entry | undefined)[],
+    { id, expires }: CallRecord,
+    entries: readonly Entry[],
     beside: readonly string[],
   ): Promise<void> {
-    const [first = '', second = ''] = positionsOf(id, 1);
-    // A request that comes again begins a call no more, nor does one that an idempotency key names.
-    const marked = isContinued(id) ? [first] : [];
-    const gone: string[] = [];
-    for (const [at, entry] of entries.entries())
-      if (entry === undefined || entry.type === 'cancelled' || marked[0] === `${id}:${at}`) continue;
-      else (at > 0 && leavesMark(entry) ? marked : gone).push(`${id}:${at}`);
-    const hasSecond = gone.includes(second);
-    for (const name of hasSecond ? [second, ...marked] : marked) await this.replace(name, DELETED, expires);
-    await this.remove(...beside, ...gone.filter((name) => name !== first && name !== second));
-    if (!marked.includes(first)) await this.remove(first);
-    if (hasSecond) await this.remove(second);
+    if (beside.length > 0) await this.remove(...beside);
+    const names = positionsOf(id, entries.length - 1).filter((_, at) => entries[at]?.type !== 'cancelled');
+    // The first one last: it is found by that.
+    for (const name of names.reverse()) await this.replace(name, DELETED, expires);
   }
 
   /** The calls that are kept in this process's memory; undefined where a store is shared. */
@@ -360,8 +347,8 @@ export class KeyvCallStore implements CallStore {
     if (holder !== undefined) this.#held?.add(holder, name, bytes);
   }
 
-  async remove(...names: readonly string[]): Promise<void> {
-    if (names.length > 0) await this.#retry.write(() => this.#backing.remove(names));
+  remove(...names: readonly string[]): Promise<void> {
+    return this.#retry.write(() => this.#backing.remove(names));
   }
 
   /**

@@ -1,5 +1,5 @@
 /** The names of the records beside the log of a call that waits for a person. */
-import { roleOf } from '../call/ask/capability.ts';
+import { roleOf } from '../call/frame/place.ts';
 import type { Entry } from '../call/journal/entries.ts';
 
 /** A row of equal calls, an idempotency key, or a request that may come again. */

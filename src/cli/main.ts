@@ -1,15 +1,19 @@
 #!/usr/bin/env node
-/** The command line: `serve`, `proxy`, `compare` and `calls`. */
 import { createRequire } from 'node:module';
+/** The command line: `serve`, `proxy`, `compare` and `calls`. */
 import process from 'node:process';
 import { AwaitError } from '../base/values.ts';
+import type { PeerHost } from '../proxy/host.ts';
+import { remoteHost, watchedRemoteHost } from '../proxy/remote-host.ts';
+import { stdioHost } from '../proxy/stdio-host.ts';
 import { helpOfFlags, meant, readArguments } from './arguments.ts';
 import { CALLS_USAGE, calls } from './calls.ts';
 import { failureCode, failureText } from './failure.ts';
-import { PROXY_FLAGS } from './flags.ts';
+import { type Draft, FLAGS, type PeerDraft, PROXY_FLAGS } from './flags.ts';
+import { checkForwarding, Forwarding } from './forwarding.ts';
 import { serveHost } from './listen.ts';
 import { loadFactory } from './load.ts';
-import { proxy } from './proxy.ts';
+import { levelLogger } from './logger.ts';
 
 const TITLE = 'mcp-await: await-style MCP servers for every client\n';
 const SERVE = `
@@ -99,3 +103,52 @@ main(process.argv.slice(2)).catch((error: unknown) => {
   // A store or a relay that was opened before would keep the process for ever.
   process.stderr.write(`mcp-await: ${failureText(error)}\n`, () => process.exit(failureCode(error)));
 });
+
+// --- mcp-await proxy ---
+
+/** `mcp-await proxy`: a server of any language as a child process, or a remote one. */
+
+export async function proxy(args: readonly string[]): Promise<void> {
+  const dashes = args.indexOf('--');
+  const [command, ...rest] = dashes < 0 ? [] : args.slice(dashes + 1);
+  const own = dashes < 0 ? args : args.slice(0, dashes);
+  const draft = await readArguments(own, { ...PROXY_FLAGS, ...FLAGS }, 'proxy');
+  const { peer, positionals } = draft;
+  if (positionals.length > 0 || (command === undefined) === (peer.url === undefined)) {
+    const found = positionals.length > 0 ? `'${positionals[0]}' stands before it` : 'give one of them';
+    throw new AwaitError(
+      'bad-option',
+      `proxy takes a command after --, or --url; ${found}. Such as: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
+    );
+  }
+  // --replay applies to calls that were sent to the server, and only the host knows these.
+  delete draft.options.replay;
+  const forwarding = forwardingOf(draft);
+  const host = hostOf(peer, command, rest, forwarding);
+  const load = async (): Promise<PeerHost> => {
+    // A wrong command fails here, not at the first client. Where the server wants a token, there is none yet.
+    if (!(await forwarding?.check())) await host.check();
+    return host;
+  };
+  await serveHost(draft, 'info', load, forwarding);
+}
+
+function forwardingOf(draft: Draft): Forwarding | undefined {
+  const { options, peer } = draft;
+  if (!peer.forwardAuthorization) return undefined;
+  checkForwarding(draft);
+  options.logger ??= levelLogger('info');
+  return new Forwarding({ url: peer.url ?? '', headers: peer.headers }, options.logger);
+}
+
+function hostOf(
+  { options, url = '', headers }: PeerDraft,
+  command: string | undefined,
+  args: readonly string[],
+  forwarding: Forwarding | undefined,
+): PeerHost {
+  if (command !== undefined) return stdioHost({ ...options, command, args });
+  const remote = { ...options, url, headers };
+  if (forwarding === undefined) return remoteHost(remote);
+  return watchedRemoteHost({ ...remote, forwardAuthorization: true }, forwarding.refused);
+}

@@ -298,7 +298,8 @@ export class Tail {
       this.end('expired');
       return;
     }
-    const { most, growing } = pace() ?? { most: Infinity, growing: false };
+    const again = this.#failures > 0 ? { most: 2_000, growing: true } : { most: Infinity, growing: false };
+    const { most, growing } = pace() ?? again;
     const pause = growing ? Math.min(this.#pause, most) : most;
     this.#pause *= 2;
     // Where no other process can append, only the stream's expiry is left to wait for.

@@ -41,6 +41,12 @@ function build(): McpServer {
     return said(mine);
   });
   server.registerTool('approve', {}, async () => said(await ask('Approved?', { 'mcp-await/of': 'finance' })));
+  server.registerTool('either', {}, async () => {
+    const person = await ask('By a person?', { 'mcp-await/by': 'person' }).catch(() => 'nobody');
+    const client = await ask('By the client?');
+    await step('after', async () => void effects.push(client));
+    return said(`${person}, ${client}, ${await ask('And this?')}`);
+  });
   server.registerTool('odd', {}, async () => {
     const odd = { toString: 1 };
     const properties = { day: { enum: [odd] }, hour: { oneOf: [{ const: odd }] } };
@@ -274,3 +280,15 @@ it('takes the answer to a call with an idempotency key whose request was cancell
   const last = await send({ id: 3, method: 'tools/call', params });
   expect(JSON.stringify(await last.next(({ id }) => id === 3))).toContain('accept Monday');
 });
+
+it.each(['ask', 'reuse'] as const)(
+  'gives an ask for a person, that was caught, no answer of the client in a replay (drift: %s)',
+  async (drift) => {
+    const url = SQLITE.url();
+    const one = await serve(url, { drift, limits: { frames: 0 } });
+    const caller = await open('2026-07-28', one);
+    expect(await caller.call('either')).toBe('nobody, accept by the client, accept by the client');
+    expect(caller.asked).toEqual(['By the client?', 'And this?']);
+    expect(effects).toEqual(['accept by the client']);
+  },
+);

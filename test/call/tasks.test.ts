@@ -165,6 +165,18 @@ describe('a task', () => {
     expect(reads.splice(0)).toEqual([0, 1, 2, 3]);
   });
 
+  it('is unknown to who saw it wait, once its log is deleted', async () => {
+    const store = new MemoryStore(LEASE);
+    const tool: Tool = async ({ elicit }) => (await elicit('one')).content;
+    const [owner, other] = [processOf(tool, store), processOf(tool, store)];
+    const id = taskOf(await begin(owner, wish()).outcome);
+    await viewed(other, id, isAsking);
+    // It was answered elsewhere, and its records made room: six leases after its end.
+    store.entries.clear();
+    await pause(6 * LEASE);
+    await expect(view(other, id)).rejects.toMatchObject({ code: 'bad-token' });
+  });
+
   it('is taken over by one of many that saw its owner silent', async () => {
     const store = new MemoryStore(LEASE);
     let begun = 0;

@@ -81,7 +81,6 @@ describe.each(['', '~'])('a call whose id ends with "%s"', (end) => {
       await new CallBook(store, names, systemClock).erase(story);
       const rest = await logOf(store, call.id);
       expect(rest.filter(({ type }) => type !== 'cancelled')).toEqual([]);
-      expect(await store.read(call.id, 2)).toBeUndefined();
       if (died === undefined) break;
       expect(died).toBe(KILLED);
     }

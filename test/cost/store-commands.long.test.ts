@@ -128,7 +128,7 @@ describe.skipIf(REDIS.down)('commands a call, on Redis', () => {
 
   it.each([
     ['2025-11-25', 9, 'seven; each of the two processes reads what the other one wrote'],
-    ['2026-07-28', 5, 'four, and the read of the checkpoint'],
+    ['2026-07-28', 6, 'four, the read of the checkpoint, and a look whether the log is there'],
   ] as const)('%s, ask, answered at another process: at most %i (%s)', async (revision, most, _why) => {
     const other = await serveHere(build, { store, secrets: [SECRET] });
     try {

@@ -140,6 +140,9 @@ describe('a body', () => {
         params: { notifications: { resourceSubscriptions: objects(2_008) } },
       },
       { jsonrpc: '2.0', method: 'notifications/progress', params: many },
+      { ...rpc, method: 'x'.repeat(65_537) },
+      { ...rpc, method: 'tools/call', params: { ...echo, name: '\ud800'.repeat(65_537) } },
+      { ...rpc, method: 'resources/read', params: { uri: 'x'.repeat(65_537) } },
       // The SDKs' schema of a prompt's arguments describes each that is not a text.
       { ...rpc, method: 'prompts/get', params: { name: 'p', arguments: many } },
     ];

@@ -50,3 +50,35 @@ it('leave nothing waiting where the last of them is there before the connection'
   tail.start(false);
   expect([sink.data, tail.isOpen, after.mock.calls]).toEqual([['the response'], false, []]);
 });
+
+it('are read again after a read that failed, although nothing more is written', async () => {
+  const clock = new FakeClock();
+  const sink = new Connection();
+  const log = new Map([[1, { ...entry('the response'), last: true } as Projected]]);
+  let fails = 1;
+  const tail = new Tail({
+    log: {
+      id: 'call',
+      expires: clock.now() + 60_000,
+      read: async (at) => {
+        fails -= 1;
+        if (fails >= 0) throw new Error('the store is away');
+        return log.get(at);
+      },
+    },
+    sink,
+    self: 'here',
+    clock,
+    from: 0,
+    claimed: 0,
+    pace: () => undefined,
+    oldest: () => undefined,
+    stopped: () => {},
+  });
+  tail.start(true);
+  await until(() => fails === 0);
+  await new Promise(setImmediate);
+  await clock.pass(2_000);
+  await until(() => sink.data.length === 1);
+  expect([sink.data, tail.isOpen]).toEqual([['the response'], false]);
+});

@@ -45,20 +45,6 @@ function covers(declared: JsonObject, name: string, parts: JsonObject): boolean 
   return Object.keys(parts).every((part) => capability[part] !== undefined);
 }
 
-const BY = 'mcp-await/by';
-const OF = 'mcp-await/of';
-
-/** Whether a person has to answer an ask on the page, also where the client could be asked. */
-export function isForPerson({ _meta: meta }: JsonObject): boolean {
-  return isObject(meta) && (meta[BY] === 'person' || meta[OF] !== undefined);
-}
-
-/** The role that somebody needs to answer an ask; `''`, which no person has, for a value that is not a string. */
-export function roleOf({ _meta: meta }: JsonObject): string | undefined {
-  const role = isObject(meta) ? meta[OF] : undefined;
-  return role === undefined || typeof role === 'string' ? role : '';
-}
-
 /** Why an ask for a person cannot go out where there is no page for it. */
 export const NO_PERSON: Lack = {
   response: {

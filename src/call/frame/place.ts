@@ -9,6 +9,20 @@ import { isObject, type JsonObject } from '../../base/values.ts';
 /** The `_meta` entry by which a tool of any language names an ask's key. */
 export const KEY_META = 'mcp-await/key';
 
+const BY = 'mcp-await/by';
+const OF = 'mcp-await/of';
+
+/** Whether a person has to answer an ask on the page, also where the client could be asked. */
+export function isForPerson({ _meta: meta }: JsonObject): boolean {
+  return isObject(meta) && (meta[BY] === 'person' || meta[OF] !== undefined);
+}
+
+/** The role that somebody needs to answer an ask; `''`, which no person has, for a value that is not a string. */
+export function roleOf({ _meta: meta }: JsonObject): string | undefined {
+  const role = isObject(meta) ? meta[OF] : undefined;
+  return role === undefined || typeof role === 'string' ? role : '';
+}
+
 /** How the class of an ask begins whose author gave it a key; and of one that is passed on for another call. */
 const KEYED = 'key:';
 const PASSED_ON = 'key@';
@@ -49,7 +63,9 @@ export function questionOf(method: string, rawParams: unknown): Question {
 
 function shapeOf(method: string, params: JsonObject, schema: string): string {
   if (method !== 'elicitation/create') return method;
-  return params.mode === 'url' ? `${method}:url` : `${method}:form:${schema}`;
+  // One that a person alone may answer gets no answer that a client gave.
+  const whose = isForPerson(params) ? `:person ${roleOf(params) ?? ''}` : '';
+  return params.mode === 'url' ? `${method}:url${whose}` : `${method}:form:${schema}${whose}`;
 }
 
 /** Digests by schema object, since a tool's schemas are usually constants. */

@@ -266,16 +266,8 @@ export function isEnd(entry: Entry): entry is EndEntry {
   return entry.type === 'ended' || entry.type === 'cancelled';
 }
 
-/**
- * In the place of an entry of a log that is deleted. One stays wherever an entry came from another process than the one
- * before it, so that no process that has a part of the call goes on with it.
- */
+/** In the place of an entry that was erased: its position stays taken, so that no process goes on with the call. */
 export const DELETED = { type: 'cancelled', when: 0 } as const satisfies Entry;
-
-/** Whether `DELETED` is put in its place; a cancellation stays. */
-export function leavesMark(entry: Entry): boolean {
-  return entry.type === 'claimed' || isReceived(entry);
-}
 
 /** Whether it ends its call, or its client has left: it matters only to processes that have found the call. */
 export function isEndOrLeft(entry: Entry): boolean {

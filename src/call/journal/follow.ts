@@ -11,7 +11,6 @@ import {
   type CallRecord,
   type Checkpoint,
   type Completion,
-  DELETED,
   type Entry,
   isReceived,
   type Response,
@@ -151,7 +150,7 @@ class JournalTurn {
       case 'ended':
         return { kind: 'ended', response: entry.response };
       case 'cancelled':
-        if (entry.when !== DELETED.when) return { kind: 'ended', response: CANCELLED };
+        if (entry.when > 0) return { kind: 'ended', response: CANCELLED };
         throw new AwaitError('bad-token', `call ${this.#contest.callId}: its log is deleted`);
       default:
         return undefined;

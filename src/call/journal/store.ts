@@ -26,11 +26,8 @@ export interface OpenJournal extends Journal {
 }
 
 export interface CallStore {
-  /**
-   * A journal whose next entry goes to the position after `after`.
-   * @param isTakenOver whether a process that ran the call wrote the entry at `after`, and may have ended it since
-   */
-  open(call: CallRecord, after: number, isTakenOver?: boolean): OpenJournal;
+  /** A journal whose next entry goes to the position after `after`. */
+  open(call: CallRecord, after: number): OpenJournal;
   /** @throws AwaitError `store` when it cannot be read; `undefined` is a sure miss. */
   read(callId: string, position: number): Promise<Entry | undefined>;
   /** All entries from a position on, several in one read where the store can. @throws as `read` */

@@ -32,6 +32,8 @@ interface Moment {
 
 /** Part of a lease after which it is not counted on any more: clocks may run at different speeds. */
 const SURE = 0.8;
+/** Leases after its end in which the log of a call is certain not to be deleted for room: one less than it is. */
+export const KEPT = 5;
 
 /** Claims of this process so far: each is an entry of its own. */
 let claims = 0;
@@ -56,7 +58,9 @@ export class JournalWriter implements OpenJournal {
   #last: Promise<unknown> | undefined;
   /** The entry whose insert was given up: the store may have written it all the same. */
   #doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
-  readonly #isTakenOver: boolean;
+  readonly #isShared: boolean;
+  /** When this process last saw that nobody else had ended the call. */
+  #found: Moment;
   /** Whether this process has a part in the call: until then it may give up, and loses nothing but a request. */
   #hasPart = false;
   /** When the last entry that other processes could see was sent off. */
@@ -71,14 +75,15 @@ export class JournalWriter implements OpenJournal {
     after: number,
     clock: Clock,
     lease: number,
-    isTakenOver = false,
+    isShared = false,
   ) {
-    this.#isTakenOver = isTakenOver;
+    this.#isShared = isShared;
     this.#entries = entries;
     this.#call = call;
     this.#position = after;
     this.#clock = clock;
     this.#lease = lease;
+    this.#found = this.#moment();
   }
 
   get position(): number {
@@ -121,10 +126,12 @@ export class JournalWriter implements OpenJournal {
     return this.#inOrder(async () => {
       // Other processes cannot know it yet.
       if (this.#position < 0) return undefined;
+      const found = this.#moment();
       for (const entry of await this.#entries.readOn(this.#position + 1)) {
         if (!isReceived(entry)) return entry;
         this.#take(entry);
       }
+      this.#found = found;
       if (this.#received.length > 0) await this.#passOn();
       return undefined;
     });
@@ -159,14 +166,14 @@ export class JournalWriter implements OpenJournal {
   ): Promise<boolean> {
     for (let entry: Entry | undefined = first; entry !== undefined; entry = make()) {
       const begun = this.#moment();
-      if (this.#hasPart && this.lapsed && begun.now >= this.#call.expires)
-        throw this.#fenced('it has expired');
       if (await this.#isInserted(entry, until, onWritten)) {
-        if (this.#isTakenOver && !this.#hasPart) await this.#checkKept(until);
+        const isSeen = this.#hasPart && this.#isWithin(this.#found, KEPT * this.#lease);
+        if (this.#isShared && this.#position >= 0 && !isSeen) await this.#checkKept(until);
         this.#position += 1;
         this.#hasPart = true;
         this.#doubtful = undefined;
         this.#heard = begun;
+        this.#found = begun;
         this.#passOnNow();
         onWritten();
         return true;
@@ -182,10 +189,10 @@ export class JournalWriter implements OpenJournal {
     return false;
   }
 
-  /** Since this process read the log, its owner may have ended it, and it may be deleted: then this position was free. */
+  /** Meanwhile the call may have ended, and its log may be deleted: then this position was free. */
   async #checkKept(until: number | undefined): Promise<void> {
-    const last = await this.#entries.read(this.#position, until);
-    if (last === undefined || last.type === 'cancelled')
+    const first = await this.#entries.read(0, until);
+    if (first === undefined || first.type === 'cancelled')
       throw new AwaitError('bad-token', `call ${this.#call.id}: its log is deleted`);
   }
 
@@ -236,10 +243,13 @@ export class JournalWriter implements OpenJournal {
     return { elapsed: this.#clock.elapsed(), now: this.#clock.now() };
   }
 
+  #isSure(moment: Moment): boolean {
+    return this.#isWithin(moment, this.#lease * SURE);
+  }
+
   /** A machine that was suspended may have a monotonic clock that stood still. */
-  #isSure({ elapsed, now }: Moment): boolean {
-    const silent = Math.max(this.#clock.elapsed() - elapsed, this.#clock.now() - now);
-    return silent < this.#lease * SURE;
+  #isWithin({ elapsed, now }: Moment, milliseconds: number): boolean {
+    return Math.max(this.#clock.elapsed() - elapsed, this.#clock.now() - now) < milliseconds;
   }
 }
 

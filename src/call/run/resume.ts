@@ -247,7 +247,7 @@ export class Resumption {
       const outcome = await this.#checkpoints.tokenFor(found.checkpoint, found.at, request.binding, found.by);
       return { ...outcome, elsewhere: true };
     }
-    const journal = store.open(checkpoint.call, found.at, found.at > request.state.at);
+    const journal = store.open(checkpoint.call, found.at);
     if (replay(checkpoint.call, [...checkpoint.completions, ...found.since]) === 'never') {
       const error = replayRefused(checkpoint, found.since);
       // Its owner died with the frame, and no other process may continue the call.

@@ -3,8 +3,9 @@
 import type { Quota } from '../../base/quota.ts';
 import { AwaitError, isObject, type JsonObject } from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
-import { isForPerson, lackOf, NO_PERSON } from '../ask/capability.ts';
+import { lackOf, NO_PERSON } from '../ask/capability.ts';
 import { urlsNeeded } from '../ask/url-elicitation.ts';
+import { isForPerson } from '../frame/place.ts';
 import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';

@@ -131,7 +131,7 @@ export class TakeOver {
     const { limits, frame: frameOptions, replay, count } = this.#parts;
     const { completions, sent } = known;
     const options = { call, clock: this.#parts.clock, most: limits.journalBytes };
-    const journal = new RunJournal(store.open(call, known.at, true), options);
+    const journal = new RunJournal(store.open(call, known.at), options);
     journal.onReceived = (entry) => {
       known.take(entry);
       seen?.(known.at, entry);

@@ -16,6 +16,7 @@ import {
 } from '../journal/entries.ts';
 import { Folding } from '../journal/fold.ts';
 import type { CallStore } from '../journal/store.ts';
+import { KEPT } from '../journal/writer.ts';
 import type { Answers } from '../run/answers.ts';
 import type { Ownership } from '../run/ownership.ts';
 import type { Runs } from '../run/registry.ts';
@@ -77,6 +78,8 @@ interface Known {
   bytes: number;
   /** The position of the entry that holds the call. */
   called: number;
+  /** When it was read last, by the monotonic clock. */
+  read: number;
 }
 
 /** What is kept of a task that has ended: its call and its response are read again, at `called` and `at`. */
@@ -326,12 +329,18 @@ export class Tasks {
   }
 
   async #fold(id: string): Promise<Folding> {
-    const first = { folding: new Folding(), last: Promise.resolve(), bytes: 0, called: 0 };
-    const known: Known = this.#known.get(id) ?? first;
+    const { clock, lease } = this.#parts;
+    const read = clock.elapsed();
+    const first = { folding: new Folding(), last: Promise.resolve(), bytes: 0, called: 0, read };
+    // One that has ended since may be deleted by now, and would seem to wait for ever.
+    const kept = this.#known.get(id);
+    const known: Known = kept !== undefined && read - kept.read < KEPT * lease ? kept : first;
+    known.read = read;
+    if (known === first) this.#drop(id);
     this.#known.delete(id);
     this.#known.set(id, known);
     const { folding } = known;
-    const read = known.last.then(async () => {
+    const reading = known.last.then(async () => {
       if (folding.response !== undefined) return;
       for (const entry of await this.#parts.store.readOn(id, folding.at + 1)) {
         folding.take(entry);
@@ -340,8 +349,8 @@ export class Tasks {
         if (folding.response !== undefined) return;
       }
     });
-    known.last = read.catch(() => {});
-    await read;
+    known.last = reading.catch(() => {});
+    await reading;
     const { call, response, at, detached, updated } = folding;
     // Unknown ids must not evict real tasks from this cache.
     if (call === undefined || response !== undefined) this.#drop(id, known);

@@ -1,5 +1,5 @@
 /** What happens to the calls of a live play: a lane for each process, one line after the other. */
-import type { Happening } from '../sequence.ts';
+import type { Happening } from '../live.ts';
 
 interface SequenceProps {
   readonly happenings: readonly Happening[];

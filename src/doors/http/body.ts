@@ -3,6 +3,7 @@
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
 import { AwaitError, isObject, type LoopTurns } from '../../base/values.ts';
+import { REVISION_META } from '../pipe/exchange.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
 import { idOf, messagesOf, rpcError } from './reply.ts';
@@ -96,15 +97,19 @@ function refuseEnvelope(body: unknown, most: number): Reply | undefined {
   let left = most / CHECKED;
   for (const message of messagesOf(body)) {
     const { method, params } = isObject(message) ? message : {};
-    const { arguments: args, _meta: meta } = isObject(params) ? params : {};
+    const { arguments: args, _meta: meta, name, uri, taskId } = isObject(params) ? params : {};
+    // Headers say them too, and errors repeat them.
+    const names = [method, name, uri, taskId, isObject(meta) && meta[REVISION_META]];
     // The SDKs' schemas take any argument of a tool, and look at each one of a prompt.
     const isCall = method === 'tools/call' && isObject(args);
     left -= Math.max(0, shapeOf(message, left + OWN, isCall ? args : undefined).values - OWN);
     const why =
       left < 0
         ? `there are more than ${most / CHECKED} values outside of a call's arguments`
-        : isTooLong(method === 'initialize' ? params : meta) &&
-          `clientInfo and capabilities must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
+        : names.some((value) => String(value).length > LONG)
+          ? `a method, name, URI or version is longer than ${LONG} characters`
+          : isTooLong(method === 'initialize' ? params : meta) &&
+            `clientInfo and capabilities must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
     if (why !== false) return rpcError(413, -32000, `Payload Too Large: ${why}`, idOf(message));
   }
   return undefined;
