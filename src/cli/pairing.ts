@@ -12,8 +12,9 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { documentOf } from '../ask/page/document.ts';
+import { html, readable } from '../ask/page/html.ts';
 import { notePage } from '../ask/page/pages.ts';
-import { pairPage } from '../ask/page/pair.ts';
 import { PAGE_HEADERS } from '../ask/serve.ts';
 import type { Logger } from '../observe/logger.ts';
 
@@ -228,4 +229,35 @@ function passwordIn(authorization: string): string {
   const given = /^basic +(\S+)$/i.exec(authorization)?.[1] ?? '';
   const pair = Buffer.from(given, 'base64').toString();
   return pair.startsWith(`${USER}:`) ? pair.slice(USER.length + 1) : '';
+}
+
+// --- the page that asks for the code ---
+
+/** The page on which a person types the code that the terminal of their server shows. */
+
+interface PairView {
+  /** Where the form is posted to. */
+  readonly action: string;
+  /** The page to go on to. */
+  readonly back: string;
+  /** Why the code before was refused. */
+  readonly error?: string;
+}
+
+function pairPage({ action, back, error }: PairView): string {
+  return documentOf(
+    `${error === undefined ? '' : 'Error: '}Pair this browser`,
+    html`<h1>Pair this browser</h1>
+<p>The terminal in which you started the server shows a code. Only somebody who can see it may answer here.</p>
+<form method="post" action="${action}" autocomplete="off">
+<input type="hidden" name="back" value="${back}">
+<div class="field">
+<label for="code">Code</label>
+${error !== undefined && html`<p class="error" id="code-error" role="alert">Error: ${readable(error)}</p>\n`}<input type="text" id="code" name="code" required autofocus autocapitalize="characters" spellcheck="false"${
+      error !== undefined && html` aria-invalid="true" aria-describedby="code-error"`
+    }>
+</div>
+<button>Pair</button>
+</form>`,
+  );
 }

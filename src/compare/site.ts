@@ -39,6 +39,11 @@ export interface Site {
   crash(): Promise<void>;
 }
 
+interface Life {
+  readonly isDead: boolean;
+  readonly isGone: boolean;
+}
+
 export interface Surroundings {
   readonly store: StoreAccess;
   readonly relay: Relay;
@@ -57,16 +62,16 @@ export async function openSite(
   config: SiteConfig,
   { store, relay, log }: Surroundings,
 ): Promise<Site> {
-  let isDead = false;
+  const life = { isDead: false, isGone: false };
   const handler = createAwaitHandler(factory, {
     revisions: [entryOf(config)],
-    store: keyvOver(mortal(store, () => isDead)),
-    relay: deafened(relay, () => isDead),
+    store: keyvOver(mortal(store, life)),
+    relay: deafened(relay, life),
     secrets: [config.secret],
     rateLimit: false,
     limits: { drain: DRAIN, ...(config.frames === 'dropped' && { frames: 0 }), ...config.limits },
     logger: loggerTo((line) => {
-      if (!isDead) log(line);
+      if (!life.isDead) log(line);
     }),
   });
   const listener = toNodeHandler(handler);
@@ -83,8 +88,9 @@ export async function openSite(
       await shut(server);
     },
     crash: async () => {
-      isDead = true;
-      await shut(server);
+      life.isDead = true;
+      await Promise.all([shut(server), new Promise((resolve) => setTimeout(resolve, 50))]);
+      life.isGone = true;
     },
   };
 }
@@ -111,12 +117,12 @@ function loggerTo(log: (line: LogLine) => void): Logger {
   return { debug: () => {}, info: () => {}, warn: at('warn'), error: at('error') };
 }
 
-/** After a simulated death nothing more is written. */
-function mortal(store: StoreAccess, isDead: () => boolean): StoreAccess {
-  const alive = <T>(operation: () => Promise<T>): Promise<T> =>
-    isDead() ? Promise.reject(new Error('this process is dead')) : operation();
+/** After a simulated death nothing more is written; what its last write let go on reads for a moment. */
+function mortal(store: StoreAccess, life: Life): StoreAccess {
+  const alive = <T>(operation: () => Promise<T>, isOver = life.isDead): Promise<T> =>
+    isOver ? Promise.reject(new Error('this process is dead')) : operation();
   return {
-    get: (key) => alive(() => store.get(key)),
+    get: (key) => alive(() => store.get(key), life.isGone),
     set: (key, value) => alive(() => store.set(key, value)),
     delete: (key) => alive(() => store.delete(key)),
     insertIfAbsent: (key, value) => alive(() => store.insertIfAbsent(key, value)),
@@ -124,13 +130,13 @@ function mortal(store: StoreAccess, isDead: () => boolean): StoreAccess {
 }
 
 /** `close` is not passed on: the relay is the comparison's. */
-function deafened(relay: Relay, isDead: () => boolean): Relay {
+function deafened(relay: Relay, life: Life): Relay {
   return {
     listen: (name, hear) =>
       relay.listen(name, (message) => {
-        if (!isDead()) hear(message);
+        if (!life.isDead) hear(message);
       }),
-    send: async (name, message) => !isDead() && relay.send(name, message),
+    send: async (name, message) => !life.isDead && relay.send(name, message),
     close: async () => {},
   };
 }

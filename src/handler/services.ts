@@ -1,4 +1,6 @@
 /** The services that every revision uses: the engine, the tokens, the store and the user's server. */
+
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import type { RevisionFacts } from '../../compat/revision-facts.ts';
 import { ToolMarks } from '../../compat/tasks/marks.ts';
@@ -36,7 +38,6 @@ import { CachingValidator, compilingValidator, evaluatingValidator } from '../ho
 import { Retry } from '../log/retry.ts';
 import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../observe/audit.ts';
 import { type Counters, newCounters } from '../observe/counters.ts';
-import { watchLoad } from '../observe/load.ts';
 import { withoutIds } from '../observe/redact.ts';
 import { watchUnjournaled } from '../observe/unjournaled.ts';
 import { isPeerHost } from '../proxy/host.ts';
@@ -524,5 +525,39 @@ export function noSession(
     }),
     request: (asked) => refuseOutside(asked, settings.logger),
     error: (error) => settings.logger.warn('a server instance reported an error', { error: String(error) }),
+  };
+}
+
+// --- the event loop's delay ---
+
+/** The event loop's delay in this process, for shedding calls. */
+
+/** How often the event loop's delay is sampled, in milliseconds; a sample is the delay beyond that. */
+const RESOLUTION = 20;
+/** Samples older than this, in milliseconds, do not count. */
+const WINDOW = 1_000;
+
+interface LoadWatch {
+  /** Whether one look in ten of the last second was late by more than the limit. */
+  overloaded(): boolean;
+  stop(): void;
+}
+
+/** @param limit milliseconds */
+function watchLoad(limit: number): LoadWatch {
+  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION });
+  histogram.enable();
+  let late = 0;
+  const timer = setInterval(() => {
+    late = histogram.percentile(90) / 1e6 - RESOLUTION;
+    histogram.reset();
+  }, WINDOW);
+  timer.unref();
+  return {
+    overloaded: () => late > limit,
+    stop: () => {
+      clearInterval(timer);
+      histogram.disable();
+    },
   };
 }

@@ -107,7 +107,7 @@ function refuseEnvelope(body: unknown, most: number): Reply | undefined {
       left < 0
         ? `there are more than ${most / CHECKED} values outside of a call's arguments`
         : names.some((value) => String(value).length > LONG)
-          ? `a method, name, URI or version is longer than ${LONG} characters`
+          ? `a method, name or URI is longer than ${LONG} characters`
           : isTooLong(method === 'initialize' ? params : meta) &&
             `clientInfo and capabilities must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
     if (why !== false) return rpcError(413, -32000, `Payload Too Large: ${why}`, idOf(message));
