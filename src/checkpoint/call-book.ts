@@ -164,13 +164,9 @@ export class CallBook {
 
   async #folded(id: string): Promise<{ folded: Folding; entries: Entry[] }> {
     const folded = new Folding();
-    const entries: Entry[] = [];
-    for (;;) {
-      const entry = await this.#store.read(id, entries.length);
-      if (entry === undefined) return { folded, entries };
-      entries.push(entry);
-      folded.take(entry);
-    }
+    const entries = await this.#store.readOn(id, 0);
+    for (const entry of entries) folded.take(entry);
+    return { folded, entries };
   }
 }
 

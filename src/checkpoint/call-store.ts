@@ -279,7 +279,7 @@ export class KeyvCallStore implements CallStore {
     }
   }
 
-  /** Whoever still has a part of the call looks whether its log is there (`journal/writer.ts`). */
+  /** Deletes a log that makes room. A process that then writes into it finds its first entry missing (`journal/writer.ts`). */
   #evict({ call, upTo }: BytesHolder): void {
     const beside = this.#held?.drop(call.id)?.beside ?? [];
     const all = [...positionsOf(call.id, upTo), ...beside];

@@ -39,6 +39,7 @@ export interface Site {
   crash(): Promise<void>;
 }
 
+/** `isDead`: nothing is written any more; `isGone`: nothing is read, either. */
 interface Life {
   readonly isDead: boolean;
   readonly isGone: boolean;

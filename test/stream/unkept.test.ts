@@ -8,9 +8,14 @@ const entry = (...data: string[]): Projected => ({
   events: data.map((one) => ({ data: one })),
 });
 
-function tailOf(clock: FakeClock, sink: Connection, log: ReadonlyMap<number, Projected>): Tail {
+function tailOf(
+  clock: FakeClock,
+  sink: Connection,
+  log: ReadonlyMap<number, Projected>,
+  read = async (at: number): Promise<Projected | undefined> => log.get(at),
+): Tail {
   return new Tail({
-    log: { id: 'call', expires: clock.now() + 60_000, read: async (at) => log.get(at) },
+    log: { id: 'call', expires: clock.now() + 60_000, read },
     sink,
     self: 'here',
     clock,
@@ -56,24 +61,10 @@ it('are read again after a read that failed, although nothing more is written', 
   const sink = new Connection();
   const log = new Map([[1, { ...entry('the response'), last: true } as Projected]]);
   let fails = 1;
-  const tail = new Tail({
-    log: {
-      id: 'call',
-      expires: clock.now() + 60_000,
-      read: async (at) => {
-        fails -= 1;
-        if (fails >= 0) throw new Error('the store is away');
-        return log.get(at);
-      },
-    },
-    sink,
-    self: 'here',
-    clock,
-    from: 0,
-    claimed: 0,
-    pace: () => undefined,
-    oldest: () => undefined,
-    stopped: () => {},
+  const tail = tailOf(clock, sink, log, async (at) => {
+    fails -= 1;
+    if (fails >= 0) throw new Error('the store is away');
+    return log.get(at);
   });
   tail.start(true);
   await until(() => fails === 0);

@@ -59,7 +59,7 @@ export class JournalWriter implements OpenJournal {
   /** The entry whose insert was given up: the store may have written it all the same. */
   #doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
   readonly #isShared: boolean;
-  /** When this process last saw that nobody else had ended the call. */
+  /** When this process last wrote an entry, or read the log and found the call not ended. */
   #found: Moment;
   /** Whether this process has a part in the call: until then it may give up, and loses nothing but a request. */
   #hasPart = false;

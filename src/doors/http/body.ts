@@ -106,7 +106,7 @@ function refuseEnvelope(body: unknown, most: number): Reply | undefined {
     const why =
       left < 0
         ? `there are more than ${most / CHECKED} values outside of a call's arguments`
-        : names.some((value) => String(value).length > LONG)
+        : names.some((value) => typeof value === 'string' && value.length > LONG)
           ? `a method, name or URI is longer than ${LONG} characters`
           : isTooLong(method === 'initialize' ? params : meta) &&
             `clientInfo and capabilities must not exceed ${MOST_DESCRIBED} bytes, icons apart`;
