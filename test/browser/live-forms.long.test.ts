@@ -183,6 +183,7 @@ describe.skipIf(CHROMIUM.down)(`compare --ui with forms, in ${CHROMIUM.name}`, (
     await expect.poll(() => log.filter({ hasText: /^[AB] mailing$/ }).count(), SOON).toBe(2);
     await log
       .filter({ hasText: "warn: tool 'mail' used the file system (fs.promises.appendFile)" })
+      .first()
       .waitFor();
     expect(await page.locator('.differences').textContent()).toContain(
       "outside of a step; it ran 2 times in one call. Put it into a step: await step('mail', () => …)",
