@@ -36,7 +36,6 @@ const ROUNDS = 5;
 const LOOK = 500;
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
-
 /** Longest idempotency key, in characters. */
 const KEY_LENGTH = 256;
 /** What an instance is told of a turn's request. */
@@ -272,9 +271,10 @@ export class ContinuedCall implements Instance {
   async #after(frame: Frame, outcome: Outcome): Promise<Response | undefined> {
     const now = (): Promise<Standing> => this.#parts.calls.standing(this.#own.id);
     if (outcome.kind === 'suspended') return this.#goOn(frame, await now(), false);
-    if (outcome.kind !== 'responded') return this.#left(this.#own);
-    const elsewhere = outcome.failure === 'fenced' ? await now() : UNKNOWN;
-    return elsewhere.kind === 'unknown' ? this.#orShed(frame, outcome) : this.#from(frame, elsewhere);
+    const isElsewhere = outcome.kind === 'responded' ? outcome.failure === 'fenced' : 'elsewhere' in outcome;
+    const from = isElsewhere && !this.#over.signal.aborted ? await now() : UNKNOWN;
+    if (from.kind !== 'unknown') return this.#from(frame, from);
+    return outcome.kind === 'responded' ? this.#orShed(frame, outcome) : this.#left(this.#own);
   }
 
   /**

@@ -228,8 +228,9 @@ export class KeyvCallStore implements CallStore {
       ((size: number): void => {
         bytes = size;
         // Other entries continue or end a call, and are written even if there is no room.
-        if (PUTS_DOWN.has(entry.type) || isReceived(entry)) this.#makeRoom(call, size);
-        else if (hasAnswers(entry)) this.#makeRoom(call, size, true);
+        const isConnection = entry.type === 'reading';
+        if (PUTS_DOWN.has(entry.type) || (isReceived(entry) && !isConnection)) this.#makeRoom(call, size);
+        else if (hasAnswers(entry) || isConnection) this.#makeRoom(call, size, true);
       });
     // A call goes on without room for its notifications.
     const isKept = entry.type !== 'notified' || held?.spares(call, memoryOf(entry.messages)) !== false;
@@ -304,7 +305,7 @@ export class KeyvCallStore implements CallStore {
     if (beside.length > 0) await this.remove(...beside);
     const names = positionsOf(id, entries.length - 1).filter((_, at) => entries[at]?.type !== 'cancelled');
     // The first one last: it is found by that.
-    for (const name of names.reverse()) await this.replace(name, DELETED, expires);
+    for (const name of names.reverse()) await this.replace(name, { ...DELETED, isErased: true }, expires);
   }
 
   /** The calls that are kept in this process's memory; undefined where a store is shared. */

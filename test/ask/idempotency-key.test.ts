@@ -357,6 +357,23 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
       expect([runs.get(what), runs.get(waits)]).toEqual([1, undefined]);
     });
 
+    it('ends where its call is erased while another process runs it', async () => {
+      const caller = `erasing${service.name}`;
+      const headers = { authorization: `Bearer ${caller}`, 'idempotency-key': 'runs' };
+      const name = two.handler.nameOf({ clientId: caller, token: `secret-of-${caller}`, scopes: [] }) ?? '';
+      const what = of('erased-while');
+      const send = (at: Served) => post(at.url, { tool: 'charge', args: { what }, headers });
+      const runs = send(one);
+      await expect.poll(() => gates.has(what)).toBe(true);
+      const { calls } = two.handler.counters;
+      const follows = send(two);
+      await expect.poll(() => two.handler.counters.calls).toBeGreaterThan(calls);
+      await expect.poll(() => one.handler.forget(name)).toBeGreaterThan(0);
+      expect((await follows).message).toHaveProperty('error');
+      gates.get(what)?.();
+      await runs;
+    });
+
     it('gets the same asks while the call waits, also beside answers to none of them', async () => {
       const first = await send(one, of('w'), {}, of('w'));
       const again = await send(two, of('w'), { responses: { other: { action: 'accept' } } }, of('w'));

@@ -1,5 +1,6 @@
 /** Calls that continue as tasks: how they become tasks, crashes, and access by other callers. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { AwaitError } from '../../src/base/values.ts';
 import type { Entry } from '../../src/call/journal/entries.ts';
 import { type Gate, gate } from '../fixtures/gate.ts';
 import {
@@ -174,6 +175,22 @@ describe('a task', () => {
     // It was answered elsewhere, and its records made room: six leases after its end.
     store.entries.clear();
     await pause(6 * LEASE);
+    await expect(view(other, id)).rejects.toMatchObject({ code: 'bad-token' });
+  });
+
+  it('is unknown also to who asked for it all the time, while the store could not be read', async () => {
+    const store = new MemoryStore(LEASE);
+    const tool: Tool = async ({ elicit }) => (await elicit('one')).content;
+    const [owner, other] = [processOf(tool, store), processOf(tool, store)];
+    const id = taskOf(await begin(owner, wish()).outcome);
+    await viewed(other, id, isAsking);
+    store.entries.clear();
+    const readOn = vi.spyOn(store, 'readOn').mockRejectedValue(new AwaitError('store', 'away'));
+    for (let nth = 0; nth < 7; nth += 1) {
+      await expect(view(other, id)).rejects.toMatchObject({ code: 'store' });
+      await pause(LEASE);
+    }
+    readOn.mockRestore();
     await expect(view(other, id)).rejects.toMatchObject({ code: 'bad-token' });
   });
 

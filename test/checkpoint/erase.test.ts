@@ -15,6 +15,7 @@ import { step } from '../../src/index.ts';
 import { accept, post, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { SQLITE } from '../e2e/services.ts';
+import { answer, inSession, Peer, call as sessionCall } from '../security/peer.ts';
 
 const STEPS = 4;
 const KILLED = new Error('killed');
@@ -86,6 +87,42 @@ describe.each(['', '~'])('a call whose id ends with "%s"', (end) => {
     }
     await keyv.disconnect();
   });
+});
+
+it('is told to an older client whose answer its process has not read', async () => {
+  const build = (): McpServer => {
+    const server = new McpServer({ name: 'payments', version: '1' });
+    server.registerTool('pay', {}, async () => {
+      await server.server.elicitInput({
+        message: 'Pay?',
+        requestedSchema: { type: 'object', properties: {} },
+      });
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
+      return { content: [] };
+    });
+    return server;
+  };
+  const url = SQLITE.url();
+  const stores = [await openStore(url), await openStore(url)];
+  const served: Served[] = [];
+  for (const store of stores)
+    served.push(
+      await serveHere(build, {
+        store,
+        secrets: [SECRET],
+        principal: (authInfo) => authInfo?.clientId as string | undefined,
+      }),
+    );
+  const [here, there] = served as [Served, Served];
+  const peer = await inSession(here.url, '2025-11-25', { authorization: 'Bearer ann' });
+  const stream = await peer.stream(sessionCall('c', 'pay'));
+  const { id } = await stream.next(({ method }) => method === 'elicitation/create');
+  const given = answer(id, {});
+  expect((await new Peer(there.url, peer.headers).post(given)).status).toBe(202);
+  expect(await there.handler.forget('ann')).toBe(1);
+  expect(await stream.next((message) => message.id === 'c')).toMatchObject({ error: { code: -32000 } });
+  for (const one of served) await one.close();
+  for (const store of stores) await store.disconnect();
 });
 
 /** A tool that waits parked at one process, is completed at another, and is then deleted. */

@@ -92,29 +92,33 @@ describe('a journal', () => {
     expect(await store.read(call.id, 1)).toBeUndefined();
   });
 
-  it('is not continued where it was deleted for room, by who had a part of it or had found it', async () => {
-    const keyv = await openStore(SQLITE.url());
-    let silent = 0;
-    const clock = { ...systemClock, elapsed: () => systemClock.elapsed() + silent };
-    const store = new KeyvCallStore(keyv, clock, 10_000);
-    const call = callOf(Date.now() + 60_000);
-    const journal = store.open(call, -1);
-    for (let nth = 0; nth < 2; nth += 1) await journal.append({ type: 'left' });
-    silent = 60_000;
-    // Nobody took the call, so it may write on.
-    await journal.append({ type: 'left' });
-    const found = store.open(call, journal.position);
-    // Another process goes on with it and ends it; after six leases its records make room.
-    silent = 120_000;
-    const names = Array.from({ length: journal.position + 1 }, (_, at) => `${call.id}:${at}`);
-    await store.remove(...names);
-    const claim = { type: 'claimed', answers: [], sent: '', by: 'other' } as const;
-    for (const one of [journal, found])
-      await expect(one.append(claim)).rejects.toMatchObject({
-        code: one === journal ? 'bad-token' : 'fenced',
-      });
-    await keyv.disconnect();
-  });
+  it.each(['at once', 'once it was read on'])(
+    'is not continued where it was deleted for room, by who had a part of it or had found it: %s',
+    async (when) => {
+      const keyv = await openStore(SQLITE.url());
+      let silent = 0;
+      const clock = { ...systemClock, elapsed: () => systemClock.elapsed() + silent };
+      const store = new KeyvCallStore(keyv, clock, 10_000);
+      const call = callOf(Date.now() + 60_000);
+      const journal = store.open(call, -1);
+      for (let nth = 0; nth < 2; nth += 1) await journal.append({ type: 'left' });
+      silent = 60_000;
+      // Nobody took the call, so it may write on.
+      await journal.append({ type: 'left' });
+      const found = store.open(call, journal.position);
+      // Another process goes on with it and ends it; after six leases its records make room.
+      silent = 120_000;
+      const names = Array.from({ length: journal.position + 1 }, (_, at) => `${call.id}:${at}`);
+      await store.remove(...names);
+      const claim = { type: 'claimed', answers: [], sent: '', by: 'other' } as const;
+      if (when !== 'at once') for (const one of [journal, found]) await one.readOn();
+      for (const one of [journal, found])
+        await expect(one.append(claim)).rejects.toMatchObject({
+          code: one === journal ? 'bad-token' : 'fenced',
+        });
+      await keyv.disconnect();
+    },
+  );
 
   it('has no free position once it is erased', async () => {
     const keyv = await openStore(SQLITE.url());
@@ -134,7 +138,7 @@ describe('a journal', () => {
     await store.erase(call, await store.readOn(call.id, 0), []);
     for (let at = 0; at <= written.length; at += 1) {
       expect(await store.insertEntry(call, at, claim)).toBe(false);
-      expect(await store.read(call.id, at)).toEqual({ type: 'cancelled', when: 0 });
+      expect(await store.read(call.id, at)).toEqual({ type: 'cancelled', when: 0, isErased: true });
     }
     await keyv.disconnect();
   });

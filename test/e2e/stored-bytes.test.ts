@@ -6,9 +6,10 @@ import { buildServer } from '../fixtures/asking-server.ts';
 import { flakyStore } from '../fixtures/flaky-store.ts';
 import { LIMIT } from '../fixtures/frozen.ts';
 import { textOfRecord } from '../fixtures/keyv-parts.ts';
-import { call, inSession, Peer, answer as reply } from '../security/peer.ts';
-import { accept, post, type RawReply, textOf } from './clients.ts';
+import { call, HEADERS, inSession, Peer, answer as reply } from '../security/peer.ts';
+import { accept, messagesIn, post, type RawReply, textOf } from './clients.ts';
 import { SECRET, type Served, serveHere } from './harness.ts';
+import { Reader } from './reader.ts';
 
 let served: Served | undefined;
 afterEach(async () => served?.close());
@@ -98,6 +99,39 @@ describe('the bytes of answers to calls of another process', () => {
       await other.close();
     }
   });
+});
+
+describe('a call whose caller has no room for more', () => {
+  it.each(['2025-06-18', '2025-11-25'])(
+    'is gone on with where its connection breaks (%s)',
+    async (version) => {
+      const { url, ask } = await start({ storedBytes: 1_000_000, callerStoredBytes: 35_000 });
+      const peer = await inSession(url, version);
+      const broken = new AbortController();
+      const response = await fetch(url, {
+        method: 'POST',
+        headers: { ...HEADERS, ...peer.headers },
+        body: JSON.stringify(call('c', 'one')),
+        signal: broken.signal,
+      });
+      const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+      let text = '';
+      while (!text.includes('elicitation/create')) text += (await reader?.read())?.value ?? '';
+      broken.abort();
+      const { id } = messagesIn(text).find(({ method }) => method === 'elicitation/create') ?? {};
+      const last = [...text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? '';
+      const asked: RawReply[] = [];
+      do asked.push(await ask());
+      while (errorOf(asked.at(-1) as RawReply) === undefined);
+      const again = await fetch(url, {
+        headers: { ...peer.headers, accept: 'text/event-stream', 'last-event-id': last },
+      });
+      expect((await peer.post(reply(id, { name: 'Ann' }))).status).toBe(202);
+      expect(JSON.stringify(await new Reader(again).next((message) => message.id === 'c'))).toContain(
+        'Hello Ann',
+      );
+    },
+  );
 });
 
 describe('the bytes of suspended calls in memory', () => {

@@ -5,7 +5,7 @@
  */
 
 import { AwaitError, type Clock, canonical } from '../../base/values.ts';
-import { type CallRecord, type Entry, FORMAT, isReceived, type Received } from './entries.ts';
+import { type CallRecord, DELETED, type Entry, FORMAT, isReceived, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
 /** The store of one call's journal. */
@@ -127,7 +127,10 @@ export class JournalWriter implements OpenJournal {
       // Other processes cannot know it yet.
       if (this.#position < 0) return undefined;
       const found = this.#moment();
-      for (const entry of await this.#entries.readOn(this.#position + 1)) {
+      // From its last entry on: a log that is deleted has no more entries, either.
+      const [own = DELETED, ...more] = await this.#entries.readOn(this.#position);
+      if (own.type === 'cancelled') return own;
+      for (const entry of more) {
         if (!isReceived(entry)) return entry;
         this.#take(entry);
       }

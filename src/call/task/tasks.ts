@@ -335,7 +335,6 @@ export class Tasks {
     // One that has ended since may be deleted by now, and would seem to wait for ever.
     const kept = this.#known.get(id);
     const known: Known = kept !== undefined && read - kept.read < KEPT * lease ? kept : first;
-    known.read = read;
     if (known === first) this.#drop(id);
     this.#known.delete(id);
     this.#known.set(id, known);
@@ -348,6 +347,7 @@ export class Tasks {
         this.#keep(id, known, memoryOf(entry));
         if (folding.response !== undefined) return;
       }
+      known.read = read;
     });
     known.last = reading.catch(() => {});
     await reading;
