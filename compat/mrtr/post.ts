@@ -41,7 +41,9 @@
 import { digest } from '../../src/base/digest.ts';
 import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
+import type { AbortSignalLike } from '../../src/call/ports.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
+import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, isRequestId, json, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
@@ -54,12 +56,13 @@ import { accepts, inWork, isMessage, isRequest, reserve, take } from '../session
 import type { RpcRequest } from '../session/start.ts';
 import type { SessionStream } from '../session/stream.ts';
 import type { SessionWire } from '../session/wire.ts';
-import { runsTasks } from '../tasks/legacy-wire.ts';
+import { relatedTo, runsTasks } from '../tasks/legacy-wire.ts';
+import { refusal as taskRefusal, UNKNOWN } from '../tasks/refusal.ts';
 import { withTaskCapability } from '../tasks/session.ts';
-import { serveCall } from './call.ts';
+import { listTasks } from '../tasks/wanted.ts';
+import { inDraftWords, serveCall } from './call.ts';
 import type { Dialect, GivenAnswers, Incoming } from './dialect.ts';
-import { type Responding, refusal } from './served.ts';
-import { acknowledgement, answerTask, isTaskMethod, serveTask } from './tasks.ts';
+import { type Responding, refusal, type Served } from './served.ts';
 
 /** A session whose turns end at their asks, in a draft's spelling. */
 
@@ -417,4 +420,109 @@ function newest(said: readonly JsonObject[]): readonly JsonObject[] {
     return room < 0;
   });
   return said.slice(tooOld + 1);
+}
+
+// --- tasks ---
+
+/**
+ * Tasks on the drafts of multi round-trip requests: `tasks/get`, `tasks/list` and `tasks/cancel` as 2025-11-25 has
+ * them; `tasks/result` waits until a task is over or asks, and then has its asks; answers are a message of their own.
+ */
+
+const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/list', 'tasks/result', 'tasks/cancel']);
+
+function isTaskMethod(method: string): boolean {
+  return METHODS.has(method);
+}
+
+/** A `tasks/*` request; its failure is an error with the same sentence on every revision. */
+async function serveTask(tasks: Tasks, served: Served): Promise<Responding> {
+  const { exchange, dialect, request, gone } = served;
+  const { services, session } = exchange;
+  const { taskPoll } = services.settings.limits;
+  const { principal } = session;
+  const { taskId, cursor } = request.params;
+  if (request.method === 'tasks/list') return list(tasks, served, cursor);
+  if (typeof taskId !== 'string') return refusal(UNKNOWN);
+  const final = (view: TaskView): Responding => ({
+    kind: 'final',
+    fields: dialect.complete(dialect.task(view, taskPoll)),
+  });
+  try {
+    switch (request.method) {
+      case 'tasks/get':
+        return final(await tasks.get(taskId, principal));
+      case 'tasks/cancel': {
+        if (await tasks.cancel(taskId, principal)) return final(await tasks.get(taskId, principal));
+        const { status } = await tasks.get(taskId, principal);
+        return refusal({
+          code: -32602,
+          message: `Invalid params: the task is ${status}, and cannot be cancelled`,
+        });
+      }
+      default:
+        services.engine.hold(gone, session, exchange.inbound.memory);
+        return await result(tasks, dialect, { taskId, principal, gone });
+    }
+  } catch (error) {
+    return refusal(taskRefusal(services, error));
+  } finally {
+    services.engine.release(gone);
+  }
+}
+
+async function result(
+  tasks: Tasks,
+  dialect: Dialect,
+  { taskId, principal, gone }: { taskId: string; principal: string | undefined; gone: AbortSignalLike },
+): Promise<Responding> {
+  const isOverOrAsks = ({ response, asks }: TaskView): boolean => response !== undefined || asks.length > 0;
+  const view = await tasks.until(taskId, principal, isOverOrAsks, gone);
+  if (view === undefined) return { kind: 'gone' };
+  const { response, asks } = view;
+  if (response === undefined) return { kind: 'final', fields: dialect.taskAsks(asks, taskId) };
+  if ('error' in response) return { kind: 'final', fields: { error: inDraftWords(response.error) } };
+  return { kind: 'final', fields: dialect.complete(relatedTo(taskId, response.result)) };
+}
+
+async function list(tasks: Tasks, { exchange, dialect }: Served, cursor: unknown): Promise<Responding> {
+  const { services, session } = exchange;
+  const listed = await listTasks(services, session, tasks, cursor);
+  if ('error' in listed) return refusal(listed.error);
+  const { views, ...next } = listed;
+  const { taskPoll } = services.settings.limits;
+  const known = views.map((view) => dialect.task(view, taskPoll));
+  return { kind: 'final', fields: dialect.complete({ tasks: known, ...next }) };
+}
+
+/**
+ * Records the answers to a task; they are in the store when this resolves. Bad, missing or unknown ones change nothing.
+ * @returns the reason if they are refused
+ */
+async function answerTask(
+  tasks: Tasks,
+  { services, session }: Exchange,
+  taskId: string | undefined,
+  { results, errors = {} }: GivenAnswers,
+): Promise<RpcError | undefined> {
+  if (taskId === undefined) return UNKNOWN;
+  const { principal } = session;
+  try {
+    // The next `tasks/result` asks again for the open asks, so the key may stay.
+    await tasks.update(taskId, principal, results, 'kept');
+    if (Object.keys(errors).length === 0) return undefined;
+    const { asks } = await tasks.get(taskId, principal);
+    for (const { key } of asks) {
+      const error = Object.hasOwn(errors, key) ? errors[key] : undefined;
+      if (error !== undefined) await services.engine.deliver(taskId, { principal }, key, { error });
+    }
+    return undefined;
+  } catch (error) {
+    return taskRefusal(services, error);
+  }
+}
+
+/** The response to answers that were recorded, on drafts that have one. */
+function acknowledgement(dialect: Dialect, taskId: string): JsonObject {
+  return dialect.complete(relatedTo(taskId));
 }

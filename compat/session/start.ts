@@ -37,7 +37,7 @@ export interface Caller {
 /** The facts of an HTTP request besides its message. */
 export type Source = Pick<
   RequestContext,
-  'authInfo' | 'request' | keyof Closing | 'address' | 'workspace' | 'idempotencyKey'
+  'authInfo' | 'request' | keyof Closing | 'address' | 'workspace' | 'idempotencyKey' | 'memory'
 >;
 
 /** What ends a connection early, where its client comes back for the rest. */
@@ -132,7 +132,7 @@ export function sourceOf(inbound: Inbound, closing: Closing = {}): Source {
   const address = countedAddress(inbound);
   const idempotencyKey = inbound.header('idempotency-key');
   return {
-    ...defined({ idempotencyKey, address, authInfo: inbound.authInfo }),
+    ...defined({ idempotencyKey, address, authInfo: inbound.authInfo, memory: inbound.memory }),
     request: () => inbound.request(),
     ...closing,
   };

@@ -70,6 +70,7 @@ async function tellChanges(
  * A `tasks/*` request of a session.
  * @param send sends asks on the way
  * @param gone a signal that fires when the client disconnects
+ * @param memory that the request takes, in bytes
  */
 export async function serveSessionTask(
   services: Services,
@@ -77,6 +78,7 @@ export async function serveSessionTask(
   { method, params }: RpcRequest,
   send: (message: JsonObject) => void,
   gone: AbortSignalLike,
+  memory?: number,
 ): Promise<Response> {
   const tasks = tasksOf(services);
   const { principal } = session;
@@ -86,12 +88,12 @@ export async function serveSessionTask(
     if (typeof taskId !== 'string') throw new AwaitError('bad-token', 'taskId is not a string');
     if (method === 'tasks/get') return { result: taskOnWire(services, await tasks.get(taskId, principal)) };
     if (method === 'tasks/cancel') return await cancel(services, tasks, taskId, principal);
-    services.engine.inWork.hold(gone, session);
+    services.engine.hold(gone, session, memory);
     return await result(tasks, taskId, principal, send, gone);
   } catch (error) {
     return { error: refusal(services, error) };
   } finally {
-    services.engine.inWork.leave(gone);
+    services.engine.release(gone);
   }
 }
 

@@ -9,9 +9,12 @@ const META = 'io.modelcontextprotocol';
 /** Whether an `initialize`, or the `_meta` of a request of 2026-07-28, describes its client at too great a length. */
 export function isTooLong(params: unknown): boolean {
   if (!isObject(params)) return false;
-  const info = params.clientInfo ?? params[`${META}/clientInfo`];
-  const capabilities = params.capabilities ?? params[`${META}/clientCapabilities`];
-  const described = JSON.stringify([isObject(info) ? withoutIcons(info) : info, capabilities]);
+  const infos = [params.clientInfo, params[`${META}/clientInfo`]];
+  const capabilities = [params.capabilities, params[`${META}/clientCapabilities`]];
+  const described = JSON.stringify([
+    infos.map((info) => (isObject(info) ? withoutIcons(info) : info)),
+    capabilities,
+  ]);
   return Buffer.byteLength(described) > MOST_DESCRIBED;
 }
 

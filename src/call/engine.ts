@@ -6,7 +6,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { digest } from '../base/digest.ts';
-import { Quota } from '../base/quota.ts';
+import { Quota, type QuotaKey } from '../base/quota.ts';
 import { AwaitError, defined, isObject, type JsonObject, memoryOf, type Repeating } from '../base/values.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
@@ -40,13 +40,6 @@ import { type CallerOf, Tasks } from './task/tasks.ts';
 export type { EngineParts } from './run/run.ts';
 export type { Begun, NewCall, Started, TakingUp } from './started.ts';
 
-function tooMuchInWork(callId: string): AwaitError {
-  return new AwaitError(
-    'no-room',
-    `call ${callId} would be one running call too many: in this process (limits.calls, argumentBytes), of its caller (limits.callerCalls), or of all anonymous callers`,
-  );
-}
-
 /** @param expires of the call, in milliseconds since the epoch: a sweeper need not read a record to delete it */
 export function newCallId(expires: number): string {
   return `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
@@ -69,6 +62,7 @@ export class Engine {
   readonly #takeOver: TakeOver;
   readonly #handoff: Handoff | undefined;
   readonly #looking: Repeating | undefined;
+  readonly #collected = new FinalizationRegistry<object>((holder) => this.#runs.heap.leave(holder));
   /** Turns that a request began here, a call's first or a later one, without an outcome; requests that wait for tasks. */
   readonly inWork: Quota;
   /** The calls that continue without their request; undefined without a store. */
@@ -118,6 +112,33 @@ export class Engine {
       });
   }
 
+  /**
+   * Counts a request that is in work here, and the memory that it takes.
+   * @throws AwaitError `no-room`
+   */
+  hold(holder: object, quotaKey: QuotaKey, bytes = 0): void {
+    const { heap } = this.#runs;
+    if (!this.inWork.has(quotaKey) || !heap.has(quotaKey, bytes))
+      throw new AwaitError(
+        'no-room',
+        'one more running call is too many: in this process (limits.calls, argumentBytes), of its caller (limits.callerCalls), or of all anonymous callers',
+      );
+    this.inWork.hold(holder, quotaKey);
+    heap.change(holder, quotaKey, bytes);
+  }
+
+  /** A cancelled call counts until its server lets go of it: its tool may run on. */
+  #countOn({ params }: CallRecord, quotaKey: QuotaKey, bytes: number): void {
+    const holder = {};
+    this.#runs.heap.hold(holder, quotaKey, bytes);
+    this.#collected.register(params, holder);
+  }
+
+  release(holder: object): void {
+    this.inWork.leave(holder);
+    this.#runs.heap.leave(holder);
+  }
+
   /** Frames parked in this process. */
   get parked(): number {
     return this.#runs.parked.size;
@@ -151,15 +172,9 @@ export class Engine {
     const quotaKey = quotaKeyOf(record, context);
     this.#parts.count('calls');
     this.#parts.called?.(record);
-    const { heap } = this.#runs;
-    const bytes = memoryOf(record.params);
-    const mayStart = this.inWork.has(quotaKey) && heap.has(quotaKey, bytes);
-    if (mayStart) {
-      this.inWork.hold(record, quotaKey);
-      heap.hold(record, quotaKey, bytes);
-    }
+    const bytes = context.memory ?? memoryOf(record.params);
     const started = this.#run(record, context, async () => {
-      if (!mayStart) throw tooMuchInWork(record.id);
+      this.hold(record, quotaKey, bytes);
       if (responses !== undefined && !isObject(responses)) {
         throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
       }
@@ -210,11 +225,11 @@ export class Engine {
       const how = { isKept: instance !== undefined, isAgain: false };
       const routed = this.#parts.route?.(home, call, context, how) ?? home;
       const made = { call, binding, frame, instance: routed, journal, held: { by }, isLogged } as const;
-      return { run: newRun(made), responses };
+      return { run: newRun(made, bytes), responses };
     });
     void started.outcome.then((outcome) => {
-      this.inWork.leave(record);
-      heap.leave(record);
+      this.release(record);
+      if (outcome.kind === 'gone') this.#countOn(record, quotaKey, bytes);
       // Its journal's entries were sent to the client as they were written.
       if ((journalOf?.position ?? -1) < 0) this.#parts.ended?.(record, outcome);
       room.leave(record);
@@ -493,16 +508,15 @@ export class Engine {
       return known.wait(context.signal);
     }
     const quotaKey = quotaKeyOf(offer.binding, context);
-    // Before anything is claimed: the same token is good again once there is room.
-    if (!this.inWork.has(quotaKey)) throw tooMuchInWork(state.callId);
     const place = {};
-    this.inWork.hold(place, quotaKey);
+    // Before anything is claimed: the same token is good again once there is room.
+    this.hold(place, quotaKey, context.memory);
     const active = new Active(sent, async (turn) => {
       const accepted = onAccepted === undefined ? {} : { accepted: onAccepted };
       const outcome = await this.#resumption
         .resume({ ...offer, sent, context, active: turn, ...accepted })
         .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));
-      this.inWork.leave(place);
+      this.release(place);
       this.#runs.over(key, turn);
       this.#countError(outcome);
       return outcome;

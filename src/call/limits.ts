@@ -29,8 +29,10 @@ export const LIMITS = {
   bodyBytes: 4_194_304,
   /**
    * Bytes that the arguments of running calls take in memory, as estimated; a quarter of them are one known caller's, or
-   * all anonymous callers'. Half as many may be taken by requests that have no reply yet.
-   * @remarks Lower it where the process has less than 2 GiB of memory.
+   * all anonymous callers'. Counted are requests as they were sent, and cancelled ones as long as their tools run. Half
+   * as many may be taken by requests that have no reply yet.
+   * @remarks Lower it where the process has less than 2 GiB of memory, to an eighth of its heap, and not below 16 times
+   * `bodyBytes`: 64 MiB for 512.
    */
   argumentBytes: 536_870_912,
   /**
@@ -184,17 +186,17 @@ const CONSTANTS = {
   taskPoll: 500,
 };
 
-/** Of one caller, or of all anonymous ones: so much, and a part of a larger whole. */
+/** Of one caller, or of all anonymous ones: a part of a larger whole. */
 const SHARES = {
-  callerArgumentBytes: { of: 'argumentBytes', part: 4, least: 134_217_728 },
-  anonymousCalls: { of: 'calls', part: 2, least: 5_000 },
-  callerFrames: { of: 'frames', part: 5, least: 200 },
-  callerStoredBytes: { of: 'storedBytes', part: 4, least: 67_108_864 },
-  callerSessions: { of: 'sessions', part: 5, least: 200 },
-  anonymousSessions: { of: 'sessions', part: 2, least: 500 },
-  callerTasks: { of: 'tasks', part: 10, least: 200 },
-  anonymousTasks: { of: 'tasks', part: 4, least: 500 },
-} as const satisfies Record<string, { of: keyof typeof LIMITS; part: number; least: number }>;
+  callerArgumentBytes: ['argumentBytes', 4],
+  anonymousCalls: ['calls', 2],
+  callerFrames: ['frames', 5],
+  callerStoredBytes: ['storedBytes', 4],
+  callerSessions: ['sessions', 5],
+  anonymousSessions: ['sessions', 2],
+  callerTasks: ['tasks', 10],
+  anonymousTasks: ['tasks', 4],
+} as const satisfies Record<string, readonly [of: keyof typeof LIMITS, part: number]>;
 
 /** All bounds of a handler. */
 export type Limits = Readonly<typeof LIMITS & typeof CONSTANTS & Record<keyof typeof SHARES, number>>;
@@ -212,10 +214,7 @@ export function limitsOf(options: { readonly limits?: LimitOptions } = {}): Limi
   const { limits, [TUNING]: tuning } = options as typeof options & { [TUNING]?: Partial<Limits> };
   check(limits);
   const set = { ...LIMITS, ...CONSTANTS, ...limits, ...tuning };
-  const shares = Object.entries(SHARES).map(([name, { of, part, least }]) => [
-    name,
-    Math.max(least, Math.floor(set[of] / part)),
-  ]);
+  const shares = Object.entries(SHARES).map(([name, [of, part]]) => [name, Math.ceil(set[of] / part)]);
   return { ...set, ...Object.fromEntries(shares), ...tuning };
 }
 

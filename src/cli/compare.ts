@@ -6,14 +6,22 @@ import { basename, dirname, relative, resolve } from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/values.ts';
+import { escapeMarkup } from '../base/markup.ts';
+import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { speakerOf } from '../compare/clients.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
-import { type FirstScenario, firstScenario } from '../compare/first-scenario.ts';
+import type { Difference } from '../compare/differences.ts';
+import { NEWEST_LIVE } from '../compare/newest.ts';
+import { UNSEEN } from '../compare/notes.ts';
+import { PATIENCE } from '../compare/play.ts';
 import { type ReadScenario, readScenario } from '../compare/read-scenario.ts';
-import { exitCodeOf, jsonReport, junitReport, writtenScenario } from '../compare/report.ts';
-import { startServer, type Version } from '../compare/server-process.ts';
+import { type Answer, DEFAULT_CAPABILITIES, type Scenario, type Step } from '../compare/scenario.ts';
+import { type ServerProcess, startServer, type Version } from '../compare/server-process.ts';
+import { Stage } from '../compare/stage.ts';
 import { tableOf } from '../compare/table.ts';
 import { differencesFrom, readTranscript, transcriptOf } from '../compare/transcript.ts';
+import { filledIn, type PlayedAsk, valueFor } from '../compare/user.ts';
+import { PlayWire } from '../compare/wire.ts';
 import { readable } from './arguments.ts';
 import { failureText } from './failure.ts';
 import { whole } from './values.ts';
@@ -327,4 +335,157 @@ async function runAtChanges(
     if (!signal.aborted) process.stderr.write(`watching ${folders.join(', ')}; end with Ctrl-C\n`);
     await changed;
   }
+}
+
+// --- the scenario of those who have none ---
+
+/** Generates a server's first scenario from its own tools, prompts and resources and their schemas. */
+
+/** A scenario that calls each tool once, and the list of tools that it is made from. */
+interface FirstScenario {
+  readonly scenario: Scenario;
+  readonly tools: readonly JsonObject[];
+  /** Names of tools that it does not call. */
+  readonly uncalled: readonly string[];
+}
+
+/** @param isAll whether tools that are not marked `readOnlyHint` are called too: they may act for real */
+async function firstScenario(server: ServerProcess, isAll: boolean): Promise<FirstScenario> {
+  const stage = new Stage();
+  const site = await server.open(
+    { revision: NEWEST_LIVE, frames: 'kept', capabilities: DEFAULT_CAPABILITIES },
+    stage,
+  );
+  const wire = await PlayWire.open([{ name: 'A', url: site.url }]);
+  try {
+    const who = { name: 'side-by-side', capabilities: DEFAULT_CAPABILITIES };
+    const opening = speakerOf(NEWEST_LIVE).open(wire.url, who, async () => ({ roots: [] }));
+    const player = await stage.connected(NEWEST_LIVE, opening);
+    // A server without any of a kind responds that the method is unknown.
+    const listed = async (kind: 'tools' | 'prompts' | 'resources'): Promise<JsonObject[]> => {
+      const result = await player.request(`${kind}/list`, {}, PATIENCE).catch((): JsonObject => ({}));
+      return Array.isArray(result[kind]) ? result[kind].filter(isObject) : [];
+    };
+    const tools = await listed('tools');
+    const called = tools.filter(
+      (tool) => isAll || (isObject(tool.annotations) && tool.annotations.readOnlyHint === true),
+    );
+    const uncalled = tools.filter((tool) => !called.includes(tool)).map(({ name }) => String(name));
+    const prompts = await listed('prompts');
+    const [resource] = await listed('resources');
+    await player.close();
+    const steps: Step[] = [
+      { list: 'tools' },
+      ...called.map(callOf),
+      ...(prompts.length > 0 ? [{ list: 'prompts' } as const] : []),
+      ...prompts.map(promptOf),
+      ...(resource === undefined ? [] : [{ list: 'resources' } as const, { read: String(resource.uri) }]),
+      // Listed again: shows whether tools that a call registers appear.
+      { list: 'tools' },
+    ];
+    const name = `every tool${uncalled.length > 0 ? ' that is marked readOnlyHint' : ''} once, its forms filled in from their schemas`;
+    return { scenario: { name, steps }, tools, uncalled };
+  } finally {
+    await wire.close();
+    await stage.close();
+  }
+}
+
+function callOf({ name, inputSchema }: JsonObject): Step {
+  const schema = isObject(inputSchema) ? inputSchema : {};
+  // Only required arguments: every other one is its author's choice.
+  const required = Array.isArray(schema.required) ? schema.required : [];
+  const args = required.length === 0 ? {} : filledIn(schema);
+  return { call: String(name), ...(Object.keys(args).length > 0 && { with: args }) };
+}
+
+function promptOf({ name, arguments: list }: JsonObject): Step {
+  const required = (Array.isArray(list) ? list.filter(isObject) : []).filter(
+    (item) => item.required === true,
+  );
+  const args = required.map((item) => [String(item.name), String(valueFor(String(item.name), {}))]);
+  return { prompt: String(name), ...(args.length > 0 && { with: Object.fromEntries(args) }) };
+}
+
+// --- reports ---
+
+/** A comparison for machines: JSON, JUnit's XML, and its scenario as YAML. */
+
+/** 0 where all agree, 1 where outcomes differ, 2 where the scenario or the server is wrong. */
+function exitCodeOf({ differences, problems }: Comparison): 0 | 1 | 2 {
+  if (problems.length > 0) return 2;
+  return differences.length > 0 ? 1 : 0;
+}
+
+function jsonReport(comparison: Comparison): string {
+  const { same: _same, columns, ...rest } = comparison;
+  const report = {
+    exitCode: exitCodeOf(comparison),
+    ...rest,
+    unseen: UNSEEN,
+    columns: columns.map(({ messages: _messages, ...column }) => column),
+  };
+  return `${JSON.stringify(report, null, 2)}\n`;
+}
+
+/** A suite for each column, a case for each step; and one suite for findings outside of columns, such as a leak. */
+function junitReport({ columns, differences, problems }: Comparison): string {
+  const names = new Set(columns.map(({ name }) => name));
+  const suites = columns.map(({ name, steps }) => {
+    const cases = steps.map(({ title, time }, index) => {
+      const failures = differences
+        .filter((one) => one.step === index && one.columns.includes(name))
+        .map(failure);
+      const errors = problems
+        .filter(({ step }) => step === index)
+        .map(({ text }) => `<error message="${escapeMarkup(text)}"/>`);
+      return `    <testcase classname="${escapeMarkup(name)}" name="${escapeMarkup(`${index + 1}. ${title}`)}" time="${time / 1_000}">${[...failures, ...errors].join('')}</testcase>`;
+    });
+    return suite(name, cases);
+  });
+  const elsewhere = differences.filter((one) => one.columns.some((column) => !names.has(column)));
+  const others = elsewhere.map(
+    (one) =>
+      `    <testcase classname="between" name="${escapeMarkup(`${one.step + 1}. ${one.columns.join(', ')}`)}">${failure(one)}</testcase>`,
+  );
+  const all = [...suites, ...(others.length === 0 ? [] : [suite('between', others)])];
+  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="mcp-await compare">\n${all.join('\n')}\n</testsuites>\n`;
+}
+
+function suite(name: string, cases: readonly string[]): string {
+  const count = (tag: string): number => cases.filter((one) => one.includes(tag)).length;
+  return `  <testsuite name="${escapeMarkup(name)}" tests="${cases.length}" failures="${count('<failure')}" errors="${count('<error')}">\n${cases.join('\n')}\n  </testsuite>`;
+}
+
+function failure({ kind, text }: Difference): string {
+  return `<failure type="${kind}" message="${escapeMarkup(text)}"/>`;
+}
+
+// --- a scenario with its answers ---
+
+/** A scenario as YAML, with the answers that were given, to be edited. */
+
+const HEAD = '# yaml-language-server: $schema=./node_modules/mcp-await/dist/scenario.schema.json\n';
+
+async function writtenScenario({ scenario, columns }: Comparison): Promise<string> {
+  const { stringify } = await import('yaml');
+  const steps = scenario.steps.map((step, index): Step => {
+    const asked = columns.map((column) => column.steps[index]?.asks ?? []);
+    const most = asked.reduce((longest, asks) => (asks.length > longest.length ? asks : longest), []);
+    const answers = most.flatMap(answerOf);
+    return 'list' in step || answers.length === 0 ? step : { ...step, answers };
+  });
+  return `${HEAD}${stringify({ ...scenario, steps })}`;
+}
+
+/** Roots are the client's, not an answer. */
+function answerOf({ method, question, params, answer }: PlayedAsk): Answer[] {
+  if (method === 'roots/list') return [];
+  const to = question.split('\n')[0] ?? '';
+  if (isObject(answer.content) && method === 'sampling/createMessage') {
+    return [{ sample: String(answer.content.text) }];
+  }
+  if (answer.action === 'decline') return [{ to, decline: true }];
+  if (answer.action === 'cancel') return [{ to, cancel: true }];
+  return [{ to, accept: params.mode === 'url' || !isObject(answer.content) ? true : answer.content }];
 }

@@ -125,6 +125,7 @@ function createHandler(
         if (tooMuch !== undefined) return tooMuch;
         const messages = messagesOf(read.body);
         const requests = messages.filter(isRequest).length;
+        inbound.memory = memory / Math.max(requests, 1);
         const quotaKey = quotaKeyOf(services, inbound);
         // Each takes its place as its call begins, after the store was read: until then it counts here.
         if (

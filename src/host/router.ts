@@ -205,7 +205,7 @@ export class Router {
     const frames = new Set(entries.flatMap(({ frame }) => (frame === undefined ? [] : [frame])));
     const [only] = frames;
     if (only !== undefined && frames.size === 1) return { kind: 'call', frame: only };
-    const call = single ? this.#adopted : undefined;
+    const call = this.#adopted;
     if (call === undefined) return { kind: 'none' };
     if (!call.over) return { kind: 'call', frame: call };
     return refused(`${method} was asked after the call of this instance was over`);
@@ -240,7 +240,7 @@ export class Router {
    * @returns a promise that the tool's start waits for; undefined if it can start now
    */
   adopt(frame: Frame): Promise<void> | undefined {
-    this.#adopted = frame;
+    if (this.#options.single) this.#adopted = frame;
     for (const { method, params, progress, settle } of this.#early.splice(0)) {
       void frame.ask(method, params, { inContext: false, ...(progress && { progress }) }).then(settle);
     }

@@ -12,11 +12,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import process from 'node:process';
 import type { Readable } from 'node:stream';
 import { MOST_VALUES } from '../base/bounded-response.ts';
-import type { OpenAccount } from '../base/budget.ts';
+import type { Account, OpenAccount } from '../base/budget.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { Inflow } from './inflow.ts';
 import { Lines } from './lines.ts';
-import { isRpcMessage, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';
+import { FULL, isRpcMessage, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';
 
 export interface ChildOptions {
   /** The program, looked up in PATH. */
@@ -69,6 +69,8 @@ class ChildLink implements PeerLink {
   #firstRubbish: string | undefined;
   #lastError = '';
   readonly #inflow: Inflow;
+  /** What it has not read of its input. */
+  readonly #unread: Account;
 
   constructor(
     options: ChildOptions,
@@ -101,6 +103,7 @@ class ChildLink implements PeerLink {
       pass: (message) => this.#events.message(message),
       failed: (reason) => this.kill(reason),
     });
+    this.#unread = account(() => this.kill(FULL));
     const lines = new Lines(this.#lineBytes, (line) => this.#line(line));
     this.#read(child.stdout, lines, this.#inflow, () =>
       this.kill(`it wrote a line longer than ${this.#lineBytes} bytes`),
@@ -149,8 +152,10 @@ class ChildLink implements PeerLink {
   send(message: object): void {
     const { stdin } = this.#child;
     if (this.#ended || stdin === null || stdin.destroyed) return;
-    stdin.write(`${JSON.stringify(message)}\n`);
+    const counted = (): void => this.#unread.set(stdin.writableLength);
+    stdin.write(`${JSON.stringify(message)}\n`, counted);
     if (stdin.writableLength > this.#lineBytes) this.kill('it does not read its input');
+    counted();
   }
 
   async close(): Promise<void> {
@@ -168,6 +173,7 @@ class ChildLink implements PeerLink {
     this.#why ??= reason;
     // Nothing more is read from it: a process that it started outside of its group may go on writing.
     this.#inflow.close();
+    this.#unread.close();
     this.#child.stdout?.destroy();
     this.#signal('SIGKILL');
   }
@@ -222,6 +228,7 @@ class ChildLink implements PeerLink {
     if (this.#ended) return;
     this.#ended = true;
     this.#inflow.close();
+    this.#unread.close();
     // Ends the processes that it started too.
     this.#signal('SIGKILL');
     living.delete(this.#child);

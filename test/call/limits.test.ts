@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { LIMITS, limitsOf, tuned } from '../../src/call/limits.ts';
 
 describe('limits', () => {
-  it('grow with the limit that they are a part of, and never become less than by default', () => {
+  it('change with the limit that they are a part of: strangers never have all of it', () => {
     const usual = limitsOf();
     expect(usual).toMatchObject({
       callerSessions: 200,
@@ -13,7 +13,12 @@ describe('limits', () => {
     const more = limitsOf({ limits: { sessions: 10_000, tasks: 20_000, calls: 30_000 } });
     expect(more).toMatchObject({ callerSessions: 2_000, anonymousSessions: 5_000 });
     expect(more).toMatchObject({ callerTasks: 2_000, anonymousTasks: 5_000, anonymousCalls: 15_000 });
-    expect(limitsOf({ limits: { sessions: 10 } })).toMatchObject({ callerSessions: 200 });
+    const less = limitsOf({ limits: { sessions: 10, argumentBytes: 67_108_864 } });
+    expect(less).toMatchObject({
+      callerSessions: 2,
+      anonymousSessions: 5,
+      callerArgumentBytes: 16_777_216,
+    });
   });
 
   it.each(Object.keys(limitsOf()).filter((name) => !Object.hasOwn(LIMITS, name)))(

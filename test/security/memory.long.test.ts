@@ -286,6 +286,146 @@ describe('a stranger', () => {
   }, 180_000);
 });
 
+/** 3.9 MB that differ. */
+const filler = (nth: number): string => `${nth}`.padEnd(3_900_000, 'x');
+
+describe('of a stranger', () => {
+  /** Sends a call of 2026-07-28, and resolves with the first part of its reply, or nothing; the reply stays open. */
+  async function opened(name: string, more: object, meta: object = {}): Promise<string> {
+    const { params } = large(1);
+    const _meta = {
+      ...params._meta,
+      progressToken: 1,
+      'io.modelcontextprotocol/clientCapabilities': {
+        ...CAPABILITIES,
+        extensions: { 'io.modelcontextprotocol/tasks': {} },
+      },
+      ...meta,
+    };
+    const body = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name, arguments: {}, ...more, _meta },
+    };
+    const socket = await raw();
+    const first = once(socket, 'data').then(([data]) => String(data));
+
+    await written(socket, Buffer.from(onWire(JSON.stringify(body), modernHeaders('tools/call', name))));
+    const part = await Promise.race([first, sleep(2_000, '')]);
+    socket.resume();
+    return part;
+  }
+
+  it.each([
+    ['an unknown task', (text: string) => [{ task: { junk: text } }]],
+    [
+      'inputResponses',
+      (text: string) => [{ inputResponses: { a: { action: 'accept', content: { text } } } }],
+    ],
+    [
+      'icons',
+      (text: string) => [
+        {},
+        {
+          'io.modelcontextprotocol/clientInfo': {
+            name: 'x',
+            version: '1',
+            icons: [{ src: `data:,${text}` }],
+          },
+        },
+      ],
+    ],
+  ] as const)('counts %s of a call that runs', async (_what, of) => {
+    await start();
+    for (let nth = 0; nth < 70; nth += 1) {
+      const [more, meta] = of(filler(nth));
+      await opened('slow', more as object, meta);
+    }
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it('counts what a call that became a task was sent with', async () => {
+    await start({ TASKS: 'now' });
+    for (let nth = 0; nth < 70; nth += 1) await opened('slow', { task: { junk: filler(nth) } });
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it('counts the answers of a call that goes on', async () => {
+    await start();
+    for (let nth = 0; nth < 70; nth += 1) {
+      const { state, keys } = await post(url, { tool: 'slow-after' });
+      if (state === undefined) continue;
+      await opened('slow-after', {
+        requestState: state,
+        inputResponses: { ...accept(keys, {}), junk: { action: 'decline', text: filler(nth) } },
+      });
+    }
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it('counts all of a message of HTTP+SSE', async () => {
+    await start();
+    for (let nth = 0; nth < 70; nth += 1) {
+      const { body } = await fetch(url.replace('/mcp', '/sse'), { headers: { accept: 'text/event-stream' } });
+      const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+      if (reader === undefined) throw new Error('no stream');
+      const [, endpoint = ''] = /data: (\S+)/.exec((await reader.read()).value ?? '') ?? [];
+      sockets.push({ destroy: () => void reader.cancel().catch(() => {}) });
+      const end = (async () => {
+        for (let read = await reader.read(); !read.done; ) read = await reader.read();
+      })();
+      end.catch(() => {});
+      const peer = new Peer(new URL(endpoint, url).href, {});
+      await peer.post(initialize('2024-11-05'));
+      await peer.post({ ...call(1, 'form'), junk: filler(nth) });
+    }
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it.each(['slow', 'form'])(
+    'counts calls that were cancelled as long as their tools run: %s',
+    async (name) => {
+      await start();
+      const { headers } = await begin(url, '2025-11-25');
+      const own = {
+        'mcp-session-id': headers.get('mcp-session-id') ?? '',
+        'mcp-protocol-version': '2025-11-25',
+      };
+      const peer = new Peer(url, own);
+      for (let id = 0; id < 120; id += 1) {
+        const running = await peer.send(call(id, name, { text: filler(id) }));
+        const cancelled = { method: 'notifications/cancelled', params: { requestId: id } };
+        await peer.post({ jsonrpc: '2.0', ...cancelled });
+        await running.body?.cancel();
+      }
+      await lives({ authorization: 'Bearer ann' });
+    },
+  );
+
+  it('keeps no request of a session that was answered', async () => {
+    await start();
+    for (let nth = 0; nth < 70; nth += 1) {
+      const begun = await begin(url, '2025-11-25');
+      const session = begun.headers.get('mcp-session-id') ?? '';
+      const own = { 'mcp-session-id': session, 'mcp-protocol-version': '2025-11-25' };
+      await new Peer(url, own).post(call(1, 'small', { text: filler(nth) }));
+    }
+    await lives();
+  });
+
+  it('refuses a description of 3.9 MB beside a short one under another name', async () => {
+    await start();
+    const clientInfo = { name: 'x', version: '1', title: filler(0) };
+    const head = await opened(
+      'slow',
+      {},
+      { clientInfo: {}, 'io.modelcontextprotocol/clientInfo': clientInfo },
+    );
+    expect(head).toMatch(/^HTTP\/1.1 413/);
+  });
+});
+
 describe('a stranger, while the store is down,', () => {
   beforeEach(() => start({ STORE: 'fails' }));
 

@@ -250,6 +250,8 @@ export class Runs {
     const { state } = run;
     if (state.at === 'turn') {
       countActiveTurns(-1);
+      // It would keep the whole call in memory until it fires.
+      state.expiry?.cancel();
       run.state = { at: 'ending', resolveGone: state.resolveGone };
     }
     if (this.#unattached.get(run.call.id) === run) this.#unattached.delete(run.call.id);

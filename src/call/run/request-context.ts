@@ -40,6 +40,8 @@ export interface RequestContext extends InstanceContext {
   readonly idempotencyKey?: string;
   /** Where an anonymous caller's request comes from, for the limits. */
   readonly address?: string;
+  /** About how many bytes of memory the request takes as it was sent: what serves it may hold all of it. */
+  readonly memory?: number;
   /** Whether a person answers its asks on a page. */
   readonly hasPerson?: boolean;
   /** Whether its client brings a call back that was given up without an ask. */
@@ -80,6 +82,7 @@ export function factsOf(context: RequestContext): InstanceContext {
     withdraw: _withdraw,
     beforeEnd: _beforeEnd,
     home: _home,
+    memory: _memory,
     ...facts
   } = context;
   return facts;

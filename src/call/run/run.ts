@@ -1,7 +1,14 @@
 /** The parts of the engine, and its state of a call in this process. */
 
 import type { QuotaKey } from '../../base/quota.ts';
-import { AwaitError, type Clock, type JsonObject, memoryOf, type Repeating } from '../../base/values.ts';
+import {
+  AwaitError,
+  type Clock,
+  type JsonObject,
+  memoryOf,
+  type Repeating,
+  type Timer,
+} from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
@@ -120,6 +127,8 @@ export interface InTurn {
   readonly resolveGone: (isErased: boolean) => void;
   /** Ends the turn without an outcome, because this process leaves. Resolves once another may continue the call. */
   readonly stop: () => Promise<void>;
+  /** Ends it while its stream can still have the response. */
+  readonly expiry?: Timer | undefined;
 }
 
 export interface AtCheckpoint {
@@ -148,7 +157,7 @@ type HeldBy =
 
 export interface Run {
   readonly call: CallRecord;
-  /** The memory that its arguments take, in bytes. */
+  /** The memory that its arguments take, and what else its request brought, in bytes. */
   readonly bytes: number;
   readonly binding: Binding;
   /** Another one once the server that ran its tool was lost. */
@@ -189,11 +198,11 @@ export interface Resume {
   readonly accepted?: () => void;
 }
 
-/** A run whose first turn has not begun. */
+/** A run whose first turn has not begun. @param bytes the memory that its request takes */
 export function newRun(
   made: Pick<Run, 'call' | 'binding' | 'frame' | 'instance' | 'journal' | 'held' | 'next' | 'isLogged'>,
+  bytes: number = memoryOf(made.call.params),
 ): Run {
-  const bytes = memoryOf(made.call.params);
   return { ...made, bytes, state: { at: 'new' }, asked: [] };
 }
 

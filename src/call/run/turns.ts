@@ -2,12 +2,16 @@
  * Turns: the inputs of a frame as one is entered, and its outcome as it ends. The outcome is in the journal before a
  * client gets it (invariant 11).
  */
-import { AwaitError, isWritable, type JsonObject, type Timer } from '../../base/values.ts';
-import { missingCapability } from '../ask/capability.ts';
+
+import type { Quota } from '../../base/quota.ts';
+import { AwaitError, isObject, isWritable, type JsonObject, type Timer } from '../../base/values.ts';
+import { checkGiven, uncheckable } from '../ask/answer.ts';
+import { lackOf, missingCapability, NO_PERSON } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
-import type { Detach, Ending } from '../frame/turn.ts';
-import { CANCELLED, type Checkpoint, type Response } from '../journal/entries.ts';
+import { isForPerson } from '../frame/place.ts';
+import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
+import { CANCELLED, type Checkpoint, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
 import type { Checkpoints } from './checkpoints.ts';
 import type { Outcome } from './outcome.ts';
@@ -26,7 +30,6 @@ import {
   type Run,
   wishOf,
 } from './run.ts';
-import { RunTurn, type RunTurnParts } from './run-turn.ts';
 import { after, afterTask } from './url-asks.ts';
 import { failedWith, INTERNAL, refused, reported, wireError } from './wire-error.ts';
 
@@ -91,14 +94,13 @@ export class Turns {
         live: context.live,
         resolveGone: (isErased) => resolve(isErased ? ERASED : GONE),
         stop: () => this.#stop(run, request, resolve),
+        expiry: context.live ? this.#atExpiry(run) : undefined,
       });
       if (request !== undefined || isUnattached(run)) this.#ownership.beat(run);
       if (isTask(run)) room.hold(run, quotaKeyOf(run.call, context));
       let late: Timer | undefined;
-      const expiry = context.live ? this.#atExpiry(run) : undefined;
       const end = (ending: Ending): void => {
         late?.cancel();
-        expiry?.cancel();
         this.#runs.leaveTurn(run);
         const ended = this.#ended({ run, context, request }, ending);
         this.#runs.ending(ended);
@@ -268,7 +270,8 @@ export class Turns {
     return this.enter(run, context, { begin: true, request });
   }
 
-  async #finished({ run, context, request }: Entered, given: Response): Promise<Outcome> {
+  async #finished(entered: Entered, given: Response): Promise<Outcome> {
+    const { run, context, request } = entered;
     // Its client may have the task already.
     const becoming = becomingTask(run);
     if (becoming !== undefined) await becoming.catch(() => {});
@@ -287,7 +290,9 @@ export class Turns {
       // No client has a token for this call yet, so only a reader of its log can ask for its outcome.
       if (isUnattached(run) || run.isLogged) {
         await context.beforeEnd?.(response);
-        return this.#checkpoints.endWith(run.journal, response);
+        return this.#checkpoints
+          .endWith(run.journal, response)
+          .catch((error) => this.#broken(entered, AwaitError.from(error)));
       }
       this.#runs.forget(run);
       return { kind: 'responded', response };
@@ -389,5 +394,105 @@ export class Turns {
     const required = missingCapability(context.capabilities, 'elicitation/create', { mode: 'url' });
     if (required !== undefined) return refused(required, 'elicitation/create');
     return this.#checkpoints.suspendWithout(run.journal, askUrls(before, urls), run.binding);
+  }
+}
+
+// --- what the frame does in a turn ---
+
+/** A turn of a run as its frame sees it: the client's capabilities, its answers so far, and the way to send to it. */
+interface RunTurnParts {
+  readonly check: EngineParts['check'];
+  /** The tasks that run here. */
+  readonly room: Quota;
+  readonly answers: Answers;
+}
+
+class RunTurn implements Turn {
+  readonly sheds: boolean;
+  readonly mustRefuse: boolean;
+  readonly end: (ending: Ending) => void;
+  readonly #parts: RunTurnParts;
+  readonly #run: Run;
+  readonly #context: RequestContext;
+  readonly #responses: unknown;
+  readonly #detach: Detach | undefined;
+
+  /** @param responses the client's answers to asks that are not made yet, by their keys */
+  constructor(
+    parts: RunTurnParts,
+    run: Run,
+    context: RequestContext,
+    responses: unknown,
+    end: (ending: Ending) => void,
+    detach: Detach | undefined,
+  ) {
+    this.sheds = context.sheds === true;
+    this.mustRefuse = context.refuses === true;
+    this.end = end;
+    this.#parts = parts;
+    this.#run = run;
+    this.#context = context;
+    this.#responses = responses;
+    this.#detach = detach;
+  }
+
+  get live(): boolean {
+    return this.#context.live || isTask(this.#run);
+  }
+
+  get detach(): Detach | undefined {
+    const hasRoom = !isTask(this.#run) && this.#parts.room.has(quotaKeyOf(this.#run.call, this.#context));
+    return hasRoom ? this.#detach : undefined;
+  }
+
+  get isDetaching(): boolean {
+    return becomingTask(this.#run) !== undefined;
+  }
+
+  missing(method: string, params: JsonObject): Lack | undefined {
+    const { capabilities, hasPerson } = this.#context;
+    return isForPerson(params) && hasPerson !== true ? NO_PERSON : lackOf(capabilities, method, params);
+  }
+
+  unfit(method: string, params: JsonObject, isRaw: boolean): Response | undefined {
+    return uncheckable(method, params, this.#parts.check, isRaw);
+  }
+
+  given(ask: OpenAsk): Response | undefined {
+    const responses = this.#responses;
+    if (!isObject(responses) || !Object.hasOwn(responses, ask.key)) return undefined;
+    try {
+      return checkGiven(ask, responses[ask.key], this.#parts.check);
+    } catch (error) {
+      this.end({ kind: 'broken', error: AwaitError.from(error) });
+      return undefined;
+    }
+  }
+
+  asksAgain(key: string): boolean {
+    return this.#context.isLogged === true && !this.#run.asked.includes(key);
+  }
+
+  ask(ask: OpenAsk): void {
+    const { asked } = this.#run;
+    if (!asked.includes(ask.key)) {
+      this.#context.ask?.(ask);
+      asked.push(ask.key);
+    }
+    this.#parts.answers.expect(this.#run);
+  }
+
+  withdraw(ask: OpenAsk): void {
+    this.#context.withdraw?.(ask);
+  }
+
+  notify(notification: JsonObject): void {
+    const { journal } = this.#run;
+    if (this.#context.isLogged !== true) this.#context.notify(notification);
+    else journal.notify({ jsonrpc: '2.0', ...notification }, (message) => this.#context.notify(message));
+  }
+
+  isInterim(response: Response): boolean {
+    return !this.#context.live && urlsNeeded(response) !== undefined;
   }
 }
