@@ -1,6 +1,6 @@
 /**
  * A tool that asks once, called by SDK v1's client: on 2025-11-25 with both of SDK v1's own transports, and with ours on
- * the server's side, in memory and on Redis; on SEP-1858 with ours on both sides.
+ * the server's side, in memory and on three stores; on SEP-1858 with ours on both sides.
  */
 import { parseArgs } from 'node:util';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -12,7 +12,7 @@ import { resultText, TOOL } from './round-trip/tool.mjs';
 
 const PEER = 'sdk-v1';
 const DRAFT = 'sep-1858';
-const OURS = ['ours-2025', 'ours-2025-redis', DRAFT];
+const OURS = ['ours-2025', 'ours-2025-redis', 'ours-2025-postgres', 'ours-2025-sqlite', DRAFT];
 
 export async function main(args) {
   const { values } = parseArgs({
@@ -37,7 +37,7 @@ export async function main(args) {
     for (const name of OURS) {
       const wanted = name === DRAFT ? ' (wanted: 1.2)' : '';
       const ratio = (rate(name) / rate(PEER)).toFixed(2);
-      console.log(`${name.padEnd(16)} ${told(name)}, ratio ${ratio}${wanted}`);
+      console.log(`${name.padEnd(18)} ${told(name)}, ratio ${ratio}${wanted}`);
     }
   }
 }

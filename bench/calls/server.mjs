@@ -1,23 +1,14 @@
 /** The process of one variant: `<transport> <store>`, such as `sdk-v1 redis`. */
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { createMcpHandler, McpServer as McpServerV2 } from '@modelcontextprotocol/server';
-import { openStore } from '../../dist/src/checkpoint/open-store.js';
 import { createAwaitHandler } from '../../dist/src/index.js';
 import { toNodeHandler } from '../../dist/src/node.js';
 import { onNode } from '../round-trip/hand-written.mjs';
 import { DESCRIPTION, INPUT, resultText, SECRET, SERVER, TOOL } from '../round-trip/tool.mjs';
 import { serve } from '../serving.mjs';
-
-const URLS = {
-  redis: () => process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
-  postgres: () => process.env.POSTGRES_URL ?? 'postgres://postgres@127.0.0.1:5432/test',
-  sqlite: () => `sqlite://${join(mkdtempSync(join(tmpdir(), 'mcp-await-bench-')), 'calls.db')}`,
-};
+import { storeNamed } from '../stores.mjs';
 
 function build(Server) {
   const server = new Server(SERVER);
@@ -53,7 +44,7 @@ const ours = (store, Server = McpServer, options = {}) =>
   );
 
 const [whose, kind] = process.argv[2].split(' ');
-const store = kind === 'memory' ? undefined : await openStore(URLS[kind]());
+const store = await storeNamed(kind);
 const listeners = {
   'sdk-v1': sdkV1,
   'sdk-v2': () => onNode(createMcpHandler(() => build(McpServerV2))),

@@ -1,11 +1,9 @@
 /** The tool in await style on SDK v1, served by mcp-await. */
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import { openStore } from '../../dist/src/checkpoint/open-store.js';
 import { createAwaitHandler } from '../../dist/src/index.js';
 import { toNodeHandler } from '../../dist/src/node.js';
+import { storeNamed } from '../stores.mjs';
 import { DESCRIPTION, INPUT, QUESTION_SCHEMA, question, resultText, SECRET, SERVER, TOOL } from './tool.mjs';
-
-const REDIS = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
 
 /** The journal in memory; the second request finds the call where the first left it. */
 export function parked() {
@@ -24,15 +22,15 @@ export function parkedProcess() {
   return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], instance: 'process' }));
 }
 
-/** The journal in Redis; the second request finds the parked tool. */
-export async function here() {
-  const store = await openStore(REDIS);
+/** The journal in a store; the second request finds the parked tool. */
+export async function here(name) {
+  const store = await storeNamed(name);
   return toNodeHandler(createAwaitHandler(() => build(), { secrets: [SECRET], store }));
 }
 
 /** The journal in Redis; each second request comes to the other of two processes, as two handlers without a relay. */
 export async function elsewhere() {
-  const stores = await Promise.all([openStore(REDIS), openStore(REDIS)]);
+  const stores = await Promise.all([storeNamed('redis'), storeNamed('redis')]);
   return inTurns(
     () => build(),
     (nth) => ({ secrets: [SECRET], store: stores[nth] }),

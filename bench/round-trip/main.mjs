@@ -10,6 +10,8 @@ const VARIANTS = [
   'parked-shared',
   'parked-process',
   'here',
+  'here-postgres',
+  'here-sqlite',
   'replayed',
   'replayed-shared',
   'elsewhere',
