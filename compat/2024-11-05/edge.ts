@@ -47,7 +47,7 @@ import {
   accepts,
   inWork,
   isMessage,
-  isRequest,
+  requestsOf,
   reserve,
   run,
   take,
@@ -171,7 +171,7 @@ async function post(parts: EdgeParts, inbound: Inbound, body: unknown): Promise<
   const { session, news } = (await sessions.find(id, quotaKeyOf(services, inbound))) ?? {};
   if (session === undefined) return notFound(parts, inbound, idOf(body));
   await recallClient(services, session);
-  const requests = messages.filter(isRequest);
+  const requests = requestsOf(messages);
   const initialize = requests.find(({ method }) => method === 'initialize');
   if (initialize !== undefined) {
     if (Array.isArray(body))

@@ -21,7 +21,7 @@ import {
 } from './call-reply.ts';
 import { CallsReply } from './calls-reply.ts';
 import type { Exchange } from './exchange.ts';
-import { accepts, inWork, isRequest, reserve, run, take, takesBatches } from './requests.ts';
+import { accepts, inWork, requestsOf, reserve, run, take, takesBatches } from './requests.ts';
 import { type RpcRequest, sourceOf } from './start.ts';
 import { resumeTaskReply, TaskReply } from './task-reply.ts';
 
@@ -121,7 +121,7 @@ export async function serveMessages(
   if (Array.isArray(body) && !takesBatches(session)) return rpcError(400, -32600, NO_BATCH);
   const messages = messagesOf(body) as JsonObject[];
   // Nothing else of a message is kept with its call.
-  const requests = messages.filter(isRequest).map(({ id, method, params }) => ({ id, method, params }));
+  const requests = requestsOf(messages);
   const [only] = requests;
   const mayRepeat = inbound.repeats && messages.length === 1;
   const noted = mayRepeat && only !== undefined ? await sentOnce(exchange, only) : undefined;

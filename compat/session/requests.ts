@@ -225,6 +225,11 @@ export function isRequest(message: JsonObject): message is JsonObject & RpcReque
   return true;
 }
 
+/** The requests in a body, without what else their messages hold. */
+export function requestsOf(messages: readonly JsonObject[]): RpcRequest[] {
+  return messages.filter(isRequest).map(({ id, method, params }) => ({ id, method, params }));
+}
+
 function hasTakenParams({ params }: JsonObject): boolean {
   return params === undefined || (isObject(params) && isMeta(params._meta));
 }

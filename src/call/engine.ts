@@ -121,7 +121,7 @@ export class Engine {
     if (!this.inWork.has(quotaKey) || !heap.has(quotaKey, bytes))
       throw new AwaitError(
         'no-room',
-        'one more running call is too many: in this process (limits.calls, argumentBytes), of its caller (limits.callerCalls), or of all anonymous callers',
+        'too many calls run (limits.calls, argumentBytes), of one caller (limits.callerCalls) or of anonymous ones',
       );
     this.inWork.hold(holder, quotaKey);
     heap.change(holder, quotaKey, bytes);

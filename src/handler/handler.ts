@@ -6,7 +6,15 @@ import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
 import { FORM_BYTES } from '../ask/serve.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
 import { isPerRequest } from '../base/runtime.ts';
-import { AwaitError, isObject, LoopTurns, memoryOf, sleep, systemClock } from '../base/values.ts';
+import {
+  AwaitError,
+  isObject,
+  type JsonObject,
+  LoopTurns,
+  memoryOf,
+  sleep,
+  systemClock,
+} from '../base/values.ts';
 import { wireError } from '../call/run/wire-error.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { countedAddress } from '../doors/http/address.ts';
@@ -124,8 +132,9 @@ function createHandler(
         const tooMuch = refused instanceof Promise ? await refused : refused;
         if (tooMuch !== undefined) return tooMuch;
         const messages = messagesOf(read.body);
-        const requests = messages.filter(isRequest).length;
-        inbound.memory = memory / Math.max(requests, 1);
+        const requested = messages.filter(isRequest);
+        const requests = requested.length;
+        inbound.memory = memoryOf(requested.map(({ params }) => params)) / (requests || 1);
         const quotaKey = quotaKeyOf(services, inbound);
         // Each takes its place as its call begins, after the store was read: until then it counts here.
         if (
@@ -385,7 +394,7 @@ function isCalled(message: unknown): boolean {
   return isObject(message) && message.method !== undefined;
 }
 
-function isRequest(message: unknown): boolean {
+function isRequest(message: unknown): message is JsonObject {
   return isObject(message) && typeof message.method === 'string' && message.id !== undefined;
 }
 

@@ -28,7 +28,7 @@ export interface Inbound {
   readonly disconnect?: () => void;
   /** A body that was parsed before it came here. */
   readonly parsedBody?: unknown;
-  /** About how many bytes of memory each request in its body takes, once that is read. */
+  /** About how many bytes of memory the params of each request in its body take, once that is read. */
   memory?: number;
   readonly authInfo?: JsonObject;
   /** The address of the connection, where it is known. */
