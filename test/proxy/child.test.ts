@@ -1,0 +1,29 @@
+/** A child that does not read: what waits for it is counted in an account, and ends it where that is broken off. */
+import process from 'node:process';
+import { expect, it } from 'vitest';
+import { Budget } from '../../src/base/budget.ts';
+import { openChild } from '../../src/proxy/child.ts';
+import { FULL } from '../../src/proxy/link.ts';
+
+const SILENT = { debug: () => {}, info: () => {}, warn: () => {} };
+
+it('is ended once what it has not read exceeds its share', async () => {
+  const budget = new Budget(8_000_000);
+  const command = { command: process.execPath, args: ['-e', 'setTimeout(() => {}, 600_000)'] };
+  let end = (_reason: string): void => {};
+  const ended = new Promise<string>((resolve) => {
+    end = resolve;
+  });
+  const child = openChild(command, 'busy', SILENT, (breakOff) => budget.open({}, breakOff), {
+    message: () => {},
+    ended: (reason) => end(reason),
+  });
+  const message = { jsonrpc: '2.0', method: 'notifications/x', params: { text: 'x'.repeat(1_500_000) } };
+  child.send(message);
+  child.send(message);
+  expect(budget.bytes).toBeGreaterThan(2_500_000);
+  child.send(message);
+  child.send(message);
+  expect(await ended).toContain(FULL);
+  expect(budget.bytes).toBe(0);
+});
