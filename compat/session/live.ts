@@ -120,7 +120,6 @@ export async function serveMessages(
   const { services, session, inbound } = exchange;
   if (Array.isArray(body) && !takesBatches(session)) return rpcError(400, -32600, NO_BATCH);
   const messages = messagesOf(body) as JsonObject[];
-  // Nothing else of a message is kept with its call.
   const requests = requestsOf(messages);
   const [only] = requests;
   const mayRepeat = inbound.repeats && messages.length === 1;

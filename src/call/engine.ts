@@ -62,6 +62,7 @@ export class Engine {
   readonly #takeOver: TakeOver;
   readonly #handoff: Handoff | undefined;
   readonly #looking: Repeating | undefined;
+  /** Cancelled calls that their servers still hold. */
   readonly #collected = new FinalizationRegistry<object>((holder) => this.#runs.heap.leave(holder));
   /** Turns that a request began here, a call's first or a later one, without an outcome; requests that wait for tasks. */
   readonly inWork: Quota;
@@ -127,16 +128,17 @@ export class Engine {
     heap.change(holder, quotaKey, bytes);
   }
 
+  /** A request that `hold` counted is over. */
+  release(holder: object): void {
+    this.inWork.leave(holder);
+    this.#runs.heap.leave(holder);
+  }
+
   /** A cancelled call counts until its server lets go of it: its tool may run on. */
   #countOn({ params }: CallRecord, quotaKey: QuotaKey, bytes: number): void {
     const holder = {};
     this.#runs.heap.hold(holder, quotaKey, bytes);
     this.#collected.register(params, holder);
-  }
-
-  release(holder: object): void {
-    this.inWork.leave(holder);
-    this.#runs.heap.leave(holder);
   }
 
   /** Frames parked in this process. */

@@ -228,9 +228,9 @@ export class KeyvCallStore implements CallStore {
       ((size: number): void => {
         bytes = size;
         // Other entries continue or end a call, and are written even if there is no room.
-        const isConnection = entry.type === 'reading';
-        if (PUTS_DOWN.has(entry.type) || (isReceived(entry) && !isConnection)) this.#makeRoom(call, size);
-        else if (hasAnswers(entry) || isConnection) this.#makeRoom(call, size, true);
+        if (PUTS_DOWN.has(entry.type) || isReceived(entry))
+          this.#makeRoom(call, size, entry.type === 'reading');
+        else if (hasAnswers(entry)) this.#makeRoom(call, size, true);
       });
     // A call goes on without room for its notifications.
     const isKept = entry.type !== 'notified' || held?.spares(call, memoryOf(entry.messages)) !== false;

@@ -166,7 +166,8 @@ describe('a task', () => {
     expect(reads.splice(0)).toEqual([0, 1, 2, 3]);
   });
 
-  it('is unknown to who saw it wait, once its log is deleted', async () => {
+  /** A task that another process saw wait, and whose log is then deleted. */
+  async function seenAndDeleted() {
     const store = new MemoryStore(LEASE);
     const tool: Tool = async ({ elicit }) => (await elicit('one')).content;
     const [owner, other] = [processOf(tool, store), processOf(tool, store)];
@@ -174,17 +175,17 @@ describe('a task', () => {
     await viewed(other, id, isAsking);
     // It was answered elsewhere, and its records made room: six leases after its end.
     store.entries.clear();
+    return { store, other, id };
+  }
+
+  it('is unknown to who saw it wait, once its log is deleted', async () => {
+    const { other, id } = await seenAndDeleted();
     await pause(6 * LEASE);
     await expect(view(other, id)).rejects.toMatchObject({ code: 'bad-token' });
   });
 
   it('is unknown also to who asked for it all the time, while the store could not be read', async () => {
-    const store = new MemoryStore(LEASE);
-    const tool: Tool = async ({ elicit }) => (await elicit('one')).content;
-    const [owner, other] = [processOf(tool, store), processOf(tool, store)];
-    const id = taskOf(await begin(owner, wish()).outcome);
-    await viewed(other, id, isAsking);
-    store.entries.clear();
+    const { store, other, id } = await seenAndDeleted();
     const readOn = vi.spyOn(store, 'readOn').mockRejectedValue(new AwaitError('store', 'away'));
     for (let nth = 0; nth < 7; nth += 1) {
       await expect(view(other, id)).rejects.toMatchObject({ code: 'store' });

@@ -89,6 +89,28 @@ describe.each(['', '~'])('a call whose id ends with "%s"', (end) => {
   });
 });
 
+/** Two processes on one store, whose callers are named by their bearers. */
+async function twoProcesses(build: () => McpServer, options: object = {}) {
+  const url = SQLITE.url();
+  const stores = [await openStore(url), await openStore(url)];
+  const served: Served[] = [];
+  for (const store of stores)
+    served.push(
+      await serveHere(build, {
+        store,
+        secrets: [SECRET],
+        principal: (authInfo) => authInfo?.clientId as string | undefined,
+        ...options,
+      }),
+    );
+  const [here, there] = served as [Served, Served];
+  const close = async (): Promise<void> => {
+    for (const one of served) await one.close();
+    for (const store of stores) await store.disconnect();
+  };
+  return { here, there, close };
+}
+
 it('is told to an older client whose answer its process has not read', async () => {
   const build = (): McpServer => {
     const server = new McpServer({ name: 'payments', version: '1' });
@@ -102,18 +124,7 @@ it('is told to an older client whose answer its process has not read', async () 
     });
     return server;
   };
-  const url = SQLITE.url();
-  const stores = [await openStore(url), await openStore(url)];
-  const served: Served[] = [];
-  for (const store of stores)
-    served.push(
-      await serveHere(build, {
-        store,
-        secrets: [SECRET],
-        principal: (authInfo) => authInfo?.clientId as string | undefined,
-      }),
-    );
-  const [here, there] = served as [Served, Served];
+  const { here, there, close } = await twoProcesses(build);
   const peer = await inSession(here.url, '2025-11-25', { authorization: 'Bearer ann' });
   const stream = await peer.stream(sessionCall('c', 'pay'));
   const { id } = await stream.next(({ method }) => method === 'elicitation/create');
@@ -121,8 +132,7 @@ it('is told to an older client whose answer its process has not read', async () 
   expect((await new Peer(there.url, peer.headers).post(given)).status).toBe(202);
   expect(await there.handler.forget('ann')).toBe(1);
   expect(await stream.next((message) => message.id === 'c')).toMatchObject({ error: { code: -32000 } });
-  for (const one of served) await one.close();
-  for (const store of stores) await store.disconnect();
+  await close();
 });
 
 /** A tool that waits parked at one process, is completed at another, and is then deleted. */
@@ -145,20 +155,8 @@ describe.each(['erased', 'evicted'])('a call that is %s', (how) => {
       });
       return server;
     };
-    const url = SQLITE.url();
     const lease = 200;
-    const stores = [await openStore(url), await openStore(url)];
-    const served: Served[] = [];
-    for (const store of stores)
-      served.push(
-        await serveHere(build, {
-          store,
-          secrets: [SECRET],
-          principal: (authInfo) => authInfo?.clientId as string | undefined,
-          ...tuned({ lease, callerStoredBytes: 100_000 }),
-        }),
-      );
-    const [here, there] = served as [Served, Served];
+    const { here, there, close } = await twoProcesses(build, tuned({ lease, callerStoredBytes: 100_000 }));
     const headers = { authorization: 'Bearer ann' };
     const call = { tool: 'pay', args: { much: 'x' }, headers };
     const asked = await post(here.url, call);
@@ -175,7 +173,6 @@ describe.each(['erased', 'evicted'])('a call that is %s', (how) => {
     const reply = await post(here.url, again);
     expect(reply.message.error).toMatchObject({ code: -32602 });
     expect(paid).toBe(1);
-    for (const one of served) await one.close();
-    for (const store of stores) await store.disconnect();
+    await close();
   });
 });

@@ -103,7 +103,7 @@ describe('a journal', () => {
       const journal = store.open(call, -1);
       for (let nth = 0; nth < 2; nth += 1) await journal.append({ type: 'left' });
       silent = 60_000;
-      // Nobody took the call, so it may write on.
+      // No other process claimed the call, so this one may still write.
       await journal.append({ type: 'left' });
       const found = store.open(call, journal.position);
       // Another process goes on with it and ends it; after six leases its records make room.

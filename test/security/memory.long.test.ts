@@ -68,6 +68,22 @@ async function webSocket(): Promise<{ socket: WebSocket; wire: Socket }> {
   return { socket, wire };
 }
 
+/** A session of HTTP+SSE, whose stream is read to its end. */
+async function overSse(): Promise<Peer> {
+  const { body } = await fetch(url.replace('/mcp', '/sse'), { headers: { accept: 'text/event-stream' } });
+  const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+  if (reader === undefined) throw new Error('no stream');
+  const [, endpoint = ''] = /data: (\S+)/.exec((await reader.read()).value ?? '') ?? [];
+  sockets.push({ destroy: () => void reader.cancel().catch(() => {}) });
+  const end = (async () => {
+    for (let read = await reader.read(); !read.done; ) read = await reader.read();
+  })();
+  end.catch(() => {});
+  const peer = new Peer(new URL(endpoint, url).href, {});
+  await peer.post(initialize('2024-11-05'));
+  return peer;
+}
+
 const large = (id: number) => ({
   jsonrpc: '2.0',
   id,
@@ -237,17 +253,7 @@ describe('a stranger', () => {
 
   it('begins 60 sessions of HTTP+SSE, and reads three answers of 4 MB in each', async () => {
     for (let nth = 0; nth < 60; nth += 1) {
-      const { body } = await fetch(url.replace('/mcp', '/sse'), { headers: { accept: 'text/event-stream' } });
-      const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
-      if (reader === undefined) throw new Error('no stream');
-      const [, endpoint = ''] = /data: (\S+)/.exec((await reader.read()).value ?? '') ?? [];
-      sockets.push({ destroy: () => void reader.cancel().catch(() => {}) });
-      const end = (async () => {
-        for (let read = await reader.read(); !read.done; ) read = await reader.read();
-      })();
-      end.catch(() => {});
-      const peer = new Peer(new URL(endpoint, url).href, {});
-      await peer.post(initialize('2024-11-05'));
+      const peer = await overSse();
       for (let id = 0; id < 3; id += 1) await peer.post(call(id, 'large'));
     }
     await lives();
@@ -310,7 +316,6 @@ describe('of a stranger', () => {
     };
     const socket = await raw();
     const first = once(socket, 'data').then(([data]) => String(data));
-
     await written(socket, Buffer.from(onWire(JSON.stringify(body), modernHeaders('tools/call', name))));
     const part = await Promise.race([first, sleep(2_000, '')]);
     socket.resume();
@@ -367,17 +372,7 @@ describe('of a stranger', () => {
   it('counts all of a message of HTTP+SSE', async () => {
     await start();
     for (let nth = 0; nth < 70; nth += 1) {
-      const { body } = await fetch(url.replace('/mcp', '/sse'), { headers: { accept: 'text/event-stream' } });
-      const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
-      if (reader === undefined) throw new Error('no stream');
-      const [, endpoint = ''] = /data: (\S+)/.exec((await reader.read()).value ?? '') ?? [];
-      sockets.push({ destroy: () => void reader.cancel().catch(() => {}) });
-      const end = (async () => {
-        for (let read = await reader.read(); !read.done; ) read = await reader.read();
-      })();
-      end.catch(() => {});
-      const peer = new Peer(new URL(endpoint, url).href, {});
-      await peer.post(initialize('2024-11-05'));
+      const peer = await overSse();
       await peer.post({ ...call(1, 'form'), junk: filler(nth) });
     }
     await lives({ authorization: 'Bearer ann' });
