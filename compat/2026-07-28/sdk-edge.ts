@@ -16,7 +16,7 @@ import {
 } from '@modelcontextprotocol/server';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import { Quota } from '../../src/base/quota.ts';
-import { AwaitError, defined, isObject, type JsonObject, memoryOf } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, memoryOf, objectOf } from '../../src/base/values.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike, Outcome, RequestContext } from '../../src/call/ports.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
@@ -348,12 +348,12 @@ function inThisRevision({ tasks: _2025, ...declared }: JsonObject, isTasking: bo
 }
 
 function asObject(value: unknown): JsonObject {
-  return isObject(value) ? value : {};
+  return objectOf(value);
 }
 
 function modernRequestOf(body: unknown): ModernRequest {
-  const { id = 0, method = '', params } = (isObject(body) ? body : {}) as Partial<ModernRequest>;
-  return { id, method, params: isObject(params) ? params : {} };
+  const { id = 0, method = '', params } = objectOf(body) as Partial<ModernRequest>;
+  return { id, method, params: objectOf(params) };
 }
 
 function protocolError(

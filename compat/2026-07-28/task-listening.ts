@@ -3,7 +3,7 @@
  * notifications; this file adds one for each change of a task that the client listens to.
  */
 
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
@@ -165,7 +165,7 @@ function messageIn(block: string): JsonObject | undefined {
 }
 
 function withIds(message: JsonObject, taskIds: readonly string[]): JsonObject {
-  const params = isObject(message.params) ? message.params : {};
-  const notifications = isObject(params.notifications) ? params.notifications : {};
+  const params = objectOf(message.params);
+  const notifications = objectOf(params.notifications);
   return { ...message, params: { ...params, notifications: { ...notifications, taskIds } } };
 }

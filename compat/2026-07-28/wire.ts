@@ -9,7 +9,7 @@ import {
   SERVER_INFO_META_KEY,
 } from '@modelcontextprotocol/server';
 import { withoutIcons } from '../../src/base/description.ts';
-import { defined, isObject, type JsonObject } from '../../src/base/values.ts';
+import { defined, type JsonObject, objectOf } from '../../src/base/values.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { Client, OpenAsk, RpcError } from '../../src/call/journal/entries.ts';
 import type { Binding } from '../../src/call/ports.ts';
@@ -46,7 +46,7 @@ export interface Read {
 export function readRequest(request: ModernRequest, principal: string | undefined): Read {
   // `task`, a parameter of 2025's clients, has no meaning on this revision.
   const { _meta, inputResponses, requestState, task: _task, ...rest } = request.params;
-  const envelope = isObject(_meta) ? _meta : {};
+  const envelope = objectOf(_meta);
   const meta = Object.fromEntries(Object.entries(envelope).filter(([key]) => !ENVELOPE.has(key)));
   const { progressToken } = meta;
   const logLevel = envelope[LOG_LEVEL_META_KEY];
@@ -126,8 +126,4 @@ export function wanted(notification: JsonObject, logLevel: string | undefined): 
 function cacheFields(result: JsonObject): JsonObject {
   const { ttlMs, cacheScope } = result;
   return { ...(ttlMs !== undefined && { ttlMs }), ...(cacheScope !== undefined && { cacheScope }) };
-}
-
-function objectOf(value: unknown): JsonObject {
-  return isObject(value) ? value : {};
 }

@@ -4,7 +4,7 @@
  * response is, so it may be an error.
  */
 
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { isRpcError } from '../../src/call/ask/meta.ts';
 import type { TaskStatus } from '../../src/call/task/tasks.ts';
@@ -61,7 +61,7 @@ function unwrapped(responses: unknown): GivenAnswers {
   const results: JsonObject = {};
   const errors: Record<string, ErrorAnswers[string]> = {};
   for (const [key, value] of Object.entries(responses)) {
-    const { result, error } = isObject(value) ? value : {};
+    const { result, error } = objectOf(value);
     if (isObject(result)) set(results, key, result);
     else if (isRpcError(error)) set(errors, key, error);
     else throw new AwaitError('bad-answer', `input_responses['${key}'] must be { result } or { error }`);

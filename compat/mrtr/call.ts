@@ -1,5 +1,5 @@
 /** A request of a draft, from its params to the members beside `id` in the response. */
-import { AwaitError, defined, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { URLS_NEEDED } from '../../src/call/ask/url-elicitation.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
@@ -38,7 +38,7 @@ async function prepare(
   const { task } = given;
   const params = isTheirs ? given : withoutTask(method, given);
   const { _meta, ...bound } = params;
-  const meta = isObject(_meta) ? _meta : {};
+  const meta = objectOf(_meta);
   const mayBeTask = method === 'tools/call' && runsTasks(services, shared.initialized);
   const { revision } = dialect;
   const { principal } = session;

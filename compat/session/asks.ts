@@ -3,7 +3,7 @@
  * before it goes out, so that its answer may arrive at any process. Answers to a server that has ended are dropped.
  */
 import { digest } from '../../src/base/digest.ts';
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import { isOddUrlAsk, ODD_URL } from '../../src/base/web-url.ts';
 import { newCallId } from '../../src/call/engine.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
@@ -59,7 +59,7 @@ export class SessionAsks {
     }
     const callId = newCallId(this.#asker().expires);
     const id = `${callId}/${KEY}`;
-    const own = isObject(params) ? params : {};
+    const own = objectOf(params);
     return new Promise((settle) => {
       const asked: SessionAsk = { settle, progress, end: () => {} };
       this.#open.set(id, asked);

@@ -4,7 +4,7 @@
  * continue them.
  */
 import { setMaxListeners } from 'node:events';
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Client, Kept, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
@@ -384,7 +384,7 @@ export class Session {
     const { method, params } = message;
     if (method === 'notifications/initialized') return;
     if (method === 'notifications/cancelled') {
-      const { requestId, reason } = isObject(params) ? params : {};
+      const { requestId, reason } = objectOf(params);
       if (!isRequestId(requestId)) return;
       const call = this.#calls.get(requestId);
       if (call === undefined) cancelElsewhere(this.#services, this.name, requestId, this.principal);
@@ -514,5 +514,5 @@ function overBefore(): AwaitError {
 
 /** A message of a task, on the session's stream. */
 function relatedMessage(taskId: string, message: JsonObject): JsonObject {
-  return { ...message, params: relatedTo(taskId, isObject(message.params) ? message.params : {}) };
+  return { ...message, params: relatedTo(taskId, objectOf(message.params)) };
 }

@@ -3,7 +3,7 @@
  * way: where asks and notifications go, and what ends the turn.
  */
 import { sha256 } from '../../src/base/digest.ts';
-import { defined, isObject, type JsonObject } from '../../src/base/values.ts';
+import { defined, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Begun, NewCall } from '../../src/call/engine.ts';
 import type { Client, OpenAsk } from '../../src/call/journal/entries.ts';
 import type { Binding, Instance, Outcome, RequestContext } from '../../src/call/ports.ts';
@@ -100,7 +100,7 @@ export function requestContextOf(
   params: JsonObject,
   way: Way,
 ): RequestContext {
-  const { progressToken } = isObject(params._meta) ? params._meta : {};
+  const { progressToken } = objectOf(params._meta);
   return {
     ...source,
     capabilities: client.capabilities,
@@ -155,7 +155,7 @@ function uuidOf(id: string): string {
 
 /** The params of an ask whose server listens to its progress. */
 export function listening(params: JsonObject, progressToken: string): JsonObject {
-  const meta = isObject(params._meta) ? params._meta : {};
+  const meta = objectOf(params._meta);
   return { ...params, _meta: { ...meta, progressToken } };
 }
 

@@ -5,7 +5,14 @@
  * not seen to its own instance before it serves the session again. Such a call is replayed, not run: its tool gets its
  * recorded answers and steps, and new effects do not happen.
  */
-import { AwaitError, isObject, type JsonObject, keepNewest, Subscriptions } from '../../src/base/values.ts';
+import {
+  AwaitError,
+  isObject,
+  type JsonObject,
+  keepNewest,
+  objectOf,
+  Subscriptions,
+} from '../../src/base/values.ts';
 import type { Frame } from '../../src/call/frame/frame.ts';
 import { type Kept, readCheckpoint } from '../../src/call/journal/entries.ts';
 import { lastOf } from '../../src/call/task/index.ts';
@@ -192,7 +199,7 @@ export class SessionState {
         const change = {
           id: `mcp-await-state-${this.#at}`,
           method: String(method),
-          params: isObject(params) ? params : {},
+          params: objectOf(params),
         };
         setUri(this.#uris, change);
         last.set(change.params.uri ?? method, change);
@@ -215,7 +222,7 @@ export class SessionState {
         if (entry === undefined) return;
         at += 1;
         // What cannot be read takes its position all the same: an append that finds it taken looks behind it.
-        yield isObject(entry) ? entry : {};
+        yield objectOf(entry);
       }
       found = (await this.#services.store?.getAll(this.#keys(at, ahead))) ?? [];
     }

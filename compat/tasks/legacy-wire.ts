@@ -3,7 +3,7 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
 
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { TaskStatus, TaskView } from '../../src/call/task/tasks.ts';
 import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -56,7 +56,7 @@ export function legacyTask(view: TaskView, pollInterval: number): LegacyTask {
 
 /** A task's response or notification, with the task's id in its `_meta`. */
 export function relatedTo(taskId: string, message: JsonObject = {}): JsonObject {
-  const meta = isObject(message._meta) ? message._meta : {};
+  const meta = objectOf(message._meta);
   return { ...message, _meta: { ...meta, [RELATED_TASK]: { taskId } } };
 }
 
@@ -97,7 +97,7 @@ export function withTaskSupport(
     const request = taskRequest('tools/call', { name: tool.name }, revision, undefined);
     const isNever = (choiceIn(services, request) ?? mark.when) === 'never';
     const taskSupport = mark.support ?? (isNever ? 'forbidden' : 'optional');
-    return { ...tool, execution: { ...(isObject(tool.execution) ? tool.execution : {}), taskSupport } };
+    return { ...tool, execution: { ...objectOf(tool.execution), taskSupport } };
   };
   return { ...result, tools: result.tools.map(marked) };
 }

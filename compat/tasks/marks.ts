@@ -10,7 +10,7 @@
  * 4. Callers with the same tools share one entry, so that many callers cost little.
  */
 import { digest } from '../../src/base/digest.ts';
-import { isObject, type JsonObject, keepFitting, keepNewest } from '../../src/base/values.ts';
+import { isObject, type JsonObject, keepFitting, keepNewest, objectOf } from '../../src/base/values.ts';
 import { mirrorsArguments } from '../../src/host/guards.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { toolPages } from '../../src/host/tool-pages.ts';
@@ -129,8 +129,8 @@ function marksIn({ tools }: JsonObject, instance: Pick<HostInstance, 'forbids'>)
 /** The facts of one tool; `forbidden` only if its author chose that (see `HostInstance.forbids`). */
 export function markOf(tool: JsonObject, { forbids }: Pick<HostInstance, 'forbids'>): TaskMark {
   const said = isObject(tool._meta) ? tool._meta[TASKS_META] : undefined;
-  const own = isObject(said) ? said : {};
-  const { taskSupport } = isObject(tool.execution) ? tool.execution : {};
+  const own = objectOf(said);
+  const { taskSupport } = objectOf(tool.execution);
   const listed = taskSupport === 'forbidden' && !forbids ? undefined : taskSupport;
   const support = own.support ?? listed;
   const isOwn = own.support === undefined && (listed === 'required' || listed === 'optional');

@@ -4,7 +4,7 @@
  * https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  */
 
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
@@ -29,7 +29,7 @@ export function isSessionTaskMethod(method: string): boolean {
 
 /** The result of `initialize` with the tasks capability of mcp-await. */
 export function withTaskCapability(result: JsonObject): JsonObject {
-  const capabilities = isObject(result.capabilities) ? result.capabilities : {};
+  const capabilities = objectOf(result.capabilities);
   return { ...result, capabilities: { ...capabilities, tasks: TASKS_CAPABILITY } };
 }
 

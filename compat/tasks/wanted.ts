@@ -1,6 +1,6 @@
 /** A client's own wish for a task (`params.task`, on 2025-11-25 and on the drafts that build on it), and its list of them. */
 
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -30,7 +30,7 @@ export function wantedTask(
   { revision, params, task, mark }: Wanted,
 ): { readonly wish?: TaskWish; readonly ttl?: number } | { readonly error: RpcError } {
   const name = String(params.name ?? '');
-  const { ttl } = isObject(task) ? task : {};
+  const { ttl } = objectOf(task);
   const isSound =
     task === undefined || (isObject(task) && (ttl === undefined || ttl === null || isLife(ttl)));
   if (!isSound)

@@ -10,6 +10,11 @@ export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
+/** The value, if it is an object; else an empty one. */
+export function objectOf(value: unknown): JsonObject {
+  return isObject(value) ? value : {};
+}
+
 /**
  * Whether `JSON.parse(JSON.stringify(value))` would give the value back. Properties that are `undefined` count as
  * absent; a Date, a Map, an instance of a class, a BigInt, NaN and cycles are not JSON.
@@ -300,6 +305,17 @@ export function every(clock: Clock, milliseconds: number, fn: () => void): Repea
         fn();
       })
       .unref();
+  };
+  arm();
+  return { cancel: () => timer.cancel() };
+}
+
+/** Calls once the clock says that it is time, which no timer says: one may fire early, and the longest is 25 days. */
+export function callAt(clock: Clock, time: number, fn: () => void): Repeating {
+  let timer: Timer;
+  const arm = (): void => {
+    const left = Math.max(0, time - clock.now());
+    timer = clock.after(left, () => (clock.now() < time ? arm() : fn())).unref();
   };
   arm();
   return { cancel: () => timer.cancel() };

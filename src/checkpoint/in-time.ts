@@ -3,20 +3,11 @@ export const PATIENCE = 5_000;
 
 /**
  * @param wait milliseconds
- * @throws Error when the store does not answer within `wait`
+ * @throws Error when there is no answer within `wait`
  */
 export function inTime<T>(operation: Promise<T>, wait = PATIENCE): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error(`no answer within ${wait} ms`)), wait);
-    operation.then(
-      (result) => {
-        clearTimeout(timer);
-        resolve(result);
-      },
-      (error: unknown) => {
-        clearTimeout(timer);
-        reject(error);
-      },
-    );
+    operation.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }

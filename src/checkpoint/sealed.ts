@@ -6,7 +6,7 @@
  */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { compactDecrypt } from 'jose';
-import { AwaitError, isObject, type JsonObject, keepNewest } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, keepNewest, objectOf } from '../base/values.ts';
 import { readCheckpoint } from '../call/journal/entries.ts';
 import type { Binding, StateTokens, TokenState } from '../call/ports.ts';
 import type { KeyPurpose, KeyRing } from './key-ring.ts';
@@ -107,7 +107,7 @@ function headerOf(token: string): JsonObject {
     const header: unknown = JSON.parse(
       Buffer.from(token.slice(0, token.indexOf('.')), 'base64url').toString(),
     );
-    return isObject(header) ? header : {};
+    return objectOf(header);
   } catch {
     return {};
   }

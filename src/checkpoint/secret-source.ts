@@ -4,6 +4,7 @@
  * requests are refused with 503, and the next one fetches again.
  */
 import { AwaitError } from '../base/values.ts';
+import { inTime } from './in-time.ts';
 import type { KeyRing } from './key-ring.ts';
 
 export type AskSecrets = () => Promise<readonly string[]>;
@@ -63,20 +64,14 @@ export class SecretSource {
   }
 
   async #told(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
     try {
-      const late = new Promise<never>((_, reject) => {
-        timer = setTimeout(() => reject(new Error(`no secrets within ${PATIENCE} ms`)), PATIENCE);
-      });
-      this.#ring.change(await Promise.race([this.#ask(), late]));
+      this.#ring.change(await inTime(this.#ask(), PATIENCE));
       this.#isKnown = true;
     } catch (error) {
       const goesOn = this.#isKnown
         ? 'those from before count until it is asked again'
         : 'requests are refused';
       this.#warn(`the function secrets failed: ${goesOn}`, { error: AwaitError.from(error).message });
-    } finally {
-      clearTimeout(timer);
     }
   }
 }

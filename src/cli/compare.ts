@@ -7,7 +7,7 @@ import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { escapeMarkup } from '../base/markup.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import { speakerOf } from '../compare/clients.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
 import type { Difference } from '../compare/differences.ts';
@@ -392,7 +392,7 @@ async function firstScenario(server: ServerProcess, isAll: boolean): Promise<Fir
 }
 
 function callOf({ name, inputSchema }: JsonObject): Step {
-  const schema = isObject(inputSchema) ? inputSchema : {};
+  const schema = objectOf(inputSchema);
   // Only required arguments: every other one is its author's choice.
   const required = Array.isArray(schema.required) ? schema.required : [];
   const args = required.length === 0 ? {} : filledIn(schema);

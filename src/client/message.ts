@@ -1,7 +1,7 @@
 /** JSON-RPC messages as far as a transport looks into them: the client checks the rest. */
 
 import type { JSONRPCMessage, RequestId } from '@modelcontextprotocol/sdk/types.js';
-import { AwaitError, retryIn } from '../base/values.ts';
+import { AwaitError, retryIn, systemClock } from '../base/values.ts';
 import { EndpointError } from './endpoint.ts';
 
 export type Rpc = JSONRPCMessage;
@@ -232,19 +232,16 @@ export async function retry<T>(
   }
 }
 
-/** No timer is longer than this. */
-const LONGEST = 2 ** 31 - 1;
-
 /** Ends early, without throwing, once the signal is aborted. */
 export function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) return resolve();
     const end = (): void => {
-      clearTimeout(timer);
+      timer.cancel();
       signal.removeEventListener('abort', end);
       resolve();
     };
-    const timer = setTimeout(end, Math.min(milliseconds, LONGEST));
+    const timer = systemClock.after(milliseconds, end);
     signal.addEventListener('abort', end);
   });
 }

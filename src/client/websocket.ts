@@ -8,7 +8,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { MOST_MESSAGE, MOST_VALUES } from '../base/bounded-response.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, objectOf } from '../base/values.ts';
 import {
   Attempts,
   asError,
@@ -261,7 +261,7 @@ export class AwaitWebSocketTransport implements Transport {
       return message;
     }
     const { params } = message;
-    const meta = isObject(params) && isObject(params._meta) ? params._meta : {};
+    const meta = objectOf(objectOf(params)._meta);
     const { [EVENT_META]: event, [REQUEST_META]: request, ...rest } = meta;
     if (typeof event !== 'string') return message;
     const pending = isRequestId(request) ? this.#pending.get(request) : undefined;

@@ -3,7 +3,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Revision } from '../../compat/revisions.ts';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
 import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
 
@@ -45,7 +45,7 @@ async function openWorkspace(origin: string, who: PlayedCaller, onAsk: OnAsk): P
       if (message.id === id && message.method === undefined) outcome = message;
       else if (message.id !== undefined && !answered.has(message.id)) {
         answered.add(message.id);
-        const asked = onAsk(String(message.method), isObject(message.params) ? message.params : {});
+        const asked = onAsk(String(message.method), objectOf(message.params));
         // An answer that cannot be sent leaves its ask open, and the request to its time-out.
         void asked.then((result) => post({ id: message.id, result }, signal)).catch(() => {});
       }
@@ -86,7 +86,7 @@ async function readBody(
 
 function resultOf({ result, error }: JsonObject): JsonObject {
   if (isObject(result)) return result;
-  const { code, message, data } = isObject(error) ? error : {};
+  const { code, message, data } = objectOf(error);
   throw Object.assign(new Error(String(message)), { code, data });
 }
 
@@ -214,7 +214,7 @@ async function legacy(
   const client = new Client({ name, version: '1.0.0' }, { capabilities });
   const { elicitation, sampling, roots } = capabilities;
   const asked = ({ method, params }: { method: string; params?: unknown }): Promise<JsonObject> =>
-    onAsk(method, isObject(params) ? params : {});
+    onAsk(method, objectOf(params));
   const handlers = [
     [elicitation, types.ElicitRequestSchema, types.ElicitResultSchema],
     [sampling, types.CreateMessageRequestSchema, types.CreateMessageResultSchema],
@@ -251,7 +251,7 @@ async function modern(
   );
   const { elicitation, sampling, roots } = capabilities;
   const asked = ({ method, params }: { method: string; params?: unknown }): Promise<JsonObject> =>
-    onAsk(method, isObject(params) ? params : {});
+    onAsk(method, objectOf(params));
   const { specTypeSchemas: schemas } = sdk;
   if (elicitation !== undefined) {
     client.setRequestHandler('elicitation/create', async (ask) =>

@@ -22,7 +22,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { isObject, type JsonObject } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../base/values.ts';
 import { type Difference, differencesBetween, gathered, short } from './differences.ts';
 import { effectDifferences } from './effects/differences.ts';
 import {
@@ -226,7 +226,7 @@ function callerOf(name: string): { readonly mark: string; performance(pace?: Pac
 
 /** Texts that may be anything become the caller's own. */
 function accented(content: JsonObject, schema: JsonObject, mark: string): JsonObject {
-  const properties = isObject(schema.properties) ? schema.properties : {};
+  const properties = objectOf(schema.properties);
   const isFree = (field: string): boolean => {
     const property = properties[field];
     if (!isObject(property) || property.type !== 'string') return false;

@@ -3,7 +3,7 @@
  * pages of other origins and foreign host names, since its requests can call the server's tools.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { isObject } from '../base/values.ts';
+import { isObject, objectOf } from '../base/values.ts';
 import { refuseForeign } from '../doors/http/origin.ts';
 import type { Live } from './live.ts';
 import { pageOf } from './page.ts';
@@ -69,12 +69,12 @@ function isOwn(origin: string | undefined, url: string): boolean {
 }
 
 async function act(live: Live, path: string, body: unknown): Promise<boolean> {
-  const { revision, tool, args, id, answer, process } = isObject(body) ? body : {};
+  const { revision, tool, args, id, answer, process } = objectOf(body);
   switch (path) {
     case '/run': {
       const known = live.state.revisions.find((one) => one === revision);
       if (known === undefined) throw new RangeError(`there is no revision ${String(revision)}`);
-      const call = typeof tool === 'string' ? { name: tool, args: isObject(args) ? args : {} } : undefined;
+      const call = typeof tool === 'string' ? { name: tool, args: objectOf(args) } : undefined;
       await live.run(known, call);
       return true;
     }

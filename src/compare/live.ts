@@ -5,7 +5,7 @@
  */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { isObject, type JsonObject } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../base/values.ts';
 import type { Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
 import { serverOptions } from '../host/validator.ts';
 import { speakerOf } from './clients.ts';
@@ -347,7 +347,7 @@ function playOf({ revision, steps, wire, asks, sequence, findings, outcomes }: P
 export function toolsIn(listed: readonly JsonObject[]): LiveState['tools'] {
   return listed.map(({ name, inputSchema }) => ({
     name: String(name),
-    inputSchema: isObject(inputSchema) ? inputSchema : {},
+    inputSchema: objectOf(inputSchema),
   }));
 }
 

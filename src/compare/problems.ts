@@ -1,5 +1,5 @@
 /** Mistakes in a scenario or its server that show on every revision, and expectations that only some revisions meet. */
-import { isObject } from '../base/values.ts';
+import { objectOf } from '../base/values.ts';
 import { type Difference, quoted, short } from './differences.ts';
 import { type Column, isFailed, PATIENCE, type PlayedStep, TOO_LONG, textOf } from './play.ts';
 import type { Expectation, Scenario, Step } from './scenario.ts';
@@ -76,7 +76,7 @@ function unansweredIn(played: readonly PlayedStep[]): string | undefined {
   );
   if (ask === undefined) return undefined;
   const { method, params, question } = ask;
-  const schema = isObject(params.requestedSchema) ? params.requestedSchema : {};
+  const schema = objectOf(params.requestedSchema);
   const answer =
     method === 'sampling/createMessage' ? 'sample: …' : `accept: ${JSON.stringify(filledIn(schema))}`;
   return `was asked "${short(question)}" and has no answer for it; add to its answers: - ${answer}`;

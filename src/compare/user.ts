@@ -1,5 +1,5 @@
 /** The user of one step: answers asks from the scenario, or fills forms in from their schemas. */
-import { isObject, type JsonObject } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../base/values.ts';
 import type { Answer, Answering, Ask, Scenario } from './scenario.ts';
 
 /** An ask as its client saw it. */
@@ -113,11 +113,11 @@ function isFor({ to, accept, sample }: Answer, { method, question, params }: Ask
 }
 
 function schemaOf({ params }: Ask): JsonObject {
-  return isObject(params.requestedSchema) ? params.requestedSchema : {};
+  return objectOf(params.requestedSchema);
 }
 
 function propertiesOf(schema: unknown): Readonly<Record<string, JsonObject>> {
-  const properties = isObject(schema) && isObject(schema.properties) ? schema.properties : {};
+  const properties = objectOf(objectOf(schema).properties);
   return Object.fromEntries(
     Object.entries(properties).filter((entry): entry is [string, JsonObject] => isObject(entry[1])),
   );

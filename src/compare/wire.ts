@@ -11,7 +11,7 @@ import {
 import { text as textOf } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createParser } from 'eventsource-parser';
-import { isObject, type JsonObject } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../base/values.ts';
 import { listen, shut } from './site.ts';
 import { questionOf } from './user.ts';
 
@@ -171,7 +171,7 @@ function described(
     return { kind: 'other', label: via.startsWith('SSE ') ? via.slice(4) : 'body' };
   }
   const { method, params = {}, result, error, id } = message;
-  const words = isObject(params) ? params : {};
+  const words = objectOf(params);
   if (typeof method === 'string') {
     if (from === 'server' && id !== undefined) return { kind: 'ask', label: questionOf(method, words) };
     if (id === undefined) return { kind: 'notification', label: method };
@@ -191,11 +191,11 @@ function described(
 
 /** The asks in a result with round trips; `undefined` if it is complete. */
 function asksIn(message: JsonObject): string[] | undefined {
-  const result = isObject(message.result) ? message.result : {};
+  const result = objectOf(message.result);
   const requests = result.inputRequests ?? message.input_requests;
   if (!isObject(requests)) return result.resultType === 'input_required' ? [] : undefined;
   return Object.values(requests).map((ask) =>
-    isObject(ask) ? questionOf(String(ask.method), isObject(ask.params) ? ask.params : {}) : 'an ask',
+    isObject(ask) ? questionOf(String(ask.method), objectOf(ask.params)) : 'an ask',
   );
 }
 

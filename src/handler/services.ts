@@ -9,9 +9,9 @@ import { AskPage } from '../ask/serve.ts';
 import {
   defined,
   every,
-  isObject,
   type JsonObject,
   nextTurn,
+  objectOf,
   systemClock,
   textOf,
   within,
@@ -469,7 +469,7 @@ export function createServices(
 }
 
 function nameOfServer(info: unknown): string {
-  const { title, name } = isObject(info) ? info : {};
+  const { title, name } = objectOf(info);
   return textOf(title ?? name ?? 'an MCP server');
 }
 

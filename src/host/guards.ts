@@ -2,7 +2,7 @@
  * The checks that SDK v2 makes at its HTTP edge before a request reaches the server: the OAuth scopes of its tools,
  * prompts and resources (2.1), and the headers that mirror a tool's arguments (`x-mcp-header`, 2.4).
  */
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import type { HostServer } from './host.ts';
 import type { ChallengeContext, ScopeResolver } from './transport.ts';
 
@@ -63,7 +63,7 @@ function declares(registry: unknown): boolean {
 /** @throws AwaitError `internal` for a value that is not a challenge */
 export function readChallenge(value: unknown): Challenge | undefined {
   if (value === undefined) return undefined;
-  const { scopes, errorDescription } = isObject(value) ? value : {};
+  const { scopes, errorDescription } = objectOf(value);
   const isSound =
     Array.isArray(scopes) && (errorDescription === undefined || typeof errorDescription === 'string');
   if (!isSound) throw new AwaitError('internal', 'a scope challenge must be { scopes, errorDescription? }');

@@ -4,7 +4,7 @@
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
 import { digest } from '../base/digest.ts';
-import { defined, isObject, type JsonObject, keepNewest } from '../base/values.ts';
+import { defined, isObject, type JsonObject, keepNewest, objectOf } from '../base/values.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
@@ -332,7 +332,7 @@ export class LiveInstance implements HostInstance {
   /** A call keeps the client of its first request (invariant 4). */
   #inEra(params: JsonObject, { logLevel }: InstanceContext): JsonObject {
     const { client } = this.#options;
-    const meta = isObject(params._meta) ? params._meta : {};
+    const meta = objectOf(params._meta);
     if (!this.#begun.isModern)
       return logLevel === undefined || !this.#begun.takesRounds
         ? params
@@ -431,7 +431,7 @@ async function nextRound(frame: Frame, needs: Needs): Promise<RoundParams> {
 
 function readNeeds({ inputRequests, requestState }: JsonObject): Needs {
   return {
-    inputRequests: isObject(inputRequests) ? inputRequests : {},
+    inputRequests: objectOf(inputRequests),
     ...(typeof requestState === 'string' && { requestState }),
   };
 }
@@ -445,9 +445,9 @@ async function askFor(frame: Frame, { inputRequests, requestState }: Needs): Pro
     return state;
   }
   const asked = entries.map(async ([key, entry]) => {
-    const { method, params } = isObject(entry) ? entry : {};
-    const given = isObject(params) ? params : {};
-    const meta = isObject(given._meta) ? given._meta : {};
+    const { method, params } = objectOf(entry);
+    const given = objectOf(params);
+    const meta = objectOf(given._meta);
     const named = { ...given, _meta: { ...meta, [KEY_META]: key } };
     return [key, await frame.ask(String(method), named, { inContext: true, raw: true })] as const;
   });

@@ -6,7 +6,7 @@
  * `request`, and the loop that serves `inputRequired` tools to old clients, so that its asks keep their author's keys.
  */
 
-import { defined, isObject, type JsonObject } from '../base/values.ts';
+import { defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import { ASK_METHODS } from '../call/ask/capability.ts';
 import { type CallContext, currentContext, runInContext } from '../call/frame/context.ts';
 import { KEY_META } from '../call/frame/place.ts';
@@ -203,7 +203,7 @@ function takeContext(
       if (!ASK_METHODS.has(request.method)) return send(request, ...rest);
       const schema = isSchema(rest[0]) ? [rest[0]] : [];
       const options = rest[schema.length];
-      return taken(request, ...schema, { ...(isObject(options) ? options : {}), relatedRequestId: id });
+      return taken(request, ...schema, { ...objectOf(options), relatedRequestId: id });
     };
     built.mcpReq.send = taking;
     return built;
@@ -246,8 +246,8 @@ function withKeys(result: unknown): unknown {
   if (!isObject(result) || !isObject(result.inputRequests)) return result;
   const inputRequests = Object.entries(result.inputRequests).map(([key, entry]) => {
     if (!isObject(entry)) return [key, entry];
-    const params = isObject(entry.params) ? entry.params : {};
-    const meta = isObject(params._meta) ? params._meta : {};
+    const params = objectOf(entry.params);
+    const meta = objectOf(params._meta);
     return [key, { ...entry, params: { ...params, _meta: { [KEY_META]: key, ...meta, [FROM_LOOP]: true } } }];
   });
   return { ...result, inputRequests: Object.fromEntries(inputRequests) };

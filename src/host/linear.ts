@@ -7,7 +7,7 @@
  */
 import process from 'node:process';
 import { RE2JS } from 're2js';
-import { canonical, isObject, type JsonObject, keepNewest } from '../base/values.ts';
+import { canonical, isObject, type JsonObject, keepNewest, objectOf } from '../base/values.ts';
 
 /** Most patterns that are remembered as warned about. */
 const TOLD = 1_000;
@@ -199,7 +199,7 @@ export function patternsOf(schema: JsonObject): ((value: unknown) => boolean) | 
   if (uniqueItems === true) checks.push((value) => !Array.isArray(value) || hasUniqueItems(true, value));
   const each = isObject(items) ? patternsOf(items) : undefined;
   if (each !== undefined) checks.push((value) => !Array.isArray(value) || value.every(each));
-  for (const [name, inner] of Object.entries(isObject(properties) ? properties : {})) {
+  for (const [name, inner] of Object.entries(objectOf(properties))) {
     const check = isObject(inner) ? patternsOf(inner) : undefined;
     if (check !== undefined)
       checks.push((value) => !isObject(value) || !Object.hasOwn(value, name) || check(value[name]));

@@ -144,21 +144,16 @@ async function announceInitialized(
     transport.deliver(message);
     return;
   }
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(resolve, START_WAIT);
-    const done = (): void => {
-      clearTimeout(timer);
-      resolve();
-    };
+  const started = new Promise<void>((resolve) => {
     server.oninitialized = async () => {
       try {
         await handler.call(server);
       } finally {
         server.oninitialized = handler;
-        done();
+        resolve();
       }
     };
-    void asked.then(done);
-    transport.deliver(message);
   });
+  transport.deliver(message);
+  await Promise.race([started, asked, startWait()]);
 }

@@ -3,7 +3,7 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import { type AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { type AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 
@@ -192,7 +192,7 @@ export function responseOf(message: JsonObject): Response {
       },
     };
   }
-  return { result: isObject(message.result) ? message.result : {} };
+  return { result: objectOf(message.result) };
 }
 
 /** The progress token that a request came with. */

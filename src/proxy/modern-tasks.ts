@@ -3,7 +3,7 @@
  * one. So it is in the call's log before the task is waited for; any process waits on, and no second task begins.
  * What the task asks is asked as the asks of any round; its client sees a call, which may be a task of this package.
  */
-import { isObject, type JsonObject, textOf } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf, textOf } from '../base/values.ts';
 import { pause } from '../client/message.ts';
 import { RELEASED } from '../client/modern/dialect.ts';
 import { outcomeOf } from '../client/round-trips/reading.ts';
@@ -38,7 +38,7 @@ export async function followTask(
   request: (method: string, params: JsonObject) => Promise<JsonObject>,
   signal: AbortSignal,
 ): Promise<JsonObject> {
-  const answers = isObject(given) ? given : {};
+  const answers = objectOf(given);
   if (Object.keys(answers).length > 0) {
     const taken = await request('tasks/update', { taskId, inputResponses: answers });
     if ('error' in taken) return taken;
@@ -51,7 +51,7 @@ export async function followTask(
       return { error: { code: -32000, message: textOf(message) } };
     }
     if (task.status === 'completed' || task.status === 'failed') return outcomeOf(task);
-    const asks = Object.entries(isObject(task.inputRequests) ? task.inputRequests : {});
+    const asks = Object.entries(objectOf(task.inputRequests));
     // It may list for a while what was answered.
     const open = asks.filter(([key]) => !Object.hasOwn(answers, key));
     if (task.status === 'input_required' && open.length > 0)

@@ -1,6 +1,6 @@
 /** How requests of 2026-07-28 reach a server: each a POST, or all in one pair of pipes. */
 import type { OpenAccount } from '../base/budget.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, type JsonObject, objectOf } from '../base/values.ts';
 import { Endpoint } from '../client/endpoint.ts';
 import {
   Attempts,
@@ -205,7 +205,7 @@ class PipeWire implements ModernWire {
     }
     // Servers of this revision send no requests.
     if (id !== undefined) return true;
-    const meta = isObject(params) && isObject(params._meta) ? params._meta : {};
+    const meta = objectOf(objectOf(params)._meta);
     const of = meta[`${META}/subscriptionId`];
     const stream = isRequestId(of) ? this.#waiting.get(of) : undefined;
     if (stream === undefined) return method === ACKNOWLEDGED;

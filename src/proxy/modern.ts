@@ -8,7 +8,7 @@
  * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`remote-host.ts`). What the revision has no method for is answered here.
  */
 import type { OpenAccount } from '../base/budget.ts';
-import { isObject, type JsonObject, memoryOf, Subscriptions } from '../base/values.ts';
+import { isObject, type JsonObject, memoryOf, objectOf, Subscriptions } from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import {
   asError,
@@ -119,7 +119,7 @@ export class ModernPeerLink implements PeerLink {
 
   send(message: JsonObject): void {
     const { id, method } = message;
-    const params = isObject(message.params) ? message.params : {};
+    const params = objectOf(message.params);
     // Servers of this revision wait for no response.
     if (typeof method !== 'string') return;
     if (isRequestId(id)) void this.#request({ jsonrpc: '2.0', id, method, params });
@@ -229,7 +229,7 @@ export class ModernPeerLink implements PeerLink {
     this.#envelope = {
       [`${META}/protocolVersion`]: RELEASED.revision,
       [`${META}/clientInfo`]: clientInfo,
-      [`${META}/clientCapabilities`]: declared(isObject(capabilities) ? capabilities : {}),
+      [`${META}/clientCapabilities`]: declared(objectOf(capabilities)),
     };
     const request: ClientRequest = { jsonrpc: '2.0', id, method: 'server/discover' };
     const { answer } = await this.#exchange(request, signal, () => {});
@@ -241,7 +241,7 @@ export class ModernPeerLink implements PeerLink {
     const { supportedVersions, capabilities: has, instructions, _meta: meta } = response.result;
     if (!Array.isArray(supportedVersions) || !supportedVersions.includes(RELEASED.revision))
       return { error: { code: -32022, message: `it does not serve ${RELEASED.revision}` } };
-    const offered = isObject(has) ? has : {};
+    const offered = objectOf(has);
     // A caller's other links keep the listener, also where this one is refused for its size.
     if (memoryOf(offered) <= MOST_DECLARED) this.#listener.declared = offered;
     return {

@@ -11,7 +11,15 @@
  */
 
 import type { Account, OpenAccount } from '../base/budget.ts';
-import { AwaitError, isObject, type JsonObject, memoryOf } from '../base/values.ts';
+import {
+  AwaitError,
+  isObject,
+  type JsonObject,
+  memoryOf,
+  objectOf,
+  systemClock,
+  within,
+} from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { progressOn, progressTokenOf, responseOf } from '../host/transport.ts';
@@ -284,10 +292,6 @@ export class Peer {
     this.#link.kill();
   }
 
-  get planned(): boolean {
-    return this.#planned;
-  }
-
   // --- messages of the server --------------------------------------------------------------------------
 
   #received(message: JsonObject, about?: string | number): void {
@@ -298,7 +302,7 @@ export class Peer {
   }
 
   #notified(method: string, message: JsonObject, about?: string | number): void {
-    const params = isObject(message.params) ? message.params : {};
+    const params = objectOf(message.params);
     if (method === 'notifications/cancelled') {
       const asked = params.requestId;
       if (typeof asked === 'string' || typeof asked === 'number') this.#asks.get(asked)?.abort();
@@ -368,7 +372,7 @@ export class Peer {
   }
 
   async #maySend(params: unknown): Promise<boolean> {
-    const { requestId, repeatable } = isObject(params) ? params : {};
+    const { requestId, repeatable } = objectOf(params);
     const request = this.#pending.get(requestId as number);
     return (await request?.sending?.(repeatable === true).catch(() => false)) ?? false;
   }
@@ -406,8 +410,7 @@ export class Peer {
 
   /** Resolves when the server answers a ping, in any way, or ends, or after a time limit. */
   async #answersPing(): Promise<void> {
-    const timer = new Promise<void>((resolve) => setTimeout(resolve, PING).unref());
-    await Promise.race([this.request('ping', {}).catch(() => undefined), timer]);
+    await within(systemClock, PING, this.request('ping', {}));
   }
 
   #settle(message: JsonObject): void {

@@ -8,7 +8,7 @@
 import type { BoundedReading } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
 import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
@@ -210,7 +210,7 @@ const need = (name: string): string => `a remote server needs the package ${name
 /** The message in a request's body. */
 function requestIn(body: unknown): JsonObject {
   const message: unknown = typeof body === 'string' ? JSON.parse(body) : undefined;
-  return isObject(message) ? message : {};
+  return objectOf(message);
 }
 
 /** The headers, which may be credentials, and the callers' messages are for the server that was named. */

@@ -3,7 +3,7 @@
  * `prompts/get`, `resources/read`, and tools that declared `readOnlyHint` or `idempotentHint` when the call was sent.
  * That fact goes into the call's journal at that time, as a step does.
  */
-import { isObject, type JsonObject } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../base/values.ts';
 import type { DrawPlace } from '../call/frame/drawn.ts';
 import { isRound } from '../call/frame/rounds.ts';
 import type { CallRecord, Completion, Response } from '../call/journal/entries.ts';
@@ -49,8 +49,7 @@ export async function repeatableTools(
   const names = new Set<unknown>();
   for await (const { tools } of toolPages(list)) {
     for (const tool of Array.isArray(tools) ? tools : []) {
-      const { readOnlyHint, idempotentHint } =
-        isObject(tool) && isObject(tool.annotations) ? tool.annotations : {};
+      const { readOnlyHint, idempotentHint } = objectOf(objectOf(tool).annotations);
       if (isObject(tool) && (readOnlyHint === true || idempotentHint === true)) names.add(tool.name);
     }
   }

@@ -2,7 +2,7 @@
  * All timed waits of a frame: for a replayed tool to reach its next completion, for a step to end before asks go out,
  * for an ask's own deadline; and the warning about asks that were not sent.
  */
-import type { Clock, JsonObject, Timer } from '../../base/values.ts';
+import { type Clock, callAt, type JsonObject, type Repeating, type Timer } from '../../base/values.ts';
 import type { OpenAsk } from '../journal/entries.ts';
 
 /** Event-loop turns without any activity after which a tool counts as waiting for its asks. */
@@ -123,23 +123,21 @@ export class AskDelay {
  */
 export class Deadlines {
   readonly #clock: Clock;
-  #timers: Map<string, Timer> | undefined;
+  #timers: Map<string, Repeating> | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** @param late called with the `timeout` once it has passed; a timer may fire early, so the clock decides */
+  /** @param late called with the `timeout` once it has passed */
   arm(ask: OpenAsk, late: (timeout: number) => void): void {
     const { key, deadline } = ask;
     if (deadline === undefined) return;
-    const onTime = (): void => {
-      if (this.#clock.now() < deadline.at) this.arm(ask, late);
-      else late(deadline.timeout);
-    };
-    const left = Math.max(deadline.at - this.#clock.now(), 0);
     this.#timers ??= new Map();
-    this.#timers.set(key, this.#clock.after(left, onTime).unref());
+    this.#timers.set(
+      key,
+      callAt(this.#clock, deadline.at, () => late(deadline.timeout)),
+    );
   }
 
   disarm(key: string): void {

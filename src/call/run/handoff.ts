@@ -6,7 +6,15 @@
  * repeated or out of order, and an offer that is not accepted costs only its wait.
  */
 import { randomUUID } from 'node:crypto';
-import { AwaitError, type Clock, defined, isObject, type JsonObject, keepNewest } from '../../base/values.ts';
+import {
+  AwaitError,
+  type Clock,
+  defined,
+  isObject,
+  type JsonObject,
+  keepNewest,
+  objectOf,
+} from '../../base/values.ts';
 import type { ErrorAnswers } from '../ask/answer.ts';
 import type { Response } from '../journal/entries.ts';
 import type { Binding } from './binding.ts';
@@ -221,7 +229,7 @@ export class Handoff {
     let notified = 0;
     const context: RequestContext = {
       live: false,
-      capabilities: isObject(sent.capabilities) ? sent.capabilities : {},
+      capabilities: objectOf(sent.capabilities),
       ...(isProgressToken(sent.progressToken) && { progressToken: sent.progressToken }),
       ...(isObject(sent.authInfo) && { authInfo: revived(sent.authInfo) }),
       ...(isObject(sent.taskRefusal) && { taskRefusal: sent.taskRefusal as Response }),

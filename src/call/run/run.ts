@@ -1,14 +1,7 @@
 /** The parts of the engine, and its state of a call in this process. */
 
 import type { QuotaKey } from '../../base/quota.ts';
-import {
-  AwaitError,
-  type Clock,
-  type JsonObject,
-  memoryOf,
-  type Repeating,
-  type Timer,
-} from '../../base/values.ts';
+import { AwaitError, type Clock, type JsonObject, memoryOf, type Repeating } from '../../base/values.ts';
 import type { AnswerCheck, ErrorAnswers } from '../ask/answer.ts';
 import type { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
@@ -128,7 +121,7 @@ export interface InTurn {
   /** Ends the turn without an outcome, because this process leaves. Resolves once another may continue the call. */
   readonly stop: () => Promise<void>;
   /** Ends it while its stream can still have the response. */
-  readonly expiry?: Timer | undefined;
+  readonly expiry?: Repeating | undefined;
 }
 
 export interface AtCheckpoint {

@@ -4,7 +4,15 @@
  */
 
 import type { Quota } from '../../base/quota.ts';
-import { AwaitError, isObject, isWritable, type JsonObject, type Timer } from '../../base/values.ts';
+import {
+  AwaitError,
+  callAt,
+  isObject,
+  isWritable,
+  type JsonObject,
+  type Repeating,
+  type Timer,
+} from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
 import { lackOf, missingCapability, NO_PERSON } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
@@ -148,22 +156,12 @@ export class Turns {
   }
 
   /** Ends a call whose client waits on a stream, while the stream can still have the response. */
-  #atExpiry(run: Run): Timer {
-    const { clock } = this.#parts;
+  #atExpiry(run: Run): Repeating {
     const { id, created, expires } = run.call;
     const until = expires - Math.min(LAST_WORDS, (expires - created) / 10);
-    let timer: Timer;
-    const arm = (): void => {
-      timer = clock.after(until - clock.now(), () => {
-        if (clock.now() < until) arm();
-        else
-          run.frame.break(new AwaitError('expired', `call ${id} was not over before its time to live was`));
-      });
-      timer.unref();
-    };
-    arm();
-    const handle: Timer = { cancel: () => timer.cancel(), unref: () => handle };
-    return handle;
+    return callAt(this.#parts.clock, until, () =>
+      run.frame.break(new AwaitError('expired', `call ${id} was not over before its time to live was`)),
+    );
   }
 
   /** Its client comes back for the rest: so it has an id to come back with first, and others can find the call. */

@@ -4,7 +4,7 @@
  * the revision does not have are answered here.
  */
 
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, objectOf } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import type { ClientLink, LinkPorts } from '../link.ts';
@@ -124,7 +124,7 @@ export class ModernLink implements ClientLink {
     this.#envelope = {
       [`${META}/protocolVersion`]: REVISION,
       [`${META}/clientInfo`]: clientInfo,
-      [`${META}/clientCapabilities`]: this.#declared(isObject(capabilities) ? capabilities : {}),
+      [`${META}/clientCapabilities`]: this.#declared(objectOf(capabilities)),
     };
     const { deliver, endpoint } = this.#options;
     const opened = await this.#open(
@@ -136,7 +136,7 @@ export class ModernLink implements ClientLink {
     if ('error' in answer) return deliver(answer);
     const { supportedVersions, capabilities: has = {}, instructions, _meta } = answer.result;
     if (!isAmong(supportedVersions)) throw unsupported(supportedVersions);
-    this.#listener.declared = isObject(has) ? has : {};
+    this.#listener.declared = objectOf(has);
     deliver({
       jsonrpc: '2.0',
       id,
@@ -151,7 +151,7 @@ export class ModernLink implements ClientLink {
 
   /** Replaces SDK v1's declaration of tasks, which is another revision's, by the extension. */
   #declared({ tasks: _v1, extensions, ...declared }: JsonObject): JsonObject {
-    const given = isObject(extensions) ? extensions : {};
+    const given = objectOf(extensions);
     const all = this.#options.tasks ? { ...given, [TASKS]: {} } : given;
     return Object.keys(all).length > 0 ? { ...declared, extensions: all } : declared;
   }

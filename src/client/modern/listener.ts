@@ -4,7 +4,7 @@
  * acknowledged the new: nothing is missed in between, and duplicates are notifications without content.
  */
 
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, objectOf } from '../../base/values.ts';
 import {
   Attempts,
   asError,
@@ -158,7 +158,7 @@ export class Listener {
     const { answer } = await this.#ports.open(request, signal, (message) => {
       if (!('method' in message) || message.method !== ACKNOWLEDGED) return this.#ports.deliver(message);
       const said: unknown = message.params?.notifications;
-      const honored = isObject(said) ? said : {};
+      const honored = objectOf(said);
       isHonored = Object.keys(honored).length > 0;
       onAcknowledged(honored);
     });

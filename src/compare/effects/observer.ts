@@ -15,7 +15,7 @@ import net from 'node:net';
 import { devNull } from 'node:os';
 import process from 'node:process';
 import { authorPlace } from '../../base/stack.ts';
-import { isObject } from '../../base/values.ts';
+import { isObject, objectOf } from '../../base/values.ts';
 import { unjournaledCall } from '../../call/frame/context.ts';
 
 /** One effect of a call, outside of its steps. */
@@ -55,7 +55,7 @@ function sight(what: string, below: (...args: never[]) => unknown, place?: strin
   if (!at) return;
   const run = runs.get(frame) ?? `${process.pid}-${++count}`;
   runs.set(frame, run);
-  const { name, uri } = isObject(record.params) ? record.params : {};
+  const { name, uri } = objectOf(record.params);
   const effect = { call: String(record.id), tool: String(name ?? uri ?? record.method), run, what, at };
   for (const observer of observers) observer(effect);
 }
@@ -149,11 +149,11 @@ function replaceEffects(sight: Sight): () => void {
   replace(globalThis.WebSocket?.prototype, 'send', () => 'sent data over a WebSocket');
 
   replace(ClientRequest.prototype, 'end', (request) => {
-    const { method, protocol, host } = isObject(request) ? request : {};
+    const { method, protocol, host } = objectOf(request);
     return sent(method, `${String(protocol)}//${String(host)}`);
   });
   const requested = (message: unknown): void => {
-    const { method, origin } = isObject(message) && isObject(message.request) ? message.request : {};
+    const { method, origin } = objectOf(objectOf(message).request);
     sight(sent(method, origin), requested, fetched.getStore());
   };
   subscribe(REQUESTS, requested);

@@ -2,7 +2,7 @@
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
-import { AwaitError, isObject, type LoopTurns } from '../../base/values.ts';
+import { AwaitError, isObject, type LoopTurns, objectOf } from '../../base/values.ts';
 import { REVISION_META } from '../pipe/exchange.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
@@ -96,8 +96,8 @@ function refuseShape({ depth, values, names }: Shape, most: number): Reply | und
 function refuseEnvelope(body: unknown, most: number): Reply | undefined {
   let left = most / CHECKED;
   for (const message of messagesOf(body)) {
-    const { method, params } = isObject(message) ? message : {};
-    const { arguments: args, _meta: meta, name, uri, taskId } = isObject(params) ? params : {};
+    const { method, params } = objectOf(message);
+    const { arguments: args, _meta: meta, name, uri, taskId } = objectOf(params);
     // Headers say them too, and errors repeat them.
     const names = [method, name, uri, taskId, isObject(meta) && meta[REVISION_META]];
     // The SDKs' schemas take any argument of a tool, and look at each one of a prompt.

@@ -6,7 +6,7 @@
  * token.
  */
 import { createHmac, type KeyObject } from 'node:crypto';
-import { isObject, type JsonObject } from '../../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../../base/values.ts';
 
 export type Principal = (authInfo: JsonObject | undefined) => string | undefined;
 
@@ -25,7 +25,7 @@ export function defaultPrincipal(key: () => KeyObject, warn: (message: string) =
   return (authInfo) => {
     if (authInfo === undefined) return undefined;
     const { clientId, token } = authInfo;
-    const extra = isObject(authInfo.extra) ? authInfo.extra : {};
+    const extra = objectOf(authInfo.extra);
     const claims = claimsOf(token);
     const issuer = extra.iss ?? extra.issuer ?? claims.iss;
     const subject = extra.sub ?? extra.subject ?? extra.userId ?? claims.sub;

@@ -1,5 +1,5 @@
 /** A pipe's message as Streamable HTTP: its headers, and its exchange. */
-import { defined, isObject, type JsonObject } from '../../base/values.ts';
+import { defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { tooLarge } from '../http/bodies.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound } from '../http/exchange.ts';
@@ -24,8 +24,8 @@ export function headersOf(
   session: string | undefined,
   version: string | undefined,
 ): Record<string, string> {
-  const { method, params } = isObject(body) ? body : {};
-  const own = isObject(params) ? params : {};
+  const { method, params } = objectOf(body);
+  const own = objectOf(params);
   const envelope = isObject(own._meta) ? own._meta[REVISION_META] : undefined;
   if (typeof envelope === 'string') {
     const name = own.name ?? own.uri ?? own.taskId;

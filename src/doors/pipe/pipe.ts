@@ -23,7 +23,7 @@
  */
 import { createParser } from 'eventsource-parser';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../../base/resume-meta.ts';
-import { isObject, type JsonObject } from '../../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { refuseText } from '../http/body.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound, SentReply, Writer } from '../http/exchange.ts';
@@ -238,7 +238,7 @@ export class Pipe {
     this.#session = headers['mcp-session-id'] ?? this.#session;
     if (typeof body !== 'string') return;
     const message: unknown = JSON.parse(body);
-    const result = isObject(message) && isObject(message.result) ? message.result : {};
+    const result = objectOf(objectOf(message).result);
     if (typeof result.protocolVersion === 'string') this.#version = result.protocolVersion;
   }
 
@@ -360,7 +360,7 @@ const OWN: ReadonlySet<string> = new Set([SESSION_META, VERSION_META, EVENT_META
 
 function metaOf(message: JsonObject): JsonObject {
   const { params } = message;
-  return isObject(params) && isObject(params._meta) ? params._meta : {};
+  return objectOf(objectOf(params)._meta);
 }
 
 function wantsResume(initialize: JsonObject): boolean {
@@ -399,7 +399,7 @@ function withoutResume(message: JsonObject): JsonObject {
 /** Adds the stream's position to a message. A response gets none: it ends its stream. */
 function withEvent(message: JsonObject, event: string, request: string | number | undefined): JsonObject {
   if (typeof message.method !== 'string') return message;
-  const params = isObject(message.params) ? message.params : {};
+  const params = objectOf(message.params);
   const _meta = {
     ...(isObject(params._meta) && params._meta),
     [EVENT_META]: event,

@@ -118,7 +118,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
     try {
       const authInfo = await authenticate?.(request);
       if (handler.nameOf(authInfo) !== quotaKey.principal) return false;
-      expiry.cancel();
+      expiry?.cancel();
       if (ws.readyState === ws.OPEN) expiry = onExpiry(authInfo, expire);
       if (authInfo !== undefined) own.authInfo = authInfo;
       return true;
@@ -177,7 +177,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   ws.on('error', () => {});
   ws.on('close', () => {
     clearInterval(timer);
-    expiry.cancel();
+    expiry?.cancel();
     disconnected();
     waiting.end();
     account.close();
