@@ -11,29 +11,19 @@
  *    ends the request, and the page asks. What its user answers later counts.
  * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
-import { AwaitError, type Clock, defined, isObject, type JsonObject, sleep, textOf } from '../base/values.ts';
-import { type ErrorAnswers, isLate } from '../call/ask/answer.ts';
-import { missingCapability } from '../call/ask/capability.ts';
+import { AwaitError, type Clock, defined, type JsonObject, objectOf, sleep } from '../base/values.ts';
 import type { Engine } from '../call/engine.ts';
-import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
-import { isForPerson, roleOf } from '../call/frame/place.ts';
-import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
+import { CANCELLED, type CallRecord, type Response } from '../call/journal/entries.ts';
 import type { Instance, InstanceContext, Outcome, RequestContext } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
 import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { REPEATED } from '../checkpoint/page-records.ts';
-import { askedBy, ClientAsks } from './client-asks.ts';
+import { AskedAnswers, LOOK, offered } from './asked.ts';
 import { notDoneYet, sentBefore } from './said.ts';
-import { type Claim, isForm, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import type { Standing, WaitingCalls, WaitsFor } from './waiting-calls.ts';
 
-/** How long a request waits for the person, in milliseconds: clients give up after a minute, some after half of one. */
-const WAIT = 25_000;
-/** Rounds without an ask in which a client that opened the page waits for it. */
-const ROUNDS = 5;
-/** How often answers of other processes are looked for, in milliseconds. */
-const LOOK = 500;
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
 /** Longest idempotency key, in characters. */
@@ -54,7 +44,6 @@ const UNKNOWN: Standing = { kind: 'unknown' };
 const OTHER_ARGUMENTS = invalid('this idempotency key names a call of another tool, or with other arguments');
 const NOT_KEPT = invalid('the call of this idempotency key is done, and its outcome was not kept so long');
 const BAD_KEY = invalid(`an idempotency key is a text of 1 to ${KEY_LENGTH} characters`);
-const URL_MODE: JsonObject = { mode: 'url' };
 
 export interface ContinuedCallParts {
   readonly engine: Engine;
@@ -85,13 +74,6 @@ export interface ContinuedRequest {
   readonly isAgain: boolean;
 }
 
-interface OfferedAnswers {
-  readonly responses: JsonObject;
-  readonly errors?: ErrorAnswers;
-}
-
-type AtAsks = Extract<Standing, { kind: 'asks' }>;
-
 export class ContinuedCall implements Instance {
   readonly #parts: ContinuedCallParts;
   readonly #request: ContinuedRequest;
@@ -109,21 +91,18 @@ export class ContinuedCall implements Instance {
   #isGiven = false;
   /** Whether the client cancelled the request, and so its user the call. */
   #isCancelled = false;
-  /** The asks of a call that go to the page, and those that its client did not put to its user. */
-  #page = new Set<OpenAsk>();
-  readonly #asks: ClientAsks;
+  readonly #asked: AskedAnswers;
 
   constructor(parts: ContinuedCallParts, request: ContinuedRequest) {
     const calls = patient(parts.calls, (error) => this.#retries(error));
     this.#parts = { ...parts, calls };
     this.#request = request;
     this.#facts = request.context;
-    this.#asks = new ClientAsks({
+    this.#asked = new AskedAnswers({
       ...this.#parts,
       request,
-      opened: (call) => this.#opened(call),
-      doubted: async (call) => parts.opened(call, await this.#opened(call)),
-      awaited: (...how) => this.#awaited(...how),
+      over: this.#over.signal,
+      ended: this.#ended,
     });
     const { task: _task, session: _session, outlasted: _outlasted, ...call } = request.call;
     const { capabilities: declared } = call.client;
@@ -146,7 +125,7 @@ export class ContinuedCall implements Instance {
   async #retries(error: unknown): Promise<boolean> {
     if (!this.#isGiven || AwaitError.from(error).code !== 'store') return false;
     await sleep(this.#parts.clock, LOOK);
-    return !this.#over.signal.aborted && this.#untilExpiry(this.#own) > 0;
+    return !this.#over.signal.aborted && this.#own.expires > this.#parts.clock.now();
   }
 
   refresh(_frame: Frame, facts: InstanceContext): void {
@@ -156,7 +135,7 @@ export class ContinuedCall implements Instance {
   cancel(): void {
     this.#gone.abort();
     this.#over.abort();
-    this.#isCancelled = !this.#asks.cancel();
+    this.#isCancelled = !this.#asked.cancel();
   }
 
   release(isUnfinished: boolean): void {
@@ -305,11 +284,13 @@ export class ContinuedCall implements Instance {
       const { at, checkpoint, by, claim } = standing;
       const { call } = checkpoint;
       // Where a request has claimed the turn, any request of the call goes on with the answers in that claim.
-      const answers = claimed(claim) ?? (await this.#answers(frame, standing, at === known));
+      const answers = claim?.answers.length
+        ? offered(claim.answers)
+        : await this.#asked.answers(frame, checkpoint, at === known);
       if (this.#over.signal.aborted) return this.#left(call);
       if (answers === undefined) {
-        const { url } = await this.#opened(call);
-        return notDoneYet(String(call.params.name), url, [...this.#page], call.expires);
+        const { url } = await this.#asked.opened(call);
+        return notDoneYet(String(call.params.name), url, this.#asked.page, call.expires);
       }
       const state = { callId: call.id, at, ...defined({ owner: by }) };
       const outcome = await engine.resumeAt(
@@ -337,180 +318,17 @@ export class ContinuedCall implements Instance {
     );
   }
 
-  /** The request is over. If its client cancelled it, the page takes no answers until the client calls again. */
-  async #left(call: CallRecord): Promise<undefined> {
-    const { calls } = this.#parts;
-    if (!this.#isCancelled || this.#request.person === undefined || this.#isNamed) return;
-    if ((await calls.standing(call.id)).kind === 'asks') await calls.stop(call);
-  }
-
-  #forPage(open: readonly OpenAsk[]): OpenAsk[] {
-    if (this.#request.person === undefined) return [];
-    return open.filter(
-      (ask) =>
-        isForm(ask) &&
-        (isForPerson(ask.params) || missingCapability(this.#declared, ask.method, ask.params) !== undefined),
-    );
-  }
-
-  /** The answers to all of its asks; undefined where the person has not answered. */
-  async #answers(
-    frame: Frame,
-    { checkpoint: { call, open } }: AtAsks,
-    isTold: boolean,
-  ): Promise<OfferedAnswers | undefined> {
-    const { calls } = this.#parts;
-    const forPage = new Set(this.#forPage(open));
-    const page = new Set([...forPage].filter((ask) => !isLate(ask, this.#parts.clock.now())));
-    const { person } = this.#request;
-    // One that is on the page may be answered there at any time: the first answer counts, and waits with the call.
-    const isOpen =
-      forPage.size > 0 || (person !== undefined && (await calls.waitsFor(call.id)) !== undefined);
-    this.#page = page;
-    const responses: Record<string, JsonObject> = {};
-    const errors: Record<string, ErrorAnswers[string]> = {};
-    let isNews = false;
-    await Promise.all(
-      open.map(async (ask) => {
-        if (page.has(ask)) return;
-        const isDoubtful = await this.#asks.isUnproven(ask);
-        const isKept = isOpen || isDoubtful;
-        const kept = isKept ? await calls.answerTo(call.id, ask.key) : undefined;
-        // Its time is over: no answer is its error.
-        if (kept === undefined && forPage.has(ask)) return;
-        const doubted =
-          kept === undefined && isDoubtful ? await this.#asks.shown(frame, call, ask) : undefined;
-        if (doubted !== undefined && !('response' in doubted)) {
-          page.add(ask);
-          isNews ||= doubted.isNews;
-          return;
-        }
-        const response =
-          kept?.response ?? doubted?.response ?? (await this.#asks.itself(frame, call.id, ask));
-        if ('error' in response) {
-          errors[ask.key] = response.error;
-          return;
-        }
-        responses[ask.key] = response.result;
-        if (kept !== undefined || !isKept) return;
-        if (await this.#asks.count(call, ask, response)) return;
-        responses[ask.key] = (await calls.answerTo(call.id, ask.key))?.response.result ?? response.result;
-      }),
-    );
-    if (page.size > 0) {
-      const given = await this.#fromPage(frame, call, [...page], isTold && !isNews);
-      if (given === undefined) return undefined;
-      Object.assign(responses, given);
-    }
-    return { responses, ...(Object.keys(errors).length > 0 && { errors }) };
-  }
-
-  async #fromPage(
-    frame: Frame,
-    call: CallRecord,
-    asks: readonly OpenAsk[],
-    isTold: boolean,
-  ): Promise<Record<string, JsonObject> | undefined> {
-    const { calls, opened } = this.#parts;
-    const { context } = this.#request;
-    const waits = await this.#opened(call);
-    for (const { params } of asks) await calls.openedTo(call, roleOf(params));
-    if (!isTold && !this.#gone.signal.aborted) opened(call, waits);
-    const [first] = asks;
-    if (first === undefined) return {};
-    // A task waits as long as it lives; a client that was not told yet is told at once.
-    const isTask = this.#request.call.task?.when === 'now';
-    const patience = isTask ? this.#untilExpiry(call) : isTold ? WAIT : 0;
-    if (!this.#takesUrls || (await calls.doubtOf(call, first)) !== undefined)
-      return await this.#awaited(call, asks, patience);
-    // A question that is answered is not sent to the page again.
-    const answered = await this.#read(call, asks);
-    if (answered !== undefined) return answered;
-    const { url } = waits;
-    const at = await calls.asked(call, first);
-    const opening = askedBy(frame, call.id, {
-      key: first.key,
-      method: 'elicitation/create',
-      params: { ...URL_MODE, url, message: textOf(first.params.message ?? '') },
-    });
-    const response = await Promise.race([opening, this.#ended]);
-    if (response === undefined) return undefined;
-    const { result } = orDeclined(response);
-    // Its `accept` says that the page was opened; what comes at once is no person's.
-    if (result.action !== 'accept') {
-      if (await calls.believes(call, { action: result.action }, at)) await this.#taken(call, asks, result);
-      else await calls.doubt(call, first, false);
-      return await this.#awaited(call, asks, patience);
-    }
-    // Rounds that are over are not waited for again.
-    const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
-    const rounds = context.live ? 0 : ROUNDS;
-    for (let round = past; ; round += 1) {
-      const given = await this.#awaited(call, asks, context.live ? this.#untilExpiry(call) : WAIT);
-      if (given !== undefined || round >= rounds || this.#over.signal.aborted) return given;
-      await Promise.race([frame.context.shed?.(), this.#ended]);
-    }
-  }
-
   /**
-   * Records the client's decline or cancel as its user's answer. It is no answer to an ask for a person or for a role; an
-   * answer that the page got before it stays.
+   * The request is over. If its client cancelled it, the call ends where it had the question alone; else the page takes
+   * no answers until the client calls again.
    */
-  async #taken(call: CallRecord, asks: readonly OpenAsk[], { action }: JsonObject): Promise<void> {
-    for (const ask of asks)
-      if (!isForPerson(ask.params)) await this.#asks.count(call, ask, { result: { action } });
-  }
-
-  async #read(call: CallRecord, asks: readonly OpenAsk[]): Promise<Record<string, JsonObject> | undefined> {
-    const found = await Promise.all(
-      asks.map(
-        async ({ key }) => [key, (await this.#parts.calls.answerTo(call.id, key))?.response.result] as const,
-      ),
-    );
-    const given = found.filter((pair): pair is [string, JsonObject] => pair[1] !== undefined);
-    return given.length === asks.length ? Object.fromEntries(given) : undefined;
-  }
-
-  /** Waits for the person, but not for longer than so many milliseconds. */
-  async #awaited(
-    call: CallRecord,
-    asks: readonly OpenAsk[],
-    wait: number,
-    stop?: AbortSignal,
-  ): Promise<Record<string, JsonObject> | undefined> {
-    const { calls, clock } = this.#parts;
-    const over = this.#over.signal;
-    const signal = stop === undefined ? over : AbortSignal.any([over, stop]);
-    const end = clock.elapsed() + wait;
-    for (;;) {
-      let wake = (): void => {};
-      const woken = new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-      const unheard = calls.listen(call.id, wake);
-      signal.addEventListener('abort', wake, { once: true });
-      const timer = clock.after(Math.min(LOOK, Math.max(0, end - clock.elapsed())), wake);
-      timer.unref();
-      try {
-        // A task waits on where another process's request was cancelled, which stopped the page.
-        if (wait > WAIT) await calls.resume(call);
-        const given = await this.#read(call, asks);
-        if (given !== undefined || signal.aborted || clock.elapsed() >= end) return given;
-        await woken;
-      } finally {
-        unheard();
-        timer.cancel();
-        signal.removeEventListener('abort', wake);
-      }
-    }
-  }
-
-  #untilExpiry({ expires }: CallRecord): number {
-    return Math.max(0, expires - this.#parts.clock.now());
-  }
-
-  #opened(call: CallRecord): Promise<WaitsFor> {
-    return this.#parts.calls.opened(call, this.#request.person ?? '', this.#workspace);
+  async #left(call: CallRecord): Promise<undefined> {
+    const { calls, engine } = this.#parts;
+    if (!this.#isCancelled || this.#isNamed) return;
+    const standing = await calls.standing(call.id);
+    if (standing.kind !== 'asks') return;
+    if (this.#asked.isAlone) await engine.cancelAt({ callId: call.id, at: standing.at }, call.principal);
+    else if (this.#request.person !== undefined) await calls.stop(call);
   }
 
   get #workspace(): string | undefined {
@@ -519,17 +337,6 @@ export class ContinuedCall implements Instance {
 
   get #isNamed(): boolean {
     return this.#request.key !== undefined;
-  }
-
-  /** What the client itself declared. */
-  get #declared(): JsonObject {
-    return this.#request.call.client.capabilities;
-  }
-
-  get #takesUrls(): boolean {
-    const lacks = (mode: JsonObject): boolean =>
-      missingCapability(this.#declared, 'elicitation/create', mode) !== undefined;
-    return lacks({}) && !lacks(URL_MODE);
   }
 
   #context(frame: Frame): RequestContext {
@@ -557,17 +364,6 @@ function invalid(why: string): Response {
   return { error: { code: -32602, message: `Invalid params: ${why}` } };
 }
 
-/** The answers of a turn that was claimed with any. */
-function claimed(claim: Claim | undefined): OfferedAnswers | undefined {
-  if (claim === undefined || claim.answers.length === 0) return undefined;
-  const responses: Record<string, JsonObject> = {};
-  const errors: Record<string, ErrorAnswers[string]> = {};
-  for (const { key, response } of claim.answers)
-    if ('error' in response) errors[key] = response.error;
-    else responses[key] = response.result;
-  return { responses, errors };
-}
-
 /** An object with the same members; where a promise of one rejects, the member is called again if `retries` says so. */
 function patient<T extends object>(whole: T, retries: (error: unknown) => Promise<boolean>): T {
   return new Proxy(whole, {
@@ -589,11 +385,6 @@ function patient<T extends object>(whole: T, retries: (error: unknown) => Promis
 
 /** Client capabilities that a server can ask by forms with. */
 export function withForms(capabilities: JsonObject): JsonObject {
-  const elicitation = isObject(capabilities.elicitation) ? capabilities.elicitation : {};
+  const elicitation = objectOf(capabilities.elicitation);
   return { ...capabilities, elicitation: { ...elicitation, form: {} } };
-}
-
-/** A client that cannot open a page has not answered for its user. */
-function orDeclined(response: Response): { readonly result: JsonObject } {
-  return 'error' in response ? { result: { action: 'cancel' } } : response;
 }

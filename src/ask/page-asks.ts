@@ -1,5 +1,13 @@
 /** The option `ask` at work: which calls are for a person, what their servers are told, and who is told of them. */
-import { type Clock, defined, isObject, type JsonObject, systemClock, type Timer } from '../base/values.ts';
+import {
+  type Clock,
+  callAt,
+  defined,
+  isObject,
+  type JsonObject,
+  type Repeating,
+  systemClock,
+} from '../base/values.ts';
 import { sortAnswers } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import type { Engine, EngineParts } from '../call/engine.ts';
@@ -51,7 +59,7 @@ export class PageAsks {
   /** Tools whose calls may not be run again, of which the log was told. */
   readonly #told = new Set<string>();
   /** By the ids of calls that wait for a person, as far as this process opened their asks. */
-  readonly #expiries = new Map<string, Timer>();
+  readonly #expiries = new Map<string, Repeating>();
 
   constructor(parts: PageAsksParts) {
     this.#parts = parts;
@@ -152,17 +160,11 @@ export class PageAsks {
     const asked = { person, url, tool: String(params.name) };
     this.tell('opened', asked);
     this.settled(id);
-    const { now } = this.#parts;
-    const arm = (): void => {
-      const timer = this.#clock.after(Math.max(0, expires - now()), () => {
-        // Longer than the longest timer.
-        if (now() < expires) return arm();
-        this.#expiries.delete(id);
-        void this.#expired(id, asked).catch(() => {});
-      });
-      this.#expiries.set(id, timer.unref());
-    };
-    arm();
+    const timer = callAt(this.#clock, expires, () => {
+      this.#expiries.delete(id);
+      void this.#expired(id, asked).catch(() => {});
+    });
+    this.#expiries.set(id, timer);
   }
 
   /** No ask of the call expires any more: it has ended, or its asks are answered. */

@@ -1,5 +1,5 @@
 /** What the model reads of a call that waits for a person, and of one that is done already. */
-import { type JsonObject, textOf } from '../base/values.ts';
+import { type JsonObject, objectOf, textOf } from '../base/values.ts';
 import type { OpenAsk, Response } from '../call/journal/entries.ts';
 import { expiryOf } from './waiting-calls.ts';
 
@@ -42,7 +42,7 @@ export function sentBefore(response: Response): Response {
   if ('error' in response) return response;
   const { result } = response;
   const content = Array.isArray(result.content) ? result.content : [];
-  const meta = typeof result._meta === 'object' && result._meta !== null ? result._meta : {};
+  const meta = objectOf(result._meta);
   return {
     result: {
       ...result,

@@ -3,7 +3,7 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
-import { AwaitError, isObject, type JsonObject, nextTurn, textOf } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, nextTurn, objectOf, textOf } from '../base/values.ts';
 import { type AnswerCheck, isLate } from '../call/ask/answer.ts';
 import { roleOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
@@ -188,7 +188,7 @@ export class AskPage {
     const groups = new Map<string, { server: string; tool: string; asks: ListedAsk[] }>();
     let room = MOST_LISTED;
     // Of each call the beginning is kept before the next one is read.
-    for (const id of await asking.calls.of(who)) {
+    for await (const id of asking.calls.of(who)) {
       await nextTurn();
       const found = await this.#find(id, who);
       if (found === undefined || found.open.length === 0) continue;
@@ -328,11 +328,11 @@ function messageOf({ message }: JsonObject): string {
 }
 
 function argumentsOf({ params: { arguments: args } }: CallRecord): JsonObject {
-  return isObject(args) ? args : {};
+  return objectOf(args);
 }
 
 function schemaOf({ requestedSchema }: JsonObject): JsonObject {
-  return isObject(requestedSchema) ? requestedSchema : {};
+  return objectOf(requestedSchema);
 }
 
 function same(one: JsonObject, other: JsonObject): boolean {

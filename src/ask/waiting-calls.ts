@@ -28,8 +28,8 @@ import {
   stoppedName,
 } from '../checkpoint/page-records.ts';
 
-/** Calls of one person that the list shows. */
-const MOST_LISTED = 200;
+/** Calls of a person, or of a role, that are read at once for the list, and how often. */
+const LISTED = { size: 200, times: 10 };
 /** The newest of equal calls, among which those are that are not over: an equal one begins when the one before is. */
 const MOST_EQUAL = 10;
 
@@ -40,8 +40,8 @@ const PROOF = 30 * 86_400_000;
 
 /** An answer, and who gave it. */
 interface GivenAnswer {
-  readonly response: { readonly result: JsonObject };
-  /** The person; `''` where the client answered for them. */
+  readonly response: Response;
+  /** The person; `''` where the client answered for them, or its time was over. */
   readonly by: string;
   readonly route: 'page' | 'client';
   /** Milliseconds since the epoch. */
@@ -68,7 +68,7 @@ export interface Authorized {
   readonly roles: readonly string[];
 }
 
-export type Claim = Extract<Entry, { type: 'claimed' }>;
+type Claim = Extract<Entry, { type: 'claimed' }>;
 
 /** Where a call stands. */
 export type Standing =
@@ -82,7 +82,7 @@ export type Standing =
       readonly claim: Claim | undefined;
     }
   /** Its first turn is not over. */
-  | { readonly kind: 'runs'; readonly call: CallRecord | undefined }
+  | { readonly kind: 'runs' }
   /** `isKept`: whether its log is. */
   | { readonly kind: 'ended'; readonly response: Response | undefined; readonly isKept: boolean };
 
@@ -234,20 +234,33 @@ export class WaitingCalls {
     return (await this.#parts.store.get(personName(callId))) as WaitsFor | undefined;
   }
 
-  /** The calls of a person and of their roles, the newest of each first. */
-  async of({ person, roles }: Authorized): Promise<readonly string[]> {
+  /** The calls of a person and of their roles whose outcome was not sent yet, the newest of each first. */
+  async *of({ person, roles }: Authorized): AsyncGenerator<string> {
+    const seen = new Set<string>();
     const lists = [
-      this.#byPerson.list(person, undefined, MOST_LISTED),
-      ...roles.map((role) => this.#byRole.list(role, undefined, MOST_LISTED)),
+      { index: this.#byPerson, whose: person },
+      ...roles.map((whose) => ({ index: this.#byRole, whose })),
     ];
-    return [...new Set((await Promise.all(lists)).flatMap(({ ids }) => ids))];
+    for (const { index, whose } of lists) {
+      let from: string | undefined;
+      for (let times = 0; times < LISTED.times; times += 1) {
+        const { ids, next } = await index.list(whose, from, LISTED.size);
+        const sent = await Promise.all(ids.map((id) => this.#parts.store.get(sentName(id))));
+        for (const id of ids.filter((id, nth) => sent[nth] === undefined && !seen.has(id))) {
+          seen.add(id);
+          yield id;
+        }
+        if (next === undefined) break;
+        from = next;
+      }
+    }
   }
 
   /** @returns false where the ask has an answer already */
   async answer(call: CallRecord, ask: OpenAsk, given: GivenAnswer): Promise<boolean> {
     const kept = { ...given, question: ask.question, arguments: digest(call.params.arguments ?? {}) };
     const isFirst = await this.#insert(call, answerName(call.id, ask.key), kept);
-    if (isFirst) this.#parts.answered?.(call, kept);
+    if (isFirst && !('error' in given.response)) this.#parts.answered?.(call, kept);
     for (const listener of this.#listeners.get(call.id) ?? []) listener();
     return isFirst;
   }
@@ -394,10 +407,6 @@ function after(before: Standing, entry: Entry, at: number): Standing {
       // A second claim of the same turn has the first one's answers.
       if (before.kind === 'asks')
         return entry.type === 'claimed' ? { ...before, claim: before.claim ?? entry } : before;
-      return entry.type === 'called'
-        ? { kind: 'runs', call: entry.call }
-        : before.kind === 'unknown'
-          ? { kind: 'runs', call: undefined }
-          : before;
+      return before.kind === 'unknown' ? { kind: 'runs' } : before;
   }
 }

@@ -23,7 +23,7 @@ import { Handoff, type Offer } from './run/handoff.ts';
 import { Naps } from './run/lookout.ts';
 import type { Outcome } from './run/outcome.ts';
 import { askOutside, OUTSIDE, type OutsideAsk } from './run/outside.ts';
-import { Ownership } from './run/ownership.ts';
+import { Ownership, WAS_CANCELLED } from './run/ownership.ts';
 import { Runs } from './run/registry.ts';
 import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import type { Instance, RequestContext } from './run/request-context.ts';
@@ -463,6 +463,17 @@ export class Engine {
     } catch (error) {
       return reported(this.#parts, undefined, AwaitError.from(error));
     }
+  }
+
+  /** Cancels a suspended call: its tool's signal fires, if its frame is here. */
+  async cancelAt(state: Pick<TokenState, 'callId' | 'at'>, principal: string | undefined): Promise<void> {
+    const parked = this.#runs.takeParked(keyOf(state));
+    if (parked === undefined) {
+      await this.tasks?.cancelCall(state.callId, principal);
+      return;
+    }
+    parked.run.held = { by: 'journal' };
+    await this.#ownership.cancel(parked.run, WAS_CANCELLED);
   }
 
   /** Whether this process is about to end. */

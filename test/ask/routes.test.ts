@@ -17,6 +17,7 @@ import { SQLITE } from '../e2e/services.ts';
 import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } }, required: ['day'] };
+const MINUTE = 60_000;
 const ann = new PersonAtPage();
 const audited: AuditEvent[] = [];
 let runs = 0;
@@ -31,8 +32,8 @@ function build(): McpServer {
     const booked = `${action} ${content?.day}`;
     return { content: [{ type: 'text', text: booked }], structuredContent: { booked } };
   });
-  server.registerTool('hasty', {}, async () => {
-    const asked = server.server.elicitInput({ message: 'Now?', requestedSchema: FORM }, { timeout: 1_500 });
+  server.registerTool('hasty', { inputSchema: { timeout: z.number() } }, async ({ timeout }) => {
+    const asked = server.server.elicitInput({ message: 'Now?', requestedSchema: FORM }, { timeout });
     const text = await asked.then(({ action }) => action, String);
     return { content: [{ type: 'text', text }] };
   });
@@ -92,6 +93,14 @@ function byHand(at: Served, to: string, more: RawCall = {}): Promise<RawReply> {
   });
 }
 
+const hasty = (): Promise<RawReply> =>
+  post(one.url, {
+    tool: 'hasty',
+    args: { timeout: MINUTE },
+    capabilities: {},
+    headers: { authorization: 'Bearer ann' },
+  });
+
 /** A request, of whose wait for the person 25 seconds pass whenever something begins to listen. */
 async function atOnce<T>(request: () => Promise<T>): Promise<T> {
   vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + jump);
@@ -120,26 +129,22 @@ it('asks a client itself that declares forms', async () => {
 it('ends a question with the time-out that its tool passed, where its client is asked', async () => {
   const client = await clientOf(one, { elicitation: { form: {} } }, '');
   client.setRequestHandler(ElicitRequestSchema, () => new Promise(() => {}));
-  const { content } = await client.callTool({ name: 'hasty', arguments: {} });
+  const { content } = await client.callTool({ name: 'hasty', arguments: { timeout: 1_500 } });
   expect((content as { text: string }[])[0]?.text).toContain('Request timed out');
 });
 
 it('takes an answer that was given within the tool’s own time-out, however late the call comes back', async () => {
-  const hasty = (): Promise<RawReply> =>
-    post(one.url, { tool: 'hasty', capabilities: {}, headers: { authorization: 'Bearer ann' } });
   const link = linkIn(textOf(await hasty()));
   await ann.answer(two.url, link, { day: 'Monday' });
-  vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 5_000);
+  vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 2 * MINUTE);
   expect(textOf(await hasty())).toBe('accept');
 });
 
 it('takes none after it, and ends the question with the time-out', async () => {
-  const hasty = (): Promise<RawReply> =>
-    post(one.url, { tool: 'hasty', capabilities: {}, headers: { authorization: 'Bearer ann' } });
   const told = textOf(await hasty());
   const until = /expires at (\S+)\./.exec(told)?.[1] ?? '';
-  expect(Date.parse(until) - Date.now()).toBeLessThan(10_000);
-  vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 5_000);
+  expect(Date.parse(until) - Date.now()).toBeLessThanOrEqual(MINUTE);
+  vi.spyOn(Date, 'now').mockReturnValue(Date.now() + 2 * MINUTE);
   expect(await ann.read(two.url, linkIn(told))).toContain('There is no such question');
   expect(textOf(await hasty())).toContain('Request timed out');
 });

@@ -55,6 +55,12 @@ function bench(bytes: { caller: number; outcomes: number }) {
   return { store, calls, begin, end };
 }
 
+async function listed(calls: WaitingCalls): Promise<string[]> {
+  const ids: string[] = [];
+  for await (const id of calls.of({ person: 'ann', roles: [] })) ids.push(id);
+  return ids;
+}
+
 it('a call is found by an equal one, also where an earlier one has made room', async () => {
   const { store, calls, begin, end } = bench({ caller: 1_000_000, outcomes: 1 });
   const done = await begin('done', { to: 'Rome' });
@@ -63,7 +69,18 @@ it('a call is found by an equal one, also where an earlier one has made room', a
   await end(await begin('other', { to: 'Oslo' }));
   expect(await store.read(done.id, 0)).toBeUndefined();
   expect(await calls.equal(waiting, undefined)).toContain(waiting.id);
-  expect(await calls.of({ person: 'ann', roles: [] })).toContain(waiting.id);
+  expect(await listed(calls)).toContain(waiting.id);
+});
+
+it('a call is in its person’s list behind hundreds that are over', async () => {
+  const { calls, begin, end } = bench({ caller: 10_000_000, outcomes: 10_000 });
+  const waiting = await begin('waiting', { to: 'Rome' });
+  for (let nth = 0; nth < 450; nth += 1) {
+    const call = await begin(`${nth}`, { nth });
+    await end(call);
+    await calls.sent(call);
+  }
+  expect(await listed(calls)).toEqual([waiting.id]);
 });
 
 it('rows take the room of the caller whose calls they hold', async () => {

@@ -153,8 +153,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'a call that its client stopped takes answers',
     file: 'src/ask/continued-call.ts',
-    from: 'this.#isCancelled = !this.#asks.cancel();',
-    to: 'this.#asks.cancel();',
+    from: 'this.#isCancelled = !this.#asked.cancel();',
+    to: 'this.#asked.cancel();',
     page: true,
   },
   {
@@ -180,9 +180,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'an answer is taken in that nobody gave',
-    file: 'src/ask/continued-call.ts',
-    from: 'return given.length === asks.length ? Object.fromEntries(given) : undefined;',
-    to: "return Object.fromEntries(asks.map(({ key }) => [key, { action: 'accept', content: { n: 'none' } }]));",
+    file: 'src/ask/asked.ts',
+    from: 'if (response !== undefined) given.set(ask, response);',
+    to: "given.set(ask, response ?? { result: { action: 'accept', content: { n: 'none' } } });",
     page: true,
   },
 ];

@@ -4,7 +4,7 @@
  * 2. It gives a choice as its place in the schema: browsers change line ends, and an empty text is no choice.
  * 3. Nothing that a form has makes this throw, and only the schema's own fields are read.
  */
-import { canonical, isObject, type JsonObject } from '../../base/values.ts';
+import { canonical, type JsonObject, objectOf } from '../../base/values.ts';
 import { patternsOf } from '../../host/linear.ts';
 import {
   type ChoiceField,
@@ -18,8 +18,8 @@ import {
 
 export function formOf(schema: JsonObject): readonly Field[] {
   const required: ReadonlySet<unknown> = new Set(Array.isArray(schema.required) ? schema.required : []);
-  const properties = Object.entries(isObject(schema.properties) ? schema.properties : {});
-  return properties.map(([name, field]) => fieldOf(name, isObject(field) ? field : {}, required.has(name)));
+  const properties = Object.entries(objectOf(schema.properties));
+  return properties.map(([name, field]) => fieldOf(name, objectOf(field), required.has(name)));
 }
 
 /** The name of a field's control. Escaped as in JSON, since browsers change line ends in names, too. */

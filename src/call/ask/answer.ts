@@ -60,7 +60,7 @@ export function sortAnswers(
     const name = names.find((key) => Object.hasOwn(responses ?? {}, key));
     const value = name === undefined ? undefined : responses?.[name];
     const failed = names.find((key) => Object.hasOwn(errors, key));
-    const counts = isRecorded && value !== undefined;
+    const counts = isRecorded && (value !== undefined || failed !== undefined);
     if (isLate(ask, now) && !counts) accepted.push(timedOut(ask, ask.deadline.timeout));
     else if (failed !== undefined) {
       accepted.push(answerTo(ask, { error: errors[failed] as RpcError }));

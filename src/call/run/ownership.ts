@@ -20,7 +20,7 @@ import {
 } from './run.ts';
 
 /** The reason in a cancelled tool's signal. */
-const WAS_CANCELLED = 'the request was cancelled';
+export const WAS_CANCELLED = 'the request was cancelled';
 /** How often the journals of parked calls are read, where each keeps its server from other calls; in milliseconds. */
 const LOOK_EVERY = 1_000;
 
