@@ -52,30 +52,40 @@ describe('the README', () => {
     }
   });
 
-  it.skipIf(REDIS.down)('mounts a server with the code it shows', async () => {
-    const mount = snippets.find((snippet) => snippet.includes('closeOnSignals')) ?? '';
-    const runnable = mount
-      .replace("'./server.js'", "'../server.ts'")
-      .replace('redis://127.0.0.1:6379', REDIS.url())
-      .replace(
-        /const server = app[\s\S]*/,
-        "const server = app.listen(0, '127.0.0.1', () => console.log((server.address() as { port: number }).port));",
+  it.skipIf(REDIS.down)(
+    'mounts its server in two processes, and its client answers at the other',
+    async () => {
+      const code = (part: string): string => snippets.find((snippet) => snippet.includes(part)) ?? '';
+      const mount = code('closeOnSignals').replace('redis://127.0.0.1:6379', REDIS.url());
+      const listens = "console.log('listening')";
+      expect(mount).toContain(listens);
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(`${folder}/server.ts`, code('export default function buildServer'));
+      const port = '(server.address() as { port: number }).port';
+      writeFileSync(`${folder}/main.ts`, mount.replace(listens, `console.log(${port})`));
+      const env = { ...process.env, PORT: '0', MCP_AWAIT_SECRET: SECRET };
+      const children = [1, 2].map(() =>
+        spawn(process.execPath, ['--import', 'tsx', `${folder}/main.ts`], {
+          cwd: root,
+          env,
+          stdio: ['ignore', 'pipe', 'inherit'],
+        }),
       );
-    expect(runnable).not.toContain('3000');
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(`${folder}/mount.ts`, runnable);
-    const child = spawn(process.execPath, ['--import', 'tsx', `${folder}/mount.ts`], {
-      cwd: root,
-      env: { ...process.env, REDIS_URL: REDIS.url(), MCP_AWAIT_SECRET: SECRET },
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    try {
-      const [port] = (await once(createInterface(child.stdout), 'line')) as [string];
-      const client = await modern(`http://127.0.0.1:${port}/mcp`);
-      expect(await client.tool('book_flight', { to: 'Rome' })).toContain('Booked a flight to Rome');
-      await client.close();
-    } finally {
-      child.kill();
-    }
-  });
+      try {
+        const ports = await Promise.all(
+          children.map(async ({ stdout }) => String(await once(createInterface(stdout), 'line'))),
+        );
+        const [one = '', two = ''] = ports.map((of) => `http://127.0.0.1:${of}/mcp`);
+        const client = spawn(process.execPath, ['examples/answer-elsewhere.mjs', one, two], { cwd: root });
+        const said = (await client.stdout.toArray()).join('');
+        expect(said).toContain(`the answer goes to ${two}`);
+        expect(said).toContain('Monday is booked');
+        const modernClient = await modern(two);
+        expect(await modernClient.tool('book_flight', {})).toContain('is booked under');
+        await modernClient.close();
+      } finally {
+        for (const child of children) child.kill();
+      }
+    },
+  );
 });
