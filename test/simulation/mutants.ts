@@ -185,4 +185,11 @@ export const MUTANTS: readonly Mutant[] = [
     to: "given.set(ask, response ?? { result: { action: 'accept', content: { n: 'none' } } });",
     page: true,
   },
+  {
+    name: 'a client’s answer replaces one that the page has acknowledged',
+    file: 'src/ask/asked.ts',
+    from: 'return (await calls.answerTo(call.id, ask.key))?.response ?? response;',
+    to: 'return response;',
+    page: true,
+  },
 ];

@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { ContinuedCall } from '../../src/ask/continued-call.ts';
 import { isForm, WaitingCalls } from '../../src/ask/waiting-calls.ts';
 import { digest } from '../../src/base/digest.ts';
-import { type Clock, canonical, isObject, type JsonObject } from '../../src/base/values.ts';
+import { type Clock, canonical, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Engine, EngineParts } from '../../src/call/engine.ts';
 import type { CallRecord, Completion, Response } from '../../src/call/journal/entries.ts';
 import { isContinued } from '../../src/call/journal/entries.ts';
@@ -169,6 +169,17 @@ class PageWorld {
     return text === undefined ? undefined : (JSON.parse(text) as { response: Response }).response;
   }
 
+  /** What the person and the client answered, as far as it counts; nothing where more than one call waited. */
+  counted(): string[] {
+    if (this.waiting.size !== 1) return [];
+    return [...this.#store.records].flatMap(([name, record]) => {
+      if (!name.includes(':answer ')) return [];
+      const { response } = JSON.parse(record) as { response: Response };
+      const content = 'result' in response ? objectOf(response.result.content) : {};
+      return typeof content.a === 'string' ? [content.a] : [];
+    });
+  }
+
   somewhere(): Cluster['processes'][number] {
     const { processes } = this.cluster;
     return processes[Math.floor(this.#world.random() * processes.length)] as Cluster['processes'][number];
@@ -284,6 +295,9 @@ class AgentClient {
       const wanted = canonical(expected(plan));
       const got = isSame(canonical(response.result.value));
       if (got !== wanted) this.#world.violated(`its result is ${got}, not ${wanted}`);
+      for (const text of this.#page.counted())
+        if (!canonical(response.result.value).includes(text))
+          this.#world.violated(`its tool did not get ${text}, the answer that counts`);
     }
   }
 }
