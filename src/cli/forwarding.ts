@@ -4,17 +4,15 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { decodeJwt } from 'jose';
-import { Quota } from '../base/quota.ts';
 import { defined, type JsonObject } from '../base/values.ts';
-import { fetchWithinOrigin } from '../client/redirect.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
 import { CredentialsRefused } from '../doors/http/refused.ts';
 import type { NodeRequest } from '../node.ts';
 import type { Logger } from '../observe/logger.ts';
-import { boundedText } from '../proxy/bounded-text.ts';
 import { type Proof, Proofs, tokenName } from '../proxy/proofs.ts';
 import type { RemoteOptions } from '../proxy/remote.ts';
+import { isMetadata, ServerMetadata } from '../proxy/server-metadata.ts';
 import type { Draft } from './flags.ts';
 import { UsageError } from './values.ts';
 
@@ -120,76 +118,5 @@ function expiryOf(token: string): number | undefined {
     return typeof exp === 'number' ? exp : undefined;
   } catch {
     return undefined;
-  }
-}
-
-// --- the server's documents about authorization ---
-
-/**
- * The documents about authorization that a remote server's origin has (RFC 9728, RFC 8414, OpenID Connect Discovery),
- * for clients of a proxy that serves the server's own public URL. They are read anew for each client; status and JSON
- * alone are passed on.
- */
-
-const PATH =
-  /^\/\.well-known\/(?:oauth-protected-resource|oauth-authorization-server|openid-configuration)(?:\/[^?#]*)?$/;
-/** Requests to the server at once; half of them from one address. */
-const AT_ONCE = { all: 32, caller: 16, anonymous: 32 };
-/** How long the server may take, in milliseconds. */
-const TIME = 10_000;
-/** Bytes of one document. */
-const MOST = 262_144;
-const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\b/i;
-
-const BUSY: Reply = { status: 503, headers: { 'retry-after': '5' } };
-const NONE: Reply = { status: 404, headers: {} };
-
-/** Whether a path is that of such a document. */
-function isMetadata(path: string): boolean {
-  return PATH.test(path);
-}
-
-export class ServerMetadata {
-  readonly #remote: RemoteOptions;
-  readonly #room = new Quota({ ...AT_ONCE });
-  readonly #reading = new Map<string, Promise<Reply>>();
-
-  constructor(remote: RemoteOptions) {
-    this.#remote = remote;
-  }
-
-  /**
-   * @param path one for which `isMetadata` is true
-   * @param address where the request comes from, if that is known
-   */
-  get(path: string, address?: string): Promise<Reply> {
-    const url = new URL(path, this.#remote.url);
-    // Dots in a path lead elsewhere.
-    if (url.pathname !== path) return Promise.resolve(NONE);
-    const known = this.#reading.get(path);
-    if (known !== undefined) return known;
-    if (!this.#room.has({ address })) return Promise.resolve(BUSY);
-    const reading = this.#read(url)
-      .catch(() => BUSY)
-      .finally(() => {
-        this.#reading.delete(path);
-        this.#room.leave(reading);
-      });
-    this.#room.hold(reading, { address });
-    this.#reading.set(path, reading);
-    return reading;
-  }
-
-  async #read(url: URL): Promise<Reply> {
-    const headers = { ...this.#remote.headers, accept: 'application/json' };
-    const response = await fetchWithinOrigin(fetch, url, { headers, signal: AbortSignal.timeout(TIME) });
-    const { status } = response;
-    const type = response.headers.get('content-type') ?? '';
-    const body = await boundedText(response, MOST);
-    if (status >= 300 && status < 400) return { status: 502, headers: {} };
-    if (body !== undefined && JSON_TYPE.test(type))
-      return { status, headers: { 'content-type': type, 'cache-control': 'no-store' }, body };
-    // Some servers have a page for every path.
-    return response.ok ? NONE : { status, headers: {} };
   }
 }

@@ -1,8 +1,8 @@
 /** What a server says of tokens, and how long that is believed: by a real server, with the clock moved. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { ServerMetadata } from '../../src/cli/forwarding.ts';
 import { Proofs } from '../../src/proxy/proofs.ts';
+import { ServerMetadata } from '../../src/proxy/server-metadata.ts';
 import { listen, shut } from '../e2e/harness.ts';
 
 const closing: (() => Promise<unknown>)[] = [];
