@@ -7,6 +7,12 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 
 const [calls = 'http://127.0.0.1:3001/mcp', answers = 'http://127.0.0.1:3002/mcp'] = process.argv.slice(2);
+if (![calls, answers].every((url) => URL.canParse(url))) {
+  console.error(
+    'Give the URL to call, and the URL to answer at, such as http://127.0.0.1:3001/mcp and http://127.0.0.1:3002/mcp.',
+  );
+  process.exit(2);
+}
 
 /** A message without a `method` is an answer. */
 const answersElsewhere = (url, init) => {
@@ -21,7 +27,13 @@ client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
   console.log('the user is asked', params.message);
   return { action: 'accept', content: { day: 'Monday' } };
 });
-await client.connect(new StreamableHTTPClientTransport(new URL(calls), { fetch: answersElsewhere }));
+const transport = new StreamableHTTPClientTransport(new URL(calls), { fetch: answersElsewhere });
+try {
+  await client.connect(transport);
+} catch (error) {
+  console.error(`There is no server at ${calls}:`, error.cause?.message ?? error.message);
+  process.exit(1);
+}
 const { content } = await client.callTool({ name: 'book_flight' }, undefined, { timeout: 3_600_000 });
 console.log('the result is', content);
 await client.close();
