@@ -1,5 +1,5 @@
 /** The one way that events are written, on every wire: kept alive, with an end for clients that do not read, counted. */
-import { every, systemClock } from '../src/base/values.ts';
+import { defined, every, systemClock } from '../src/base/values.ts';
 import type { GuardedWriter, Reply } from '../src/doors/http/exchange.ts';
 import type { Services } from '../src/handler/services.ts';
 import { SSE_KEEP_ALIVE, sseEvent } from '../src/stream/sse.ts';
@@ -18,8 +18,7 @@ export function sinkOf(
     clock: systemClock,
     keepAlive: settings.limits.keepAlive,
     broken,
-    ...(framing !== undefined && { framing }),
-    ...(retry !== undefined && { retry }),
+    ...defined({ framing, retry }),
   });
 }
 

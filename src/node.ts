@@ -1,7 +1,7 @@
 /** `node:http`, Express, Fastify: a request listener around a handler. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { constants, createGzip, type Gzip } from 'node:zlib';
-import type { JsonObject } from './base/values.ts';
+import { defined, type JsonObject } from './base/values.ts';
 import { isLoopback } from './doors/http/address.ts';
 import type { BeginBody } from './doors/http/bodies.ts';
 import { DisconnectSignal } from './doors/http/disconnect-signal.ts';
@@ -122,9 +122,9 @@ function inboundOf(req: NodeRequest, signal: DisconnectSignal): Inbound {
       return message === undefined ? Promise.resolve('') : readText(message, begin);
     },
     disconnect: () => void connection.deref()?.destroy(),
-    ...(body !== undefined && { parsedBody: body }),
+    ...defined({ parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
-    ...(address !== undefined && { address }),
+    ...defined({ address }),
     onLoopback: socket.localAddress !== undefined && isLoopback(socket.localAddress),
     signal,
     request: () => {

@@ -200,11 +200,11 @@ async function serveCall(services: Services, request: ModernRequest, source: Cal
     sheds: true,
     refuses: true,
     capabilities: read.client.capabilities,
-    ...(read.progressToken !== undefined && { progressToken: read.progressToken }),
+    ...defined({ progressToken: read.progressToken }),
     ...sourceOf(source.inbound),
-    ...(read.logLevel !== undefined && { logLevel: read.logLevel }),
+    ...defined({ logLevel: read.logLevel }),
     signal: source.signal,
-    ...(source.isRefused !== undefined && { isRefused: source.isRefused }),
+    ...defined({ isRefused: source.isRefused }),
     ...(isLocal(source.inbound) && { isLocal: true }),
     takesTasks,
     taskRefusal: UNFIT,
@@ -276,7 +276,7 @@ function startCall(
     requestId,
     client,
     binding,
-    ...(inputResponses !== undefined && { responses: inputResponses }),
+    ...defined({ responses: inputResponses }),
     ...(task === 'unknown' ? { choose } : task !== undefined && { task }),
   };
   return services.engine.start(call, context).outcome;

@@ -125,5 +125,5 @@ export function wanted(notification: JsonObject, logLevel: string | undefined): 
 
 function cacheFields(result: JsonObject): JsonObject {
   const { ttlMs, cacheScope } = result;
-  return { ...(ttlMs !== undefined && { ttlMs }), ...(cacheScope !== undefined && { cacheScope }) };
+  return { ...defined({ ttlMs, cacheScope }) };
 }

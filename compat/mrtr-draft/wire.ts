@@ -4,7 +4,7 @@
  * response is, so it may be an error.
  */
 
-import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { isRpcError } from '../../src/call/ask/meta.ts';
 import type { TaskStatus } from '../../src/call/task/tasks.ts';
@@ -32,7 +32,7 @@ export const MRTR_DRAFT: Dialect = {
     return {
       params,
       ...(responses !== undefined && { answers: unwrapped(responses) }),
-      ...(state !== undefined && { state }),
+      ...defined({ state }),
     };
   },
   complete: (result) => ({ result }),

@@ -60,8 +60,7 @@ async function prepare(
       ...(services.settings.instance !== 'call' && wish === undefined && { home: exchange.instance }),
       notify,
     },
-    ...(wish !== undefined && { task: wish }),
-    ...(ttl !== undefined && { ttl }),
+    ...defined({ task: wish, ttl }),
   };
 }
 
@@ -170,5 +169,5 @@ export function inDraftWords({ code, message, data }: RpcError): RpcError {
   const isLater = code === -32021 && isObject(data) && data.requiredCapabilities !== undefined;
   if (code === -32042) return URLS_NEEDED;
   if (isLater) return { code: -32603, message };
-  return { code, message, ...(data !== undefined && { data }) };
+  return { code, message, ...defined({ data }) };
 }

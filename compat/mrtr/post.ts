@@ -39,7 +39,7 @@
  * The drafts' printed examples are in `test/e2e/vectors`, and the messages here are compared with them.
  */
 import { digest } from '../../src/base/digest.ts';
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, deferred, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
@@ -284,10 +284,7 @@ async function serve(
   const isRetry = incoming.state !== undefined;
   if (!isRetry && reserve(session, [request])) return inWork(request);
   const gone = new DisconnectSignal();
-  let end = (): void => {};
-  const over = new Promise<void>((resolve) => {
-    end = resolve;
-  });
+  const { promise: over, resolve: end } = deferred();
   // Kept by the request's id, the only name by which its client can cancel it.
   session.keep(id, {
     callId: `request ${String(id)}`,

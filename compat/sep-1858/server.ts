@@ -26,7 +26,7 @@
  * the engine accepts errors beside results.
  */
 import { digest } from '../../src/base/digest.ts';
-import type { JsonObject } from '../../src/base/values.ts';
+import { defined, type JsonObject } from '../../src/base/values.ts';
 import type { ErrorAnswers } from '../../src/call/ask/answer.ts';
 import { CANCELLED, type Entry, isEnd } from '../../src/call/journal/entries.ts';
 import type { OpenAskOutcome, RequestContext } from '../../src/call/ports.ts';
@@ -244,7 +244,7 @@ async function goOn(exchange: Exchange, last: string, messages: readonly JsonObj
   };
   const context = requestContextOf(callerOf(session), sourceOf(inbound), call.params, { ...way, begun });
   const binding = boundTo(callerOf(session), call);
-  const state = { callId: call.id, at, ...(entry.by !== undefined && { owner: entry.by }) };
+  const state = { callId: call.id, at, ...defined({ owner: entry.by }) };
   const turn = session.once(`${last} ${digest([results, errors])}`, async () => {
     const hasErrors = Object.keys(errors).length > 0;
     const offer = { binding, responses: results, ...(hasErrors && { errors }) };
@@ -360,7 +360,7 @@ function wayOf(
     live: false,
     isLogged: true,
     goesOn: services.store?.isShared === true,
-    ...(home !== undefined && { home }),
+    ...defined({ home }),
     notify: direct,
     beforeEnd,
   };

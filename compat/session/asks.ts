@@ -3,7 +3,7 @@
  * before it goes out, so that its answer may arrive at any process. Answers to a server that has ended are dropped.
  */
 import { digest } from '../../src/base/digest.ts';
-import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import { isOddUrlAsk, ODD_URL } from '../../src/base/web-url.ts';
 import { newCallId } from '../../src/call/engine.ts';
 import type { AskProgress } from '../../src/call/frame/turn.ts';
@@ -127,7 +127,7 @@ export class SessionAsks {
         id: callId,
         revision: client.protocolVersion,
         client,
-        ...(principal !== undefined && { principal }),
+        ...defined({ principal }),
         session: name,
         created: now(),
         expires,

@@ -5,7 +5,7 @@
 
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AwaitError, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, defined, type JsonObject } from '../../src/base/values.ts';
 import type { Started, TakingUp } from '../../src/call/engine.ts';
 import {
   CANCELLED,
@@ -131,7 +131,7 @@ export function connect(
     expires,
     project: dialect.project(exchange, call),
     connection: randomUUID(),
-    ...(after !== undefined && { after }),
+    ...defined({ after }),
   });
 }
 
@@ -318,9 +318,7 @@ async function outcomeUnlessGone(started: TakingUp, gone: AbortSignal): Promise<
 
 /** Does not keep the process alive; ends at once when the connection closes. */
 export function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
-  return sleep(milliseconds, undefined, { ref: false, ...(signal !== undefined && { signal }) }).catch(
-    () => {},
-  );
+  return sleep(milliseconds, undefined, { ref: false, ...defined({ signal }) }).catch(() => {});
 }
 
 // --- connections ---

@@ -2,7 +2,7 @@
  * A session is its id: a token that any process can open. Long content is in a record of the store, which the id names.
  */
 import { randomUUID } from 'node:crypto';
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';
 
@@ -47,7 +47,7 @@ export async function createIdentity(
   const name = newName(services);
   const expires = expiryOf(name);
   const isOwn = revision === client.protocolVersion;
-  const bound = { name, ...(principal !== undefined && { principal }), ...(!isOwn && { revision }) };
+  const bound = { name, ...defined({ principal }), ...(!isOwn && { revision }) };
   const inline = store === undefined || JSON.stringify(client).length <= INLINE;
   const holder = holderOf(name, principal);
   if (!inline && !(await store.insert(`${name}:session`, client, expires, { holder }))) {
@@ -59,7 +59,7 @@ export async function createIdentity(
 
 /** Whose bytes the records of a session count with. */
 export function holderOf(name: string, principal: string | undefined): Kept {
-  return { id: name, expires: expiryOf(name), ...(principal !== undefined && { principal }) };
+  return { id: name, expires: expiryOf(name), ...defined({ principal }) };
 }
 
 export function identifier(services: Services): Identify {

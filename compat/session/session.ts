@@ -4,7 +4,7 @@
  * continue them.
  */
 import { setMaxListeners } from 'node:events';
-import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Client, Kept, Response, TaskWish } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
@@ -320,7 +320,7 @@ export class Session {
     const { caller } = this;
     const started = startCall(
       this.#services,
-      { request, caller, source, task, ...(ttl !== undefined && { ttl }) },
+      { request, caller, source, task, ...defined({ ttl }) },
       (callId) => ({
         live: true,
         takesTasks: true,
@@ -503,7 +503,7 @@ export class Session {
   }
 
   #tell({ method, params }: Message): void {
-    this.#standing.send({ jsonrpc: '2.0', method, ...(params !== undefined && { params }) });
+    this.#standing.send({ jsonrpc: '2.0', method, ...defined({ params }) });
   }
 }
 

@@ -1,6 +1,6 @@
 /** A client's own wish for a task (`params.task`, on 2025-11-25 and on the drafts that build on it), and its list of them. */
 
-import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { RpcError, TaskWish } from '../../src/call/journal/entries.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -44,7 +44,7 @@ export function wantedTask(
   const wish = wishFor(services, { request, mark, canTake: isWanted, isWanted, owner });
   if (wish === 'required')
     return notAsTask(`${name} runs as a task alone: send params.task with the request`);
-  return { ...(wish !== undefined && { wish }), ...(isLife(ttl) && { ttl: Math.max(ttl, LEAST_LIFE) }) };
+  return { ...defined({ wish }), ...(isLife(ttl) && { ttl: Math.max(ttl, LEAST_LIFE) }) };
 }
 
 function notAsTask(why: string): { readonly error: RpcError } {

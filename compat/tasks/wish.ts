@@ -1,6 +1,6 @@
 /** Which calls become tasks, and when: by the option `tasks`, the tool's declaration, and the client's capabilities. */
 
-import { isObject, type JsonObject } from '../../src/base/values.ts';
+import { defined, isObject, type JsonObject } from '../../src/base/values.ts';
 import { CLIENT_ROUNDS } from '../../src/call/frame/turn.ts';
 import type { TaskWish } from '../../src/call/journal/entries.ts';
 import type { TaskChoice, TaskRequest } from '../../src/handler/options.ts';
@@ -58,7 +58,7 @@ export function wishFor(services: Services, asked: AskedTask): TaskWish | 'requi
     after: services.settings.limits.taskAfter,
     rounds: CLIENT_ROUNDS,
     always: must,
-    ...(owner !== undefined && { owner }),
+    ...defined({ owner }),
     ...(mark.isOwn && { isOwn: true }),
   };
 }
@@ -82,5 +82,5 @@ export function taskRequest(
   revision: string,
   principal: string | undefined,
 ): TaskRequest {
-  return { method, params, revision, ...(principal !== undefined && { principal }) };
+  return { method, params, revision, ...defined({ principal }) };
 }

@@ -5,7 +5,7 @@
 
 import { randomUUID } from 'node:crypto';
 import type { Quota, QuotaKey } from '../../src/base/quota.ts';
-import { isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
+import { defined, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Started } from '../../src/call/engine.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -125,7 +125,7 @@ export class WorkspaceChannel {
 
   get #holder(): Kept {
     const { principal } = this.owner;
-    return { id: this.#name, expires: this.expires, ...(principal !== undefined && { principal }) };
+    return { id: this.#name, expires: this.expires, ...defined({ principal }) };
   }
 
   /** Takes a request's id for as long as the stream lives; false when it was used on it. */

@@ -4,7 +4,15 @@
  * call that is cancelled meanwhile, leaves the ask to the page. An ask that may be on the page has one outcome, whichever
  * comes first: the page's answer, the client's, its error, or the end of the ask's own time. Each is inserted if absent.
  */
-import { type Clock, defined, type JsonObject, objectOf, type Timer, textOf } from '../base/values.ts';
+import {
+  type Clock,
+  deferred,
+  defined,
+  type JsonObject,
+  objectOf,
+  type Timer,
+  textOf,
+} from '../base/values.ts';
 import { type ErrorAnswers, isLate } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import { isShed } from '../call/frame/drawn.ts';
@@ -346,10 +354,7 @@ export class AskedAnswers {
     const signal = stop === undefined ? over : AbortSignal.any([over, stop]);
     const end = clock.elapsed() + wait;
     for (;;) {
-      let wake = (): void => {};
-      const woken = new Promise<void>((resolve) => {
-        wake = resolve;
-      });
+      const { promise: woken, resolve: wake } = deferred();
       const unheard = calls.listen(call.id, wake);
       signal.addEventListener('abort', wake, { once: true });
       let timer: Timer | undefined;

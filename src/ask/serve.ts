@@ -3,7 +3,15 @@
  * unknown as one that never was. A GET changes nothing; a POST comes from the page itself (`Origin`) with the token of
  * the form that it was given.
  */
-import { AwaitError, isObject, type JsonObject, nextTurn, objectOf, textOf } from '../base/values.ts';
+import {
+  AwaitError,
+  defined,
+  isObject,
+  type JsonObject,
+  nextTurn,
+  objectOf,
+  textOf,
+} from '../base/values.ts';
 import { type AnswerCheck, isLate } from '../call/ask/answer.ts';
 import { roleOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
@@ -229,7 +237,7 @@ export class AskPage {
       action: url,
       tokens: Object.fromEntries(open.map(({ key }) => [key, this.#tokenOf(call, key, person)])),
       list,
-      ...(given !== undefined && { given }),
+      ...defined({ given }),
     };
     return page(given === undefined ? 200 : 422, askPage(view));
   }
@@ -344,7 +352,7 @@ function page(status: number, body: string): Reply {
 }
 
 function note(status: number, title: string, text: readonly string[], list?: string): Reply {
-  return page(status, notePage({ title, text, ...(list !== undefined && { list }) }));
+  return page(status, notePage({ title, text, ...defined({ list }) }));
 }
 
 /** @returns undefined for one that is too long */

@@ -185,7 +185,7 @@ export class AwaitError extends Error {
   /** Wraps anything thrown, and leaves an AwaitError as it is. */
   static from(thrown: unknown, code: AwaitErrorCode = 'internal'): AwaitError {
     if (thrown instanceof AwaitError) return thrown;
-    return new AwaitError(code, thrown instanceof Error ? thrown.message : String(thrown), thrown);
+    return new AwaitError(code, reasonOf(thrown), thrown);
   }
 }
 
@@ -319,6 +319,22 @@ export function callAt(clock: Clock, time: number, fn: () => void): Repeating {
   };
   arm();
   return { cancel: () => timer.cancel() };
+}
+
+/** What was thrown, in words. */
+export function reasonOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
+/** A promise, and what resolves it. */
+export function deferred(): { promise: Promise<void>; resolve: () => void };
+export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void };
+export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => {};
+  const promise = new Promise<T>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
 }
 
 /** The next turn of the event loop: others have theirs first. */

@@ -1,5 +1,5 @@
 /** The error of a store or a relay that cannot be reached when a process starts: where it is, and why. */
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, reasonOf } from '../base/values.ts';
 
 /** How long the first attempt may take, in milliseconds: an operator reads the cause within five seconds. */
 export const FIRST = 4_000;
@@ -49,5 +49,5 @@ function placeOf(url: string): string {
 function causeOf(error: unknown): string {
   if (error instanceof AwaitError && error.cause !== undefined) return causeOf(error.cause);
   if (error instanceof AggregateError) return error.errors.map(causeOf).join(', ');
-  return error instanceof Error ? error.message : String(error);
+  return reasonOf(error);
 }

@@ -1,6 +1,6 @@
 /** Reads arguments by the table of flags, names what a wrong one may have meant, and writes `--help`. */
 import { parseArgs } from 'node:util';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, reasonOf } from '../base/values.ts';
 import { type Draft, FLAGS, type Flag, newDraft, withEnvironment } from './flags.ts';
 
 type FlagTable = Readonly<Record<string, readonly Flag[]>>;
@@ -53,7 +53,7 @@ export function readable<T>(parse: () => T, names: readonly string[], command: s
   try {
     return parse();
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
+    const text = reasonOf(error);
     const [, name] = /^Unknown option '-{1,2}([^']*)'/.exec(text) ?? [];
     if (name === undefined) throw new AwaitError('bad-option', text, error);
     const hint = meant(name, names, '--') ?? `mcp-await help ${command} lists them`;

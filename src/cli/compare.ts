@@ -7,7 +7,7 @@ import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { escapeMarkup } from '../base/markup.ts';
-import { AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf, reasonOf } from '../base/values.ts';
 import { speakerOf } from '../compare/clients.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
 import type { Difference } from '../compare/differences.ts';
@@ -172,7 +172,7 @@ function writable(flag: string, path: string, act: () => void): void {
   try {
     act();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     throw new AwaitError('bad-option', `--${flag} ${path} cannot be written: ${reason}`, error);
   }
 }

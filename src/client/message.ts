@@ -13,13 +13,6 @@ export type RpcAnswer = Exclude<Rpc, { method: string }>;
 export type AnswerError = Extract<RpcAnswer, { error: unknown }>['error'];
 export type { RequestId };
 
-/** A JSON object: its members are `unknown` until checked. */
-export type JsonObject = Record<string, unknown>;
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
 export function isRequest(message: Rpc): message is ClientRequest {
   return 'method' in message && 'id' in message && message.id !== undefined;
 }

@@ -1,5 +1,5 @@
 /** The revisions that this client speaks beside those of its SDK, one row each. */
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, defined } from '../base/values.ts';
 import type { ClientLink } from './link.ts';
 import { ModernLink } from './modern/link.ts';
 import { MRTR_DRAFT } from './round-trips/mrtr-draft.ts';
@@ -22,7 +22,7 @@ function session(revision: string, dialect?: SessionOptions['dialect']): SpokenR
     hasSessions: true,
     open: ({ tasks, ...options }) => {
       const task = tasks === false ? undefined : tasks;
-      return new SessionLink({ ...options, revision, task, ...(dialect !== undefined && { dialect }) });
+      return new SessionLink({ ...options, revision, task, ...defined({ dialect }) });
     },
   };
 }

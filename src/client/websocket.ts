@@ -8,16 +8,14 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { MOST_MESSAGE, MOST_VALUES } from '../base/bounded-response.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
-import { AwaitError, objectOf } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import {
   Attempts,
   asError,
   type ClientRequest,
   isAnswer,
-  isObject,
   isRequest,
   isRequestId,
-  type JsonObject,
   parseMessages,
   RECONNECTION,
   type Reconnection,
@@ -200,8 +198,7 @@ export class AwaitWebSocketTransport implements Transport {
     if (this.#session !== undefined) {
       const _meta = {
         [SESSION_META]: this.#session,
-        ...(this.#version !== undefined && { [VERSION_META]: this.#version }),
-        ...(this.#standing !== undefined && { [EVENT_META]: this.#standing }),
+        ...defined({ [VERSION_META]: this.#version, [EVENT_META]: this.#standing }),
       };
       this.#write({ jsonrpc: '2.0', method: RESUME, params: { _meta } });
     }

@@ -1,5 +1,5 @@
 /** Calls in both directions between a process and its child, over the channel that Node opens for them. */
-import { isObject } from '../base/values.ts';
+import { isObject, reasonOf } from '../base/values.ts';
 
 interface ProcessChannel {
   send?(message: unknown): unknown;
@@ -46,7 +46,7 @@ export class Ipc {
       const value = await services[String(call)]?.(...(args as never[]));
       this.#reply({ id, value });
     } catch (error) {
-      this.#reply({ id, error: error instanceof Error ? error.message : String(error) });
+      this.#reply({ id, error: reasonOf(error) });
     }
   }
 

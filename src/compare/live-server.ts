@@ -3,7 +3,7 @@
  * pages of other origins and foreign host names, since its requests can call the server's tools.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { isObject, objectOf } from '../base/values.ts';
+import { isObject, objectOf, reasonOf } from '../base/values.ts';
 import { refuseForeign } from '../doors/http/origin.ts';
 import type { Live } from './live.ts';
 import { pageOf } from './page.ts';
@@ -56,7 +56,7 @@ export async function serveLive(live: Live, port: number): Promise<LiveServer> {
     try {
       reply(res, (await act(live, req.url ?? '', await bodyOf(req))) ? 204 : 404, '');
     } catch (error) {
-      reply(res, 400, error instanceof Error ? error.message : String(error));
+      reply(res, 400, reasonOf(error));
     }
   });
   url = await listen(server, port);

@@ -5,7 +5,7 @@
  */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { defined, isObject, type JsonObject, objectOf, reasonOf } from '../base/values.ts';
 import type { Completion, Entry, OpenAsk } from '../call/journal/entries.ts';
 import { serverOptions } from '../host/validator.ts';
 import { speakerOf } from './clients.ts';
@@ -152,7 +152,7 @@ export class Live {
       processes: this.#processes.map(({ name, server, ended }) => ({
         name,
         isRunning: server !== undefined,
-        ...(ended !== undefined && { ended }),
+        ...defined({ ended }),
       })),
       ...(played !== undefined && { play: playOf(played) }),
     };
@@ -200,9 +200,7 @@ export class Live {
         played.findings = effectDifferences({ ...this.#scenario, steps }, [column]).map(({ text }) => text);
         return column.steps.map(liveOutcome);
       })
-      .catch((error: unknown) => [
-        { text: error instanceof Error ? error.message : String(error), images: [] },
-      ])
+      .catch((error: unknown) => [{ text: reasonOf(error), images: [] }])
       .then((outcomes) => {
         played.outcomes = outcomes;
         played.asks.clear();
@@ -339,7 +337,7 @@ function playOf({ revision, steps, wire, asks, sequence, findings, outcomes }: P
     happenings: sequence.happenings,
     findings,
     asks: [...asks.values()].map(({ settle: _, ...ask }) => ask),
-    ...(outcomes !== undefined && { outcomes }),
+    ...defined({ outcomes }),
   };
 }
 

@@ -1,7 +1,7 @@
 /** Plays a scenario once, over one wire, and records the outcome of each step. */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
 import { speakerOf } from './clients.ts';
 import type { PlayedCaller } from './player.ts';
 import { type Ask, DEFAULT_CAPABILITIES, requestOf, type Scenario, titleOf } from './scenario.ts';
@@ -133,12 +133,12 @@ export async function play(performed: Performance): Promise<Column> {
   } finally {
     await player.close().catch(() => {});
   }
-  return { name, revision, client, steps, messages: wire.messages, ...(tools !== undefined && { tools }) };
+  return { name, revision, client, steps, messages: wire.messages, ...defined({ tools }) };
 }
 
 function identityOf({ scenario, token }: Performance): PlayedCaller {
   const capabilities = scenario.client?.capabilities ?? DEFAULT_CAPABILITIES;
-  return { name: 'side-by-side', capabilities, ...(token !== undefined && { token }) };
+  return { name: 'side-by-side', capabilities, ...defined({ token }) };
 }
 
 /** Whether a step ended with an error, or with a result that says so. */

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, deferred, reasonOf } from '../base/values.ts';
 import type { HostFactory } from '../host/host.ts';
 import { isPeerHost } from '../proxy/host.ts';
 import { type Counts, ModuleCounts } from './effects/module-counts.ts';
@@ -97,10 +97,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
     if (site === undefined) throw new RangeError(`no site ${id} was opened`);
     return site;
   };
-  let begin = (): void => {};
-  const begun = new Promise<void>((resolve) => {
-    begin = resolve;
-  });
+  const { promise: begun, resolve: begin } = deferred();
   for (const stream of [child.stdout, child.stderr])
     stream?.on('data', (chunk: Buffer) => {
       for (const { stage, name } of sites.values()) stage.onOutput?.(chunk.toString(), name);
@@ -125,10 +122,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
     },
     log: (id: string, line: LogLine) => siteOf(id).stage.log(line, siteOf(id).name),
   });
-  let endsItself = (_reason: AwaitError): void => {};
-  const ended = new Promise<AwaitError>((resolve) => {
-    endsItself = resolve;
-  });
+  const { promise: ended, resolve: endsItself } = deferred<AwaitError>();
   const gone = new Promise<void>((resolve) => {
     child.once('exit', async (code, signal) => {
       for (const stop of stops.values()) void stop();
@@ -158,7 +152,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
     await Promise.race([ipc.call('ready'), hangs()]);
   } catch (error) {
     kill();
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = reasonOf(error);
     // What cannot be loaded is named already.
     const message = reason.startsWith(`${named} `) ? reason : `${named} cannot be served: ${reason}`;
     throw new AwaitError('bad-option', message, error);

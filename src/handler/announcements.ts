@@ -8,7 +8,7 @@
  * 4. A process in which nobody listens reads nothing. Equal messages that wait to be written are one.
  */
 import { randomUUID } from 'node:crypto';
-import { type Clock, isObject, type JsonObject, type Timer } from '../base/values.ts';
+import { type Clock, defined, isObject, type JsonObject, type Timer } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import type { TaskIndex } from '../call/task/index.ts';
 
@@ -61,7 +61,7 @@ export class Announcements {
 
   /** Resolves once the listeners of other processes can read it; never rejects. */
   async announce({ method, params }: JsonObject, audience: Audience, toSessions = false): Promise<void> {
-    const message = { method, ...(params !== undefined && { params }) };
+    const message = { method, ...defined({ params }) };
     this.#tell(message, audience, toSessions);
     if (this.#parts.log === undefined || this.#isClosed) return;
     const whose = audience === null ? { all: true, ...(toSessions && { toSessions }) } : { caller: audience };

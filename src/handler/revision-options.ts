@@ -1,5 +1,5 @@
 /** The option `revisions`: which are served, and the options that some of them have. */
-import { badOption, isObject, type JsonObject } from '../base/values.ts';
+import { badOption, defined, isObject, type JsonObject } from '../base/values.ts';
 
 /** Options of a revision; each is refused where the revision has no such option. */
 export interface RevisionOptions {
@@ -80,5 +80,5 @@ function checked({ literal, capabilities }: JsonObject): RevisionOptions {
       'must have an object of objects as capabilities, such as { elicitation: {} }',
     );
   }
-  return { ...(literal !== undefined && { literal }), capabilities };
+  return { ...defined({ literal }), capabilities };
 }

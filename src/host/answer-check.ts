@@ -3,7 +3,7 @@
  * a tool's `await` sees it. The result schemas are SDK v2's; v1's accept the same.
  */
 import { isSpecType } from '@modelcontextprotocol/server';
-import { isObject, type JsonObject, memoryOf } from '../base/values.ts';
+import { isObject, type JsonObject, memoryOf, reasonOf } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
 import type { Validator } from './validator.ts';
 
@@ -196,7 +196,7 @@ export function answerCheck(
         judge(schema, probeOf(schema));
         return undefined;
       } catch (error) {
-        return error instanceof Error ? error.message : String(error);
+        return reasonOf(error);
       }
     },
   };

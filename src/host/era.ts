@@ -12,7 +12,7 @@ import {
   LOG_LEVEL_META_KEY as LOG_LEVEL,
   PROTOCOL_VERSION_META_KEY,
 } from '@modelcontextprotocol/server';
-import { AwaitError, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { Handler, LowLevel } from './protocol.ts';
 
@@ -93,7 +93,7 @@ export function enterEra(server: LowLevel, revision: string, client: Client): De
   return {
     capabilities: server.getCapabilities(),
     serverInfo: server._serverInfo,
-    ...(server._instructions !== undefined && { instructions: server._instructions }),
+    ...defined({ instructions: server._instructions }),
   };
 }
 
@@ -126,7 +126,7 @@ export function envelopeOf(revision: string, client: Client, logLevel: string | 
     [PROTOCOL_VERSION_META_KEY]: revision,
     [CLIENT_CAPABILITIES_META_KEY]: client.capabilities,
     ...(Object.keys(client.info).length > 0 && { [CLIENT_INFO_META_KEY]: client.info }),
-    ...(logLevel !== undefined && { [LOG_LEVEL]: logLevel }),
+    ...defined({ [LOG_LEVEL]: logLevel }),
   };
 }
 

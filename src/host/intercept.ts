@@ -68,7 +68,7 @@ export function intercept(
       ask({
         method: request.method,
         params,
-        ...(options.relatedRequestId !== undefined && { relatedRequestId: options.relatedRequestId }),
+        ...defined({ relatedRequestId: options.relatedRequestId }),
         ...(options.timeout !== undefined && !fromLoop && { timeout: options.timeout }),
         ...defined({ signal, progress }),
         context,
@@ -156,7 +156,7 @@ function progressOf(
       setImmediate(() => handlers.delete(token));
     },
     resets: resetTimeoutOnProgress === true,
-    ...(maxTotalTimeout !== undefined && { total: maxTotalTimeout }),
+    ...defined({ total: maxTotalTimeout }),
   };
 }
 

@@ -3,7 +3,7 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import { type AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { type AwaitError, defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 
@@ -188,7 +188,7 @@ export function responseOf(message: JsonObject): Response {
       error: {
         code: Number.isSafeInteger(code) ? (code as number) : -32603,
         message: typeof text === 'string' ? text : 'Internal error',
-        ...(data !== undefined && { data }),
+        ...defined({ data }),
       },
     };
   }

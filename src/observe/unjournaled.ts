@@ -8,7 +8,7 @@
 import { createHook } from 'node:async_hooks';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { authorPlace, fileOf, isBuiltIn, stackBelow } from '../base/stack.ts';
-import { isObject, type JsonObject } from '../base/values.ts';
+import { defined, isObject, type JsonObject } from '../base/values.ts';
 import { unjournaledCall } from '../call/frame/context.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 
@@ -105,7 +105,7 @@ function onResource(_id: number, type: string): void {
   const user = frames.findIndex((frame) => !isBuiltIn(frame));
   const called = user > 0 ? nameOfApi(frames[user - 1]) : undefined;
   const at = authorPlace(onResource);
-  note(call, kind, { ...(called !== undefined && { what: called }), ...(at !== undefined && { at }) });
+  note(call, kind, { ...defined({ what: called, at }) });
 }
 
 function onRequest(message: unknown): void {

@@ -8,7 +8,7 @@
  * 4. Subscriptions of a session are one `subscriptions/listen`; over HTTP, those of a known caller (`remote-host.ts`). What the revision has no method for is answered here.
  */
 import type { OpenAccount } from '../base/budget.ts';
-import { isObject, type JsonObject, memoryOf, objectOf, Subscriptions } from '../base/values.ts';
+import { defined, isObject, type JsonObject, memoryOf, objectOf, Subscriptions } from '../base/values.ts';
 import { EndpointError } from '../client/endpoint.ts';
 import {
   asError,
@@ -249,7 +249,7 @@ export class ModernPeerLink implements PeerLink {
         protocolVersion,
         capabilities: offered,
         serverInfo: (isObject(meta) && meta[SERVER_INFO]) || { name: 'unknown', version: '0' },
-        ...(instructions !== undefined && { instructions }),
+        ...defined({ instructions }),
       },
     };
   }

@@ -13,6 +13,7 @@
 import type { Account, OpenAccount } from '../base/budget.ts';
 import {
   AwaitError,
+  defined,
   isObject,
   type JsonObject,
   memoryOf,
@@ -249,7 +250,7 @@ export class Peer {
   /** Tells the server that a request's client cancelled it; the server may never respond. */
   cancel(id: number, reason?: string): void {
     if (!this.#pending.has(id)) return;
-    const params = { requestId: id, ...(reason !== undefined && { reason }) };
+    const params = { requestId: id, ...defined({ reason }) };
     this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
   }
 

@@ -2,7 +2,7 @@
 
 import { boundedResponse } from '../base/bounded-response.ts';
 import type { OpenAccount } from '../base/budget.ts';
-import { AwaitError, type JsonObject, LoopTurns } from '../base/values.ts';
+import { AwaitError, defined, type JsonObject, LoopTurns } from '../base/values.ts';
 import { RECONNECTION, type Rpc } from '../client/message.ts';
 import { Listener } from '../client/modern/listener.ts';
 import type { FactoryContext } from '../host/host.ts';
@@ -55,7 +55,7 @@ export function watchedRemoteHost(
       'forwardAuthorization sends each caller’s own token: leave out the header Authorization, or forwardAuthorization',
     );
   }
-  const remote: RemoteOptions = { url, ...(headers !== undefined && { headers }) };
+  const remote: RemoteOptions = { url, ...defined({ headers }) };
   const remoteFor = (token: string | undefined): RemoteOptions => ({
     url,
     headers: { ...headers, ...(token !== undefined && { authorization: `Bearer ${token}` }) },

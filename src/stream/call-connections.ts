@@ -5,7 +5,7 @@
  *    its process sends nothing behind it, since it must win the next position first.
  * 3. Entries that are written or read here are passed on at once; others are read when the connection gets there.
  */
-import type { Clock } from '../base/values.ts';
+import { type Clock, defined } from '../base/values.ts';
 import { type CallRecord, type Entry, isEnd } from '../call/journal/entries.ts';
 import { streamIdOf } from './event-id.ts';
 import type { StreamEvent } from './log.ts';
@@ -90,7 +90,7 @@ export class CallConnection {
   /** The entry by which it ends older ones. @param by this process, where others can reach it */
   entry(by: string | undefined): Extract<Entry, { type: 'reading' }> {
     const { connection } = this.#begin;
-    return { type: 'reading', connection, ...(by !== undefined && { by }) };
+    return { type: 'reading', connection, ...defined({ by }) };
   }
 
   /** Its client went away before it was there. */

@@ -37,7 +37,7 @@
  * after a crash that record is missing, and such a client gets later events only.
  */
 import { randomBytes } from 'node:crypto';
-import { type Clock, every, type JsonObject, type Repeating } from '../base/values.ts';
+import { type Clock, defined, every, type JsonObject, type Repeating } from '../base/values.ts';
 import type { Limits } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
 import { Appender } from './appender.ts';
@@ -315,7 +315,7 @@ export class EventStreams {
         shared: isStandingId(local.log.id),
         most: limits.streamEvents,
         ...(isLasting === true && { life: limits.streamLife }),
-        ...(owner !== undefined && { owner }),
+        ...defined({ owner }),
         clock,
         needed: () => (local.isFresh ? 1 : local.tail && local.tail.position + 1),
         written: (at, entry) => {

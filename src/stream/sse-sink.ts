@@ -3,7 +3,7 @@
  * wire has its own). At most one event waits beyond what the socket takes; the guard (`src/doors/http/backlog.ts`) limits for
  * how long, and the bytes of all connections together.
  */
-import { type Clock, every } from '../base/values.ts';
+import { type Clock, defined, every } from '../base/values.ts';
 import type { GuardedWriter } from '../doors/http/exchange.ts';
 import type { StreamEvent } from './log.ts';
 import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseRetry } from './sse.ts';
@@ -46,7 +46,7 @@ const REASONS: Readonly<Record<Exclude<TailEnd, 'finished'>, string>> = {
 export const RETRY_LATER = 5_000;
 
 const COMMENTS: Framing = {
-  event: (event, id) => sseEvent({ ...event, ...(id !== undefined && { id }) }),
+  event: (event, id) => sseEvent({ ...event, ...defined({ id }) }),
   alive: () => SSE_KEEP_ALIVE,
   closing: (why) => (why === 'leaving' ? sseRetry(RETRY_LATER) : '') + sseClosing(REASONS[why]),
 };

@@ -1,5 +1,5 @@
 /** A tool's ask, and the form in which it goes out. */
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, defined } from '../../base/values.ts';
 import type { OpenAsk, Response } from '../journal/entries.ts';
 import type { Question } from './place.ts';
 import type { AskAttempt } from './recording.ts';
@@ -19,8 +19,7 @@ export function askAttempt(
     question,
     nth,
     inContext,
-    ...(timeout !== undefined && { timeout }),
-    ...(progress !== undefined && { progress }),
+    ...defined({ timeout, progress }),
     ...(raw && { raw }),
     settle: (response) => {
       signal?.removeEventListener('abort', abandoned);
@@ -51,7 +50,7 @@ export function openAskOf(
     nth,
     ...(timeout !== undefined && { deadline: { at: now + timeout, timeout } }),
     ...(progress !== undefined && { progress: listening(progress, now) }),
-    ...(drift !== undefined && { drift }),
+    ...defined({ drift }),
     ...(raw && { raw }),
   };
 }

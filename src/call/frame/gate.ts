@@ -2,7 +2,7 @@
  * The gate of a frame (invariant 2). It is open while a turn is entered; between turns the tool's messages and result
  * wait behind it; and once the call has ended here, nothing passes it.
  */
-import { AwaitError, type JsonObject, memoryOf } from '../../base/values.ts';
+import { AwaitError, defined, type JsonObject, memoryOf } from '../../base/values.ts';
 import type { Response } from '../journal/entries.ts';
 import { runOutsideContext } from './context.ts';
 import type { Turn } from './turn.ts';
@@ -107,7 +107,7 @@ export class Gate {
   close(): void {
     if (this.#state.at !== 'open') return;
     const { interim: response } = this.#state;
-    this.#state = { at: 'closed', notifications: [], ...(response !== undefined && { response }) };
+    this.#state = { at: 'closed', notifications: [], ...defined({ response }) };
   }
 
   /** The first reason stays. @param isLost whether steps of it run again elsewhere */

@@ -4,7 +4,7 @@
  * the answers of all later asks.
  */
 import { digest } from '../../base/digest.ts';
-import { isObject, type JsonObject } from '../../base/values.ts';
+import { defined, isObject, type JsonObject } from '../../base/values.ts';
 
 /** The `_meta` entry by which a tool of any language names an ask's key. */
 export const KEY_META = 'mcp-await/key';
@@ -54,7 +54,7 @@ export function questionOf(method: string, rawParams: unknown): Question {
   const schema = digestOfSchema(requestedSchema);
   return {
     class: explicitKey === undefined ? shapeOf(method, params, schema) : `${KEYED}${explicitKey}`,
-    ...(explicitKey !== undefined && { explicitKey }),
+    ...defined({ explicitKey }),
     method,
     params,
     digest: digest([method, text, schema]),

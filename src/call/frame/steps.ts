@@ -203,7 +203,7 @@ function keepError(thrown: unknown): StepOutcome {
       message: textOf(message) ?? textOf(thrown) ?? 'a value that cannot be read was thrown',
       // JSON has no -0.
       ...((typeof code === 'string' || isNumber) && { code: code === 0 ? 0 : code }),
-      ...(data !== undefined && { data }),
+      ...defined({ data }),
     },
   };
 }

@@ -5,7 +5,7 @@
  * finished steps) are in the order in which they were released to the tool: replay releases them in the same order
  * (invariant 7).
  */
-import { AwaitError, isObject, type Json, type JsonObject } from '../../base/values.ts';
+import { AwaitError, defined, isObject, type Json, type JsonObject } from '../../base/values.ts';
 import type { DrawnValues } from './drawn.ts';
 
 /** The format of everything this version writes. Another one is refused loudly, never guessed at. */
@@ -85,7 +85,7 @@ export function isContinued(callId: string): boolean {
 }
 
 export function keptOf({ id, principal, expires }: Kept): Kept {
-  return { id, expires, ...(principal !== undefined && { principal }) };
+  return { id, expires, ...defined({ principal }) };
 }
 
 export interface Client {
@@ -330,8 +330,8 @@ export function answerTo(ask: OpenAsk, response: Response): AnswerCompletion {
     key: ask.key,
     method: ask.method,
     question: ask.question,
-    ...(ask.nth !== undefined && { nth: ask.nth }),
+    ...defined({ nth: ask.nth }),
     response,
-    ...(ask.drift !== undefined && { drift: ask.drift }),
+    ...defined({ drift: ask.drift }),
   };
 }

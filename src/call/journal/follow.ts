@@ -4,7 +4,7 @@
  * Both are one loop: read the next entry; if there is none, decide or wait, a little longer each time.
  */
 
-import { AwaitError, type Clock, keepNewest, sleep } from '../../base/values.ts';
+import { AwaitError, type Clock, defined, keepNewest, sleep } from '../../base/values.ts';
 import { addDrawn, type DrawnValues } from './drawn.ts';
 import {
   CANCELLED,
@@ -143,7 +143,7 @@ class JournalTurn {
         return undefined;
       case 'suspended': {
         const { checkpoint, by } = entry;
-        return { kind: 'suspended', checkpoint, at, ...(by !== undefined && { by }) };
+        return { kind: 'suspended', checkpoint, at, ...defined({ by }) };
       }
       case 'detached':
         return { kind: 'task' };

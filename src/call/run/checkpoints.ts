@@ -1,6 +1,6 @@
 /** Writes the end of a turn, and makes the token that continues from there. */
 import { randomUUID } from 'node:crypto';
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, defined } from '../../base/values.ts';
 import type { Checkpoint, Response } from '../journal/entries.ts';
 import type { OpenJournal } from '../journal/store.ts';
 import type { Binding } from './binding.ts';
@@ -42,7 +42,7 @@ export class Checkpoints {
     }
     const by = isKept ? this.self : undefined;
     const when = this.#parts.clock.now();
-    await run.journal.append({ type: 'suspended', checkpoint, when, ...(by !== undefined && { by }) });
+    await run.journal.append({ type: 'suspended', checkpoint, when, ...defined({ by }) });
     const state = this.#stateOf(checkpoint, run.journal.position, by, run.isLogged);
     const outcome = await this.#seal(state, checkpoint, run.binding, run.isLogged);
     return { outcome, key: keyOf(state), waiting: { at: 'checkpoint', checkpoint, bytes } };
@@ -71,7 +71,7 @@ export class Checkpoints {
       callId: checkpoint.call.id,
       at,
       ...(this.#parts.carry && !isLogged && { checkpoint, mark: randomUUID() }),
-      ...(by !== undefined && { owner: by }),
+      ...defined({ owner: by }),
     };
   }
 

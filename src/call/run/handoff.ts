@@ -9,6 +9,7 @@ import { randomUUID } from 'node:crypto';
 import {
   AwaitError,
   type Clock,
+  deferred,
   defined,
   isObject,
   type JsonObject,
@@ -126,10 +127,7 @@ export class Handoff {
     const id = randomUUID();
     const { clock, wait } = this.#options;
     return new Promise((resolve) => {
-      let settle: (outcome: Outcome) => void = () => {};
-      const outcome = new Promise<Outcome>((done) => {
-        settle = done;
-      });
+      const { promise: outcome, resolve: settle } = deferred<Outcome>();
       const forget = (): void => void this.#waiting.delete(id);
       const leave = (): void => {
         forget();

@@ -2,7 +2,7 @@
  * An ask of a server outside of any call: a call of its own with one ask, so that its answer is received like any
  * other, at any process. It ends with its server, so nobody takes it over.
  */
-import { AwaitError, type JsonObject } from '../../base/values.ts';
+import { AwaitError, defined, type JsonObject } from '../../base/values.ts';
 import { type CallRecord, FORMAT, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { CallStore, OpenJournal } from '../journal/store.ts';
 import type { Lookout } from './lookout.ts';
@@ -45,7 +45,7 @@ export async function askOutside(
       answered(entry.completion.response);
     }
   };
-  await journal.append({ type: 'called', format: FORMAT, call, ...(by !== undefined && { by }) });
+  await journal.append({ type: 'called', format: FORMAT, call, ...defined({ by }) });
   await journal.append({ type: 'asked', ask });
   const look = async (): Promise<void> => {
     try {

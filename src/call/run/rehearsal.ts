@@ -3,7 +3,7 @@
  * registered, a list that it changed). It runs without a client and without a journal: recorded answers and steps are
  * given again, and new effects do not happen.
  */
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, defined } from '../../base/values.ts';
 import { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
 import type { Checkpoint } from '../journal/entries.ts';
@@ -25,7 +25,7 @@ export function rehearse(
   wait: number,
 ): Rehearsal {
   const { call, completions, drawn } = checkpoint;
-  const from = { completions, open: [], asked: 0, turn: 0, fresh: 0, ...(drawn !== undefined && { drawn }) };
+  const from = { completions, open: [], asked: 0, turn: 0, fresh: 0, ...defined({ drawn }) };
   const frame = new Frame(call, OVER, { ...options, warn: () => {} }, from);
   let tooLong = (_: string): void => {};
   const done = new Promise<AwaitError | undefined>((resolve) => {

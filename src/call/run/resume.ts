@@ -3,7 +3,7 @@
  * (invariant 10: one winner, by the journal).
  */
 
-import { AwaitError, sleep } from '../../base/values.ts';
+import { AwaitError, defined, sleep } from '../../base/values.ts';
 import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
@@ -412,7 +412,7 @@ function reask(bad: readonly OpenAsk[], asked: number): { byOldKey: Map<string, 
     // Where asks go out together, one that its author named keeps that name.
     const name = ask.name ?? authorsKeyOf(ask.place);
     const key = nextKey(ask.key, count);
-    byOldKey.set(ask.key, { ...ask, key, ...(name !== undefined && { name }) });
+    byOldKey.set(ask.key, { ...ask, key, ...defined({ name }) });
   }
   return { byOldKey, asked: count };
 }

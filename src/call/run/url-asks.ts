@@ -4,7 +4,7 @@
  * tool, which throws again, and so makes the same asks under the same keys.
  */
 import { digest } from '../../base/digest.ts';
-import { AwaitError, type JsonObject } from '../../base/values.ts';
+import { AwaitError, defined, type JsonObject } from '../../base/values.ts';
 import { missingCapability, refusal } from '../ask/capability.ts';
 import {
   declinedResponse,
@@ -120,7 +120,7 @@ export function after(frame: Frame): ReplayFrom {
 /** `elicitationId` is drawn anew each time the tool throws. */
 function questionAbout({ elicitationId, ...url }: JsonObject): Question {
   const about = digest(url);
-  const params = { ...url, mode: 'url', ...(elicitationId !== undefined && { elicitationId }) };
+  const params = { ...url, mode: 'url', ...defined({ elicitationId }) };
   return { class: RERUN + about, method: 'elicitation/create', params, digest: about };
 }
 

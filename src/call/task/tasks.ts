@@ -3,7 +3,15 @@
  * if its owner was silent for a lease; a cancel is an entry of that journal. So any process answers for any task.
  */
 
-import { AwaitError, type Clock, type JsonObject, keepNewest, memoryOf, sleep } from '../../base/values.ts';
+import {
+  AwaitError,
+  type Clock,
+  defined,
+  type JsonObject,
+  keepNewest,
+  memoryOf,
+  sleep,
+} from '../../base/values.ts';
 import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
 import {
   answerTo,
@@ -115,7 +123,7 @@ export class Tasks {
       updated,
       expires: call.expires,
       asks,
-      ...(response !== undefined && { response }),
+      ...defined({ response }),
     };
   }
 

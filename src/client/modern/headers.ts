@@ -1,5 +1,6 @@
 /** Headers that repeat facts of the body, so that proxies need not parse it (SEP-2243). */
-import { type ClientRequest, isObject, type JsonObject } from '../message.ts';
+import { isObject, type JsonObject } from '../../base/values.ts';
+import type { ClientRequest } from '../message.ts';
 
 /** The methods with a name, and the member that holds it: SEP-2243's table, and the Tasks extension's rows. */
 const NAMED: ReadonlyMap<string, string> = new Map([

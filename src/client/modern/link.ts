@@ -4,7 +4,7 @@
  * the revision does not have are answered here.
  */
 
-import { AwaitError, objectOf } from '../../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import type { ClientLink, LinkPorts } from '../link.ts';
@@ -12,9 +12,7 @@ import {
   asError,
   type ClientRequest,
   failureOf,
-  isObject,
   isRequestId,
-  type JsonObject,
   type Reconnection,
   type RequestId,
   type Rpc,
@@ -144,7 +142,7 @@ export class ModernLink implements ClientLink {
         protocolVersion,
         capabilities: has,
         serverInfo: _meta?.[`${META}/serverInfo`] ?? { name: 'unknown', version: '0' },
-        ...(instructions !== undefined && { instructions }),
+        ...defined({ instructions }),
       },
     });
   }

@@ -4,16 +4,8 @@
  * acknowledged the new: nothing is missed in between, and duplicates are notifications without content.
  */
 
-import { AwaitError, objectOf } from '../../base/values.ts';
-import {
-  Attempts,
-  asError,
-  type ClientRequest,
-  isObject,
-  type JsonObject,
-  type Reconnection,
-  type Rpc,
-} from '../message.ts';
+import { AwaitError, isObject, type JsonObject, objectOf } from '../../base/values.ts';
+import { Attempts, asError, type ClientRequest, type Reconnection, type Rpc } from '../message.ts';
 import type { Opened } from '../round-trips/round-trips.ts';
 
 export interface ListenerPorts {

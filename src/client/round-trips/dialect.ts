@@ -2,8 +2,8 @@
  * The spelling of a revision with Multi Round-Trip Requests: a retry, an incomplete response, and the life of a
  * task. Messages that are read are first converted to the released revision's form.
  */
-import { defined } from '../../base/values.ts';
-import { type ClientRequest, isObject, type JsonObject } from '../message.ts';
+import { defined, isObject, type JsonObject } from '../../base/values.ts';
+import type { ClientRequest } from '../message.ts';
 import type { Responses } from './round.ts';
 
 /** The contents of a retry. */

@@ -1,5 +1,4 @@
-import { defined } from '../../base/values.ts';
-import { isObject, type JsonObject } from '../message.ts';
+import { defined, isObject, type JsonObject } from '../../base/values.ts';
 import { type ClientDialect, draftTasks, RELATED_TASK } from './dialect.ts';
 import type { Responses } from './round.ts';
 

@@ -1,7 +1,7 @@
 /** Classifies a server's response: an outcome, a task, or a round of asks. */
 
-import { AwaitError } from '../../base/values.ts';
-import { type AnswerError, isObject, type JsonObject, type RpcAnswer } from '../message.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../../base/values.ts';
+import type { AnswerError, RpcAnswer } from '../message.ts';
 import type { ClientDialect } from './dialect.ts';
 import { type InputRequests, isInputRequests } from './saved-call.ts';
 
@@ -46,7 +46,7 @@ function inputOf({ inputRequests, requestState }: JsonObject): Input {
   }
   return {
     ...(inputRequests !== undefined && { inputRequests: asksIn(inputRequests) }),
-    ...(requestState !== undefined && { requestState }),
+    ...defined({ requestState }),
   };
 }
 
@@ -58,7 +58,7 @@ export function outcomeOf({ result, error }: JsonObject): Finished {
   }
   if (isObject(error) && typeof error.code === 'number' && typeof error.message === 'string') {
     const { code, message, data } = error;
-    return { error: { code, message, ...(data !== undefined && { data }) } };
+    return { error: { code, message, ...defined({ data }) } };
   }
   throw malformed('a task that is over, and tells neither result nor error');
 }

@@ -8,7 +8,7 @@
  * 4. After a cancellation nothing is sent but that cancellation.
  */
 
-import { AwaitError, defined } from '../../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject } from '../../base/values.ts';
 import {
   Attempts,
   asError,
@@ -16,9 +16,7 @@ import {
   failureOf,
   forRepeats,
   isLost,
-  isObject,
   isUntaken,
-  type JsonObject,
   type Reconnection,
   type RequestId,
   type RpcAnswer,

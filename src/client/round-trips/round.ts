@@ -3,8 +3,9 @@
  * On these wires an answer is a result. An error of the client's handler counts as a user who does not answer: an
  * elicitation has a result for that (`cancel`), any other ask ends the round.
  */
+import type { JsonObject } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
-import type { JsonObject, RequestId, Rpc, RpcAnswer } from '../message.ts';
+import type { RequestId, Rpc, RpcAnswer } from '../message.ts';
 import type { InputRequests } from './saved-call.ts';
 
 export interface RoundPorts {

@@ -1,5 +1,6 @@
 /** A call that can be resumed later, by another client: as JSON, for a file or a table. */
-import { type ClientRequest, isObject, type JsonObject } from '../message.ts';
+import { isObject, type JsonObject, objectOf } from '../../base/values.ts';
+import type { ClientRequest } from '../message.ts';
 
 /** The `_meta` entry with a saved call, which the request resumes instead of beginning a new one. */
 const RESUME = 'mcp-await/resume';
@@ -35,7 +36,7 @@ export interface SavedCall {
  */
 export function resuming<Params extends JsonObject = { name: string }>(saved: SavedCall): Params {
   const { params } = saved;
-  const meta = isObject(params._meta) ? params._meta : {};
+  const meta = objectOf(params._meta);
   return { ...params, _meta: { ...meta, [RESUME]: saved } } as unknown as Params;
 }
 

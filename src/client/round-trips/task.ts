@@ -4,7 +4,8 @@
  * Polled at the server's pace. Each of its asks goes to the client once, by its key; polling continues meanwhile, so
  * that asks which the server withdraws leave the user's screen.
  */
-import { type JsonObject, pause, type RpcAnswer } from '../message.ts';
+import type { JsonObject } from '../../base/values.ts';
+import { pause, type RpcAnswer } from '../message.ts';
 import type { ClientDialect } from './dialect.ts';
 import { asksIn, type Finished, malformed, outcomeOf, readAnswer } from './reading.ts';
 import { Refused, Round, type RoundPorts } from './round.ts';

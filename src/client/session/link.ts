@@ -5,7 +5,7 @@
  * would.
  */
 import type { TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, isObject } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { drainBody } from '../event-stream.ts';
@@ -14,7 +14,6 @@ import {
   asError,
   type ClientRequest,
   isAnswer,
-  isObject,
   isRequestId,
   parseMessages,
   type Reconnection,

@@ -1,6 +1,6 @@
 /** The web's side of an exchange: `Request` in, `Response` out. */
 
-import { type AwaitError, isObject } from '../../base/values.ts';
+import { type AwaitError, defined, isObject } from '../../base/values.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply, SentReply, Writer } from './exchange.ts';
 
@@ -28,9 +28,9 @@ export function inboundOf(request: Request, options: FetchOptions = {}): Inbound
     query: (name) => urlOf().searchParams.get(name) ?? undefined,
     header: (name) => request.headers.get(name) ?? undefined,
     text: (_maxBytes, begin) => boundedText(request, begin),
-    ...(options.parsedBody !== undefined && { parsedBody: options.parsedBody }),
+    ...defined({ parsedBody: options.parsedBody }),
     ...(isObject(options.authInfo) && { authInfo: options.authInfo }),
-    ...(options.address !== undefined && { address: options.address }),
+    ...defined({ address: options.address }),
     signal: request.signal,
     request: () => request,
   };

@@ -1,6 +1,6 @@
 /** Replies in JSON-RPC, as all revisions over HTTP write them. */
 
-import type { JsonObject } from '../../base/values.ts';
+import { defined, type JsonObject } from '../../base/values.ts';
 import { INTERNAL } from '../../call/run/wire-error.ts';
 import type { Reply } from './exchange.ts';
 
@@ -33,7 +33,7 @@ export function rpcError(
   id: unknown = null,
   data?: unknown,
 ): Reply {
-  return json({ jsonrpc: '2.0', id, error: { code, message, ...(data !== undefined && { data }) } }, status);
+  return json({ jsonrpc: '2.0', id, error: { code, message, ...defined({ data }) } }, status);
 }
 
 export function empty(status: number, headers: Readonly<Record<string, string>> = {}): Reply {

@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import process from 'node:process';
 import type { Readable, Writable } from 'node:stream';
-import { type Clock, systemClock, type Timer } from '../../base/values.ts';
+import { type Clock, deferred, systemClock, type Timer } from '../../base/values.ts';
 import { limitsOf } from '../../call/limits.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { type AwaitOptions, createAwaitHandler } from '../../handler/handler.ts';
@@ -55,10 +55,7 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
   const release = stdout === process.stdout ? reserveStdout() : undefined;
   const write = release?.write ?? stdout.write.bind(stdout);
   const limits = limitsOf(rest);
-  let settle = (): void => {};
-  const closed = new Promise<void>((resolve) => {
-    settle = resolve;
-  });
+  const { promise: closed, resolve: settle } = deferred();
   const outlet = new PipeOutlet({
     clock: systemClock,
     write,

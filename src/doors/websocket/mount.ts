@@ -12,7 +12,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import { Quota } from '../../base/quota.ts';
-import { AwaitError, type JsonObject } from '../../base/values.ts';
+import { AwaitError, defined, type JsonObject } from '../../base/values.ts';
 import { LIMITS } from '../../call/limits.ts';
 import { isLoopback } from '../http/address.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
@@ -147,7 +147,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
       return refuse(socket, status, STATUS_CODES[status] ?? 'Unauthorized', headers);
     }
     if (socket.destroyed) return undefined;
-    const own = { ...source, ...(authInfo !== undefined && { authInfo }) };
+    const own = { ...source, ...defined({ authInfo }) };
     const quotaKey = takerOfSource(handler, own);
     if (!room.has(quotaKey)) return refuse(socket, 503, 'Too many connections');
     room.hold(socket, quotaKey);
@@ -188,7 +188,7 @@ function sourceOf({ headers, socket }: IncomingMessage, path: string): PipeSourc
   return {
     path,
     headers: Object.fromEntries(own),
-    ...(socket.remoteAddress !== undefined && { address: socket.remoteAddress }),
+    ...defined({ address: socket.remoteAddress }),
     ...(socket.localAddress !== undefined && { onLoopback: isLoopback(socket.localAddress) }),
   };
 }
