@@ -55,13 +55,16 @@ async function forgetSent({ services, session }: Exchange, request: RpcRequest):
   await services.store?.remove(keyOf(session.name, request));
 }
 
-/** The stream of a request that came before, from its start. */
+/**
+ * The stream of a request that came before, from its start.
+ * @returns undefined where the process that got it has ended before it wrote anything: then it runs here
+ */
 async function sentBefore(
   exchange: Exchange,
   request: RpcRequest,
   stream: string,
   dialect: ReplyDialect,
-): Promise<Reply> {
+): Promise<Reply | undefined> {
   const { services, session, inbound } = exchange;
   try {
     const callId = callIdOf(stream);
@@ -77,6 +80,7 @@ async function sentBefore(
     if (found) {
       return resumed(exchange, replyTo(request, callId, dialect), { sequence: 0 }, undefined);
     }
+    if (!isTask) return undefined;
     const place = await services.streams.find(stream, 0, session.id);
     return sse(services, session, place, 'resumedStreams', (sink) => {
       resumeTaskReply(exchange, stream, sink);
@@ -124,8 +128,8 @@ export async function serveMessages(
   const [only] = requests;
   const mayRepeat = inbound.repeats && messages.length === 1;
   const noted = mayRepeat && only !== undefined ? await sentOnce(exchange, only) : undefined;
-  if (only !== undefined && noted?.sentOn !== undefined)
-    return sentBefore(exchange, only, noted.sentOn, dialect);
+  const before = only && noted?.sentOn && (await sentBefore(exchange, only, noted.sentOn, dialect));
+  if (before) return before;
   const twice = reserve(session, requests);
   if (twice !== undefined) return inWork(twice);
   const release = (): void => {
@@ -134,7 +138,8 @@ export async function serveMessages(
   try {
     const hasMore = messages.length > requests.length;
     const refusal = hasMore ? await take(services, session, messages) : undefined;
-    if (requests.length > 0 && refusal === undefined) return await start(exchange, requests, noted?.stream);
+    if (requests.length > 0 && refusal === undefined)
+      return await start(exchange, requests, noted?.stream ?? noted?.sentOn);
     release();
     return refusal ?? empty(202);
   } catch (error) {

@@ -138,9 +138,9 @@ export class ContinuedCall implements Instance {
     this.#isCancelled = !this.#asked.cancel();
   }
 
-  release(isUnfinished: boolean): void {
+  release(isUnfinished: boolean, frame?: Frame, isTold?: boolean): void {
     this.#over.abort();
-    if (!this.#isGiven) this.#request.home.release(isUnfinished);
+    if (!this.#isGiven) this.#request.home.release(isUnfinished, frame, isTold);
   }
 
   /** @returns undefined where nobody waits for the response any more */
@@ -211,7 +211,9 @@ export class ContinuedCall implements Instance {
         if (!isBadToken(outcome)) return this.#after(frame, outcome);
         // One that was followed until it asked is not taken up.
         const standing = await this.#parts.calls.standing(this.#own.id);
-        return standing.kind === 'asks' ? this.#goOn(frame, standing, true) : this.#after(frame, outcome);
+        if (standing.kind === 'asks') return this.#goOn(frame, standing, true);
+        // Its log has made room.
+        return standing.kind === 'unknown' && this.#isNamed ? NOT_KEPT : this.#after(frame, outcome);
       }
       case 'unknown':
         return this.#after(frame, await this.#begin(frame));
@@ -253,7 +255,10 @@ export class ContinuedCall implements Instance {
     const isElsewhere = outcome.kind === 'responded' ? outcome.failure === 'fenced' : 'elsewhere' in outcome;
     const from = isElsewhere && !this.#over.signal.aborted ? await now() : UNKNOWN;
     if (from.kind !== 'unknown') return this.#from(frame, from);
-    return outcome.kind === 'responded' ? this.#orShed(frame, outcome) : this.#left(this.#own);
+    if (outcome.kind === 'responded') return this.#orShed(frame, outcome);
+    // Where its client did not leave, somebody else has ended it.
+    await this.#left(this.#own);
+    return this.#over.signal.aborted ? undefined : CANCELLED;
   }
 
   /**

@@ -115,7 +115,7 @@ export class KeyvCallStore implements CallStore {
       readOn: (at) => this.readOn(call.id, at),
       beat: (sign) => this.#backing.replace(`${call.id}:beat`, sign, this.#lifetime(call.expires)),
     };
-    return new JournalWriter(entries, call, after, this.#clock, this.#lease, this.isShared);
+    return new JournalWriter(entries, call, after, this.#clock, this.#lease);
   }
 
   insertEntry(call: CallRecord, position: number, entry: Entry): Promise<boolean> {

@@ -6,9 +6,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
-import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
+import { deferred } from '../../src/base/values.ts';
 import { tuned } from '../../src/call/limits.ts';
+import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { AwaitWebSocketTransport } from '../../src/client/index.ts';
 import { type AwaitOptions, createAwaitHandler, type HostProduct, step } from '../../src/index.ts';
@@ -246,39 +248,13 @@ describe('a socket that breaks', () => {
   });
 });
 
-it('a request that is sent again while its server is being made gets its response', async () => {
-  const store = await openStore(SQLITE.url());
-  const shared: AwaitOptions = { store, secrets: [SECRET] };
-  const first = await serve(shared);
-  let ready = (): void => {};
-  const isReady = new Promise<void>((resolve) => {
-    ready = resolve;
-  });
-  const begun: string[] = [];
-  const other = await serve(shared, {}, (async (effect: (name: string) => void) => {
-    begun.push('a server');
-    await isReady;
-    const server = new McpServer({ name: 'charging', version: '1.0.0' });
-    server.registerTool('charge', {}, async () => {
-      await step('charge', () => effect('charge'));
-      return { content: [{ type: 'text', text: 'charged' }] };
-    });
-    return server;
-  }) as never);
-  const connect = async (url: string) => {
-    const socket = new WebSocket(url, 'mcp');
-    const got: Json[] = [];
-    socket.on('message', (data) => got.push(JSON.parse(String(data))));
-    await once(socket, 'open');
-    const say = (message: object): void => socket.send(JSON.stringify({ jsonrpc: '2.0', ...message }));
-    return { socket, got, say };
-  };
-  const beginning = await connect(first.url);
-  const clientInfo = { name: 'x', version: '1' };
+/** A client whose session began at one process, and whose call reaches another. */
+async function callElsewhere(first: string): Promise<(url: string) => Promise<Connected>> {
+  const beginning = await connected(first);
   const asked = {
     protocolVersion: '2025-11-25',
     capabilities: {},
-    clientInfo,
+    clientInfo: { name: 'x', version: '1' },
     _meta: { 'mcp-await/session': true },
   };
   beginning.say({ id: 'i', method: 'initialize', params: asked });
@@ -290,21 +266,90 @@ it('a request that is sent again while its server is being made gets its respons
   const params = {
     _meta: { 'mcp-await/session': _meta['mcp-await/session'], 'mcp-await/version': '2025-11-25' },
   };
-  const send = async () => {
-    const resumed = await connect(other.url);
+  return async (url) => {
+    const resumed = await connected(url);
     resumed.say({ method: 'notifications/mcp-await/resume', params });
     resumed.say({ id: 5, method: 'tools/call', params: { name: 'charge', arguments: {} } });
     return resumed;
   };
-  const broken = await send();
+}
+
+interface Connected {
+  readonly socket: WebSocket;
+  readonly got: Json[];
+  say(message: object): void;
+}
+
+async function connected(url: string): Promise<Connected> {
+  const socket = new WebSocket(url, 'mcp');
+  const got: Json[] = [];
+  socket.on('message', (data) => got.push(JSON.parse(String(data))));
+  await once(socket, 'open');
+  return { socket, got, say: (message) => socket.send(JSON.stringify({ jsonrpc: '2.0', ...message })) };
+}
+
+/** @param isReady its servers wait for that */
+function chargingAfter(isReady: Promise<void>, begun: string[] = []) {
+  return (async (effect: (name: string) => void) => {
+    begun.push('a server');
+    await isReady;
+    const server = new McpServer({ name: 'charging', version: '1.0.0' });
+    server.registerTool('charge', {}, async () => {
+      await step('charge', () => effect('charge'));
+      return { content: [{ type: 'text', text: 'charged' }] };
+    });
+    return server;
+  }) as never;
+}
+
+it('a request that is sent again while its server is being made gets its response', async () => {
+  const shared: AwaitOptions = { store: await openStore(SQLITE.url()), secrets: [SECRET] };
+  const first = await serve(shared);
+  const { promise, resolve: ready } = deferred();
+  const begun: string[] = [];
+  const other = await serve(shared, {}, chargingAfter(promise, begun));
+  const send = await callElsewhere(first.url);
+  const broken = await send(other.url);
   await expect.poll(() => begun.length).toBe(1);
   broken.socket.terminate();
-  const again = await send();
+  const again = await send(other.url);
   // Whether it waits for the other one's log cannot be seen from here.
   await pause(300);
   ready();
   await expect.poll(() => again.got.some(({ id }) => id === 5)).toBe(true);
   expect(other.effects).toEqual(['charge']);
+  again.socket.close();
+});
+
+it('a request whose process has ended before it wrote its call is run by the next one', async () => {
+  const shared: AwaitOptions = {
+    store: await openStore(SQLITE.url()),
+    secrets: [SECRET],
+    limits: tuned({ lease: 400 }),
+  };
+  const first = await serve(shared);
+  const ended = await serve(shared, {}, chargingAfter(Promise.resolve()));
+  const send = await callElsewhere(first.url);
+  // A process that is killed once it has noted the request.
+  const { insert } = KeyvCallStore.prototype;
+  let isKilled = false;
+  const inserted = vi.spyOn(KeyvCallStore.prototype, 'insert');
+  inserted.mockImplementation(async function (this: KeyvCallStore, name, ...more) {
+    const isFirst = await insert.call(this, name, ...more);
+    if (!name.includes(':sent:') || isKilled) return isFirst;
+    isKilled = true;
+    return new Promise(() => {});
+  });
+  const broken = await send(ended.url);
+  await expect.poll(() => isKilled).toBe(true);
+  broken.socket.terminate();
+  const next = await serve(shared, {}, chargingAfter(Promise.resolve()));
+  const again = await send(next.url);
+  await expect
+    .poll(() => again.got.find(({ id }) => id === 5))
+    .toMatchObject({ result: { content: [{ text: 'charged' }] } });
+  expect([ended.effects, next.effects]).toEqual([[], ['charge']]);
+  inserted.mockRestore();
   again.socket.close();
 });
 

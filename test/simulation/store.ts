@@ -112,7 +112,7 @@ export class SimulatedStore {
           readOn: (position) => retry.read(() => readOn(call.id, position)),
           beat: (sign) => this.#operate(life, () => void this.#beats.set(call.id, sign)),
         };
-        return new JournalWriter(entries, call, after, clock, lease, true);
+        return new JournalWriter(entries, call, after, clock, lease);
       },
       insertEntry: (call, position, entry) => insert(call, position, entry, call.expires),
       get failedReads() {

@@ -58,7 +58,6 @@ export class JournalWriter implements OpenJournal {
   #last: Promise<unknown> | undefined;
   /** The entry whose insert was given up: the store may have written it all the same. */
   #doubtful: { readonly entry: Entry; readonly onWritten: () => void } | undefined;
-  readonly #isShared: boolean;
   /** When this process last wrote an entry, or read the log and found the call not ended. */
   #found: Moment;
   /** Whether this process has a part in the call: until then it may give up, and loses nothing but a request. */
@@ -69,15 +68,7 @@ export class JournalWriter implements OpenJournal {
   readonly #received: [entry: Received, position: number][] = [];
 
   /** @param lease how long an owner may be silent before others take its turn up, in milliseconds */
-  constructor(
-    entries: Entries,
-    call: CallRecord,
-    after: number,
-    clock: Clock,
-    lease: number,
-    isShared = false,
-  ) {
-    this.#isShared = isShared;
+  constructor(entries: Entries, call: CallRecord, after: number, clock: Clock, lease: number) {
     this.#entries = entries;
     this.#call = call;
     this.#position = after;
@@ -127,13 +118,12 @@ export class JournalWriter implements OpenJournal {
       // Other processes cannot know it yet.
       if (this.#position < 0) return undefined;
       const found = this.#moment();
-      // From its last entry on: a log that is deleted has no more entries, either.
-      const [own = DELETED, ...more] = await this.#entries.readOn(this.#position);
-      if (own.type === 'cancelled') return own;
-      for (const entry of more) {
+      for (const entry of await this.#entries.readOn(this.#position + 1)) {
         if (!isReceived(entry)) return entry;
         this.#take(entry);
       }
+      // A log that was deleted meanwhile has no more entries, either.
+      if (this.#mayBeDeleted && (await this.#isDeleted())) return { ...DELETED, isErased: true };
       this.#found = found;
       if (this.#received.length > 0) await this.#passOn();
       return undefined;
@@ -170,8 +160,8 @@ export class JournalWriter implements OpenJournal {
     for (let entry: Entry | undefined = first; entry !== undefined; entry = make()) {
       const begun = this.#moment();
       if (await this.#isInserted(entry, until, onWritten)) {
-        const isSeen = this.#hasPart && this.#isWithin(this.#found, KEPT * this.#lease);
-        if (this.#isShared && this.#position >= 0 && !isSeen) await this.#checkKept(until);
+        if (this.#position >= 0 && this.#mayBeDeleted && (await this.#isDeleted(until)))
+          throw new AwaitError('bad-token', `call ${this.#call.id}: its log is deleted`);
         this.#position += 1;
         this.#hasPart = true;
         this.#doubtful = undefined;
@@ -192,11 +182,20 @@ export class JournalWriter implements OpenJournal {
     return false;
   }
 
-  /** Meanwhile the call may have ended, and its log may be deleted: then this position was free. */
-  async #checkKept(until: number | undefined): Promise<void> {
-    const first = await this.#entries.read(0, until);
-    if (first === undefined || first.type === 'cancelled')
-      throw new AwaitError('bad-token', `call ${this.#call.id}: its log is deleted`);
+  /** Whether the call may have ended meanwhile, and its log have made room: then its positions are free. */
+  get #mayBeDeleted(): boolean {
+    return !this.#hasPart || !this.#isWithin(this.#found, KEPT * this.#lease);
+  }
+
+  async #isDeleted(until?: number): Promise<boolean> {
+    try {
+      const first = await this.#entries.read(0, until);
+      return first === undefined || first.type === 'cancelled';
+    } catch (error) {
+      // It is there, under a secret that was taken out since.
+      if (AwaitError.from(error).code === 'bad-token') return false;
+      throw error;
+    }
   }
 
   #fenced(why: string): AwaitError {
