@@ -116,8 +116,7 @@ export function createSdkEdge(
     const authInfo = inbound.authInfo as AuthInfo | undefined;
     const isStanding = isListening(body);
     const { fetch } = isStanding ? listening : handler;
-    const fetched = (): Promise<Response> =>
-      fetch(request, { parsedBody: body, ...(authInfo !== undefined && { authInfo }) });
+    const fetched = (): Promise<Response> => fetch(request, { parsedBody: body, ...defined({ authInfo }) });
     return replyOf(await (isStanding ? bus.as(services.principal(inbound.authInfo), fetched) : fetched()));
   };
   return {
@@ -279,7 +278,8 @@ async function lightServer(
         ...defined({ authInfo, logLevel }),
         request: () => inbound.request(),
       };
-      const response = await instance.request({ id: request.id, method: request.method, params }, context);
+      const sent = { id: request.id, method: request.method, params };
+      const response = await instance.request(sent, context, signal);
       if ('error' in response) throw protocolError(response.error, request);
       const { result } = response;
       const principal = services.principal(authInfo);

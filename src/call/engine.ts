@@ -7,7 +7,15 @@
 import { randomUUID } from 'node:crypto';
 import { digest } from '../base/digest.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
-import { AwaitError, defined, isObject, type JsonObject, memoryOf, type Repeating } from '../base/values.ts';
+import {
+  AwaitError,
+  deferred,
+  defined,
+  isObject,
+  type JsonObject,
+  memoryOf,
+  type Repeating,
+} from '../base/values.ts';
 import type { ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
@@ -28,7 +36,7 @@ import { Runs } from './run/registry.ts';
 import { type Rehearsal, rehearse } from './run/rehearsal.ts';
 import type { Instance, RequestContext } from './run/request-context.ts';
 import { Resumption } from './run/resume.ts';
-import { noRoom } from './run/room.ts';
+import { noRoom, noRoomForCalls } from './run/room.ts';
 import { type EngineParts, keyOf, newRun, quotaKeyOf, type Run, unlessOpen } from './run/run.ts';
 import type { TokenState } from './run/state.ts';
 import { TakeOver, type TakesOver } from './run/take-over.ts';
@@ -62,7 +70,7 @@ export class Engine {
   readonly #takeOver: TakeOver;
   readonly #handoff: Handoff | undefined;
   readonly #looking: Repeating | undefined;
-  /** Cancelled calls that their servers still hold. */
+  /** Requests that were let go of, and that their servers still hold. */
   readonly #collected = new FinalizationRegistry<object>((holder) => this.#runs.heap.leave(holder));
   /** Turns that a request began here, a call's first or a later one, without an outcome; requests that wait for tasks. */
   readonly inWork: Quota;
@@ -118,14 +126,14 @@ export class Engine {
    * @throws AwaitError `no-room`
    */
   hold(holder: object, quotaKey: QuotaKey, bytes = 0): void {
-    const { heap } = this.#runs;
-    if (!this.inWork.has(quotaKey) || !heap.has(quotaKey, bytes))
-      throw new AwaitError(
-        'no-room',
-        'too many calls run (limits.calls, argumentBytes), of one caller (limits.callerCalls) or of anonymous ones',
-      );
+    if (!this.fits(quotaKey, 1, bytes)) throw noRoomForCalls();
     this.inWork.hold(holder, quotaKey);
-    heap.change(holder, quotaKey, bytes);
+    this.#runs.heap.change(holder, quotaKey, bytes);
+  }
+
+  /** Whether there is room for so many requests, of so many bytes together. */
+  fits(quotaKey: QuotaKey, requests: number, bytes: number): boolean {
+    return this.inWork.has(quotaKey, requests) && this.#runs.heap.has(quotaKey, bytes);
   }
 
   /** A request that `hold` counted is over. */
@@ -134,11 +142,11 @@ export class Engine {
     this.#runs.heap.leave(holder);
   }
 
-  /** A cancelled call counts until its server lets go of it: its tool may run on. */
-  #countOn({ params }: CallRecord, quotaKey: QuotaKey, bytes: number): void {
+  /** A request that was let go of counts until its server lets go of it: its handler may run on. */
+  countOn(handler: object, principal: string | undefined, bytes: number): void {
     const holder = {};
-    this.#runs.heap.hold(holder, quotaKey, bytes);
-    this.#collected.register(params, holder);
+    this.#runs.heap.hold(holder, { principal }, bytes);
+    this.#collected.register(handler, holder);
   }
 
   /** Frames parked in this process. */
@@ -159,10 +167,7 @@ export class Engine {
 
   /** Runs a first request, in `instance` or in one of its own. */
   start(request: NewCall, context: RequestContext, instance?: Instance): Begun {
-    let onKept = (): void => {};
-    const kept = new Promise<void>((resolve) => {
-      onKept = resolve;
-    });
+    const { promise: kept, resolve: onKept } = deferred();
     const record = this.#record(request, context);
     const { binding, responses, resumable = false } = request;
     const { room } = this.#runs;
@@ -231,7 +236,6 @@ export class Engine {
     });
     void started.outcome.then((outcome) => {
       this.release(record);
-      if (outcome.kind === 'gone') this.#countOn(record, quotaKey, bytes);
       // Its journal's entries were sent to the client as they were written.
       if ((journalOf?.position ?? -1) < 0) this.#parts.ended?.(record, outcome);
       room.leave(record);
@@ -384,10 +388,7 @@ export class Engine {
   ): Says {
     let run: Run | undefined;
     let cancelled = false;
-    let tell: (outcome: Outcome) => void = () => {};
-    const outcome = new Promise<Outcome>((resolve) => {
-      tell = resolve;
-    });
+    const { promise: outcome, resolve: tell } = deferred<Outcome>();
     const cancel = (reason?: string): void => {
       cancelled = true;
       if (run !== undefined) void this.#ownership.cancel(run, reason).catch(() => {});

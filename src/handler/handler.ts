@@ -12,9 +12,11 @@ import {
   type JsonObject,
   LoopTurns,
   memoryOf,
+  objectOf,
   sleep,
   systemClock,
 } from '../base/values.ts';
+import { noRoomForCalls } from '../call/run/room.ts';
 import { wireError } from '../call/run/wire-error.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { countedAddress } from '../doors/http/address.ts';
@@ -132,19 +134,17 @@ function createHandler(
         const tooMuch = refused instanceof Promise ? await refused : refused;
         if (tooMuch !== undefined) return tooMuch;
         const messages = messagesOf(read.body);
-        const requested = messages.filter(isRequest);
-        const requests = requested.length;
-        inbound.memory = memoryOf(requested.map(({ params }) => params)) / (requests || 1);
+        const requests = messages.filter(isRequest).length;
+        // Of several each counts what is its own.
+        if (!Array.isArray(read.body)) inbound.memory = memoryOf(objectOf(read.body).params);
         const quotaKey = quotaKeyOf(services, inbound);
         // Each takes its place as its call begins, after the store was read: until then it counts here.
+        const bytes = inbound.memory ?? memory;
         if (
-          ![services.engine.inWork, arriving].every((room) => requests === 0 || room.has(quotaKey, requests))
-        ) {
-          throw new AwaitError(
-            'no-room',
-            'a request was refused: limits.calls, limits.callerCalls or the anonymous part of them are running',
-          );
-        }
+          requests > 0 &&
+          !(services.engine.fits(quotaKey, requests, bytes) && arriving.has(quotaKey, requests))
+        )
+          throw noRoomForCalls();
         const post = (): Promise<Reply> | Reply =>
           postTo(here, inbound, read.body, place) ??
           here.find(({ refuse }) => refuse)?.refuse?.(inbound, read.body) ??

@@ -3,7 +3,7 @@ import { digest } from '../base/digest.ts';
 import type { JsonObject } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import { type ContextParts, contextOf, type HostFactory } from '../host/host.ts';
-import { type HostInstance, LiveInstance } from '../host/instance.ts';
+import { type HostInstance, type InstanceOptions, LiveInstance } from '../host/instance.ts';
 import { KeptInstances } from '../host/kept.ts';
 import type { Outside } from '../host/router.ts';
 import type { Settings } from './settings.ts';
@@ -30,12 +30,13 @@ interface InstanceParts {
   /** What the server is told of a client. */
   believed(client: Client, principal: string | undefined, authInfo: JsonObject | undefined): Client;
   onOpen(instance: HostInstance): void;
+  runsOn: InstanceOptions['runsOn'];
 }
 
 export function createInstances(
   factory: HostFactory,
   settings: Settings,
-  { believed, onOpen }: InstanceParts,
+  { believed, onOpen, runsOn }: InstanceParts,
 ): Instances {
   const { instance: scope, limits, steps } = settings;
   const kept = new KeptInstances({
@@ -55,6 +56,8 @@ export function createInstances(
       // Requests that cannot ask are spared the price of one.
       contexts: steps && (isKept || serves !== 'request'),
       outside,
+      runsOn,
+      ...(!isKept && { principal: opening.principal }),
     });
   };
   const open: Instances['open'] = (opening) => {

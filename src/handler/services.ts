@@ -358,6 +358,7 @@ export function createServices(
   const instances = createInstances(factory, settings, {
     believed: (client, caller, authInfo) => asking?.believed(client, caller, authInfo) ?? client,
     onOpen: (instance) => guards.saw(instance),
+    runsOn: (...held) => engine.countOn(...held),
   });
   const sweeping = every(systemClock, SWEEP_EVERY, () => {
     logs.sweep().then(

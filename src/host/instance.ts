@@ -4,13 +4,13 @@
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
 import { digest } from '../base/digest.ts';
-import { defined, isObject, type JsonObject, keepNewest, objectOf } from '../base/values.ts';
+import { defined, isObject, type JsonObject, keepNewest, memoryOf, objectOf } from '../base/values.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { KEY_META } from '../call/frame/place.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
-import type { Instance, InstanceContext } from '../call/ports.ts';
+import type { AbortSignalLike, Instance, InstanceContext } from '../call/ports.ts';
 import { envelopeOf, hasEras, LOG_LEVEL } from './era.ts';
 import { type Guards, guardsOf } from './guards.ts';
 import { type FactoryContext, type HostFactory, type Made, make } from './host.ts';
@@ -44,6 +44,13 @@ export interface InstanceOptions {
   readonly contexts: boolean;
   /** Receives messages that belong to no call. */
   readonly outside: Outside;
+  /** Whose requests that are no calls it gets. */
+  readonly principal?: string | undefined;
+  /**
+   * A request of so many bytes was let go of, and its handler may run on.
+   * @param handler is held for as long as it may
+   */
+  readonly runsOn: (handler: object, principal: string | undefined, bytes: number) => void;
 }
 
 /** Without the factory's context, whose request a suspended call has no use for. */
@@ -70,8 +77,8 @@ export interface HostInstance extends Instance {
   readonly guards: Guards | undefined;
   /** Whether the server has a handler for a method without a capability of its own. */
   handles(method: string): boolean;
-  /** Sends a request that cannot ask, such as `tools/list` on revisions without sessions. */
-  request(request: SentRequest, context: InstanceContext): Promise<Response>;
+  /** Sends a request that cannot ask, such as `tools/list` on revisions without sessions, until its client is gone. */
+  request(request: SentRequest, context: InstanceContext, gone?: AbortSignalLike): Promise<Response>;
   /** A notification of the client's. */
   notify(message: Message): void;
   /** A response of the client's that answers no ask. */
@@ -196,7 +203,7 @@ export class LiveInstance implements HostInstance {
     if (this.#options.contexts) runInContext(frame.context, send);
     else send();
     // Its handler starts in a later microtask, and may pass its `extra` on: `step(name, fn, { call: extra })`.
-    const signal = this.#begun.lowLevel?._requestHandlerAbortControllers?.get(entry.id)?.signal;
+    const signal = this.#handlers?.get(entry.id)?.signal;
     if (signal !== undefined) nameCall(signal, frame.context);
   }
 
@@ -205,10 +212,11 @@ export class LiveInstance implements HostInstance {
     return isObject(capabilities) && isObject(capabilities.tasks);
   }
 
-  request(request: SentRequest, context: InstanceContext): Promise<Response> {
+  request(request: SentRequest, context: InstanceContext, gone?: AbortSignalLike): Promise<Response> {
     if (this.#released) return Promise.resolve(CLOSED);
     return new Promise((settle) => {
       const entry = this.#enter(request, context, settle);
+      gone?.addEventListener('abort', () => this.#cancelRequest(entry), { once: true });
       const send = (): void => this.#send(request, context, entry);
       if (this.#options.contexts) runInContext(contextOfRequest(entry), send);
       else send();
@@ -235,10 +243,30 @@ export class LiveInstance implements HostInstance {
       this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestState } });
     for (const [id, entry] of inFlight) {
       if (entry.frame !== frame) continue;
-      const params = { requestId: id, ...(reason !== undefined && { reason }) };
-      this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
-      this.#forget(id);
+      this.#tell(id, reason);
+      this.#letGo(entry);
     }
+  }
+
+  /** Cancels a request: its handler's signal fires. */
+  #tell(requestId: string | number, reason?: string): void {
+    const params = { requestId, ...defined({ reason }) };
+    this.notify({ jsonrpc: '2.0', method: 'notifications/cancelled', params });
+    // The SDK looks for it in a later microtask.
+    this.#handlers?.get(requestId)?.abort(reason);
+  }
+
+  /** The SDK's own, for each request whose handler is not done. */
+  get #handlers(): Map<string | number, AbortController> | undefined {
+    return this.#begun.lowLevel?._requestHandlerAbortControllers;
+  }
+
+  /** Nobody waits for a request that is no call. */
+  #cancelRequest(entry: InFlight): void {
+    if (this.#router.inFlight.get(entry.id) !== entry) return;
+    this.#tell(entry.id);
+    this.#letGo(entry);
+    entry.settle(CLOSED);
   }
 
   /** A frame that was dropped: it answers no more, and nothing is kept for it. */
@@ -246,12 +274,19 @@ export class LiveInstance implements HostInstance {
     const { inFlight } = this.#router;
     this.#calls.delete(frame);
     this.#between.delete(frame);
-    for (const [id, entry] of inFlight) if (entry.frame === frame) this.#forget(id);
+    this.#router.leave(frame);
+    for (const entry of inFlight.values()) if (entry.frame === frame) this.#letGo(entry);
   }
 
-  #forget(id: string | number): void {
+  /** Nothing waits for its response: the server keeps it for as long as its handler may run on, and no longer. */
+  #letGo(entry: InFlight): void {
+    const { id, params, frame } = entry;
     this.#router.inFlight.delete(id);
     keepNewest(this.#unanswered.add(shortOf(id)), UNANSWERED);
+    const handler = this.#handlers?.get(id)?.signal ?? params;
+    this.#handlers?.delete(id);
+    const { runsOn, principal } = this.#options;
+    runsOn(handler, frame === undefined ? principal : frame.call.principal, memoryOf(params));
   }
 
   notify(message: Message): void {
@@ -262,9 +297,12 @@ export class LiveInstance implements HostInstance {
     this.#transport.deliverStray(response);
   }
 
-  release(unfinished: boolean, cancelled?: Frame): void {
+  release(unfinished: boolean, frame?: Frame, isTold = false): void {
     if (this.#options.single) this.close(unfinished);
-    else if (cancelled !== undefined) this.cancel(cancelled, WENT_ON);
+    else if (unfinished && frame !== undefined) {
+      if (isTold) this.cancel(frame, WENT_ON);
+      else this.abandon(frame);
+    }
   }
 
   close(unfinished = false): void {
@@ -274,11 +312,12 @@ export class LiveInstance implements HostInstance {
     // Closing a finished server only calls its `onclose`, for which an SDK makes an error.
     const unheard = this.#begun.lowLevel?.onclose === undefined && this.#options.single;
     if (unfinished || unheard || this.#calls.size > 0 || this.#router.inFlight.size > 0) {
+      const open = [...this.#router.inFlight.values()];
+      for (const entry of open) if (entry.frame === undefined) this.#cancelRequest(entry);
       this.#transport.sever();
       for (const frame of this.#calls.keys()) dropParked(frame);
       this.#calls.clear();
-      for (const { frame, settle } of this.#router.inFlight.values()) if (frame === undefined) settle(CLOSED);
-      this.#router.inFlight.clear();
+      for (const entry of open) if (entry.frame !== undefined) this.#letGo(entry);
       return;
     }
     // In a later turn of the event loop: the SDK still finishes the request whose response it just sent.
@@ -303,8 +342,9 @@ export class LiveInstance implements HostInstance {
     const id = isTaken ? `mcp-await-${this.#again}-${wanted}` : wanted;
     const entry: InFlight = {
       id,
-      ...(frame !== undefined && { frame }),
+      ...defined({ frame }),
       method: request.method,
+      params: request.params,
       settle: (response) => settle(withoutOddUrls(response)),
       progress: { known: progressTokenOf(request.params), wanted: context.progressToken },
       auth: { ...context.authInfo },

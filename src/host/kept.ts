@@ -173,8 +173,8 @@ class InstanceLease implements HostInstance {
     return this.#live.handles(method);
   }
 
-  request(request: SentRequest, context: InstanceContext): Promise<Response> {
-    return this.#live.request(request, context);
+  request(...of: Parameters<HostInstance['request']>): Promise<Response> {
+    return this.#live.request(...of);
   }
 
   call(frame: Frame, request: SentRequest, context: InstanceContext): void {
@@ -199,8 +199,8 @@ class InstanceLease implements HostInstance {
     this.#live.stray(response);
   }
 
-  release(unfinished: boolean, cancelled?: Frame): void {
-    this.#live.release(unfinished, cancelled);
+  release(unfinished: boolean, frame?: Frame, isTold?: boolean): void {
+    this.#live.release(unfinished, frame, isTold);
     if (this.#isCall) this.close();
   }
 

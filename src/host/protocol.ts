@@ -46,7 +46,7 @@ export interface LowLevel {
   /** Listeners to progress, by the token of their request. */
   readonly _progressHandlers?: Map<number, (progress: unknown) => void>;
   readonly _requestHandlers: ReadonlyMap<string, unknown>;
-  readonly _requestHandlerAbortControllers?: ReadonlyMap<string | number, AbortController>;
+  readonly _requestHandlerAbortControllers?: Map<string | number, AbortController>;
   _options?: { enforceStrictCapabilities?: boolean };
   _legacyInputRequiredShim?(): LegacyLoop;
 }

@@ -4,7 +4,7 @@
  * code made it: where that cannot be decided, it is an error at once (invariant 13).
  * It owns the table of the requests that are open in the server, and the asks made before there was a call.
  */
-import { AwaitError, defined, isObject, type JsonObject, nextTurn } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, keepNewest, nextTurn } from '../base/values.ts';
 import { currentContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
@@ -41,6 +41,7 @@ export interface Outside {
 export interface InFlight {
   readonly id: string | number;
   readonly method: string;
+  readonly params: JsonObject;
   /** The call of the request; absent if it cannot ask. */
   readonly frame?: Frame;
   readonly settle: (response: Response) => void;
@@ -81,6 +82,10 @@ export class Router {
   /** Roots asked for as the server starts: its first tool waits for them, since it may rest on them. */
   #roots: Early[] = [];
   #onAsked: () => void = () => {};
+  /** Calls that go on elsewhere: what their tools ask here stays pending, and what they say is not heard (invariant 10). */
+  readonly #left = new WeakSet<object>();
+  /** The ids of their requests. */
+  readonly #leftIds = new Map<string | number, WeakRef<Frame>>();
 
   constructor(options: RouterOptions) {
     this.#options = options;
@@ -95,6 +100,19 @@ export class Router {
     entry?.settle(response);
   }
 
+  /** The call is let go of without an end. */
+  leave(frame: Frame): void {
+    this.#left.add(frame);
+    for (const [id, entry] of this.inFlight)
+      if (entry.frame === frame) this.#leftIds.set(id, new WeakRef(frame));
+    keepNewest(this.#leftIds, 1_000);
+  }
+
+  #leftBy(id: string | number | undefined, call = currentContext()?.call): Frame | undefined {
+    if (call !== undefined && this.#left.has(call)) return call as Frame;
+    return id === undefined ? undefined : this.#leftIds.get(id)?.deref();
+  }
+
   notification(message: Message, options: SendOptions): void {
     if (message.method === 'notifications/cancelled') return;
     if (message.method === 'notifications/progress') {
@@ -105,6 +123,7 @@ export class Router {
     if (isAboutServer(message.method) && this.isStarting) return;
     const { outside } = this.#options;
     const { relatedRequestId } = options;
+    if (!isAboutServer(message.method) && this.#leftBy(relatedRequestId) !== undefined) return;
     const { frame } = this.#ownerOf(relatedRequestId) ?? {};
     const isInReply = (): boolean =>
       relatedRequestId !== undefined && frame !== undefined && outside.inReply?.(message, frame) === true;
@@ -113,7 +132,7 @@ export class Router {
     } else
       frame.notify({
         method: message.method,
-        ...(message.params !== undefined && { params: message.params }),
+        ...defined({ params: message.params }),
       });
   }
 
@@ -124,7 +143,7 @@ export class Router {
     const { relatedRequestId, progress } = options;
     const entry = relatedRequestId === undefined ? undefined : this.inFlight.get(relatedRequestId);
     if (entry?.method === 'tasks/result' && entry.frame !== undefined && !this.#options.single) {
-      const asked = { method, params, ...(progress !== undefined && { progress }) };
+      const asked = { method, params, ...defined({ progress }) };
       const answered = this.#options.outside.requestIn?.(asked, entry.frame);
       if (answered !== undefined) return answered;
     }
@@ -186,6 +205,8 @@ export class Router {
   #askedBy({ method, relatedRequestId, context }: AskRequest): AskOwner {
     const { single, contexts } = this.#options;
     const entries = [...this.inFlight.values()];
+    const left = this.#leftBy(relatedRequestId, context?.call);
+    if (left !== undefined) return { kind: 'call', frame: left };
     if (relatedRequestId !== undefined) {
       const entry = this.inFlight.get(relatedRequestId);
       if (entry?.frame !== undefined) return { kind: 'call', frame: entry.frame };

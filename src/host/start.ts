@@ -4,7 +4,7 @@
  * instead; a server of SDK v1 has no such era, and gets the `initialize` of the last one it knows.
  */
 import process from 'node:process';
-import { AwaitError, type JsonObject } from '../base/values.ts';
+import { AwaitError, type JsonObject, reasonOf } from '../base/values.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { type Declared, enterEra, hasEras } from './era.ts';
 import type { FactoryContext, HostServer } from './host.ts';
@@ -86,7 +86,7 @@ function connect(server: HostServer, transport: HostTransport): Connecting {
       isOver = true;
     },
     (error: unknown) => {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = reasonOf(error);
       throw new AwaitError('internal', `the server could not be connected: ${reason}`, error);
     },
   );
@@ -109,19 +109,20 @@ function startWait(): Promise<void> {
 }
 
 async function initialize({ client, router, transport }: StartingHost): Promise<JsonObject> {
+  const params = {
+    protocolVersion: client.protocolVersion,
+    capabilities: client.capabilities,
+    clientInfo: { name: 'unknown', version: '0', ...client.info },
+  };
   const response = await new Promise<Response>((settle) => {
     router.inFlight.set(INITIALIZE, {
       id: INITIALIZE,
       method: 'initialize',
+      params,
       settle,
       progress: { known: undefined, wanted: undefined },
       auth: {},
     });
-    const params = {
-      protocolVersion: client.protocolVersion,
-      capabilities: client.capabilities,
-      clientInfo: { name: 'unknown', version: '0', ...client.info },
-    };
     transport.deliver({ jsonrpc: '2.0', id: INITIALIZE, method: 'initialize', params });
   });
   if ('error' in response)

@@ -11,7 +11,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import { accept, CAPABILITIES, modernHeaders, post, textOf } from '../e2e/clients.ts';
-import { begin, call, HEADERS, initialize, Peer } from './peer.ts';
+import { begin, call, HEADERS, initialize, inSession, Peer } from './peer.ts';
 
 const SERVER = new URL('../fixtures/large-server.mts', import.meta.url).pathname;
 /** In MiB; `receivedBytes` and `unreadBytes` are 32 there, `callerArgumentBytes` too. */
@@ -382,12 +382,7 @@ describe('of a stranger', () => {
     'counts calls that were cancelled as long as their tools run: %s',
     async (name) => {
       await start();
-      const { headers } = await begin(url, '2025-11-25');
-      const own = {
-        'mcp-session-id': headers.get('mcp-session-id') ?? '',
-        'mcp-protocol-version': '2025-11-25',
-      };
-      const peer = new Peer(url, own);
+      const peer = await inSession(url, '2025-11-25');
       for (let id = 0; id < 120; id += 1) {
         const running = await peer.send(call(id, name, { text: filler(id) }));
         const cancelled = { method: 'notifications/cancelled', params: { requestId: id } };
@@ -397,6 +392,69 @@ describe('of a stranger', () => {
       await lives({ authorization: 'Bearer ann' });
     },
   );
+
+  it('keeps no call that it could not store, nor one that ends while its tool runs', async () => {
+    await start({ STORED_BYTES: '33554432' });
+    const peer = await inSession(url, '2025-11-25');
+    for (let id = 0; id < 120; id += 1) {
+      const running = await peer.send(call(id, id < 60 ? 'form' : 'race', { text: filler(id) }));
+      void running.text().catch(() => {});
+    }
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it('counts a call of 2026-07-28 whose tool runs on beside its question', async () => {
+    await start();
+    for (let nth = 0; nth < 120; nth += 1) await post(url, { tool: 'race', args: { text: filler(nth) } });
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it('counts a task that was cancelled as long as its tool runs', async () => {
+    await start({ TASKS: 'now' });
+    const peer = await inSession(url, '2025-11-25');
+    for (let id = 0; id < 120; id += 1) {
+      const request = call(id, 'race', { text: filler(id) });
+      const begun = await peer.post({ ...request, params: { ...request.params, task: {} } });
+      const taskId = /"taskId":"([^"]+)"/.exec(begun.text)?.[1];
+      if (taskId === undefined) continue;
+      const cancel = { method: 'tasks/cancel', params: { taskId } };
+      await peer.post({ jsonrpc: '2.0', id: `cancel ${id}`, ...cancel });
+    }
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it('cancels a list whose client has gone, and counts it as long as its handler runs', async () => {
+    await start();
+    const { _meta } = large(1).params;
+    for (let id = 0; id < 120; id += 1) {
+      const params = { cursor: filler(id), _meta };
+      const body = JSON.stringify({ jsonrpc: '2.0', id, method: 'resources/list', params });
+      const socket = await raw();
+      await written(socket, Buffer.from(onWire(body, { ...VERSION, 'mcp-method': 'resources/list' })));
+      await sleep(40);
+      socket.destroy();
+    }
+    await lives({ authorization: 'Bearer ann' });
+    const stopped = Number(
+      textOf(await post(url, { tool: 'stopped', headers: { authorization: 'Bearer ann' } })),
+    );
+    expect(stopped).toBeGreaterThan(3);
+  });
+
+  it('counts each request of an array whole', async () => {
+    await start({ STORED_BYTES: '4000000000' });
+    const peer = await inSession(url, '2025-03-26');
+    for (let nth = 0; nth < 70; nth += 1) {
+      const pings = Array.from({ length: 9 }, (_, id) => ({
+        jsonrpc: '2.0',
+        id: `${nth} ${id}`,
+        method: 'ping',
+      }));
+      const running = await peer.send([call(nth, 'form', { text: filler(nth) }), ...pings]);
+      void running.text().catch(() => {});
+    }
+    await lives({ authorization: 'Bearer ann' });
+  });
 
   it('keeps no request of a session that was answered', async () => {
     await start();

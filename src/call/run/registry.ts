@@ -4,7 +4,7 @@
  */
 
 import { Quota, type QuotaKey } from '../../base/quota.ts';
-import { type Clock, every, memoryOf, type Repeating, within } from '../../base/values.ts';
+import { type Clock, deferred, every, memoryOf, type Repeating, within } from '../../base/values.ts';
 import { countActiveTurns } from '../frame/context.ts';
 import type { Active } from './active.ts';
 import type { Outcome } from './outcome.ts';
@@ -176,10 +176,7 @@ export class Runs {
 
   /** @returns a function that lets waiting requests have this frame */
   unsettle(key: string): () => void {
-    let settle = (): void => {};
-    const wait = new Promise<void>((resolve) => {
-      settle = resolve;
-    });
+    const { promise: wait, resolve: settle } = deferred();
     this.#unsettled.set(key, wait);
     return () => {
       if (this.#unsettled.get(key) === wait) this.#unsettled.delete(key);
@@ -286,10 +283,10 @@ export class Runs {
     this.#release(run, isUnfinished);
   }
 
-  /** A server that runs one call at a time is told that an unfinished one is over; one of this process waits for ever. */
+  /** A server that runs one call at a time is told that an unfinished one is over; one of this process is let go of. */
   #release(run: Run, isUnfinished: boolean): void {
     const isTold = isUnfinished && this.#parts.holdsServers === true && !this.#isClosed;
-    run.instance.release(isUnfinished, isTold ? run.frame : undefined);
+    run.instance.release(isUnfinished, run.frame, isTold);
   }
 
   #over(run: Run): void {
@@ -347,7 +344,7 @@ export class Runs {
     for (const { state } of [...this.#inTurn]) if (state.at === 'turn') void state.stop();
     await within(clock, wait / 2, Promise.all([...this.#unsettled.values(), ...this.#ending]));
     // A step that outlasts this is recorded still, if the process lives to; its server is cleaned up now.
-    for (const run of this.#abandoned) run.instance.release(true);
+    for (const run of this.#abandoned) run.instance.release(true, run.frame);
     this.parked.dropAll();
   }
 

@@ -105,7 +105,8 @@ export interface Instance {
   cancel(frame: Frame, reason?: string): void;
   /**
    * Ends it: cleanup runs, and the server is closed unless a frame of it is unfinished (invariant 1).
-   * @param cancelled a frame whose request is cancelled in a server that other calls use
+   * @param frame the one that is over; an unfinished one is let go of in a server that other calls use
+   * @param isTold whether its request is cancelled there
    */
-  release(unfinished: boolean, cancelled?: Frame): void;
+  release(unfinished: boolean, frame?: Frame, isTold?: boolean): void;
 }

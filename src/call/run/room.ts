@@ -14,3 +14,10 @@ export function noRoom(callId: string): AwaitError {
     `call ${callId} would be one task too many: in this process (limits.tasks), or of its caller's or the anonymous callers' part of them`,
   );
 }
+
+export function noRoomForCalls(): AwaitError {
+  return new AwaitError(
+    'no-room',
+    'too many calls run (limits.calls, argumentBytes), of one caller (limits.callerCalls) or of anonymous ones',
+  );
+}
