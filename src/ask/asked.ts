@@ -13,7 +13,7 @@ import {
   type Timer,
   textOf,
 } from '../base/values.ts';
-import { type ErrorAnswers, isLate } from '../call/ask/answer.ts';
+import { type AnswerCheck, checkGiven, type ErrorAnswers, isLate } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
 import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
@@ -41,6 +41,7 @@ const URL_MODE: JsonObject = { mode: 'url' };
 interface AskedParts {
   readonly calls: WaitingCalls;
   readonly clock: Clock;
+  readonly check: AnswerCheck;
   readonly request: {
     readonly call: CallRecord;
     readonly context: Pick<RequestContext, 'live' | 'workspace'>;
@@ -66,8 +67,8 @@ export class AskedAnswers {
   readonly #parts: AskedParts;
   /** Asks that the client shows, or not: it is not proven. */
   readonly #shown = new Map<OpenAsk, CallRecord>();
-  /** Asks that the client alone has. */
-  readonly #alone = new Set<OpenAsk>();
+  /** Asks that nobody but the client can answer. */
+  readonly alone = new Set<OpenAsk>();
   /** Whether the client cancelled the request. */
   #isCancelled = false;
   /** The asks of the call that are on the page. */
@@ -82,11 +83,6 @@ export class AskedAnswers {
     this.#isCancelled = true;
     for (const [ask, call] of this.#shown) void this.#doubt(call, ask).catch(() => {});
     return this.#shown.size > 0;
-  }
-
-  /** Whether nobody but the client can answer. */
-  get isAlone(): boolean {
-    return this.#alone.size > 0;
   }
 
   opened(call: CallRecord): Promise<WaitsFor> {
@@ -123,9 +119,12 @@ export class AskedAnswers {
       // Its time is over: nobody is asked.
       const past = pastAnswer(frame, call.id, ask);
       if (kept !== undefined || isForPage || (past === undefined && isDue)) return;
+      const itself = (): Promise<Response | undefined> => this.#ask(frame, call, ask, isShared);
       const response = await (isDoubtful
         ? this.#show(frame, call, ask, past)
-        : this.#ask(frame, call, ask, isShared));
+        : isShared
+          ? this.#orPage(call, [ask], given, Infinity, itself())
+          : itself());
       if (typeof response === 'boolean') {
         if (this.#late(ask) !== undefined) return;
         page.add(ask);
@@ -144,25 +143,18 @@ export class AskedAnswers {
       given.set(ask, await this.#first(call, ask, late));
     }
     if (!isDue && this.page.some((ask) => !given.has(ask))) return undefined;
-    return offered([...given].map(([{ key }, response]) => ({ key, response })));
+    return offered([...given].map(([{ key }, response]) => [key, response]));
   }
 
   #isForPage(ask: OpenAsk): boolean {
-    const isLacking = (): boolean => missingCapability(this.#declared, ask.method, ask.params) !== undefined;
-    return (
-      this.#parts.request.person !== undefined && isForm(ask) && (isForPerson(ask.params) || isLacking())
-    );
+    const { person } = this.#parts.request;
+    return person !== undefined && isForm(ask) && (isForPerson(ask.params) || this.#lacks(ask.params));
   }
 
-  /** What the client itself declared. */
-  get #declared(): JsonObject {
-    return this.#parts.request.call.client.capabilities;
-  }
-
-  get #takesUrls(): boolean {
-    const lacks = (mode: JsonObject): boolean =>
-      missingCapability(this.#declared, 'elicitation/create', mode) !== undefined;
-    return lacks({}) && !lacks(URL_MODE);
+  /** Whether the client cannot be asked so. */
+  #lacks(params: JsonObject): boolean {
+    const { capabilities } = this.#parts.request.call.client;
+    return missingCapability(capabilities, 'elicitation/create', params) !== undefined;
   }
 
   /** The outcome of an ask whose own time is over. */
@@ -195,10 +187,11 @@ export class AskedAnswers {
   ): Promise<Response | undefined> {
     const { deadline } = ask;
     const left = deadline && Math.max(1, deadline.at - this.#parts.clock.now());
-    if (!isShared) this.#alone.add(ask);
+    if (!isShared) this.alone.add(ask);
     const response = await this.#put(frame, id, ask, left);
-    if (response !== undefined) this.#alone.delete(ask);
-    return response;
+    if (response === undefined) return undefined;
+    this.alone.delete(ask);
+    return this.#checked(ask, response);
   }
 
   /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
@@ -207,6 +200,19 @@ export class AskedAnswers {
     if (past !== undefined) return past;
     const asked = frame.askAs(questionFor(callId, ask), { inContext: true, ...defined({ timeout }) });
     return Promise.race([asked, this.#parts.ended]);
+  }
+
+  /** Where its client is asked live, an answer that the SDK would refuse is the tool's error, and not asked again. */
+  #checked(ask: OpenAsk, response: Response): Response {
+    const { check, request } = this.#parts;
+    if ('error' in response || !request.context.live) return response;
+    try {
+      const good = checkGiven(ask, response.result, check);
+      if (good !== undefined) return good;
+    } catch {
+      // It is no result of such a question.
+    }
+    return { error: { code: -32602, message: 'Invalid params: the answer does not fit its question' } };
   }
 
   /**
@@ -285,7 +291,7 @@ export class AskedAnswers {
     const isTask = request.call.task?.when === 'now';
     const patience = isTask ? Infinity : isTold ? WAIT : 0;
     const [first] = asks;
-    const isOffered = first !== undefined && this.#takesUrls;
+    const isOffered = first !== undefined && this.#lacks({}) && !this.#lacks(URL_MODE);
     // A question that is answered is not sent to the page again.
     if (
       isOffered &&
@@ -334,11 +340,11 @@ export class AskedAnswers {
 
   /** @returns whether all are answered */
   async #read(call: CallRecord, asks: readonly OpenAsk[], given: ByAsk): Promise<boolean> {
-    const found = await Promise.all(asks.map(({ key }) => this.#parts.calls.answerTo(call.id, key)));
-    for (const [nth, ask] of asks.entries()) {
-      const response = found[nth]?.response;
-      if (response !== undefined) given.set(ask, response);
-    }
+    const read = async (ask: OpenAsk): Promise<void> => {
+      const found = await this.#parts.calls.answerTo(call.id, ask.key);
+      if (found !== undefined) given.set(ask, found.response);
+    };
+    await Promise.all(asks.map(read));
     return asks.every((ask) => given.has(ask));
   }
 
@@ -378,12 +384,10 @@ export class AskedAnswers {
 }
 
 /** Answers as a turn is claimed with them. */
-export function offered(
-  given: readonly { readonly key: string; readonly response: Response }[],
-): OfferedAnswers {
+export function offered(given: readonly (readonly [string, Response])[]): OfferedAnswers {
   const responses: Record<string, JsonObject> = {};
   const errors: Record<string, ErrorAnswers[string]> = {};
-  for (const { key, response } of given)
+  for (const [key, response] of given)
     if ('error' in response) errors[key] = response.error;
     else responses[key] = response.result;
   return { responses, errors };

@@ -11,18 +11,18 @@
  *    ends the request, and the page asks. What its user answers later counts.
  * 5. A key is taken before the tool runs, by a record that is inserted if absent.
  */
-import { AwaitError, type Clock, defined, type JsonObject, objectOf, sleep } from '../base/values.ts';
+import { AwaitError, type Clock, defined, type JsonObject, objectOf, sleep, textOf } from '../base/values.ts';
+import type { AnswerCheck } from '../call/ask/answer.ts';
 import type { Engine } from '../call/engine.ts';
 import type { Frame } from '../call/frame/frame.ts';
-import { CANCELLED, type CallRecord, type Response } from '../call/journal/entries.ts';
+import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
 import type { Instance, InstanceContext, Outcome, RequestContext } from '../call/ports.ts';
 import { bindingOf } from '../call/run/binding.ts';
 import type { Responded } from '../call/run/outcome.ts';
 import { isBadToken } from '../call/run/wire-error.ts';
 import { REPEATED } from '../checkpoint/page-records.ts';
 import { AskedAnswers, LOOK, offered } from './asked.ts';
-import { notDoneYet, sentBefore } from './said.ts';
-import type { Standing, WaitingCalls, WaitsFor } from './waiting-calls.ts';
+import { expiryOf, type Standing, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How often a call may be found claimed by another request before this one gives up. */
 const TRIES = 5;
@@ -49,6 +49,7 @@ export interface ContinuedCallParts {
   readonly engine: Engine;
   readonly calls: WaitingCalls;
   readonly clock: Clock;
+  readonly check: AnswerCheck;
   /** Whether another process may take a call over. */
   readonly isShared: boolean;
   /** How long the owner of a turn may be silent, in milliseconds. */
@@ -158,7 +159,11 @@ export class ContinuedCall implements Instance {
         const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
         if (isFirst) return standing.response;
         if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(standing.response);
-      } else if (standing.kind === 'asks') {
+      } else if (
+        standing.kind === 'asks' &&
+        // The records of one that is over stay for a while.
+        standing.checkpoint.call.expires > this.#parts.clock.now()
+      ) {
         return this.#goOn(frame, standing, true);
       }
     }
@@ -213,7 +218,7 @@ export class ContinuedCall implements Instance {
         const standing = await this.#parts.calls.standing(this.#own.id);
         if (standing.kind === 'asks') return this.#goOn(frame, standing, true);
         // Its log has made room.
-        return standing.kind === 'unknown' && this.#isNamed ? NOT_KEPT : this.#after(frame, outcome);
+        return this.#isNamed && standing.kind === 'unknown' ? NOT_KEPT : this.#after(frame, outcome);
       }
       case 'unknown':
         return this.#after(frame, await this.#begin(frame));
@@ -290,7 +295,7 @@ export class ContinuedCall implements Instance {
       const { call } = checkpoint;
       // Where a request has claimed the turn, any request of the call goes on with the answers in that claim.
       const answers = claim?.answers.length
-        ? offered(claim.answers)
+        ? offered(claim.answers.map(({ key, response }) => [key, response]))
         : await this.#asked.answers(frame, checkpoint, at === known);
       if (this.#over.signal.aborted) return this.#left(call);
       if (answers === undefined) {
@@ -332,7 +337,8 @@ export class ContinuedCall implements Instance {
     if (!this.#isCancelled || this.#isNamed) return;
     const standing = await calls.standing(call.id);
     if (standing.kind !== 'asks') return;
-    if (this.#asked.isAlone) await engine.cancelAt({ callId: call.id, at: standing.at }, call.principal);
+    if (this.#asked.alone.size > 0)
+      await engine.cancelAt({ callId: call.id, at: standing.at }, call.principal);
     else if (this.#request.person !== undefined) await calls.stop(call);
   }
 
@@ -392,4 +398,55 @@ function patient<T extends object>(whole: T, retries: (error: unknown) => Promis
 export function withForms(capabilities: JsonObject): JsonObject {
   const elicitation = objectOf(capabilities.elicitation);
   return { ...capabilities, elicitation: { ...elicitation, form: {} } };
+}
+
+// --- what the model reads of a call that waits, and of one that is done already ---
+
+/** In `_meta` of a result: the call waits, and for whom. */
+const WAITING = 'mcp-await/waiting';
+/** In `_meta` of a result that was sent before. */
+const AGAIN = 'mcp-await/again';
+
+const HOW =
+  'Tell the user to open it. When they say that they have answered, call the tool again with exactly the same arguments. Do not open the link, do not answer for the user, do not try another way.';
+const SENT_BEFORE = 'This call was already done; this is its result again. Nothing was done a second time.';
+
+/** @param expires of the call, in milliseconds since the epoch */
+function notDoneYet(
+  tool: string,
+  url: string,
+  asks: readonly OpenAsk[],
+  expires: number,
+): { readonly result: JsonObject } {
+  const until = new Date(expiryOf(expires, asks)).toISOString();
+  const questions = asks.map(({ params }) => textOf(params.message ?? ''));
+  const lines = [
+    `NOT DONE YET: ${tool} waits for a person.`,
+    ...questions.map((question) => `Question: ${question}`),
+    `Link: ${url}`,
+    HOW,
+    `The question expires at ${until}.`,
+  ];
+  return {
+    result: {
+      content: [{ type: 'text', text: lines.join('\n') }],
+      isError: true,
+      _meta: { [WAITING]: { tool, url, questions, expires: until } },
+    },
+  };
+}
+
+/** The same outcome for a client that may not have got it. */
+function sentBefore(response: Response): Response {
+  if ('error' in response) return response;
+  const { result } = response;
+  const content = Array.isArray(result.content) ? result.content : [];
+  const meta = objectOf(result._meta);
+  return {
+    result: {
+      ...result,
+      content: [{ type: 'text', text: SENT_BEFORE }, ...content],
+      _meta: { ...meta, [AGAIN]: true },
+    },
+  };
 }

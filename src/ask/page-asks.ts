@@ -89,17 +89,16 @@ export class PageAsks {
   readonly route: NonNullable<EngineParts['route']> = (home, call, context, how) => {
     if (call.outlasted === undefined || context.isRehearsal) return undefined;
     const { person, key } = call.outlasted;
-    const { engine, store, lease } = this.#parts;
-    const opened = (waiting: CallRecord, waits: WaitsFor): void => this.#opened(waiting, waits);
-    const ended = (callId: string): void => this.settled(callId);
+    const { engine, store, lease, check } = this.#parts;
     const parts = {
       engine: engine(),
       calls: this.calls,
       clock: this.#clock,
+      check,
       isShared: store.isShared,
       lease,
-      opened,
-      ended,
+      opened: (waiting: CallRecord, waits: WaitsFor) => this.#opened(waiting, waits),
+      ended: (callId: string) => this.settled(callId),
     };
     return new ContinuedCall(parts, { call, context, person, key, home, ...how });
   };

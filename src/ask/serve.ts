@@ -51,6 +51,8 @@ const DONE = [
   'The call goes on only when it is made again. Until then nothing is done with your answer.',
 ];
 
+const ANEW = ['Open the link again, and answer on its page.'];
+
 const BUSY = ['Wait until they are shown, and try again.'];
 
 const UNKNOWN = ['It was answered, has expired, or is for somebody else. Ask your assistant to try again.'];
@@ -199,13 +201,13 @@ export class AskPage {
     for await (const id of asking.calls.of(who)) {
       await nextTurn();
       const found = await this.#find(id, who);
-      if (found === undefined || found.open.length === 0) continue;
+      if (!found?.open.length) continue;
       const { call, waits, open } = found;
-      const [server, tool] = [waits.server, String(call.params.name)].map((name) =>
+      const [server = '', tool = ''] = [waits.server, String(call.params.name)].map((name) =>
         beginningOf(name, LISTED),
       );
       const name = JSON.stringify([server, tool]);
-      const group = groups.get(name) ?? { server: server ?? '', tool: tool ?? '', asks: [] };
+      const group = groups.get(name) ?? { server, tool, asks: [] };
       groups.set(name, group);
       group.asks.push(...listed(found, room));
       room -= open.length;
@@ -249,9 +251,9 @@ export class AskPage {
       inbound.header('origin') !== origin ||
       !['same-origin', undefined].includes(inbound.header('sec-fetch-site'))
     )
-      return note(403, 'This form was sent from elsewhere', ['Open the link again, and answer on its page.']);
+      return note(403, 'This form was sent from elsewhere', ANEW);
     if (inbound.parsedBody === undefined && !FORM_TYPE.test(inbound.header('content-type') ?? ''))
-      return note(415, 'This is not the form of the page', ['Open the link again, and answer on its page.']);
+      return note(415, 'This is not the form of the page', ANEW);
     return undefined;
   }
 
@@ -293,8 +295,7 @@ export class AskPage {
     const given = { response: { result }, by: person, route: 'page', time: now() } as const;
     if (!(await asking.calls.answer(call, ask, given)))
       return note(409, 'This was answered already', DONE, list);
-    const { person: caller, url: link } = waits;
-    asking.tell('answered', { person: caller, url: link, tool: String(call.params.name) });
+    asking.tell('answered', { ...waits, tool: String(call.params.name) });
     if (shown.isAll && open.length === 1) asking.settled(call.id);
     // A page that is loaded again sends no form again.
     return { status: 303, headers: { ...PAGE_HEADERS, location: url } };

@@ -28,8 +28,10 @@ import {
   stoppedName,
 } from '../checkpoint/page-records.ts';
 
-/** Calls of a person, or of a role, that are read at once for the list, and how often. */
-const LISTED = { size: 200, times: 10 };
+/** Calls of a person, or of a role, that are read at once for the list. */
+const PAGE = 200;
+/** How often. */
+const PAGES = 10;
 /** The newest of equal calls, among which those are that are not over: an equal one begins when the one before is. */
 const MOST_EQUAL = 10;
 
@@ -237,14 +239,11 @@ export class WaitingCalls {
   /** The calls of a person and of their roles whose outcome was not sent yet, the newest of each first. */
   async *of({ person, roles }: Authorized): AsyncGenerator<string> {
     const seen = new Set<string>();
-    const lists = [
-      { index: this.#byPerson, whose: person },
-      ...roles.map((whose) => ({ index: this.#byRole, whose })),
-    ];
-    for (const { index, whose } of lists) {
+    for (const [role, whose] of [person, ...roles].entries()) {
+      const index = role === 0 ? this.#byPerson : this.#byRole;
       let from: string | undefined;
-      for (let times = 0; times < LISTED.times; times += 1) {
-        const { ids, next } = await index.list(whose, from, LISTED.size);
+      for (let nth = 0; nth < PAGES; nth += 1) {
+        const { ids, next } = await index.list(whose, from, PAGE);
         const sent = await Promise.all(ids.map((id) => this.#parts.store.get(sentName(id))));
         for (const id of ids.filter((id, nth) => sent[nth] === undefined && !seen.has(id))) {
           seen.add(id);

@@ -3,7 +3,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Revision } from '../../compat/revisions.ts';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf, sleep, systemClock } from '../base/values.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
 import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
 
@@ -61,7 +61,7 @@ async function openWorkspace(origin: string, who: PlayedCaller, onAsk: OnAsk): P
       if (outcome !== undefined) return resultOf(outcome);
       if (lastEventId === undefined || retries === RETRIES)
         throw new Error('the stream ended without a response');
-      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      await sleep(systemClock, PAUSE);
       const headers = { accept: 'text/event-stream', 'last-event-id': lastEventId };
       response = await send('GET', signal, { headers }).catch(() => response);
     }

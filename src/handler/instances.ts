@@ -57,7 +57,7 @@ export function createInstances(
       contexts: steps && (isKept || serves !== 'request'),
       outside,
       runsOn,
-      ...(!isKept && { principal: opening.principal }),
+      principal: isKept ? undefined : opening.principal,
     });
   };
   const open: Instances['open'] = (opening) => {

@@ -4,7 +4,16 @@
  * It owns the calls that are open in the server; the router assigns asks and notifications to them.
  */
 import { digest } from '../base/digest.ts';
-import { defined, isObject, type JsonObject, keepNewest, memoryOf, objectOf } from '../base/values.ts';
+import {
+  defined,
+  isObject,
+  type JsonObject,
+  keepNewest,
+  memoryOf,
+  objectOf,
+  sleep,
+  systemClock,
+} from '../base/values.ts';
 import { namesOddUrl, ODD_URL } from '../base/web-url.ts';
 import { contextOfRequest, nameCall, runInContext, runOutsideContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
@@ -312,12 +321,12 @@ export class LiveInstance implements HostInstance {
     // Closing a finished server only calls its `onclose`, for which an SDK makes an error.
     const unheard = this.#begun.lowLevel?.onclose === undefined && this.#options.single;
     if (unfinished || unheard || this.#calls.size > 0 || this.#router.inFlight.size > 0) {
-      const open = [...this.#router.inFlight.values()];
-      for (const entry of open) if (entry.frame === undefined) this.#cancelRequest(entry);
+      for (const entry of [...this.#router.inFlight.values()])
+        if (entry.frame === undefined) this.#cancelRequest(entry);
+        else this.#letGo(entry);
       this.#transport.sever();
       for (const frame of this.#calls.keys()) dropParked(frame);
       this.#calls.clear();
-      for (const entry of open) if (entry.frame !== undefined) this.#letGo(entry);
       return;
     }
     // In a later turn of the event loop: the SDK still finishes the request whose response it just sent.
@@ -465,7 +474,7 @@ function recordedRound(frame: Frame): Promise<RoundParams> | undefined {
 /** Resolves with the params of the next round; never settles if the call continues elsewhere. */
 async function nextRound(frame: Frame, needs: Needs): Promise<RoundParams> {
   const params = await askFor(frame, readNeeds(await frame.endRound(needs)));
-  if (params.inputResponses === undefined) await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  if (params.inputResponses === undefined) await sleep(systemClock, PAUSE);
   return params;
 }
 

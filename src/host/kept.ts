@@ -201,6 +201,7 @@ class InstanceLease implements HostInstance {
 
   release(unfinished: boolean, frame?: Frame, isTold?: boolean): void {
     this.#live.release(unfinished, frame, isTold);
+    if (unfinished && frame) this.#frames.delete(frame);
     if (this.#isCall) this.close();
   }
 

@@ -4,7 +4,7 @@
  * It owns which call has the turn in which server, the queue for a turn (bounded in number and time), the session state
  * that every new server is given, and the delay before a server that ended is started again.
  */
-import { AwaitError, type JsonObject, keepFitting } from '../base/values.ts';
+import { AwaitError, type JsonObject, keepFitting, sleep, systemClock } from '../base/values.ts';
 import { runOutsideContext } from '../call/frame/context.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { OpenLink } from './link.ts';
@@ -196,7 +196,7 @@ export class Group {
 
   async #startNow(): Promise<Peer> {
     const pause = BACKOFF[Math.min(this.#failures, BACKOFF.length - 1)] ?? 0;
-    if (pause > 0) await new Promise((resolve) => setTimeout(resolve, pause));
+    if (pause > 0) await sleep(systemClock, pause);
     if (this.#closed) throw new AwaitError('closed', `${this.#options.name} was closed`);
     const { openLink, logger, name } = this.#options;
     const began = performance.now();

@@ -35,12 +35,16 @@ function build(): McpServer {
   for (const [name, ...times] of [
     ['hasty', OWN],
     ['slow', LONG],
+    ['later', DAY],
     ['both', OWN, DAY],
     ['all', DAY, DAY],
   ] as const)
     server.registerTool(name, {}, async () => {
       const [now, later] = times;
-      const answers = [ask('Now?', now), ...(later === undefined ? [] : [ask('Later?', later)])];
+      const answers = [
+        ask(name === 'later' ? 'Later?' : 'Now?', now),
+        ...(later === undefined ? [] : [ask('Later?', later)]),
+      ];
       return { content: [{ type: 'text', text: (await Promise.all(answers)).join(', ') }] };
     });
   return server;
@@ -195,4 +199,37 @@ describe('an answer that the page has acknowledged', () => {
     const kept = await book?.answerTo(call?.id ?? '', ask?.key ?? '');
     expect(kept?.response).toHaveProperty('error');
   });
+});
+
+it('is asked once of a client that answers what does not fit', async () => {
+  const asked = vi.fn(() => ({ action: 'accept', content: { day: 5 } }) as const);
+  expect(await called(await connected(FORMS, asked), 'later')).toContain('does not fit its question');
+  expect(asked).toHaveBeenCalledTimes(1);
+});
+
+it('is answered on its page while a client that is proven by now shows it', async () => {
+  let answer: () => ElicitResult | Promise<ElicitResult> = () => NO;
+  const client = await connected(FORMS, () => answer());
+  const link = linkIn(await called(client, 'later'));
+  answer = () => {
+    ahead += 1_500;
+    return { action: 'accept', content: { day: 'Friday' } };
+  };
+  expect(await called(client, 'slow')).toBe('accept Friday');
+  const shows = vi.fn(never);
+  answer = shows;
+  const text = called(client, 'later');
+  await expect.poll(() => shows.mock.calls.length).toBe(1);
+  expect((await ann.answer(two.url, link, { day: 'Monday' })).status).toBe(303);
+  expect(await text).toBe('accept Monday');
+});
+
+it('is asked anew once its call is over', async () => {
+  const client = await connected({}, never);
+  const link = linkIn(await called(client, 'later'));
+  ahead += 3_660_000;
+  expect(await ann.read(two.url, link)).toContain('There is no such question');
+  const again = linkIn(await called(client, 'later'));
+  expect(again).not.toBe(link);
+  expect(await ann.read(two.url, again)).toContain('Later?');
 });

@@ -50,6 +50,13 @@ export interface Process {
   readonly skew: { value: number };
 }
 
+/** A simulated answer has a text. */
+export const CHECK: EngineParts['check'] = {
+  isResult: () => true,
+  keeps: (_schema, content) => typeof (content as JsonObject).a === 'string',
+  unfit: () => undefined,
+};
+
 export class Cluster {
   readonly processes: Process[] = [];
   /** URLs that the client's user was at. */
@@ -207,11 +214,7 @@ export class Cluster {
       received: (callId, at, entry) => this.#store.hooks.get(life)?.received(callId, at, entry),
       tokens: TOKENS,
       carry,
-      check: {
-        isResult: () => true,
-        keeps: (_schema, content) => typeof (content as JsonObject).a === 'string',
-        unfit: () => undefined,
-      },
+      check: CHECK,
       frame: {
         drift: 'ask',
         askDelay: 600,

@@ -181,8 +181,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an answer is taken in that nobody gave',
     file: 'src/ask/asked.ts',
-    from: 'if (response !== undefined) given.set(ask, response);',
-    to: "given.set(ask, response ?? { result: { action: 'accept', content: { n: 'none' } } });",
+    from: 'if (found !== undefined) given.set(ask, found.response);',
+    to: "given.set(ask, found?.response ?? { result: { action: 'accept', content: { n: 'none' } } });",
     page: true,
   },
   {

@@ -12,7 +12,7 @@ import type { CallRecord, Completion, Response } from '../../src/call/journal/en
 import { isContinued } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { answerName, stoppedName } from '../../src/checkpoint/page-records.ts';
-import { Cluster, LEASE } from './cluster.ts';
+import { CHECK, Cluster, LEASE } from './cluster.ts';
 import { answerTo, expected, has, isDeterministic, racesTimers } from './plan.ts';
 import { SimulatedRelay } from './relay.ts';
 import { CALM, END, isTransient, type Report, type Scenario, scenarios, strike } from './scenario.ts';
@@ -111,6 +111,7 @@ class PageWorld {
           engine: engine(),
           calls,
           clock,
+          check: CHECK,
           isShared: true,
           lease: LEASE,
           opened,
