@@ -1,16 +1,13 @@
 /** A call that its client cancels while it has the question itself: the tool is told, as without a page. */
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sdk/types.js';
+import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
-import { openStore } from '../../src/store.ts';
-import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
-import { SQLITE } from '../e2e/services.ts';
-import { askOptions, PAGE, PersonAtPage } from './person.ts';
+import type { Served } from '../e2e/harness.ts';
+import { PAGE, PersonAtPage } from './person.ts';
+import { cleanUp, connected, serveTwo } from './two.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
 const ann = new PersonAtPage();
@@ -30,7 +27,6 @@ function build(): McpServer {
   return server;
 }
 
-const cleanUps: (() => unknown)[] = [];
 let one: Served;
 let two: Served;
 beforeEach(async () => {
@@ -38,37 +34,20 @@ beforeEach(async () => {
   runs = 0;
   ahead = 0;
   vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
-  const url = SQLITE.url();
-  const serve = async (): Promise<Served> => {
-    const store = await openStore(url);
-    const served = await serveHere(build, {
-      tasks: 'optional',
-      secrets: [SECRET],
-      store,
-      ask: askOptions,
-    });
-    cleanUps.push(() => served.close());
-    return served;
-  };
-  one = await serve();
-  two = await serve();
+  [one, two] = await serveTwo(build);
 });
 afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+  await cleanUp();
   vi.restoreAllMocks();
 });
 
 /** A client that is proven, and what it shows. */
 async function proven(): Promise<{ client: Client; shows: ReturnType<typeof vi.fn> }> {
-  const client = new Client({ name: 'host', version: '1' }, { capabilities: { elicitation: { form: {} } } });
   const shows = vi.fn(async (): Promise<ElicitResult> => {
     ahead += 1_500;
     return { action: 'accept', content: { day: 'Monday' } };
   });
-  client.setRequestHandler(ElicitRequestSchema, () => shows());
-  const requestInit = { headers: { authorization: 'Bearer ann' } };
-  await client.connect(new StreamableHTTPClientTransport(new URL(one.url), { requestInit }) as Transport);
-  cleanUps.push(() => client.close());
+  const client = await connected(one, { elicitation: { form: {} } }, () => shows());
   await client.callTool({ name: 'book', arguments: { to: 'rome' } });
   shows.mockClear();
   shows.mockImplementation(() => new Promise(() => {}));

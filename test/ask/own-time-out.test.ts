@@ -1,18 +1,15 @@
 /** A question with a time-out of its own ends then, whichever way it goes; until then the first answer counts. */
-import { Client } from '@modelcontextprotocol/sdk/client/index.js';
-import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sdk/types.js';
+import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
 import { systemClock } from '../../src/base/values.ts';
-import { openStore } from '../../src/store.ts';
 import { post, type RawReply, textOf } from '../e2e/clients.ts';
-import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
-import { SQLITE } from '../e2e/services.ts';
-import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
+import type { Served } from '../e2e/harness.ts';
+import { linkIn, PAGE, PersonAtPage } from './person.ts';
+import { cleanUp, connected, serveTwo } from './two.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
 const NO: ElicitResult = { action: 'decline' };
@@ -50,44 +47,20 @@ function build(): McpServer {
   return server;
 }
 
-const cleanUps: (() => unknown)[] = [];
 let one: Served;
 let two: Served;
 beforeEach(async () => {
   ahead = 0;
   vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
-  const url = SQLITE.url();
-  const serve = async (): Promise<Served> => {
-    const store = await openStore(url);
-    const served = await serveHere(build, {
-      tasks: 'optional',
-      secrets: [SECRET],
-      store,
-      ask: askOptions,
-      limits: { lease: 3_600_000 },
-    });
-    cleanUps.push(() => served.close());
-    return served;
-  };
-  one = await serve();
-  two = await serve();
+  [one, two] = await serveTwo(build, { limits: { lease: 3_600_000 } });
 });
 afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+  await cleanUp();
   vi.restoreAllMocks();
 });
 
-async function connected(
-  capabilities: object,
-  answers: () => ElicitResult | Promise<ElicitResult>,
-): Promise<Client> {
-  const client = new Client({ name: 'host', version: '1' }, { capabilities });
-  if ('elicitation' in capabilities) client.setRequestHandler(ElicitRequestSchema, () => answers());
-  const requestInit = { headers: { authorization: 'Bearer ann' } };
-  await client.connect(new StreamableHTTPClientTransport(new URL(one.url), { requestInit }) as Transport);
-  cleanUps.push(() => client.close());
-  return client;
-}
+const open = (capabilities: object, answers: () => ElicitResult | Promise<ElicitResult>): Promise<Client> =>
+  connected(one, capabilities, answers);
 
 async function called(client: Client, name = 'hasty'): Promise<string> {
   const { content } = await client.callTool({ name });
@@ -109,7 +82,7 @@ const listed = async (): Promise<string> =>
   /href="(http[^"]*\/ask\/[^"]*)"/.exec(await ann.read(two.url, PAGE))?.[1] ?? '';
 
 it('2025-11-25: after a client that declines by itself', async () => {
-  const client = await connected(FORMS, () => NO);
+  const client = await open(FORMS, () => NO);
   const told = await called(client);
   expect(told).toMatch(/^NOT DONE YET/);
   ahead += 2 * OWN;
@@ -132,29 +105,30 @@ describe.each([
   ['that declines by itself', FORMS],
 ])('in a task of a client %s', (_which, capabilities) => {
   it('ends the wait for the page', async () => {
-    expect(await asTask(await connected(capabilities, () => NO), 'hasty')).toMatch(TIMED_OUT);
+    expect(await asTask(await open(capabilities, () => NO), 'hasty')).toMatch(TIMED_OUT);
   });
 });
 
 it('leaves the other questions of the task open', async () => {
-  const text = asTask(await connected({}, never), 'both');
-  const open = async (): Promise<string[]> => (await ann.read(two.url, PAGE)).match(/Now\?|Later\?/g) ?? [];
-  await expect.poll(open).toEqual(['Later?']);
+  const text = asTask(await open({}, never), 'both');
+  const listedNow = async (): Promise<string[]> =>
+    (await ann.read(two.url, PAGE)).match(/Now\?|Later\?/g) ?? [];
+  await expect.poll(listedNow).toEqual(['Later?']);
   expect((await ann.answer(two.url, await listed(), { day: 'Monday' })).status).toBe(303);
   expect(await text).toMatch(/Request timed out.*, accept Monday/);
 });
 
 describe('a client that takes URLs alone', () => {
   it('gets the time-out where nobody answers on the page that it opened', async () => {
-    expect(await called(await connected(URLS, () => ({ action: 'accept' })))).toMatch(TIMED_OUT);
+    expect(await called(await open(URLS, () => ({ action: 'accept' })))).toMatch(TIMED_OUT);
   });
 
   it('gets it where it opens nothing', async () => {
-    expect(await called(await connected(URLS, never))).toMatch(TIMED_OUT);
+    expect(await called(await open(URLS, never))).toMatch(TIMED_OUT);
   });
 
   it('gets the answer of a person who came to the page by the list', async () => {
-    const text = called(await connected(URLS, never), 'all');
+    const text = called(await open(URLS, never), 'all');
     await expect.poll(listed).not.toBe('');
     await ann.answer(two.url, await listed(), { day: 'Monday' });
     await ann.answer(two.url, await listed(), { day: 'Friday' });
@@ -164,7 +138,7 @@ describe('a client that takes URLs alone', () => {
 
 describe('an answer that the page has acknowledged', () => {
   it('goes before an error of the client', async () => {
-    const client = await connected(FORMS, async () => {
+    const client = await open(FORMS, async () => {
       expect((await ann.answer(two.url, await listed(), { day: 'Monday' })).status).toBe(303);
       throw new Error('closed');
     });
@@ -181,7 +155,7 @@ describe('an answer that the page has acknowledged', () => {
     ) {
       return Date.now() < until ? undefined : answerTo.apply(this, of);
     });
-    const client = await connected(FORMS, async () => {
+    const client = await open(FORMS, async () => {
       expect((await ann.answer(two.url, await listed(), { day: 'Monday' })).status).toBe(303);
       return never();
     });
@@ -189,7 +163,7 @@ describe('an answer that the page has acknowledged', () => {
   });
 
   it('is not acknowledged once an error of the client counts', async () => {
-    const client = await connected(FORMS, async () => {
+    const client = await open(FORMS, async () => {
       throw new Error('closed');
     });
     const answered = vi.spyOn(WaitingCalls.prototype, 'answer');
@@ -203,13 +177,13 @@ describe('an answer that the page has acknowledged', () => {
 
 it('is asked once of a client that answers what does not fit', async () => {
   const asked = vi.fn(() => ({ action: 'accept', content: { day: 5 } }) as const);
-  expect(await called(await connected(FORMS, asked), 'later')).toContain('does not fit its question');
+  expect(await called(await open(FORMS, asked), 'later')).toContain('does not fit its question');
   expect(asked).toHaveBeenCalledTimes(1);
 });
 
 it('is answered on its page while a client that is proven by now shows it', async () => {
   let answer: () => ElicitResult | Promise<ElicitResult> = () => NO;
-  const client = await connected(FORMS, () => answer());
+  const client = await open(FORMS, () => answer());
   const link = linkIn(await called(client, 'later'));
   answer = () => {
     ahead += 1_500;
@@ -225,7 +199,7 @@ it('is answered on its page while a client that is proven by now shows it', asyn
 });
 
 it('is asked anew once its call is over', async () => {
-  const client = await connected({}, never);
+  const client = await open({}, never);
   const link = linkIn(await called(client, 'later'));
   ahead += 3_660_000;
   expect(await ann.read(two.url, link)).toContain('There is no such question');

@@ -1,0 +1,48 @@
+/** Two processes with a page, as far as one can have them in a test, and clients of SDK v1 for them. */
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sdk/types.js';
+import type { AwaitOptions } from '../../src/index.ts';
+import { openStore } from '../../src/store.ts';
+import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
+import { SQLITE } from '../e2e/services.ts';
+import { askOptions } from './person.ts';
+
+const cleanUps: (() => unknown)[] = [];
+
+export async function cleanUp(): Promise<void> {
+  for (const one of cleanUps.splice(0).reverse()) await one();
+}
+
+export async function serveTwo(build: () => McpServer, more: AwaitOptions = {}): Promise<[Served, Served]> {
+  const url = SQLITE.url();
+  const serve = async (): Promise<Served> => {
+    const store = await openStore(url);
+    const served = await serveHere(build, {
+      tasks: 'optional',
+      secrets: [SECRET],
+      store,
+      ask: askOptions,
+      ...more,
+    });
+    cleanUps.push(() => served.close());
+    return served;
+  };
+  return [await serve(), await serve()];
+}
+
+/** Ann's client. */
+export async function connected(
+  { url }: Served,
+  capabilities: object,
+  answers: () => ElicitResult | Promise<ElicitResult>,
+): Promise<Client> {
+  const client = new Client({ name: 'host', version: '1' }, { capabilities });
+  if ('elicitation' in capabilities) client.setRequestHandler(ElicitRequestSchema, () => answers());
+  const requestInit = { headers: { authorization: 'Bearer ann' } };
+  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
+  cleanUps.push(() => client.close());
+  return client;
+}
