@@ -67,7 +67,7 @@ export class AskedAnswers {
   readonly #parts: AskedParts;
   /** Asks that the client shows, or not: it is not proven. */
   readonly #shown = new Map<OpenAsk, CallRecord>();
-  /** Asks that nobody but the client can answer. */
+  /** Asks that were sent to the client and are not on the page: only the client can answer them. */
   readonly alone = new Set<OpenAsk>();
   /** Whether the client cancelled the request. */
   #isCancelled = false;
@@ -116,12 +116,12 @@ export class AskedAnswers {
       const isShared = isOpen || isDoubtful;
       const kept = isShared ? (await calls.answerTo(call.id, ask.key))?.response : undefined;
       if (kept !== undefined) given.set(ask, kept);
-      // Its time is over: nobody is asked.
-      const past = pastAnswer(frame, call.id, ask);
+      // An ask whose own time is over is not sent to the client.
+      const past = pastAnswer(frame, questionFor(call.id, ask));
       if (kept !== undefined || isForPage || (past === undefined && isDue)) return;
       const itself = (): Promise<Response | undefined> => this.#ask(frame, call, ask, isShared);
       const response = await (isDoubtful
-        ? this.#show(frame, call, ask, past)
+        ? this.#show(frame, call, ask, past, given)
         : isShared
           ? this.#orPage(call, [ask], given, Infinity, itself())
           : itself());
@@ -196,10 +196,10 @@ export class AskedAnswers {
 
   /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
   async #put(frame: Frame, callId: string, ask: AskOf, timeout?: number): Promise<Response | undefined> {
-    const past = pastAnswer(frame, callId, ask);
-    if (past !== undefined) return past;
-    const asked = frame.askAs(questionFor(callId, ask), { inContext: true, ...defined({ timeout }) });
-    return Promise.race([asked, this.#parts.ended]);
+    const question = questionFor(callId, ask);
+    const options = { inContext: true, ...defined({ timeout }) };
+    const past = pastAnswer(frame, question);
+    return past ?? Promise.race([frame.askAs(question, options), this.#parts.ended]);
   }
 
   /** Where its client is asked live, an answer that the SDK would refuse is the tool's error, and not asked again. */
@@ -217,13 +217,15 @@ export class AskedAnswers {
 
   /**
    * Asks a client that is not proven.
-   * @returns whether it is new that the page has to ask; or the response, undefined where there is none
+   * @returns the response of the client or of the page; where the page has to ask instead, true if it did not before, else
+   * false; undefined where the request is over
    */
   async #show(
     frame: Frame,
     call: CallRecord,
     ask: OpenAsk,
     past: Response | undefined,
+    given: ByAsk,
   ): Promise<Response | boolean | undefined> {
     const { calls, clock } = this.#parts;
     // From here on an equal call continues it, whatever becomes of this request.
@@ -238,7 +240,6 @@ export class AskedAnswers {
     if (left <= 0 && past === undefined) return this.#doubt(call, ask);
     this.#shown.set(ask, call);
     const asked = this.#ask(frame, call, ask, true);
-    const given: ByAsk = new Map();
     const response = (await this.#orPage(call, [ask], given, left, asked)) ?? given.get(ask);
     this.#shown.delete(ask);
     if (this.#parts.over.aborted) return undefined;
@@ -329,7 +330,7 @@ export class AskedAnswers {
     const action = 'error' in response ? undefined : response.result.action;
     // Its `accept` says that the page was opened.
     if (action === 'accept') return true;
-    // What comes at once is no person's, and an error is nobody's.
+    // A client that declines within a second has not asked its user, and an error is no answer.
     if (action === undefined || !(await calls.believes(call, { action }, at)))
       await calls.doubt(call, first, false);
     else
@@ -400,8 +401,8 @@ function questionFor(callId: string, { key, method, params }: AskOf): Question {
   return askedFor(callId, questionOf(method, { ...params, _meta: { ...meta, [KEY_META]: key } }));
 }
 
-function pastAnswer(frame: Frame, callId: string, ask: AskOf): Response | undefined {
-  const place = `${questionFor(callId, ask).class}#1`;
+function pastAnswer(frame: Frame, question: Question): Response | undefined {
+  const place = `${question.class}#1`;
   const past = frame.past.findLast((done) => done.kind === 'answer' && done.place === place);
   return past?.kind === 'answer' ? past.response : undefined;
 }

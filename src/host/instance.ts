@@ -270,7 +270,7 @@ export class LiveInstance implements HostInstance {
     return this.#begun.lowLevel?._requestHandlerAbortControllers;
   }
 
-  /** Nobody waits for a request that is no call. */
+  /** The client of a request that is no call has gone, or the instance closes: its handler is cancelled. */
   #cancelRequest(entry: InFlight): void {
     if (this.#router.inFlight.get(entry.id) !== entry) return;
     this.#tell(entry.id);

@@ -1,21 +1,13 @@
 /** What an owner takes of a log that lost its last entry, or all of them: a store that failed over, or made room. */
 import { expect, it } from 'vitest';
 import { AwaitError } from '../../src/base/values.ts';
-import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, JournalWriter } from '../../src/call/journal/writer.ts';
 import { steadyClock } from '../fixtures/steady-clock.ts';
+import { liveCall } from './live-call.ts';
 
 const LEASE = 1_000;
-const call: CallRecord = {
-  id: 'one',
-  method: 'tools/call',
-  params: { name: 'order' },
-  requestId: 1,
-  revision: '2025-11-25',
-  client: { capabilities: {}, info: { name: 'desk', version: '1' }, protocolVersion: '2025-11-25' },
-  created: 0,
-  expires: Number.MAX_SAFE_INTEGER,
-};
+const call = liveCall(0, Number.MAX_SAFE_INTEGER);
 const called: Entry = { type: 'called', format: 1, call };
 const done: Entry = {
   type: 'completed',

@@ -2,24 +2,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { AwaitError, systemClock } from '../../src/base/values.ts';
-import type { CallRecord, Entry } from '../../src/call/journal/entries.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
 import { type Entries, JournalWriter } from '../../src/call/journal/writer.ts';
 import { Retry } from '../../src/log/retry.ts';
+import { liveCall } from './live-call.ts';
 
 const LEASE = 50;
 
 it('a finished step whose position another process took waits until its call expires, not three leases', async () => {
   const now = Date.now();
-  const call: CallRecord = {
-    id: 'one',
-    method: 'tools/call',
-    params: { name: 'order' },
-    requestId: 1,
-    revision: '2025-11-25',
-    client: { capabilities: {}, info: { name: 'desk', version: '1' }, protocolVersion: '2025-11-25' },
-    created: now,
-    expires: now + 60_000,
-  };
+  const call = liveCall(now, now + 60_000);
   const stored: Entry[] = [];
   const retry = new Retry({ clock: systemClock, lease: LEASE });
   let isAway = false;
