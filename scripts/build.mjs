@@ -7,6 +7,7 @@ import { chmodSync, existsSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { build, transform } from 'esbuild';
+import { scenarioJsonSchema } from './scenario-schema.mjs';
 
 const STAMP = join('dist', '.sources');
 
@@ -44,7 +45,7 @@ await reprint(fresh);
 chmodSync(`${fresh}/src/cli/main.js`, 0o755);
 await bundlePage(`${fresh}/src/compare/page.html`);
 const schema = await import(pathToFileURL(`${fresh}/src/compare/scenario-schema.js`).href);
-writeFileSync(`${fresh}/scenario.schema.json`, `${JSON.stringify(schema.scenarioJsonSchema(), null, 2)}\n`);
+writeFileSync(`${fresh}/scenario.schema.json`, `${JSON.stringify(scenarioJsonSchema(schema), null, 2)}\n`);
 writeFileSync(join(fresh, '.sources'), sources);
 rmSync('dist', { recursive: true, force: true });
 renameSync(fresh, 'dist');

@@ -7,7 +7,7 @@
  * 3. An event's id says how far its client is in each call. Responses of before the stream are entries of a call that
  *    still runs, since a call that was over by then has no log.
  */
-import { AwaitError, type JsonObject, memoryOf } from '../../src/base/values.ts';
+import { AwaitError, deferred, type JsonObject, memoryOf } from '../../src/base/values.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import type { Waiting } from '../../src/doors/http/backlog.ts';
@@ -57,7 +57,8 @@ interface Member {
 }
 
 export class CallsReply {
-  readonly reply: Promise<Reply>;
+  readonly #reply = deferred<Reply>();
+  readonly reply = this.#reply.promise;
   readonly #exchange: Exchange;
   readonly #dialect: ReplyDialect;
   readonly #stream: string;
@@ -74,13 +75,8 @@ export class CallsReply {
   readonly #held: Held;
   /** A call that asks, or runs a step: it goes on, and takes along what the others said. */
   #speaker: Member | undefined;
-  #begin: () => void = () => {};
   /** All of its requests are begun: those that are not would be left out as it becomes durable. */
-  readonly #begun = new Promise<void>((resolve) => {
-    this.#begin = resolve;
-  });
-  #resolve: (reply: Reply) => void = () => {};
-  #reject: (error: unknown) => void = () => {};
+  readonly #begun = deferred();
 
   /**
    * @param stream the id under which a request was noted that may come again
@@ -99,10 +95,6 @@ export class CallsReply {
     this.#stream = stream ?? session.newStreamId();
     this.#isStream = stream !== undefined || services.settings.limits.heldReply === 0;
     this.#release = services.streams.reserve(session.id);
-    this.reply = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
     const isOne = requests.length === 1;
     this.#members = requests.map((request, nth) =>
       this.#memberOf(request, isOne ? callIdOf(this.#stream) : callOfBatch(this.#stream, nth)),
@@ -116,7 +108,7 @@ export class CallsReply {
       else services.replies.get(callId)?.pass(messageEvent(message));
     };
     const keepNow = async (): Promise<void> => {
-      await this.#begun;
+      await this.#begun.promise;
       this.#speaker = member;
       return this.#held.keep();
     };
@@ -166,10 +158,10 @@ export class CallsReply {
 
   /** Its requests run. */
   started(): void {
-    this.#begin();
+    this.#begun.resolve();
     if (!this.#held.isHeld) return;
     // Then a failure of the store is the request's error.
-    if (this.#isStream) this.#held.keep().catch(this.#reject);
+    if (this.#isStream) this.#held.keep().catch(this.#reply.reject);
     else this.#held.arm();
   }
 
@@ -196,7 +188,7 @@ export class CallsReply {
     };
     // A turn that ends with asks has made the call durable.
     if (this.#held.isHeld && (this.#isStream || outcome.kind === 'suspended'))
-      this.#held.keep().then(end, this.#reject);
+      this.#held.keep().then(end, this.#reply.reject);
     else end();
   }
 
@@ -215,7 +207,7 @@ export class CallsReply {
     const { services, session, inbound } = this.#exchange;
     this.#leave();
     const said = this.#said.map(({ message }) => message);
-    this.#resolve(atOnce(services, session, inbound, said));
+    this.#reply.resolve(atOnce(services, session, inbound, said));
   }
 
   /** @param of the call that it is the response to */
@@ -235,7 +227,7 @@ export class CallsReply {
     this.#release();
     for (const { call } of this.#members) call?.cancel(reason);
     const error = new AwaitError('limit', `${reason}; send such requests one by one`);
-    this.#reject(error);
+    this.#reply.reject(error);
     return error;
   }
 
@@ -292,7 +284,7 @@ export class CallsReply {
         merge(this.#stream, none, running, this.#dialect.wrap(sink));
         connected();
       };
-      this.#resolve(eventsReply(services, session, 'postStreams', attach));
+      this.#reply.resolve(eventsReply(services, session, 'postStreams', attach));
       const onGone = (): void => {
         for (const { connection } of running) connection.unattached();
         connected();

@@ -6,7 +6,7 @@
  *    comes back says which calls to read on, and the server keeps no record of what a client has.
  * 3. The process that has the connection follows the calls of others, and takes them over.
  */
-import type { JsonObject } from '../../src/base/values.ts';
+import { deferred, type JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { CallRecord } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
@@ -50,7 +50,7 @@ export class LastingCall {
   #call: Begun | undefined;
   readonly #held: Held;
   #isNamed = false;
-  #settle: () => void = () => {};
+  readonly #begun = deferred();
 
   constructor(exchange: ReplyExchange, request: RpcRequest, dialect: ReplyDialect, to: LastingStream) {
     const { services, session } = exchange;
@@ -76,12 +76,9 @@ export class LastingCall {
    * @param ended its outcome
    */
   begun(ended: Promise<Outcome>): Promise<void> {
-    const begun = new Promise<void>((resolve) => {
-      this.#settle = resolve;
-    });
     void ended.then((outcome) => this.#end(outcome));
     this.#held.arm();
-    return begun;
+    return this.#begun.promise;
   }
 
   /** Names the call in the stream. @throws AwaitError `store`, `closed` */
@@ -124,7 +121,7 @@ export class LastingCall {
 
   #release(): void {
     this.#held.release();
-    this.#settle();
+    this.#begun.resolve();
   }
 }
 

@@ -4,7 +4,7 @@
  * Whichever process has its connection goes on with it: it reads which asks the stream has, and appends those that are
  * missing. Two that do so at once lose positions to one another, and read again.
  */
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, deferred, isObject, type JsonObject } from '../../src/base/values.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
 import { isRequestId, messageText } from '../../src/doors/http/reply.ts';
@@ -20,7 +20,8 @@ import { messageOf, type RpcRequest } from './start.ts';
 import { type CallStream, SessionStream } from './stream.ts';
 
 export class TaskReply implements CallStream {
-  readonly reply: Promise<Reply>;
+  readonly #reply = deferred<Reply>();
+  readonly reply = this.#reply.promise;
   readonly #exchange: Exchange;
   /** The id of its stream, if its request may come again: then it is one from the first. */
   readonly #own: string | undefined;
@@ -31,8 +32,6 @@ export class TaskReply implements CallStream {
   readonly #held: Held;
   /** Its client came back, and its reply is gone on with from there. */
   #isStopped = false;
-  #resolve: (reply: Reply) => void = () => {};
-  #reject: (error: unknown) => void = () => {};
 
   /** @throws AwaitError `limit` where the session has too many streams already */
   constructor(exchange: Exchange, request: RpcRequest, own: string | undefined) {
@@ -42,17 +41,13 @@ export class TaskReply implements CallStream {
     this.#own = own;
     this.#request = request;
     this.#release = services.streams.reserve(session.id);
-    this.reply = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
   }
 
   started(): void {
     const { heldReply } = this.#exchange.services.settings.limits;
     if (!this.#held.isHeld) return;
     // Then a failure of the store is the request's error.
-    if (this.#own !== undefined || heldReply === 0) this.#held.keep().catch(this.#reject);
+    if (this.#own !== undefined || heldReply === 0) this.#held.keep().catch(this.#reply.reject);
     else this.#held.arm();
   }
 
@@ -83,7 +78,7 @@ export class TaskReply implements CallStream {
     if (!this.#held.isHeld) return;
     const { services, session, inbound } = this.#exchange;
     this.#leave();
-    this.#resolve(atOnce(services, session, inbound, this.#said));
+    this.#reply.resolve(atOnce(services, session, inbound, this.#said));
   }
 
   /** Its connection ends; its client comes back for the rest. */
@@ -109,7 +104,7 @@ export class TaskReply implements CallStream {
     this.#leave();
     const stream = session.newStream(id);
     const found = await services.streams.find(stream.id, 0, session.id).catch((error: unknown) => {
-      this.#reject(error);
+      this.#reply.reject(error);
       throw error;
     });
     await new Promise<void>((connected) => {
@@ -117,7 +112,7 @@ export class TaskReply implements CallStream {
         connected();
         return sink;
       };
-      this.#resolve(sse(services, session, found, 'postStreams', connect));
+      this.#reply.resolve(sse(services, session, found, 'postStreams', connect));
       if (inbound.signal.aborted) connected();
       else inbound.signal.addEventListener('abort', () => connected(), { once: true });
     });

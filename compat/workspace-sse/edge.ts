@@ -26,7 +26,7 @@
  * 10. One instance for each call.
  */
 import { Quota, type Shares } from '../../src/base/quota.ts';
-import { AwaitError, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, deferred, type JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { Client } from '../../src/call/journal/entries.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
@@ -66,11 +66,8 @@ class OwnBody {
   readonly #asker: WorkspaceCaller;
   /** Fires when the client goes away and has nothing to come back with. */
   readonly #gone = new DisconnectSignal();
-  #onConnected: (connection: Connection | undefined) => void = () => {};
   /** Undefined if its client left before. */
-  readonly #connection = new Promise<Connection | undefined>((resolve) => {
-    this.#onConnected = resolve;
-  });
+  readonly #connection = deferred<Connection | undefined>();
   /** Whether its client has an id to come back with. */
   #hasId = false;
 
@@ -81,7 +78,7 @@ class OwnBody {
     this.reply = { status: 200, headers: HEADERS, body: (writer) => this.#connect(writer) };
     const onAbort = (): void => {
       if (!this.#hasId) this.#gone.fire();
-      this.#onConnected(undefined);
+      this.#connection.resolve(undefined);
     };
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
@@ -98,7 +95,7 @@ class OwnBody {
       try {
         if (!(await started.keep())) return;
         held.release();
-        const { sink } = (await this.#connection) ?? {};
+        const { sink } = (await this.#connection.promise) ?? {};
         if (sink !== undefined) connection.attach(sink);
       } finally {
         connection.unattached();
@@ -118,7 +115,7 @@ class OwnBody {
 
   /** The whole of it. @param message undefined where there is nothing to say */
   respond(message: JsonObject | undefined): void {
-    void this.#connection.then((connection) => {
+    void this.#connection.promise.then((connection) => {
       if (connection === undefined) return;
       if (message !== undefined) connection.writer.write(eventText(eventOf(message, true)));
       connection.sink.end('finished');
@@ -133,7 +130,7 @@ class OwnBody {
       this.#hasId ||= id !== undefined;
       return sink.send(event, id);
     };
-    this.#onConnected({ writer, sink: { ...sink, send } });
+    this.#connection.resolve({ writer, sink: { ...sink, send } });
   }
 }
 

@@ -3,6 +3,7 @@
  * that has not proven that it asks its user may answer by itself, or show nothing: such an answer, none for a while, or a
  * call that is cancelled meanwhile, leaves the ask to the page. An ask that may be on the page has one outcome, whichever
  * comes first: the page's answer, the client's, its error, or the end of the ask's own time. Each is inserted if absent.
+ * The call goes on with the answers that are there; its other asks stay where they are, at the client or on the page.
  */
 import {
   type Clock,
@@ -18,6 +19,7 @@ import { missingCapability } from '../call/ask/capability.ts';
 import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { askedFor, isForPerson, KEY_META, type Question, questionOf, roleOf } from '../call/frame/place.ts';
+import type { AskOptions } from '../call/frame/turn.ts';
 import {
   type CallRecord,
   type Checkpoint,
@@ -34,7 +36,7 @@ const SHOWN = 45_000;
 const WAIT = 25_000;
 /** Rounds without an ask in which a client that opened the page waits for it. */
 const ROUNDS = 5;
-/** How often answers of other processes are looked for, in milliseconds. */
+/** How often answers of other processes are looked for, and how long one waits for others, in milliseconds. */
 export const LOOK = 500;
 const URL_MODE: JsonObject = { mode: 'url' };
 
@@ -61,28 +63,73 @@ export interface OfferedAnswers {
   readonly errors?: ErrorAnswers;
 }
 
-type ByAsk = Map<OpenAsk, Response>;
+type GivenByAsk = Map<OpenAsk, Response>;
+
+/** An ask at the request's client. */
+interface Sent {
+  readonly ask: OpenAsk;
+  readonly call: CallRecord;
+  /** Whether it may be on the page, too. */
+  readonly isShared: boolean;
+  /** Of a client that is not proven: when it was asked, and how long it may show nothing, in milliseconds since the epoch. */
+  readonly doubtful: { readonly at: number; readonly until: number } | undefined;
+  /** Takes it back. */
+  readonly stop: AbortController;
+  response?: Response | undefined;
+}
+
+/** The page's URL at a client that takes URLs alone. */
+interface SentUrl {
+  readonly first: OpenAsk;
+  /** When it was sent, in milliseconds since the epoch. */
+  readonly at: number;
+  /** What became of it. */
+  is: 'sent' | 'opened' | 'refused';
+  response?: Response | undefined;
+}
 
 export class AskedAnswers {
   readonly #parts: AskedParts;
-  /** Asks that the client shows, or not: it is not proven. */
-  readonly #shown = new Map<OpenAsk, CallRecord>();
-  /** Asks that were sent to the client and are not on the page: only the client can answer them. */
-  readonly alone = new Set<OpenAsk>();
+  /** By the keys of the asks. */
+  readonly #sent = new Map<string, Sent>();
+  /** The keys of asks for the page; of those, which the client was told of, and which this request has opened. */
+  readonly #forPage = new Set<string>();
+  readonly #told = new Set<string>();
+  readonly #opened = new Set<string>();
+  #offer: SentUrl | undefined;
   /** Whether the client cancelled the request. */
   #isCancelled = false;
-  /** The asks of the call that are on the page. */
+  /** Has `answers` look again. */
+  #wake = (): void => {};
+  /** The asks of the call that are on the page and have no answer. */
   page: readonly OpenAsk[] = [];
 
   constructor(parts: AskedParts) {
     this.#parts = parts;
+    void parts.ended.then(() => this.#wake());
+  }
+
+  /** Whether an ask is at the client that only the client can answer. */
+  get isAlone(): boolean {
+    return this.#out.some(({ isShared, response }) => !isShared && response === undefined);
+  }
+
+  /** Asks that are at a client that is not given up. */
+  get #out(): Sent[] {
+    return [...this.#sent.values()].filter(({ ask }) => !this.#forPage.has(ask.key));
+  }
+
+  /** What the client has not answered, or what was not looked at yet. */
+  get #waits(): { readonly response?: Response | undefined }[] {
+    return [...this.#out, ...(this.#offer?.is === 'sent' ? [this.#offer] : [])];
   }
 
   /** The client cancelled the request. @returns whether that says nothing of its user */
   cancel(): boolean {
     this.#isCancelled = true;
-    for (const [ask, call] of this.#shown) void this.#doubt(call, ask).catch(() => {});
-    return this.#shown.size > 0;
+    const shown = this.#out.filter(({ doubtful }) => doubtful !== undefined);
+    for (const { call, ask } of shown) void this.#doubt(call, ask).catch(() => {});
+    return shown.length > 0;
   }
 
   opened(call: CallRecord): Promise<WaitsFor> {
@@ -91,7 +138,7 @@ export class AskedAnswers {
   }
 
   /**
-   * The answers to all of its asks, or to some where the time of others is over.
+   * The answers to all of its asks, or those that are there while others are waited for.
    * @param isTold whether the client knows that the call waits
    * @returns undefined where the person has not answered
    */
@@ -100,50 +147,70 @@ export class AskedAnswers {
     { call, open }: Checkpoint,
     isTold: boolean,
   ): Promise<OfferedAnswers | undefined> {
-    const { calls, request } = this.#parts;
-    const given: ByAsk = new Map();
-    const page = new Set<OpenAsk>();
+    const { calls, clock, request, over, ended } = this.#parts;
+    const { live } = request.context;
+    const given: GivenByAsk = new Map();
+    for (const [key, { stop }] of this.#sent) if (!open.some((ask) => ask.key === key)) stop.abort();
     // One that is on the page may be answered there at any time.
     const isOpen =
       open.some((ask) => this.#isForPage(ask)) ||
       (request.person !== undefined && (await calls.waitsFor(call.id)) !== undefined);
-    let isNews = false;
-    const get = async (ask: OpenAsk): Promise<void> => {
-      const isDue = this.#late(ask) !== undefined;
-      const isForPage = this.#isForPage(ask);
-      if (isForPage && !isDue) return void page.add(ask);
-      const isDoubtful = await this.#isUnproven(ask);
-      const isShared = isOpen || isDoubtful;
-      const kept = isShared ? (await calls.answerTo(call.id, ask.key))?.response : undefined;
-      if (kept !== undefined) given.set(ask, kept);
-      // An ask whose own time is over is not sent to the client.
-      const past = pastAnswer(frame, questionFor(call.id, ask));
-      if (kept !== undefined || isForPage || (past === undefined && isDue)) return;
-      const itself = (): Promise<Response | undefined> => this.#ask(frame, call, ask, isShared);
-      const response = await (isDoubtful
-        ? this.#show(frame, call, ask, past, given)
-        : isShared
-          ? this.#orPage(call, [ask], given, Infinity, itself())
-          : itself());
-      if (typeof response === 'boolean') {
-        if (this.#late(ask) !== undefined) return;
-        page.add(ask);
-        isNews ||= response;
-      } else if (response !== undefined)
-        given.set(ask, isShared ? await this.#first(call, ask, response) : response);
-    };
-    await Promise.all(open.map(get));
-    this.page = [...page];
-    if (page.size > 0) await this.#fromPage(frame, call, isTold && !isNews, given);
-    let isDue = false;
-    for (const ask of open) {
-      const late = given.has(ask) ? undefined : this.#late(ask);
-      if (late === undefined) continue;
-      isDue = true;
-      given.set(ask, await this.#first(call, ask, late));
+    await Promise.all(open.map((ask) => this.#begin(frame, call, ask, { isOpen, isTold, given })));
+    // Rounds that are over are not waited for again.
+    let round = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
+    let end: number | undefined;
+    for (;;) {
+      const { promise: woken, resolve: wake } = deferred();
+      this.#wake = wake;
+      const unheard = calls.listen(call.id, wake);
+      let timer: Timer | undefined;
+      try {
+        await this.#heed(call);
+        const waiting = open.filter((ask) => !given.has(ask));
+        // Where its asks end its turn, the client's answers come first, and all at once.
+        if (live || this.#waits.every(({ response }) => response !== undefined))
+          await Promise.all(waiting.map((ask) => this.#settle(call, ask, isOpen, given)));
+        const left = waiting.filter((ask) => !given.has(ask));
+        if (over.aborted || clock.now() >= call.expires) return undefined;
+        if (left.length === 0) break;
+        this.page = left.filter(({ key }) => this.#forPage.has(key));
+        await this.#open(frame, call);
+        const isOut = this.#waits.length > 0;
+        const now = clock.elapsed();
+        if (live || !isOut) {
+          if (given.size > 0) end = Math.min(end ?? Infinity, now + LOOK);
+          else if (!isOut) end ??= now + this.#patience;
+          const rest = (end ?? Infinity) - now;
+          if (rest <= 0 && given.size > 0) break;
+          if (rest <= 0) {
+            if (this.#offer?.is !== 'opened' || live || round >= ROUNDS) return undefined;
+            await Promise.race([frame.context.shed?.(), ended]);
+            round += 1;
+            end = undefined;
+            continue;
+          }
+          const until = this.#out.map(({ doubtful }) => doubtful?.until ?? Infinity);
+          const due = Math.min(expiryOf(call.expires, left), ...until) + 1 - clock.now();
+          // A request that was cancelled, perhaps in another process, has stopped the page.
+          if (isOpen || this.page.length > 0) await calls.resume(call);
+          timer = clock.after(Math.min(LOOK, due, rest), wake).unref();
+        }
+        await woken;
+      } finally {
+        unheard();
+        timer?.cancel();
+      }
     }
-    if (!isDue && this.page.some((ask) => !given.has(ask))) return undefined;
     return offered([...given].map(([{ key }, response]) => [key, response]));
+  }
+
+  /** How long only the page is waited for, in milliseconds. */
+  get #patience(): number {
+    const { context, call } = this.#parts.request;
+    // A task waits as long as it lives; a client that was not told yet is told at once.
+    if (call.task?.when === 'now') return Infinity;
+    if (this.#offer?.is === 'opened') return context.live ? Infinity : WAIT;
+    return this.page.every(({ key }) => this.#told.has(key)) ? WAIT : 0;
   }
 
   #isForPage(ask: OpenAsk): boolean {
@@ -170,36 +237,95 @@ export class AskedAnswers {
     return (await calls.answerTo(call.id, ask.key))?.response ?? response;
   }
 
+  /** Looks for the outcome of an ask. */
+  async #settle(call: CallRecord, ask: OpenAsk, isOpen: boolean, given: GivenByAsk): Promise<void> {
+    const { calls, clock, request } = this.#parts;
+    const { key } = ask;
+    const sent = this.#sent.get(key);
+    const isForPage = this.#forPage.has(key);
+    const isShared = isOpen || isForPage || sent?.isShared === true;
+    let outcome = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;
+    const isKept = outcome !== undefined;
+    if (isKept) sent?.stop.abort();
+    else if (sent?.response !== undefined) {
+      const { response } = sent;
+      this.#sent.delete(key);
+      if (await this.#believes(sent, response, isForPage)) outcome = response;
+      else if (!isForPage) await this.#doubt(call, ask);
+    } else if (request.context.live && !isForPage && (sent?.doubtful?.until ?? Infinity) <= clock.now())
+      await this.#doubt(call, ask);
+    outcome ??= this.#late(ask);
+    if (outcome === undefined) return;
+    given.set(ask, isShared && !isKept ? await this.#first(call, ask, outcome) : outcome);
+    this.#sent.delete(key);
+    this.#forPage.delete(key);
+  }
+
   // --- the client ---
 
-  /** Whether its client may deceive: it declares what the ask needs, and has not proven that it asks. */
+  /** Sends an ask to its client or leaves it to the page, if that is not done. */
+  async #begin(
+    frame: Frame,
+    call: CallRecord,
+    ask: OpenAsk,
+    { isOpen, isTold, given }: { isOpen: boolean; isTold: boolean; given: GivenByAsk },
+  ): Promise<void> {
+    const { calls, clock, request } = this.#parts;
+    const { key, deadline } = ask;
+    const toPage = (): void => {
+      this.#forPage.add(key);
+      if (isTold) this.#told.add(key);
+    };
+    if (this.#sent.has(key) || this.#forPage.has(key)) return;
+    if (this.#isForPage(ask)) return toPage();
+    const isDoubtful = await this.#isUnproven(ask);
+    const isShared = isOpen || isDoubtful;
+    const kept = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;
+    if (kept !== undefined) return void given.set(ask, kept);
+    const question = questionFor(call.id, ask);
+    const past = pastAnswer(frame, question);
+    const isNew = past === undefined;
+    // An ask whose own time is over is not sent to the client.
+    if (isNew && this.#late(ask) !== undefined) return;
+    let doubtful: Sent['doubtful'];
+    if (isDoubtful) {
+      // From here on an equal call continues it, whatever becomes of this request.
+      await this.opened(call);
+      await calls.continues(request.call, call);
+      const isAccepted = !isNew && !('error' in past) && past.result.action === 'accept';
+      if (!isAccepted && (await calls.doubtOf(call, ask)) !== undefined) return toPage();
+      const at = await calls.asked(call, ask);
+      const now = clock.now();
+      const until = at + SHOWN;
+      if (isNew && until <= now) return this.#doubt(call, ask);
+      // A process that ended may have asked long ago, and its client have answered this one by itself.
+      doubtful = { at: isNew && request.context.live ? now : at, until };
+    }
+    const sent: Sent = { ask, call, isShared, doubtful, stop: new AbortController() };
+    this.#sent.set(key, sent);
+    const timeout = deadline && Math.max(1, deadline.at - clock.now());
+    const signal = request.context.live ? sent.stop.signal : undefined;
+    void this.#put(frame, question, defined({ timeout, signal })).then((response) => {
+      sent.response = response && this.#checked(ask, response);
+      this.#wake();
+    });
+  }
+
+  /** Whether its client may deceive: it declares what the ask needs, and has not proven that it asks its user. */
   async #isUnproven(ask: OpenAsk): Promise<boolean> {
     const { person, call } = this.#parts.request;
     return person !== undefined && isForm(ask) && !(await this.#parts.calls.isProven(call));
   }
 
-  /** Asks a client that is believed, within what is left of the tool's own time. */
-  async #ask(
-    frame: Frame,
-    { id }: CallRecord,
-    ask: OpenAsk,
-    isShared: boolean,
-  ): Promise<Response | undefined> {
-    const { deadline } = ask;
-    const left = deadline && Math.max(1, deadline.at - this.#parts.clock.now());
-    if (!isShared) this.alone.add(ask);
-    const response = await this.#put(frame, id, ask, left);
-    if (response === undefined) return undefined;
-    this.alone.delete(ask);
-    return this.#checked(ask, response);
-  }
-
   /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
-  async #put(frame: Frame, callId: string, ask: AskOf, timeout?: number): Promise<Response | undefined> {
-    const question = questionFor(callId, ask);
-    const options = { inContext: true, ...defined({ timeout }) };
+  async #put(
+    frame: Frame,
+    question: Question,
+    options: Pick<AskOptions, 'timeout' | 'signal'> = {},
+  ): Promise<Response | undefined> {
     const past = pastAnswer(frame, question);
-    return past ?? Promise.race([frame.askAs(question, options), this.#parts.ended]);
+    const asked = (): Promise<Response> => frame.askAs(question, { inContext: true, ...options });
+    return past ?? Promise.race([asked(), this.#parts.ended]);
   }
 
   /** Where its client is asked live, an answer that the SDK would refuse is the tool's error, and not asked again. */
@@ -215,172 +341,63 @@ export class AskedAnswers {
     return { error: { code: -32602, message: 'Invalid params: the answer does not fit its question' } };
   }
 
-  /**
-   * Asks a client that is not proven.
-   * @returns the response of the client or of the page; where the page has to ask instead, true if it did not before, else
-   * false; undefined where the request is over
-   */
-  async #show(
-    frame: Frame,
-    call: CallRecord,
-    ask: OpenAsk,
-    past: Response | undefined,
-    given: ByAsk,
-  ): Promise<Response | boolean | undefined> {
-    const { calls, clock } = this.#parts;
-    // From here on an equal call continues it, whatever becomes of this request.
-    await this.opened(call);
-    if ((await calls.doubtOf(call, ask)) !== undefined) {
-      if (past === undefined || 'error' in past || past.result.action !== 'accept') return false;
-      await calls.believes(call, past.result, await calls.asked(call, ask));
-      return past;
-    }
-    const at = await calls.asked(call, ask);
-    const left = at + SHOWN - clock.now();
-    if (left <= 0 && past === undefined) return this.#doubt(call, ask);
-    this.#shown.set(ask, call);
-    const asked = this.#ask(frame, call, ask, true);
-    const response = (await this.#orPage(call, [ask], given, left, asked)) ?? given.get(ask);
-    this.#shown.delete(ask);
-    if (this.#parts.over.aborted) return undefined;
-    if (response === undefined) {
-      // A task waits on, and so does the question at its client.
-      const late = async (found: Response | undefined): Promise<void> => {
-        if (found !== undefined && !('error' in found) && (await calls.believes(call, found.result, at)))
-          await this.#first(call, ask, found);
-      };
-      asked.then(late).catch(() => {});
-      return this.#doubt(call, ask);
-    }
-    // An answer from the page proves nothing about the client.
-    if ('error' in response || (await calls.answerTo(call.id, ask.key)) !== undefined) return response;
-    return (await calls.believes(call, response.result, at)) ? response : this.#doubt(call, ask);
+  /** Whether it is its user's response. @param isDoubted whether the page asks, too */
+  async #believes({ call, doubtful }: Sent, response: Response, isDoubted: boolean): Promise<boolean> {
+    if (doubtful === undefined) return true;
+    if ('error' in response) return !isDoubted;
+    return this.#parts.calls.believes(call, response.result, doubtful.at);
   }
 
-  /** A client's response. Where it is asked live it is undefined after so many milliseconds, or once the page is done. */
-  #orPage(
-    call: CallRecord,
-    asks: readonly OpenAsk[],
-    given: ByAsk,
-    wait: number,
-    asked: Promise<Response | undefined>,
-  ): Promise<Response | undefined> {
-    if (!this.#parts.request.context.live) return asked;
-    const heard = new AbortController();
-    const page = this.#await(call, asks, given, wait, heard.signal).then(() => undefined);
-    return Promise.race([asked, page]).finally(() => heard.abort());
-  }
-
-  /** @returns whether that is new */
-  async #doubt(call: CallRecord, ask: OpenAsk): Promise<boolean> {
+  /** The page asks. */
+  async #doubt(call: CallRecord, ask: OpenAsk): Promise<void> {
+    this.#forPage.add(ask.key);
     const isNews = await this.#parts.calls.doubt(call, ask, true);
-    // The request was cancelled, so its client gets no response; the page asks.
+    // The request was cancelled, so its client gets no response.
     if (isNews && this.#isCancelled) this.#parts.opened(call, await this.opened(call));
-    return isNews;
   }
 
   // --- the page ---
 
-  /** Adds the page's answers, as far as they come. */
-  async #fromPage(frame: Frame, call: CallRecord, isTold: boolean, given: ByAsk): Promise<void> {
-    const { calls, request, over } = this.#parts;
-    const { page: asks } = this;
-    const waits = await this.opened(call);
-    for (const { params } of asks) await calls.openedTo(call, roleOf(params));
-    if (!isTold && !this.#isCancelled) this.#parts.opened(call, waits);
-    // A task waits as long as it lives; a client that was not told yet is told at once.
-    const isTask = request.call.task?.when === 'now';
-    const patience = isTask ? Infinity : isTold ? WAIT : 0;
-    const [first] = asks;
-    const isOffered = first !== undefined && this.#lacks({}) && !this.#lacks(URL_MODE);
-    // A question that is answered is not sent to the page again.
-    if (
-      isOffered &&
-      (await calls.doubtOf(call, first)) === undefined &&
-      !(await this.#read(call, asks, given))
-    ) {
-      const isOpened = await this.#offer(frame, call, first, waits, given);
-      const { live } = request.context;
-      // Rounds that are over are not waited for again.
-      const past = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
-      for (let round = past; isOpened; round += 1) {
-        const isDone = await this.#await(call, asks, given, live ? Infinity : WAIT);
-        if (isDone || live || round >= ROUNDS || over.aborted) return;
-        await Promise.race([frame.context.shed?.(), this.#parts.ended]);
-      }
-    }
-    await this.#await(call, asks, given, patience);
-  }
-
-  /** Has its client open the page. @returns whether it did */
-  async #offer(
-    frame: Frame,
-    call: CallRecord,
-    first: OpenAsk,
-    { url }: WaitsFor,
-    given: ByAsk,
-  ): Promise<boolean> {
+  /** Opens the asks that are on the page from now on. */
+  async #open(frame: Frame, call: CallRecord): Promise<void> {
+    const fresh = this.page.filter(({ key }) => !this.#opened.has(key));
+    const [first] = fresh;
+    if (first === undefined) return;
     const { calls } = this.#parts;
+    const waits = await this.opened(call);
+    for (const { key, params } of fresh) {
+      this.#opened.add(key);
+      await calls.openedTo(call, roleOf(params));
+    }
+    if (!this.#isCancelled && fresh.some(({ key }) => !this.#told.has(key))) this.#parts.opened(call, waits);
+    if (this.#offer?.is === 'sent' || !this.#lacks({}) || this.#lacks(URL_MODE)) return;
+    if ((await calls.doubtOf(call, first)) !== undefined) return;
     const at = await calls.asked(call, first);
     const { key, method } = first;
-    const params = { ...URL_MODE, url, message: textOf(first.params.message ?? '') };
-    const opening = this.#put(frame, call.id, { key, method, params });
-    const response = await this.#orPage(call, this.page, given, Infinity, opening);
-    if (response === undefined) return true;
-    const action = 'error' in response ? undefined : response.result.action;
+    const params = { ...URL_MODE, url: waits.url, message: textOf(first.params.message ?? '') };
+    const offer: SentUrl = { first, at, is: 'sent' };
+    this.#offer = offer;
+    void this.#put(frame, questionFor(call.id, { key, method, params })).then((response) => {
+      offer.response = response;
+      this.#wake();
+    });
+  }
+
+  /** Takes what the client responded to the page's URL. */
+  async #heed(call: CallRecord): Promise<void> {
+    const offer = this.#offer;
+    if (offer?.is !== 'sent' || offer.response === undefined) return;
+    const action = 'error' in offer.response ? undefined : offer.response.result.action;
     // Its `accept` says that the page was opened.
-    if (action === 'accept') return true;
+    offer.is = action === 'accept' ? 'opened' : 'refused';
+    if (offer.is === 'opened') return;
+    const { calls } = this.#parts;
     // A client that declines within a second has not asked its user, and an error is no answer.
-    if (action === undefined || !(await calls.believes(call, { action }, at)))
-      await calls.doubt(call, first, false);
+    if (action === undefined || !(await calls.believes(call, { action }, offer.at)))
+      await calls.doubt(call, offer.first, false);
     else
       for (const ask of this.page)
         if (!isForPerson(ask.params)) await this.#first(call, ask, { result: { action } });
-    return false;
-  }
-
-  /** @returns whether all are answered */
-  async #read(call: CallRecord, asks: readonly OpenAsk[], given: ByAsk): Promise<boolean> {
-    const read = async (ask: OpenAsk): Promise<void> => {
-      const found = await this.#parts.calls.answerTo(call.id, ask.key);
-      if (found !== undefined) given.set(ask, found.response);
-    };
-    await Promise.all(asks.map(read));
-    return asks.every((ask) => given.has(ask));
-  }
-
-  /** Waits for the person so many milliseconds, or until a question's own time is over. @returns whether that is it */
-  async #await(
-    call: CallRecord,
-    asks: readonly OpenAsk[],
-    given: ByAsk,
-    wait: number,
-    stop?: AbortSignal,
-  ): Promise<boolean> {
-    const { calls, clock, over } = this.#parts;
-    const signal = stop === undefined ? over : AbortSignal.any([over, stop]);
-    const end = clock.elapsed() + wait;
-    for (;;) {
-      const { promise: woken, resolve: wake } = deferred();
-      const unheard = calls.listen(call.id, wake);
-      signal.addEventListener('abort', wake, { once: true });
-      let timer: Timer | undefined;
-      try {
-        // A task waits on where another process's request was cancelled, which stopped the page.
-        if (wait > WAIT) await calls.resume(call);
-        const isAll = await this.#read(call, asks, given);
-        const left = asks.filter((ask) => !given.has(ask));
-        const due = expiryOf(call.expires, left) + 1 - clock.now();
-        const rest = end - clock.elapsed();
-        if (isAll || due <= 0 || rest <= 0 || signal.aborted) return isAll || due <= 0;
-        timer = clock.after(Math.min(LOOK, due, rest), wake).unref();
-        await woken;
-      } finally {
-        unheard();
-        timer?.cancel();
-        signal.removeEventListener('abort', wake);
-      }
-    }
   }
 }
 

@@ -278,14 +278,7 @@ export class ContinuedCall implements Instance {
   /** Gets answers and continues, until the call is over or waits for its person. @param isTold whether its client knows */
   async #goOn(frame: Frame, from: Standing, isTold: boolean): Promise<Response | undefined> {
     const { engine, calls } = this.#parts;
-    let known = -1;
-    if (isTold && from.kind === 'asks') {
-      known = from.at;
-      const { call } = from.checkpoint;
-      // It listens first: an earlier request of the call that ends now then does not stop it (`WaitingCalls.stop`).
-      void this.#ended.then(calls.listen(call.id, () => {}));
-      if (this.#request.person !== undefined) await calls.resume(call);
-    }
+    let known = isTold && from.kind === 'asks' ? from.at : -1;
     let standing = from;
     for (let tries = 0; tries < TRIES; ) {
       if (standing.kind === 'ended') return standing.response ?? CANCELLED;
@@ -337,8 +330,7 @@ export class ContinuedCall implements Instance {
     if (!this.#isCancelled || this.#isNamed) return;
     const standing = await calls.standing(call.id);
     if (standing.kind !== 'asks') return;
-    if (this.#asked.alone.size > 0)
-      await engine.cancelAt({ callId: call.id, at: standing.at }, call.principal);
+    if (this.#asked.isAlone) await engine.cancelAt({ callId: call.id, at: standing.at }, call.principal);
     else if (this.#request.person !== undefined) await calls.stop(call);
   }
 

@@ -107,7 +107,7 @@ export class PageAsks {
   readonly late: NonNullable<EngineParts['late']> = async (callId, principal, key, response) => {
     if ('error' in response || isContinued(callId)) return false;
     const { now, check } = this.#parts;
-    for (const id of this.calls.idsFor({ id: callId })) {
+    for (const id of await this.calls.continuedBy(callId)) {
       const standing = await this.calls.standing(id);
       if (standing.kind !== 'asks' || standing.claim !== undefined) continue;
       const { call, open } = standing.checkpoint;

@@ -179,9 +179,9 @@ export class AskPage {
     };
     const theirs = open.filter(isAnswerable);
     if (!isTheirs && theirs.length === 0) return undefined;
-    const asks = standing.claim !== undefined ? [] : await this.#unanswered(callId, theirs);
-    const isOthers =
-      asks.length === 0 && standing.claim === undefined && (await this.#unanswered(callId, open)).length > 0;
+    // A turn that has begun with some answers leaves the other asks open.
+    const asks = await this.#unanswered(callId, theirs);
+    const isOthers = asks.length === 0 && (await this.#unanswered(callId, open)).length > 0;
     const isAll = theirs.filter(isForm).length === open.length;
     return { call, waits, open: asks, isAll, isOthers };
   }

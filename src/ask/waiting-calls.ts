@@ -21,6 +21,7 @@ import type { Names } from '../checkpoint/names.ts';
 import {
   answerName,
   askedName,
+  continuesName,
   doubtName,
   personName,
   roleName,
@@ -260,12 +261,24 @@ export class WaitingCalls {
     const kept = { ...given, question: ask.question, arguments: digest(call.params.arguments ?? {}) };
     const isFirst = await this.#insert(call, answerName(call.id, ask.key), kept);
     if (isFirst && !('error' in given.response)) this.#parts.answered?.(call, kept);
-    for (const listener of this.#listeners.get(call.id) ?? []) listener();
+    this.#wake(call.id);
     return isFirst;
   }
 
   async answerTo(callId: string, key: string): Promise<KeptAnswer | undefined> {
     return (await this.#parts.store.get(answerName(callId, key))) as KeptAnswer | undefined;
+  }
+
+  /** A request that did not begin the call continues it, so that an answer to that request is one to this call. */
+  async continues(request: CallRecord, call: CallRecord): Promise<void> {
+    if (!this.idsFor(request).includes(call.id))
+      await this.#insert(call, continuesName(request.id), { id: call.id });
+  }
+
+  /** The ids that the call of a request may have. */
+  async continuedBy(requestId: string): Promise<string[]> {
+    const found = await this.#parts.store.get(continuesName(requestId));
+    return [...this.idsFor({ id: requestId }), ...(isObject(found) ? [String(found.id)] : [])];
   }
 
   /** When the client was asked first: now, where it was not. In milliseconds since the epoch. */
@@ -323,7 +336,11 @@ export class WaitingCalls {
       .map((name) => ({ name: `${ends.toString(36)}.proven.${name}`, ends }));
   }
 
-  /** Calls the function when an answer comes to this process. @returns ends that */
+  #wake(callId: string): void {
+    for (const listener of this.#listeners.get(callId) ?? []) listener();
+  }
+
+  /** Calls the function when an answer comes to this process, or the call is stopped here. @returns ends that */
   listen(callId: string, listener: () => void): () => void {
     const listeners = this.#listeners.get(callId) ?? new Set();
     this.#listeners.set(callId, listeners.add(listener));
@@ -339,9 +356,10 @@ export class WaitingCalls {
     return isObject(found) && found.is === true;
   }
 
-  /** Unless another request waits for it here. */
-  stop({ id, expires }: CallRecord): Promise<void> {
-    return this.#parts.store.replace(stoppedName(id), { is: !this.#listeners.has(id) }, expires);
+  /** Its client has cancelled it. Another request that waits for it resumes it. */
+  async stop({ id, expires }: CallRecord): Promise<void> {
+    await this.#parts.store.replace(stoppedName(id), { is: true }, expires);
+    this.#wake(id);
   }
 
   /** It was called again. */

@@ -327,14 +327,22 @@ export function reasonOf(thrown: unknown): string {
 }
 
 /** A promise, and what resolves it. */
-export function deferred(): { promise: Promise<void>; resolve: () => void };
-export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void };
-export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
-  let resolve: (value: T) => void = () => {};
-  const promise = new Promise<T>((done) => {
+export function deferred(): Deferred<void> & { resolve: () => void };
+export function deferred<T>(): Deferred<T>;
+export function deferred<T>(): Deferred<T> {
+  let resolve: Deferred<T>['resolve'] = () => {};
+  let reject: Deferred<T>['reject'] = () => {};
+  const promise = new Promise<T>((done, failed) => {
     resolve = done;
+    reject = failed;
   });
-  return { promise, resolve };
+  return { promise, resolve, reject };
+}
+
+interface Deferred<T> {
+  readonly promise: Promise<T>;
+  readonly resolve: (value: T | PromiseLike<T>) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** The next turn of the event loop: others have theirs first. */

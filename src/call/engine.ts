@@ -56,6 +56,8 @@ export function newCallId(expires: number): string {
 const GONE: Outcome = { kind: 'gone' };
 /** How long the replay of a changed list may take, in milliseconds: a session's requests wait for it. */
 const REHEARSAL = 5_000;
+/** Memory of a tool that runs, with its share of a server, beside what it was given; in bytes. */
+const HANDLER = 32_768;
 
 export class Engine {
   readonly #parts: EngineParts;
@@ -145,7 +147,7 @@ export class Engine {
   /** A request that was let go of counts until its server lets go of it: its handler may run on. */
   countOn(handler: object, principal: string | undefined, bytes: number): void {
     const holder = {};
-    this.#runs.heap.hold(holder, { principal }, bytes);
+    this.#runs.heap.hold(holder, { principal }, HANDLER + bytes);
     this.#collected.register(handler, holder);
   }
 
@@ -174,8 +176,7 @@ export class Engine {
     const { onDurable } = request;
     let late: LateJournal | undefined;
     let journalOf: OpenJournal | undefined;
-    let isReady = false;
-    let onReady = (): void => {};
+    const { promise: ready, resolve: onReady } = deferred();
     const quotaKey = quotaKeyOf(record, context);
     this.#parts.count('calls');
     this.#parts.called?.(record);
@@ -225,7 +226,6 @@ export class Engine {
         throw error;
       }
       if (late === undefined) onKept();
-      isReady = true;
       onReady();
       const frame = new Frame(call, journal, this.#parts.frame);
       const by = isTask ? 'task' : resumable ? 'journal' : 'request';
@@ -241,13 +241,10 @@ export class Engine {
       room.leave(record);
       late?.end();
       onKept();
-      isReady = true;
       onReady();
     });
-    let ready: Promise<void> | undefined;
     const keep = async (): Promise<boolean> => {
       // Its journal is opened once it has its instance.
-      if (!isReady) ready ??= new Promise((resolve) => (onReady = resolve));
       await ready;
       await (late === undefined ? kept : late.keep());
       onKept();

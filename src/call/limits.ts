@@ -29,8 +29,8 @@ export const LIMITS = {
   bodyBytes: 4_194_304,
   /**
    * Bytes that the arguments of running calls take in memory, as estimated; a quarter of them are one known caller's, or
-   * all anonymous callers'. Counted are requests as they were sent, and cancelled ones as long as their tools run. Half
-   * as many may be taken by requests that have no reply yet.
+   * all anonymous callers'. Counted are requests as they were sent, and cancelled ones as long as their tools run, with
+   * what these were answered and 32 KiB each. Half as many may be taken by requests that have no reply yet.
    * @remarks Lower it where the process has less than 2 GiB of memory, to an eighth of its heap, and not below 16 times
    * `bodyBytes`: 64 MiB for 512.
    */

@@ -12,6 +12,8 @@ export const stoppedName = (callId: string): string => `${callId}:stopped`;
 export const sentName = (callId: string): string => `${callId}:sent`;
 export const answerName = (callId: string, key: string): string => `${callId}:answer ${key}`;
 export const askedName = (callId: string, key: string): string => `${callId}:asked ${key}`;
+/** Of a request's own call. */
+export const continuesName = (callId: string): string => `${callId}:continues`;
 export const doubtName = (callId: string, key: string): string => `${callId}:doubt ${key}`;
 export const roleName = (callId: string, role: string): string => `${callId}:role ${role}`;
 

@@ -1,4 +1,4 @@
-/** The format of scenario files: one schema, from which the published JSON Schema is generated too. */
+/** The format of scenario files: one schema, from which the build makes the published JSON Schema, too. */
 import { z } from 'zod/v4';
 import type { Answering, Scenario } from './scenario.ts';
 
@@ -38,7 +38,8 @@ const asking = {
     .optional(),
 };
 
-const steps = {
+/** By the first member of each. */
+export const steps = {
   call: z.strictObject({ call: z.string().describe('A tool'), with: json.optional(), ...asking }),
   prompt: z.strictObject({
     prompt: z.string().describe('A prompt'),
@@ -64,7 +65,8 @@ const step = z.unknown().transform((value, context) => {
   return z.NEVER;
 });
 
-const rest = {
+/** The other members of a scenario. */
+export const rest = {
   name: z.string().optional(),
   client: z
     .strictObject({
@@ -85,18 +87,3 @@ export const scenarioSchema = z.strictObject({
   ...rest,
   steps: z.array(step).min(1, 'a scenario needs at least one step'),
 }) satisfies z.ZodType<Scenario>;
-
-/** The JSON Schema of scenario files. */
-export function scenarioJsonSchema(): object {
-  const published = z.strictObject({
-    ...rest,
-    steps: z.array(z.union([steps.call, steps.prompt, steps.read, steps.list])).min(1),
-  });
-  return z.toJSONSchema(published, {
-    // A function as a user cannot be in YAML.
-    unrepresentable: 'any',
-    override: ({ zodSchema, jsonSchema }) => {
-      if (zodSchema._zod.def.type === 'custom') Object.assign(jsonSchema, { not: {} });
-    },
-  });
-}

@@ -1,7 +1,7 @@
 /** The state that the sites of one play share, in all of their processes. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, deferred } from '../base/values.ts';
 import { memoryRelay } from '../relay/memory.ts';
 import { type Effect, observeEffects } from './effects/observer.ts';
 import type { Player } from './player.ts';
@@ -29,15 +29,15 @@ export class Stage {
   readonly failed: Promise<never>;
   /** Whether one of its processes ended by itself; `failed` rejects once its last lines are there. */
   isLost = false;
-  fail: (error: AwaitError) => void = () => {};
+  readonly fail: (error: AwaitError) => void;
   readonly #sites: Site[] = [];
   #stop: (() => void) | undefined;
   #isClosed = false;
 
   constructor() {
-    this.failed = new Promise((_resolve, reject) => {
-      this.fail = reject;
-    });
+    const { promise, reject } = deferred<never>();
+    this.failed = promise;
+    this.fail = reject;
     // Nobody may be waiting.
     this.failed.catch(() => {});
     this.store.onAsk = (call) => {

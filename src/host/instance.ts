@@ -168,8 +168,6 @@ export class LiveInstance implements HostInstance {
   }
 
   call(frame: Frame, request: SentRequest, context: InstanceContext): void {
-    // Frames whose server ended are over without a response.
-    for (const other of this.#calls.keys()) if (other.over) this.#calls.delete(other);
     this.#calls.set(frame, context);
     // A rehearsed call asks its client nothing: asks of the server's start-up wait for a call that is run.
     const held = context.isRehearsal ? undefined : this.#router.adopt(frame);
@@ -295,7 +293,8 @@ export class LiveInstance implements HostInstance {
     const handler = this.#handlers?.get(id)?.signal ?? params;
     this.#handlers?.delete(id);
     const { runsOn, principal } = this.#options;
-    runsOn(handler, frame === undefined ? principal : frame.call.principal, memoryOf(params));
+    const bytes = memoryOf(params) + (frame?.memory() ?? 0);
+    runsOn(handler, frame === undefined ? principal : frame.call.principal, bytes);
   }
 
   notify(message: Message): void {

@@ -4,7 +4,15 @@
  * code made it: where that cannot be decided, it is an error at once (invariant 13).
  * It owns the table of the requests that are open in the server, and the asks made before there was a call.
  */
-import { AwaitError, defined, isObject, type JsonObject, keepNewest, nextTurn } from '../base/values.ts';
+import {
+  AwaitError,
+  deferred,
+  defined,
+  isObject,
+  type JsonObject,
+  keepNewest,
+  nextTurn,
+} from '../base/values.ts';
 import { currentContext } from '../call/frame/context.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
@@ -81,7 +89,7 @@ export class Router {
   readonly #early: Early[] = [];
   /** Roots asked for as the server starts: its first tool waits for them, since it may rest on them. */
   #roots: Early[] = [];
-  #onAsked: () => void = () => {};
+  readonly #onAsked: () => void;
   /** Calls that go on elsewhere: what their tools ask here stays pending, and what they say is not heard (invariant 10). */
   readonly #left = new WeakSet<object>();
   /** The ids of their requests. */
@@ -89,9 +97,9 @@ export class Router {
 
   constructor(options: RouterOptions) {
     this.#options = options;
-    this.asked = new Promise((resolve) => {
-      this.#onAsked = () => setImmediate(resolve);
-    });
+    const { promise, resolve } = deferred();
+    this.asked = promise;
+    this.#onAsked = () => setImmediate(resolve);
   }
 
   response(id: string | number, response: Response): void {

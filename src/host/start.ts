@@ -4,7 +4,7 @@
  * instead; a server of SDK v1 has no such era, and gets the `initialize` of the last one it knows.
  */
 import process from 'node:process';
-import { AwaitError, type JsonObject, reasonOf } from '../base/values.ts';
+import { AwaitError, deferred, type JsonObject, reasonOf } from '../base/values.ts';
 import type { Client, Response } from '../call/journal/entries.ts';
 import { type Declared, enterEra, hasEras } from './era.ts';
 import type { FactoryContext, HostServer } from './host.ts';
@@ -78,9 +78,9 @@ interface Connecting {
 
 function connect(server: HostServer, transport: HostTransport): Connecting {
   let isOver = false;
-  let hears = (): void => {};
+  const { promise: ready, resolve: hears, reject: fails } = deferred();
   // Most servers are connected by then.
-  transport.onListening = () => process.nextTick(() => isOver || setImmediate(() => hears()));
+  transport.onListening = () => process.nextTick(() => isOver || setImmediate(hears));
   const connected = server.connect(transport).then(
     () => {
       isOver = true;
@@ -90,10 +90,7 @@ function connect(server: HostServer, transport: HostTransport): Connecting {
       throw new AwaitError('internal', `the server could not be connected: ${reason}`, error);
     },
   );
-  const ready = new Promise<void>((resolve, reject) => {
-    hears = resolve;
-    connected.then(resolve, reject);
-  });
+  connected.then(hears, fails);
   return {
     ready,
     connected,

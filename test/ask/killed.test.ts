@@ -13,6 +13,7 @@ import {
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { balance, compiled, effectsIn, SECRET, scratch } from '../e2e/harness.ts';
@@ -59,8 +60,10 @@ const RETRIES = {
   maxRetries: 30,
 };
 
-async function opened(url: string): Promise<Client> {
-  const client = new Client({ name: 'host', version: '1' });
+async function opened(url: string, answers?: () => ElicitResult | Promise<ElicitResult>): Promise<Client> {
+  const capabilities = answers && { elicitation: { form: {} } };
+  const client = new Client({ name: 'host', version: '1' }, capabilities && { capabilities });
+  if (answers) client.setRequestHandler(ElicitRequestSchema, () => answers());
   const options = { reconnectionOptions: RETRIES };
   await client.connect(new StreamableHTTPClientTransport(new URL(url), options) as Transport);
   cleanUps.push(() => client.close());
@@ -143,6 +146,31 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
     await answer(text, b.url);
     expect(await call(to)).toBe('booked on Monday');
     expect(effectsIn(file)).toEqual([`hold ${to}`, `pay ${to}`]);
+  });
+
+  it('2025-11-25: killed while its client has the question, which declines the next one by itself', async () => {
+    const file = join(scratch(), 'effects');
+    const store = service.url();
+    const to = randomUUID();
+    writeFileSync(`${file}.${to}`, '');
+    const [a, b] = await Promise.all([start(store, file), start(store, file)]);
+    let at = 0;
+    const front = await balance([a.url, b.url], () => at);
+    cleanUps.push(() => front.close());
+    let asked = 0;
+    const client = await opened(front.url, () => {
+      asked += 1;
+      return asked === 1 ? new Promise(() => {}) : { action: 'decline' };
+    });
+    const call = client.callTool({ name: 'book', arguments: { to } });
+    await expect.poll(() => asked).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    at = 1;
+    await killed(a.child);
+    const { content } = (await call) as { content: { text: string }[] };
+    expect(content[0]?.text).toMatch(/^NOT DONE YET/);
+    expect(asked).toBe(2);
+    expect(effectsIn(file)).toEqual([`hold ${to}`]);
   });
 
   it('2025-11-25: a task whose process is killed while its question is open', async () => {

@@ -3,9 +3,14 @@ import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { scenarioJsonSchema, scenarioSchema } from '../../src/compare/scenario-schema.ts';
+import { rest, scenarioSchema, steps } from '../../src/compare/scenario-schema.ts';
 
-const published = z.fromJSONSchema(scenarioJsonSchema() as Parameters<typeof z.fromJSONSchema>[0]);
+const { scenarioJsonSchema } = (await import(
+  new URL('../../scripts/scenario-schema.mjs', import.meta.url).href
+)) as { scenarioJsonSchema(format: object): object };
+const published = z.fromJSONSchema(
+  scenarioJsonSchema({ rest, steps }) as Parameters<typeof z.fromJSONSchema>[0],
+);
 const example: unknown = parse(
   readFileSync(new URL('../../examples/booking/scenario.yaml', import.meta.url), 'utf8'),
 );

@@ -423,6 +423,52 @@ describe('of a stranger', () => {
     await lives({ authorization: 'Bearer ann' });
   });
 
+  it('counts tools that run on after their clients have gone, also those that were sent nothing', async () => {
+    await start();
+    const { params } = large(1);
+    const _meta = { ...params._meta, progressToken: 1 };
+    const slow = { ...large(1), params: { name: 'slow', arguments: {}, _meta } };
+    const dropped = async (): Promise<void> => {
+      const stop = new AbortController();
+      const headers = { ...HEADERS, ...modernHeaders('tools/call', 'slow') };
+      const init = { method: 'POST', headers, body: JSON.stringify(slow), signal: stop.signal };
+      const { body } = await fetch(url, init);
+      await body?.getReader().read();
+      stop.abort();
+    };
+    for (let nth = 0; nth < 500; nth += 1) await Promise.all(Array.from({ length: 10 }, dropped));
+    await lives({ authorization: 'Bearer ann' });
+  });
+
+  it('counts what the tool of a cancelled call was answered, as long as it runs', async () => {
+    await start();
+    const { socket } = await webSocket();
+    const send = (message: object): void => socket.send(JSON.stringify({ jsonrpc: '2.0', ...message }));
+    const answer = { action: 'accept', content: { text: 'ж'.repeat(900_000) } };
+    let next = (): void => {};
+    socket.on('message', (data) => {
+      const { id, method } = JSON.parse(String(data)) as { id?: string; method?: string };
+      if (method === 'elicitation/create') send({ id, result: answer });
+      // The tool has the answer, or its call was refused.
+      else next();
+    });
+    const turn = (): Promise<void> => new Promise((resolve) => (next = resolve));
+    send(initialize('2025-11-25'));
+    await turn();
+    send({ method: 'notifications/initialized' });
+    for (let id = 1; id <= 120; id += 1) {
+      const over = turn();
+      send({
+        id,
+        method: 'tools/call',
+        params: { name: 'keeps', arguments: {}, _meta: { progressToken: id } },
+      });
+      await over;
+      send({ method: 'notifications/cancelled', params: { requestId: id } });
+    }
+    await lives({ authorization: 'Bearer ann' });
+  });
+
   it('cancels a list whose client has gone, and counts it as long as its handler runs', async () => {
     await start();
     const { _meta } = large(1).params;

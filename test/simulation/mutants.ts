@@ -159,9 +159,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'a call that comes again after it was stopped takes none',
-    file: 'src/ask/continued-call.ts',
-    from: 'if (this.#request.person !== undefined) await calls.resume(call);',
-    to: 'void call;',
+    file: 'src/ask/asked.ts',
+    from: 'if (isOpen || this.page.length > 0) await calls.resume(call);',
+    to: '',
     page: true,
   },
   {
@@ -181,15 +181,15 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'an answer is taken in that nobody gave',
     file: 'src/ask/asked.ts',
-    from: 'if (found !== undefined) given.set(ask, found.response);',
-    to: "given.set(ask, found?.response ?? { result: { action: 'accept', content: { n: 'none' } } });",
+    from: 'let outcome = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;',
+    to: "let outcome: Response | undefined = (await calls.answerTo(call.id, key))?.response ?? { result: { action: 'accept', content: { n: 'none' } } };",
     page: true,
   },
   {
     name: 'a client’s answer replaces one that the page has acknowledged',
     file: 'src/ask/asked.ts',
-    from: 'return (await calls.answerTo(call.id, ask.key))?.response ?? response;',
-    to: 'return response;',
+    from: 'if (isKept) sent?.stop.abort();',
+    to: 'if (isKept && sent?.response === undefined) sent?.stop.abort();',
     page: true,
   },
 ];

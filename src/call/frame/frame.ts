@@ -74,6 +74,8 @@ export class Frame {
   #scheduled = false;
   /** What the call has recorded before this frame. */
   readonly past: readonly Completion[];
+  /** See `Recording`. */
+  readonly memory = (): number => this.#recording.memory;
 
   constructor(call: CallRecord, journal: Journal, options: FrameOptions, from?: ReplayFrom) {
     const completions = from?.completions ?? [];
@@ -241,17 +243,15 @@ export class Frame {
     return this.#asks.get(key);
   }
 
-  /** See `OpenAsks`. */
+  /** See `OpenAsks`, here and below. */
   report(key: string, params: JsonObject): boolean {
     return !this.over && this.#asks.report(key, params);
   }
 
-  /** See `OpenAsks`. */
   rekey(asks: ReadonlyMap<string, OpenAsk>, asked: number): void {
     this.#asks.rekey(asks, asked);
   }
 
-  /** See `OpenAsks`. */
   reask(key: string): Promise<boolean> {
     return this.#asks.reask(key);
   }

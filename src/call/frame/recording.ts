@@ -3,6 +3,7 @@
  * (invariants 5, 7 and 9). It decides, and has no effects.
  */
 
+import { memoryOf } from '../../base/values.ts';
 import type { AnswerCompletion, Completion, OpenAsk, Response, StepOutcome } from '../journal/entries.ts';
 import { isOnce } from './drawn.ts';
 import { classOf, nthOf, type Question } from './place.ts';
@@ -60,6 +61,8 @@ export class Recording {
   readonly #places = new Map<string, number>();
   /** Asks that the tool has made, by class and words. */
   readonly #made = new Map<string, number>();
+  /** The memory of what was cleared. */
+  #cleared = 0;
 
   /** @param fresh how many of the last completions came with the turn that is entered now */
   constructor(completions: readonly Completion[], open: readonly OpenAsk[], fresh: number) {
@@ -276,7 +279,13 @@ export class Recording {
     return { last: last === undefined ? 'nothing' : nameOf(last.completion), left };
   }
 
+  /** What its tool was given, in bytes of memory. */
+  get memory(): number {
+    return this.#cleared + memoryOf(this.completions);
+  }
+
   clear(): void {
+    this.#cleared = this.memory;
     this.#all.length = 0;
     this.#unclaimed = [];
   }

@@ -5,10 +5,10 @@
  * 2. Once its end was left out, nothing of it is written, so that no process can find an ended call and run it.
  */
 import { type Entry, isEndOrLeft } from './entries.ts';
+import { JournalOver } from './run-journal.ts';
 import type { OpenJournal } from './store.ts';
 
-export class LateJournal implements OpenJournal {
-  readonly #journal: OpenJournal;
+export class LateJournal extends JournalOver {
   readonly #called: Entry | undefined;
   #onBegin: (() => Promise<void>) | undefined;
   /** Whether anything but the first entry was to be written. */
@@ -27,17 +27,9 @@ export class LateJournal implements OpenJournal {
    * @param onBegin gives the call's client an id to resume with; runs beside the first entry
    */
   constructor(journal: OpenJournal, called: Entry | undefined, onBegin: () => Promise<void>) {
-    this.#journal = journal;
+    super(journal);
     this.#called = called;
     this.#onBegin = onBegin;
-  }
-
-  get position(): number {
-    return this.#journal.position;
-  }
-
-  get lapsed(): boolean {
-    return this.#journal.lapsed;
   }
 
   /**
@@ -48,7 +40,7 @@ export class LateJournal implements OpenJournal {
     if (this.#isOver || this.#called === undefined) return Promise.resolve();
     // A call that has ended is not begun in the store after all.
     if (this.#hasEnded) return this.#kept ?? Promise.resolve();
-    this.#kept ??= this.#journal.append(this.#called).catch((error: unknown) => {
+    this.#kept ??= this.journal.append(this.#called).catch((error: unknown) => {
       this.#kept = undefined;
       throw error;
     });
@@ -90,14 +82,14 @@ export class LateJournal implements OpenJournal {
   }
 
   append(entry: Entry, onWritten?: () => void): Promise<void> {
-    return this.#written(entry, onWritten, () => this.#journal.append(entry, onWritten)).then(() => {});
+    return this.#written(entry, onWritten, () => this.journal.append(entry, onWritten)).then(() => {});
   }
 
   /** What is first made says what kind of entry it is. */
   async decide(make: () => Entry | undefined, onWritten?: () => void): Promise<boolean> {
     const first = make();
     if (first === undefined) return false;
-    return this.#written(first, onWritten, () => this.#journal.decide(make, onWritten));
+    return this.#written(first, onWritten, () => this.journal.decide(make, onWritten));
   }
 
   #written<T>(entry: Entry, onWritten: (() => void) | undefined, write: () => Promise<T>): Promise<T | true> {
@@ -128,19 +120,11 @@ export class LateJournal implements OpenJournal {
     return this.keep().then(next, failed);
   }
 
-  readOn(): Promise<Entry | undefined> {
-    return this.isUnwritten ? Promise.resolve(undefined) : this.#journal.readOn();
+  override async readOn(): Promise<Entry | undefined> {
+    return this.isUnwritten ? undefined : super.readOn();
   }
 
-  get onReceived(): OpenJournal['onReceived'] {
-    return this.#journal.onReceived;
-  }
-
-  set onReceived(onReceived: OpenJournal['onReceived']) {
-    this.#journal.onReceived = onReceived;
-  }
-
-  async beat(sign: string): Promise<void> {
-    if (!this.isUnwritten) await this.#journal.beat(sign);
+  override async beat(sign: string): Promise<void> {
+    if (!this.isUnwritten) await super.beat(sign);
   }
 }

@@ -37,8 +37,43 @@ export interface RunJournalOptions {
   readonly most: number;
 }
 
-export class RunJournal implements OpenJournal {
-  readonly #journal: OpenJournal;
+/** A journal over another, whose members it has but for its own. */
+export abstract class JournalOver implements OpenJournal {
+  protected readonly journal: OpenJournal;
+
+  constructor(journal: OpenJournal) {
+    this.journal = journal;
+  }
+
+  abstract append(entry: Entry, onWritten?: () => void): Promise<void>;
+  abstract decide(make: () => Entry | undefined, onWritten?: () => void): Promise<boolean>;
+
+  get position(): number {
+    return this.journal.position;
+  }
+
+  get lapsed(): boolean {
+    return this.journal.lapsed;
+  }
+
+  readOn(): Promise<Entry | undefined> {
+    return this.journal.readOn();
+  }
+
+  get onReceived(): OpenJournal['onReceived'] {
+    return this.journal.onReceived;
+  }
+
+  set onReceived(onReceived: OpenJournal['onReceived']) {
+    this.journal.onReceived = onReceived;
+  }
+
+  beat(sign: string): Promise<void> {
+    return this.journal.beat(sign);
+  }
+}
+
+export class RunJournal extends JournalOver {
   readonly #options: RunJournalOptions;
   #bytes: number | undefined;
   /** Notifications that wait for their entry. */
@@ -48,24 +83,16 @@ export class RunJournal implements OpenJournal {
   #timer: Timer | undefined;
 
   constructor(journal: OpenJournal, options: RunJournalOptions) {
-    this.#journal = journal;
+    super(journal);
     this.#options = options;
   }
 
-  get position(): number {
-    return this.#journal.position;
-  }
-
-  get lapsed(): boolean {
-    return this.#journal.lapsed;
-  }
-
   begin(): Promise<void> | undefined {
-    return this.#journal.begin?.();
+    return this.journal.begin?.();
   }
 
   store(): Promise<void> | undefined {
-    const journal = this.#journal;
+    const { journal } = this;
     return journal.begin === undefined ? journal.store?.() : journal.begin();
   }
 
@@ -93,7 +120,7 @@ export class RunJournal implements OpenJournal {
       }
       return entry;
     };
-    return this.#journal.decide(measured, onWritten);
+    return this.journal.decide(measured, onWritten);
   }
 
   /**
@@ -127,7 +154,7 @@ export class RunJournal implements OpenJournal {
     const over = (): void => {
       for (const queued of waiting) unwritten.leave(queued);
     };
-    const last = this.#journal.isUnwritten ? next() : undefined;
+    const last = this.journal.isUnwritten ? next() : undefined;
     const pass = (): void => {
       for (const { message, direct } of waiting) direct(message);
     };
@@ -137,27 +164,11 @@ export class RunJournal implements OpenJournal {
       over();
     } else {
       this.#wroteAt = this.#options.clock.elapsed();
-      this.#journal
+      this.journal
         .append({ type: 'notified', messages: waiting.map(({ message }) => message) })
         // What ended the call reports it; one whose caller has no room goes on, and its reply is held back.
         .catch(pass)
         .finally(over);
     }
-  }
-
-  readOn(): Promise<Entry | undefined> {
-    return this.#journal.readOn();
-  }
-
-  get onReceived(): OpenJournal['onReceived'] {
-    return this.#journal.onReceived;
-  }
-
-  set onReceived(onReceived: OpenJournal['onReceived']) {
-    this.#journal.onReceived = onReceived;
-  }
-
-  beat(sign: string): Promise<void> {
-    return this.#journal.beat(sign);
   }
 }

@@ -3,7 +3,7 @@
  * registered, a list that it changed). It runs without a client and without a journal: recorded answers and steps are
  * given again, and new effects do not happen.
  */
-import { AwaitError, defined } from '../../base/values.ts';
+import { AwaitError, deferred, defined } from '../../base/values.ts';
 import { Frame } from '../frame/frame.ts';
 import type { FrameOptions } from '../frame/turn.ts';
 import type { Checkpoint } from '../journal/entries.ts';
@@ -27,31 +27,27 @@ export function rehearse(
   const { call, completions, drawn } = checkpoint;
   const from = { completions, open: [], asked: 0, turn: 0, fresh: 0, ...defined({ drawn }) };
   const frame = new Frame(call, OVER, { ...options, warn: () => {} }, from);
-  let tooLong = (_: string): void => {};
-  const done = new Promise<AwaitError | undefined>((resolve) => {
-    tooLong = (message) => resolve(new AwaitError('limit', message));
-    frame.enter({
-      live: true,
-      missing: () => undefined,
-      unfit: () => undefined,
-      given: () => undefined,
-      asksAgain: () => false,
-      ask: () => {},
-      withdraw: () => {},
-      notify: () => {},
-      isInterim: () => false,
-      end: (ending) => {
-        // At once, so that nothing unrecorded begins.
-        frame.drop();
-        resolve(ending.kind === 'broken' ? ending.error : undefined);
-      },
-    });
-    const { method, params, requestId } = call;
-    instance.call(frame, { method, params, id: requestId }, { isRehearsal: true });
+  const { promise: done, resolve } = deferred<AwaitError | undefined>();
+  frame.enter({
+    live: true,
+    missing: () => undefined,
+    unfit: () => undefined,
+    given: () => undefined,
+    asksAgain: () => false,
+    ask: () => {},
+    withdraw: () => {},
+    notify: () => {},
+    isInterim: () => false,
+    end: (ending) => {
+      // At once, so that nothing unrecorded begins.
+      frame.drop();
+      resolve(ending.kind === 'broken' ? ending.error : undefined);
+    },
   });
-  const timer = options.clock
-    .after(wait, () => tooLong(`call ${call.id} takes more than ${wait} ms`))
-    .unref();
+  const { method, params, requestId } = call;
+  instance.call(frame, { method, params, id: requestId }, { isRehearsal: true });
+  const tooLong = (): void => resolve(new AwaitError('limit', `call ${call.id} takes more than ${wait} ms`));
+  const timer = options.clock.after(wait, tooLong).unref();
   const over = (): void => {
     timer.cancel();
     frame.drop();

@@ -5,7 +5,7 @@
  * would.
  */
 import type { TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { AwaitError, isObject } from '../../base/values.ts';
+import { AwaitError, deferred, isObject } from '../../base/values.ts';
 import type { Asks } from '../asks.ts';
 import type { Endpoint } from '../endpoint.ts';
 import { drainBody } from '../event-stream.ts';
@@ -184,12 +184,7 @@ export class SessionLink implements ClientLink {
     onresumptiontoken: CallOptions['onresumptiontoken'],
   ): Promise<Opened> {
     const { id } = request;
-    let settle = (_answer: RpcAnswer): void => {};
-    let fail = (_error: Error): void => {};
-    const answer = new Promise<RpcAnswer>((resolve, reject) => {
-      settle = resolve;
-      fail = reject;
-    });
+    const { promise: answer, resolve: settle, reject: fail } = deferred<RpcAnswer>();
     const deliver = (message: Rpc): void => {
       if (isAnswer(message) && message.id === id) settle(message);
       else this.#deliver(message);

@@ -1,6 +1,6 @@
 /** The web's side of an exchange: `Request` in, `Response` out. */
 
-import { type AwaitError, defined, isObject } from '../../base/values.ts';
+import { type AwaitError, deferred, defined, isObject } from '../../base/values.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply, SentReply, Writer } from './exchange.ts';
 
@@ -162,16 +162,14 @@ export async function replyOf(response: Response): Promise<Reply> {
       const reader = body.getReader();
       const decoder = new TextDecoder();
       writer.onClose(() => void reader.cancel().catch(() => undefined));
-      let drained: () => void = () => {};
-      writer.onDrain(() => drained());
+      let drain = deferred();
+      writer.onDrain(() => drain.resolve());
       const pump = async (): Promise<void> => {
         for (;;) {
           const { done, value } = await reader.read();
           if (done) break;
-          const drain = new Promise<void>((resolve) => {
-            drained = resolve;
-          });
-          if (!writer.write(decoder.decode(value, { stream: true }))) await drain;
+          drain = deferred();
+          if (!writer.write(decoder.decode(value, { stream: true }))) await drain.promise;
         }
         writer.end();
       };

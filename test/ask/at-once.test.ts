@@ -1,0 +1,130 @@
+/** Questions that are asked at once do not wait for one another; and who waits where, and until when. */
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import * as z from 'zod';
+import { systemClock } from '../../src/base/values.ts';
+import type { Served } from '../e2e/harness.ts';
+import { linkIn, PAGE, PersonAtPage } from './person.ts';
+import { cleanUp, connected, serveTwo } from './two.ts';
+
+const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
+const FORMS = { elicitation: { form: {} } };
+const ACCEPT: ElicitResult = { action: 'accept', content: { day: 'Friday' } };
+const ann = new PersonAtPage();
+let ahead = 0;
+/** What the tool got, in its order. */
+let got: string[];
+
+function build(): McpServer {
+  const server = new McpServer({ name: 'booking', version: '1' });
+  const inputSchema = {
+    asks: z.array(
+      z.object({ message: z.string(), timeout: z.number().optional(), isFor: z.string().optional() }),
+    ),
+    wanted: z.number(),
+  };
+  server.registerTool('ask', { inputSchema }, async ({ asks, wanted }) => {
+    const all = new Promise<void>((resolve) => {
+      for (const { message, timeout = 86_400_000, isFor } of asks)
+        server.server
+          .elicitInput(
+            { message, requestedSchema: FORM, ...(isFor && { _meta: { 'mcp-await/by': isFor } }) },
+            { timeout },
+          )
+          .then(({ action, content }) => `${message} ${action} ${content?.day}`, String)
+          .then((text) => got.push(text) === wanted && resolve());
+    });
+    await all;
+    return { content: [{ type: 'text', text: got.join(', ') }] };
+  });
+  return server;
+}
+
+let one: Served;
+let two: Served;
+beforeEach(async () => {
+  ahead = 0;
+  got = [];
+  vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
+  [one, two] = await serveTwo(build, { limits: { lease: 3_600_000 } });
+});
+afterEach(async () => {
+  await cleanUp();
+  vi.restoreAllMocks();
+});
+
+async function called(client: Client, args: Record<string, unknown>, signal?: AbortSignal): Promise<string> {
+  const options = signal === undefined ? {} : { signal };
+  const { content } = await client.callTool({ name: 'ask', arguments: args }, undefined, options);
+  return (content as { text: string }[]).map(({ text }) => text).join('\n');
+}
+
+const never = (): Promise<ElicitResult> => new Promise(() => {});
+const listed = (): Promise<string> => ann.read(two.url, PAGE);
+const link = async (): Promise<string> => /href="(http[^"]*\/ask\/[^"]*)"/.exec(await listed())?.[1] ?? '';
+const NATIVE = { message: 'Native?' };
+const BY_PERSON = { message: 'By a person?', isFor: 'person' };
+
+describe('questions at once', () => {
+  it('puts one for a person on the page while the client shows the other', async () => {
+    const text = called(await connected(one, FORMS, never), { asks: [NATIVE, BY_PERSON], wanted: 1 });
+    await expect.poll(listed).toContain('By a person?');
+    expect((await ann.answer(two.url, await link(), { day: 'Monday' }, 'accept', 1)).status).toBe(303);
+    expect(await text).toBe('By a person? accept Monday');
+  });
+
+  it('gives the tool the client’s answer while the other waits for its person', async () => {
+    const client = await connected(one, FORMS, () => ACCEPT);
+    expect(await called(client, { asks: [NATIVE, BY_PERSON], wanted: 1 })).toBe('Native? accept Friday');
+  });
+
+  it('ends the time of one while the client shows the other', async () => {
+    const asks = [{ message: 'Now?', timeout: 1_500 }, NATIVE];
+    expect(await called(await connected(one, FORMS, never), { asks, wanted: 1 })).toMatch(/timed out/);
+  });
+
+  it('asks for what is left once one is answered, and keeps what the tool got', async () => {
+    const args = { asks: [NATIVE, BY_PERSON], wanted: 2 };
+    const client = await connected(one, FORMS, () => ACCEPT);
+    const told = await called(client, args);
+    expect(told).toMatch(/^NOT DONE YET/);
+    expect(told).not.toContain('Native?');
+    expect(got).toEqual(['Native? accept Friday']);
+    await ann.answer(two.url, linkIn(told), { day: 'Monday' });
+    expect(await called(client, args)).toBe('Native? accept Friday, By a person? accept Monday');
+  });
+});
+
+it('takes an answer at its page when another process’s request was cancelled', async () => {
+  const args = { asks: [BY_PERSON], wanted: 1 };
+  const [a, b] = [await connected(one, {}, never), await connected(two, {}, never)];
+  const url = linkIn(await called(a, args));
+  const stop = new AbortController();
+  const first = called(a, args, stop.signal).catch(() => 'stopped');
+  const second = called(b, args);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  stop.abort();
+  expect(await first).toBe('stopped');
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  expect((await ann.answer(one.url, url, { day: 'Monday' })).status).toBe(303);
+  expect(await second).toBe('By a person? accept Monday');
+});
+
+it('takes a late answer to a question of a second request of the call', async () => {
+  const args = { asks: [NATIVE], wanted: 1 };
+  await connected(one, FORMS, never).then((client) => {
+    void called(client, args).catch(() => {});
+  });
+  await expect.poll(listed).toContain('Native?');
+  let answer: ((given: ElicitResult) => void) | undefined;
+  const client = await connected(two, FORMS, () => new Promise((resolve) => (answer = resolve)));
+  const text = called(client, args);
+  await expect.poll(() => answer).toBeDefined();
+  ahead += 46_000;
+  expect(await text).toMatch(/^NOT DONE YET/);
+  answer?.(ACCEPT);
+  await expect.poll(listed).toContain('Nothing waits for you now');
+  expect(await called(client, args)).toBe('Native? accept Friday');
+});
