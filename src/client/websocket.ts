@@ -1,7 +1,7 @@
 /**
  * A WebSocket transport for a client of SDK v1, which reconnects after a broken socket, at any process, and continues
- * the same session without repeating or missing a message (`docs/websocket.md`). With a server of another package it
- * behaves like `WebSocketClientTransport`.
+ * the same session without missing a message, and without repeating one unless a process ended (`docs/websocket.md`).
+ * With a server of another package it behaves like `WebSocketClientTransport`.
  * It owns the requests without a response, with the last event of each, and the answers that may not have arrived.
  */
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';

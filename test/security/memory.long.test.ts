@@ -440,6 +440,27 @@ describe('of a stranger', () => {
     await lives({ authorization: 'Bearer ann' });
   });
 
+  it('serves a caller on whose cancelled calls are over, however many they were', async () => {
+    await start();
+    const ann = { authorization: 'Bearer ann' };
+    const { params } = large(1);
+    const late = { ...large(1), params: { ...params, name: 'late' } };
+    for (let nth = 0; nth < 100; nth += 1) {
+      const dropped = Array.from({ length: 30 }, async () => {
+        const init = {
+          method: 'POST',
+          headers: { ...HEADERS, ...modernHeaders('tools/call', 'late'), ...ann },
+        };
+        await fetch(url, { ...init, body: JSON.stringify(late), signal: AbortSignal.timeout(40) }).catch(
+          () => {},
+        );
+      });
+      await Promise.all(dropped);
+    }
+    await sleep(1_000);
+    await lives(ann);
+  });
+
   it('counts what the tool of a cancelled call was answered, as long as it runs', async () => {
     await start();
     const { socket } = await webSocket();
