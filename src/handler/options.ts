@@ -61,7 +61,7 @@ export interface AwaitOptions<Name extends string = string> {
    * A function is asked before the first request, every five minutes, and when a token names a secret that is not
    * known; while it fails, those from before count.
    * @remarks Needed with a shared store, a relay and `'sealed'`; several at once to rotate them.
-   * @defaultValue random, with a warning
+   * @defaultValue random, with a warning; none with a shared store
    */
   readonly secrets?: readonly (string | undefined)[] | AskSecrets;
   /**
