@@ -109,11 +109,6 @@ export class AskedAnswers {
     void parts.ended.then(() => this.#wake());
   }
 
-  /** Whether an ask is at the client that only the client can answer. */
-  get isAlone(): boolean {
-    return this.#out.some(({ isShared, response }) => !isShared && response === undefined);
-  }
-
   /** Asks that are at a client that is not given up. */
   get #out(): Sent[] {
     return [...this.#sent.values()].filter(({ ask }) => !this.#forPage.has(ask.key));
@@ -150,7 +145,10 @@ export class AskedAnswers {
     const { calls, clock, request, over, ended } = this.#parts;
     const { live } = request.context;
     const given: GivenByAsk = new Map();
-    for (const [key, { stop }] of this.#sent) if (!open.some((ask) => ask.key === key)) stop.abort();
+    // Those that the tool gave up are not waited for.
+    const isGone = (key: string): boolean => !open.some((ask) => ask.key === key);
+    for (const [key, { stop }] of this.#sent) if (isGone(key) && this.#sent.delete(key)) stop.abort();
+    if (this.#offer !== undefined && isGone(this.#offer.first.key)) this.#offer = undefined;
     // One that is on the page may be answered there at any time.
     const isOpen =
       open.some((ask) => this.#isForPage(ask)) ||
@@ -278,7 +276,8 @@ export class AskedAnswers {
     };
     if (this.#sent.has(key) || this.#forPage.has(key)) return;
     if (this.#isForPage(ask)) return toPage();
-    const isDoubtful = await this.#isUnproven(ask);
+    // Its client may deceive: it declares what the ask needs, and has not proven that it asks its user.
+    const isDoubtful = request.person !== undefined && isForm(ask) && !(await calls.isProven(request.call));
     const isShared = isOpen || isDoubtful;
     const kept = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;
     if (kept !== undefined) return void given.set(ask, kept);
@@ -309,12 +308,6 @@ export class AskedAnswers {
       sent.response = response && this.#checked(ask, response);
       this.#wake();
     });
-  }
-
-  /** Whether its client may deceive: it declares what the ask needs, and has not proven that it asks its user. */
-  async #isUnproven(ask: OpenAsk): Promise<boolean> {
-    const { person, call } = this.#parts.request;
-    return person !== undefined && isForm(ask) && !(await this.#parts.calls.isProven(call));
   }
 
   /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */

@@ -310,7 +310,9 @@ export class ContinuedCall implements Instance {
       // Another request may have claimed the turn with fewer answers, or more.
       standing = await calls.standing(call.id);
       if (standing.kind === 'asks' && standing.at === at) {
-        if (outcome.kind === 'responded') return this.#orShed(frame, outcome);
+        // One that was claimed with other answers goes on with those of the claim.
+        if (outcome.kind === 'responded' && (standing.claim === undefined || !isBadToken(outcome)))
+          return this.#orShed(frame, outcome);
         tries += 1;
         known = at;
       } else if (standing.kind === 'asks') tries = 0;
@@ -330,8 +332,9 @@ export class ContinuedCall implements Instance {
     if (!this.#isCancelled || this.#isNamed) return;
     const standing = await calls.standing(call.id);
     if (standing.kind !== 'asks') return;
-    if (this.#asked.isAlone) await engine.cancelAt({ callId: call.id, at: standing.at }, call.principal);
-    else if (this.#request.person !== undefined) await calls.stop(call);
+    if ((await calls.waitsFor(call.id)) === undefined)
+      await engine.cancelAt({ callId: call.id, at: standing.at }, call.principal);
+    else await calls.stop(call);
   }
 
   get #workspace(): string | undefined {

@@ -109,7 +109,7 @@ export class PageAsks {
     const { now, check } = this.#parts;
     for (const id of await this.calls.continuedBy(callId)) {
       const standing = await this.calls.standing(id);
-      if (standing.kind !== 'asks' || standing.claim !== undefined) continue;
+      if (standing.kind !== 'asks' || standing.claim?.answers.some((one) => one.key === key)) continue;
       const { call, open } = standing.checkpoint;
       const ask = open.find((one) => one.key === key);
       if (ask === undefined || call.principal !== principal) continue;

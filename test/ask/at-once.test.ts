@@ -5,6 +5,7 @@ import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
+import { step } from '../../src/index.ts';
 import type { Served } from '../e2e/harness.ts';
 import { linkIn, PAGE, PersonAtPage } from './person.ts';
 import { cleanUp, connected, serveTwo } from './two.ts';
@@ -25,6 +26,20 @@ function build(): McpServer {
     ),
     wanted: z.number(),
   };
+  server.registerTool('next', {}, async () => {
+    const stop = new AbortController();
+    const ask = (message: string, isFor?: string, signal?: AbortSignal) =>
+      server.server.elicitInput(
+        { message, requestedSchema: FORM, ...(isFor && { _meta: { 'mcp-await/by': isFor } }) },
+        { timeout: 86_400_000, ...(signal && { signal }) },
+      );
+    ask('Given up?', undefined, stop.signal).catch(() => {});
+    const first = await ask('First?');
+    await step('once', () => got.push(`once ${first.content?.day}`));
+    stop.abort();
+    const { content } = await ask('Then?', 'person');
+    return { content: [{ type: 'text', text: `${first.content?.day}, ${content?.day}` }] };
+  });
   server.registerTool('ask', { inputSchema }, async ({ asks, wanted }) => {
     const all = new Promise<void>((resolve) => {
       for (const { message, timeout = 86_400_000, isFor } of asks)
@@ -55,9 +70,10 @@ afterEach(async () => {
   vi.restoreAllMocks();
 });
 
-async function called(client: Client, args: Record<string, unknown>, signal?: AbortSignal): Promise<string> {
+async function called(client: Client, args?: Record<string, unknown>, signal?: AbortSignal): Promise<string> {
   const options = signal === undefined ? {} : { signal };
-  const { content } = await client.callTool({ name: 'ask', arguments: args }, undefined, options);
+  const call = args === undefined ? { name: 'next' } : { name: 'ask', arguments: args };
+  const { content } = await client.callTool(call, undefined, options);
   return (content as { text: string }[]).map(({ text }) => text).join('\n');
 }
 
@@ -94,6 +110,47 @@ describe('questions at once', () => {
     expect(got).toEqual(['Native? accept Friday']);
     await ann.answer(two.url, linkIn(told), { day: 'Monday' });
     expect(await called(client, args)).toBe('Native? accept Friday, By a person? accept Monday');
+  });
+});
+
+describe('a question that the tool gave up', () => {
+  /** Answers the first question, and no other. */
+  const asked = vi.fn();
+  const answers = (message: string): ElicitResult | Promise<ElicitResult> => {
+    asked(message);
+    if (message !== 'First?') return never();
+    // It is proven by then.
+    ahead += 1_500;
+    return ACCEPT;
+  };
+  beforeEach(() => asked.mockClear());
+
+  it('is not waited for by a request whose next question is on the page', async () => {
+    const client = await connected(one, FORMS, answers);
+    const told = await called(client);
+    expect(told).toMatch(/^NOT DONE YET/);
+    expect(told).toContain('Then?');
+    await ann.answer(two.url, linkIn(told), { day: 'Monday' });
+    expect(await called(client)).toBe('Friday, Monday');
+    expect(got).toEqual(['once Friday']);
+  });
+
+  it('does not have a call end that is cancelled while its next question is on the page', async () => {
+    const client = await connected(one, FORMS, answers);
+    await called(client);
+    const url = await link();
+    const stop = new AbortController();
+    const again = called(client, undefined, stop.signal).catch(() => 'stopped');
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    stop.abort();
+    expect(await again).toBe('stopped');
+    const next = called(client);
+    await expect.poll(async () => (await ann.answer(two.url, url, { day: 'Monday' })).status).toBe(303);
+    expect(await next).toBe('Friday, Monday');
+    expect([got, asked.mock.calls.filter(([message]) => message === 'First?')]).toEqual([
+      ['once Friday'],
+      [['First?']],
+    ]);
   });
 });
 

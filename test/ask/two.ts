@@ -37,10 +37,11 @@ export async function serveTwo(build: () => McpServer, more: AwaitOptions = {}):
 export async function connected(
   { url }: Served,
   capabilities: object,
-  answers: () => ElicitResult | Promise<ElicitResult>,
+  answers: (message: string) => ElicitResult | Promise<ElicitResult>,
 ): Promise<Client> {
   const client = new Client({ name: 'host', version: '1' }, { capabilities });
-  if ('elicitation' in capabilities) client.setRequestHandler(ElicitRequestSchema, () => answers());
+  if ('elicitation' in capabilities)
+    client.setRequestHandler(ElicitRequestSchema, ({ params }) => answers(params.message));
   const requestInit = { headers: { authorization: 'Bearer ann' } };
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
   cleanUps.push(() => client.close());
