@@ -1,7 +1,7 @@
 // The JSON Schema of scenario files, for editors.
 import { z } from 'zod/v4';
 
-/** @param format the module src/compare/scenario-schema */
+/** Takes the exports of src/compare/scenario-schema. */
 export function scenarioJsonSchema({ rest, steps }) {
   const step = z.union([steps.call, steps.prompt, steps.read, steps.list]);
   return z.toJSONSchema(z.strictObject({ ...rest, steps: z.array(step).min(1) }), {

@@ -146,9 +146,10 @@ export class AskedAnswers {
     const { live } = request.context;
     const given: GivenByAsk = new Map();
     // Those that the tool gave up are not waited for.
-    const isGone = (key: string): boolean => !open.some((ask) => ask.key === key);
-    for (const [key, { stop }] of this.#sent) if (isGone(key) && this.#sent.delete(key)) stop.abort();
-    if (this.#offer !== undefined && isGone(this.#offer.first.key)) this.#offer = undefined;
+    const keys = new Set(open.map(({ key }) => key));
+    for (const [key, { stop }] of this.#sent) if (!keys.has(key) && this.#sent.delete(key)) stop.abort();
+    // The URL is that of all of them on the page.
+    if (!open.some(({ key }) => this.#opened.has(key))) this.#offer = undefined;
     // One that is on the page may be answered there at any time.
     const isOpen =
       open.some((ask) => this.#isForPage(ask)) ||
@@ -179,8 +180,8 @@ export class AskedAnswers {
           if (given.size > 0) end = Math.min(end ?? Infinity, now + LOOK);
           else if (!isOut) end ??= now + this.#patience;
           const rest = (end ?? Infinity) - now;
-          if (rest <= 0 && given.size > 0) break;
           if (rest <= 0) {
+            if (given.size > 0) break;
             if (this.#offer?.is !== 'opened' || live || round >= ROUNDS) return undefined;
             await Promise.race([frame.context.shed?.(), ended]);
             round += 1;

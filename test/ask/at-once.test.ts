@@ -101,6 +101,16 @@ describe('questions at once', () => {
     expect(await called(await connected(one, FORMS, never), { asks, wanted: 1 })).toMatch(/timed out/);
   });
 
+  it('waits for the second on a page that the client opened, once the first is answered', async () => {
+    const client = await connected(one, { elicitation: { url: {} } }, () => ({ action: 'accept' }));
+    const text = called(client, { asks: [NATIVE, { message: 'Second?' }], wanted: 2 });
+    await expect.poll(listed).toContain('Second?');
+    await ann.answer(two.url, await link(), { day: 'Monday' });
+    await expect.poll(() => got).toEqual(['Native? accept Monday']);
+    await ann.answer(two.url, await link(), { day: 'Friday' });
+    expect(await text).toBe('Native? accept Monday, Second? accept Friday');
+  });
+
   it('asks for what is left once one is answered, and keeps what the tool got', async () => {
     const args = { asks: [NATIVE, BY_PERSON], wanted: 2 };
     const client = await connected(one, FORMS, () => ACCEPT);

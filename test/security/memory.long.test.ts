@@ -440,7 +440,7 @@ describe('of a stranger', () => {
     await lives({ authorization: 'Bearer ann' });
   });
 
-  it('serves a caller on whose cancelled calls are over, however many they were', async () => {
+  it('serves a caller whose cancelled calls are over, however many they were', async () => {
     await start();
     const ann = { authorization: 'Bearer ann' };
     const { params } = large(1);

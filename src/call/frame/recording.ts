@@ -279,7 +279,7 @@ export class Recording {
     return { last: last === undefined ? 'nothing' : nameOf(last.completion), left };
   }
 
-  /** What its tool was given, in bytes of memory. */
+  /** Bytes of memory of the answers and step results that the call has recorded. */
   get memory(): number {
     return this.#cleared + memoryOf(this.completions);
   }
