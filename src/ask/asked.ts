@@ -16,19 +16,14 @@ import {
 } from '../base/values.ts';
 import { type AnswerCheck, checkGiven, type ErrorAnswers, isLate } from '../call/ask/answer.ts';
 import { missingCapability } from '../call/ask/capability.ts';
+import type { Engine } from '../call/engine.ts';
 import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { askedFor, isForPerson, KEY_META, type Question, questionOf, roleOf } from '../call/frame/place.ts';
 import type { AskOptions } from '../call/frame/turn.ts';
-import {
-  type CallRecord,
-  type Checkpoint,
-  type OpenAsk,
-  type Response,
-  timedOut,
-} from '../call/journal/entries.ts';
+import { type CallRecord, type OpenAsk, type Response, timedOut } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
-import { expiryOf, isForm, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { type AtAsks, expiryOf, isForm, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
 const SHOWN = 45_000;
@@ -41,6 +36,7 @@ export const LOOK = 500;
 const URL_MODE: JsonObject = { mode: 'url' };
 
 interface AskedParts {
+  readonly engine: Pick<Engine, 'isReady'>;
   readonly calls: WaitingCalls;
   readonly clock: Clock;
   readonly check: AnswerCheck;
@@ -49,6 +45,8 @@ interface AskedParts {
     readonly context: Pick<RequestContext, 'live' | 'workspace'>;
     /** Who answers on the page, if anybody does. */
     readonly person: string | undefined;
+    /** Its idempotency key: other requests of it may be open. */
+    readonly key: string | undefined;
   };
   /** Fires when no request waits for the call here. */
   readonly over: AbortSignal;
@@ -83,6 +81,8 @@ interface SentUrl {
   readonly first: OpenAsk;
   /** When it was sent, in milliseconds since the epoch. */
   readonly at: number;
+  /** How long it may show nothing, in milliseconds since the epoch. */
+  readonly until: number;
   /** What became of it. */
   is: 'sent' | 'opened' | 'refused';
   response?: Response | undefined;
@@ -97,6 +97,7 @@ export class AskedAnswers {
   readonly #told = new Set<string>();
   readonly #opened = new Set<string>();
   #offer: SentUrl | undefined;
+  #waitsFor: Promise<WaitsFor> | undefined;
   /** Whether the client cancelled the request. */
   #isCancelled = false;
   /** Has `answers` look again. */
@@ -129,20 +130,19 @@ export class AskedAnswers {
 
   opened(call: CallRecord): Promise<WaitsFor> {
     const { calls, request } = this.#parts;
-    return calls.opened(call, request.person ?? '', request.context.workspace);
+    this.#waitsFor ??= calls.opened(call, request.person ?? '', request.context.workspace);
+    return this.#waitsFor;
   }
 
   /**
-   * The answers to all of its asks, or those that are there while others are waited for.
+   * The answers to all of its asks, or those that are there while others are waited for: none where the tool went on
+   * beside its asks.
    * @param isTold whether the client knows that the call waits
    * @returns undefined where the person has not answered
    */
-  async answers(
-    frame: Frame,
-    { call, open }: Checkpoint,
-    isTold: boolean,
-  ): Promise<OfferedAnswers | undefined> {
-    const { calls, clock, request, over, ended } = this.#parts;
+  async answers(frame: Frame, standing: AtAsks, isTold: boolean): Promise<OfferedAnswers | undefined> {
+    const { calls, engine, clock, request, over, ended } = this.#parts;
+    const { call, open } = standing.checkpoint;
     const { live } = request.context;
     const given: GivenByAsk = new Map();
     // Those that the tool gave up are not waited for.
@@ -177,6 +177,7 @@ export class AskedAnswers {
         const isOut = this.#waits.length > 0;
         const now = clock.elapsed();
         if (live || !isOut) {
+          if (given.size === 0 && (await engine.isReady(standing))) break;
           if (given.size > 0) end = Math.min(end ?? Infinity, now + LOOK);
           else if (!isOut) end ??= now + this.#patience;
           const rest = (end ?? Infinity) - now;
@@ -279,7 +280,7 @@ export class AskedAnswers {
     if (this.#isForPage(ask)) return toPage();
     // Its client may deceive: it declares what the ask needs, and has not proven that it asks its user.
     const isDoubtful = request.person !== undefined && isForm(ask) && !(await calls.isProven(request.call));
-    const isShared = isOpen || isDoubtful;
+    const isShared = isOpen || isDoubtful || request.key !== undefined;
     const kept = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;
     if (kept !== undefined) return void given.set(ask, kept);
     const question = questionFor(call.id, ask);
@@ -305,7 +306,7 @@ export class AskedAnswers {
     this.#sent.set(key, sent);
     const timeout = deadline && Math.max(1, deadline.at - clock.now());
     const signal = request.context.live ? sent.stop.signal : undefined;
-    void this.#put(frame, question, defined({ timeout, signal })).then((response) => {
+    void this.#put(frame, question, past, defined({ timeout, signal })).then((response) => {
       sent.response = response && this.#checked(ask, response);
       this.#wake();
     });
@@ -315,9 +316,9 @@ export class AskedAnswers {
   async #put(
     frame: Frame,
     question: Question,
+    past = pastAnswer(frame, question),
     options: Pick<AskOptions, 'timeout' | 'signal'> = {},
   ): Promise<Response | undefined> {
-    const past = pastAnswer(frame, question);
     const asked = (): Promise<Response> => frame.askAs(question, { inContext: true, ...options });
     return past ?? Promise.race([asked(), this.#parts.ended]);
   }
@@ -369,7 +370,7 @@ export class AskedAnswers {
     const at = await calls.asked(call, first);
     const { key, method } = first;
     const params = { ...URL_MODE, url: waits.url, message: textOf(first.params.message ?? '') };
-    const offer: SentUrl = { first, at, is: 'sent' };
+    const offer: SentUrl = { first, at, until: this.#parts.clock.now() + SHOWN, is: 'sent' };
     this.#offer = offer;
     void this.#put(frame, questionFor(call.id, { key, method, params })).then((response) => {
       offer.response = response;
@@ -380,8 +381,11 @@ export class AskedAnswers {
   /** Takes what the client responded to the page's URL. */
   async #heed(call: CallRecord): Promise<void> {
     const offer = this.#offer;
-    if (offer?.is !== 'sent' || offer.response === undefined) return;
-    const action = 'error' in offer.response ? undefined : offer.response.result.action;
+    if (offer?.is !== 'sent') return;
+    const { response } = offer;
+    // A client that shows nothing has not asked its user either.
+    if (response === undefined && this.#parts.clock.now() < offer.until) return;
+    const action = response === undefined || 'error' in response ? undefined : response.result.action;
     // Its `accept` says that the page was opened.
     offer.is = action === 'accept' ? 'opened' : 'refused';
     if (offer.is === 'opened') return;

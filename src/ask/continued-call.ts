@@ -287,9 +287,9 @@ export class ContinuedCall implements Instance {
       const { at, checkpoint, by, claim } = standing;
       const { call } = checkpoint;
       // Where a request has claimed the turn, any request of the call goes on with the answers in that claim.
-      const answers = claim?.answers.length
+      const answers = claim
         ? offered(claim.answers.map(({ key, response }) => [key, response]))
-        : await this.#asked.answers(frame, checkpoint, at === known);
+        : await this.#asked.answers(frame, standing, at === known);
       if (this.#over.signal.aborted) return this.#left(call);
       if (answers === undefined) {
         const { url } = await this.#asked.opened(call);

@@ -73,17 +73,21 @@ export interface Authorized {
 
 type Claim = Extract<Entry, { type: 'claimed' }>;
 
+/** It waits at a checkpoint. */
+export interface AtAsks {
+  readonly kind: 'asks';
+  /** The position of the checkpoint. */
+  readonly at: number;
+  readonly checkpoint: Checkpoint;
+  readonly by: string | undefined;
+  /** By which a turn after it has begun. */
+  readonly claim: Claim | undefined;
+}
+
 /** Where a call stands. */
 export type Standing =
   | { readonly kind: 'unknown' }
-  /** `at`: the position of the checkpoint; `claim`: by which a turn after it has begun. */
-  | {
-      readonly kind: 'asks';
-      readonly at: number;
-      readonly checkpoint: Checkpoint;
-      readonly by: string | undefined;
-      readonly claim: Claim | undefined;
-    }
+  | AtAsks
   /** Its first turn is not over. */
   | { readonly kind: 'runs' }
   /** `isKept`: whether its log is. */

@@ -449,6 +449,21 @@ export class Engine {
     return this.#resume(async () => state, { ...offer, token: '' }, context);
   }
 
+  /**
+   * Whether a call that waits at a checkpoint may go on without an answer: its tool did, as far as that is known here, or
+   * the steps beside its asks are done.
+   */
+  async isReady({ at, checkpoint }: { at: number; checkpoint: Checkpoint }): Promise<boolean> {
+    const { call, running } = checkpoint;
+    const parked = this.#runs.parked.get(keyOf({ callId: call.id, at }));
+    if (parked !== undefined) return parked.frame.isReady;
+    const entries = running === undefined ? [] : await this.#parts.store?.readOn(call.id, at + 1);
+    const done = entries?.flatMap((entry) =>
+      entry.type === 'completed' && entry.completion.kind === 'step' ? entry.completion.path : [],
+    );
+    return running?.every((path) => done?.includes(path)) === true;
+  }
+
   async #resume(
     open: () => Promise<TokenState>,
     offer: Omit<Offer, 'state'>,

@@ -61,21 +61,17 @@ function inRoots(columns: readonly Column[]): Difference[] {
   if (asking.length === 0 || silent.length === 0) return [];
   const isMost = asking.length >= silent.length;
   const step = Math.max(0, asking[0]?.messages.find(({ label }) => label === 'roots')?.step ?? 0);
-  return [
-    isMost
-      ? {
-          kind: 'ask-missing',
-          step,
-          columns: silent,
-          text: 'never asks for roots; elsewhere they are asked for',
-        }
-      : {
-          kind: 'ask-extra',
-          step,
-          columns: asking.map(({ name }) => name),
-          text: 'asks for roots; elsewhere they are never asked for',
-        },
-  ];
+  if (isMost)
+    return [
+      {
+        kind: 'ask-missing',
+        step,
+        columns: silent,
+        text: 'never asks for roots; elsewhere they are asked for',
+      },
+    ];
+  const text = 'asks for roots; elsewhere they are never asked for';
+  return [{ kind: 'ask-extra', step, columns: asking.map(({ name }) => name), text }];
 }
 
 interface Named {
@@ -84,22 +80,26 @@ interface Named {
 }
 
 function inStep(steps: readonly Named[], index: number, same: Sameness): Difference[] {
-  const found: Difference[] = [];
-  const outcomes = grouped(steps, ({ step }) => outcomeKey(leavesOf(step, index, same)));
-  for (const { members, measure } of deviating(outcomes)) {
-    for (const { name, step } of members) {
-      for (const [kind, text] of outcomeDifference(step, measure, index, same))
-        found.push({ kind, step: index, columns: [name], text });
-    }
-  }
-  const asks = grouped(steps, ({ step }) => JSON.stringify(questionsOf(step, same)));
-  for (const { members, measure } of deviating(asks)) {
-    for (const { name, step } of members) {
-      for (const [kind, text] of askDifferences(questionsOf(step, same), questionsOf(measure.step, same)))
-        found.push({ kind, step: index, columns: [name], text });
-    }
-  }
-  return found;
+  const between = (
+    keyOf: (step: PlayedStep) => string,
+    words: (step: PlayedStep, measure: Named) => Words[],
+  ): Difference[] =>
+    deviating(grouped(steps, ({ step }) => keyOf(step))).flatMap(({ members, measure }) =>
+      members.flatMap(({ name, step }) =>
+        words(step, measure).map(([kind, text]) => ({ kind, step: index, columns: [name], text })),
+      ),
+    );
+  const asksOf = (step: PlayedStep): readonly string[] => questionsOf(step, same);
+  return [
+    ...between(
+      (step) => outcomeKey(leavesOf(step, index, same)),
+      (step, measure) => outcomeDifference(step, measure, index, same),
+    ),
+    ...between(
+      (step) => JSON.stringify(asksOf(step)),
+      (step, measure) => askDifferences(asksOf(step), asksOf(measure.step)),
+    ),
+  ];
 }
 
 type Words = readonly [DifferenceKind, string];
@@ -130,20 +130,20 @@ export function outcomeDifference(
 
 /** Differences of one result that are worth a line each; the rest is in the page. */
 const MOST = 3;
+const listedIn = (path: string): string | undefined =>
+  /^((?:tools|prompts|resources)\[[^\]]*\])/.exec(path)?.[1];
 
 function resultDifferences(mine: Leaves, theirs: Leaves, name: string): Words[] {
   const found: Words[] = [];
   const listed = (leaves: Leaves): Set<string> =>
-    new Set(
-      [...leaves.keys()].flatMap((path) => /^((?:tools|prompts|resources)\[[^\]]*\])/.exec(path)?.[1] ?? []),
-    );
+    new Set([...leaves.keys()].flatMap((path) => listedIn(path) ?? []));
   const [here, there] = [listed(mine), listed(theirs)];
   for (const item of there)
     if (!here.has(item)) found.push(['listed', `does not list ${item}, which ${name} lists`]);
   for (const item of here)
     if (!there.has(item)) found.push(['listed', `lists ${item}, which ${name} does not`]);
   const isOfOne = (path: string): boolean => {
-    const item = /^((?:tools|prompts|resources)\[[^\]]*\])/.exec(path)?.[1];
+    const item = listedIn(path);
     return item === undefined || (here.has(item) && there.has(item));
   };
   const paths = [...new Set([...mine.keys(), ...theirs.keys()])].filter(isOfOne);
@@ -170,17 +170,18 @@ export function askDifferences(
     return map;
   };
   const [here, there] = [counts(mine), counts(theirs)];
-  for (const [ask, times] of there) {
-    const own = here.get(ask) ?? 0;
-    if (own === 0) found.push(['ask-missing', `never asks "${short(ask)}"; ${elsewhere} it is asked`]);
-    else if (own < times)
-      found.push(['ask-missing', `asks "${short(ask)}" ${own} times; ${elsewhere} ${times} times`]);
-  }
-  for (const [ask, times] of here) {
-    const others = there.get(ask) ?? 0;
-    if (others === 0) found.push(['ask-extra', `asks "${short(ask)}"; ${elsewhere} it is never asked`]);
-    else if (others < times)
-      found.push(['ask-extra', `asks "${short(ask)}" ${times} times; ${elsewhere} ${others} times`]);
+  for (const ask of new Set([...theirs, ...mine])) {
+    const [own, others] = [here.get(ask) ?? 0, there.get(ask) ?? 0];
+    if (own === others) continue;
+    const kind = own < others ? 'ask-missing' : 'ask-extra';
+    const [asks, asked] =
+      own === 0
+        ? ['never asks', 'it is asked']
+        : others === 0
+          ? ['asks', 'it is never asked']
+          : ['asks', `${others} times`];
+    const often = own > 0 && others > 0 ? ` ${own} times` : '';
+    found.push([kind, `${asks} "${short(ask)}"${often}; ${elsewhere} ${asked}`]);
   }
   if (found.length > 0 || mine.join('\0') === theirs.join('\0')) return found;
   return [['ask-order', `asks in another order: ${quoted(mine)}; ${elsewhere} ${quoted(theirs)}`]];
@@ -198,9 +199,7 @@ function grouped(steps: readonly Named[], keyOf: (step: Named) => string): Named
   const groups = new Map<string, Named[]>();
   for (const step of steps) {
     const key = keyOf(step);
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [step]);
-    else group.push(step);
+    groups.set(key, [...(groups.get(key) ?? []), step]);
   }
   return [...groups.values()];
 }

@@ -7,7 +7,7 @@
  * 3. When a server ends, its open requests that cannot ask are sent to the next one; an open call is lost, and the
  *    engine decides whether to run it again.
  */
-import { AwaitError, advice, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, advice, defined, isObject, type JsonObject } from '../base/values.ts';
 import { type CallContext, currentContext } from '../call/frame/context.ts';
 import type { Response } from '../call/journal/entries.ts';
 import { wireError } from '../call/run/wire-error.ts';
@@ -85,16 +85,14 @@ export class PeerLease implements RequestOwner {
   }
 
   notification(message: JsonObject, requestId?: string | number): void {
-    const related = requestId === undefined ? {} : { relatedRequestId: requestId };
-    void this.#transport?.send(message as Message, related);
+    void this.#transport?.send(message as Message, defined({ relatedRequestId: requestId }));
   }
 
   ask({ method, params, signal, progress }: PeerAsk, requestId?: string | number): Promise<Response> {
     if (this.#transport === undefined) return new Promise(() => {});
-    const related = requestId === undefined ? {} : { relatedRequestId: requestId };
     return this.#transport.ask(
       { jsonrpc: '2.0', method, ...(isObject(params) && { params }) },
-      { signal, ...related, ...(progress && { progress }) },
+      { signal, ...defined({ relatedRequestId: requestId, progress }) },
     );
   }
 

@@ -40,6 +40,27 @@ function build(): McpServer {
     const { content } = await ask('Then?', 'person');
     return { content: [{ type: 'text', text: `${first.content?.day}, ${content?.day}` }] };
   });
+  server.registerTool(
+    'race',
+    { inputSchema: { besides: z.enum(['timer', 'step']) } },
+    async ({ besides }) => {
+      const stop = new AbortController();
+      const asked = server.server
+        .elicitInput(
+          { message: 'Or else?', requestedSchema: FORM },
+          { timeout: 86_400_000, signal: stop.signal },
+        )
+        .then(({ content }) => content?.day, String);
+      const other = async (): Promise<string> => {
+        if (besides === 'step') return step('other', async () => `step ${got.push(await until())}`);
+        return until();
+      };
+      const first = await Promise.race([asked, other()]);
+      stop.abort();
+      await step('then', () => got.push('then'));
+      return { content: [{ type: 'text', text: String(first) }] };
+    },
+  );
   server.registerTool('ask', { inputSchema }, async ({ asks, wanted }) => {
     const all = new Promise<void>((resolve) => {
       for (const { message, timeout = 86_400_000, isFor } of asks)
@@ -57,11 +78,17 @@ function build(): McpServer {
   return server;
 }
 
+/** Resolves when the test says so. */
+let open: (value: string) => void;
+let until: () => Promise<string>;
+
 let one: Served;
 let two: Served;
 beforeEach(async () => {
   ahead = 0;
   got = [];
+  const gate = new Promise<string>((resolve) => (open = resolve));
+  until = () => gate;
   vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
   [one, two] = await serveTwo(build, { limits: { lease: 3_600_000 } });
 });
@@ -162,6 +189,66 @@ describe('a question that the tool gave up', () => {
       [['First?']],
     ]);
   });
+});
+
+describe('a tool that goes on beside its question', () => {
+  it.each(['timer', 'step'])('ends its call while a request waits for its person: %s', async (besides) => {
+    const client = await connected(one, {}, never);
+    const call = async (): Promise<string> => {
+      const { content } = await client.callTool({ name: 'race', arguments: { besides } });
+      return (content as { text: string }[]).map(({ text }) => text).join('\n');
+    };
+    expect(await call()).toMatch(/^NOT DONE YET/);
+    const text = call();
+    setTimeout(() => open('first'), 700);
+    expect(await text).toBe(besides === 'step' ? 'step 1' : 'first');
+    expect(got).toEqual(besides === 'step' ? ['first', 'then'] : ['then']);
+    await expect.poll(listed).toContain('Nothing waits for you now');
+  });
+
+  it('ends its call in another process, once its step is done', async () => {
+    const call = async (served: Served): Promise<string> => {
+      const client = await connected(served, {}, never);
+      const { content } = await client.callTool({ name: 'race', arguments: { besides: 'step' } });
+      return (content as { text: string }[]).map(({ text }) => text).join('\n');
+    };
+    expect(await call(one)).toMatch(/^NOT DONE YET/);
+    const text = call(two);
+    setTimeout(() => open('first'), 700);
+    expect(await text).toBe('step 1');
+    expect(got).toEqual(['first', 'then']);
+  });
+});
+
+it('takes the answer that one of two requests of a key got, and tells both', async () => {
+  let answer: ((given: ElicitResult) => void) | undefined;
+  const asked: string[] = [];
+  const of = async (served: Served, answers: () => Promise<ElicitResult>): Promise<string> => {
+    const client = await connected(served, FORMS, (message) => {
+      asked.push(message);
+      return answers();
+    });
+    const _meta = { 'mcp-await/idempotency-key': 'one' };
+    const args = { asks: [NATIVE], wanted: 1 };
+    const { content } = await client.callTool({ name: 'ask', arguments: args, _meta });
+    return (content as { text: string }[]).map(({ text }) => text).join('\n');
+  };
+  const first = of(one, never);
+  await expect.poll(() => asked.length).toBe(1);
+  const second = of(two, () => new Promise((resolve) => (answer = resolve)));
+  await expect.poll(() => asked.length).toBe(2);
+  answer?.(ACCEPT);
+  expect(await Promise.all([first, second])).toEqual(Array(2).fill('Native? accept Friday'));
+  expect(got).toEqual(['Native? accept Friday']);
+});
+
+it('does not hold the request of a client that takes URLs alone, and shows none', async () => {
+  const client = await connected(one, { elicitation: { url: {} } }, never);
+  const text = called(client, { asks: [NATIVE], wanted: 1 });
+  await expect.poll(listed).toContain('Native?');
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  ahead += 46_000;
+  expect(await text).toMatch(/^NOT DONE YET/);
 });
 
 it('takes an answer at its page when another process’s request was cancelled', async () => {

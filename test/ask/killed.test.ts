@@ -106,6 +106,14 @@ async function answer(text: string, at: string): Promise<void> {
   expect(response.status).toBe(303);
 }
 
+/** The link to a question, once it is in the list. */
+async function linkTo(to: string, at: string): Promise<string> {
+  const list = async (): Promise<string> =>
+    (await fetch(at.replace('/mcp', '/ask'), { headers: { 'x-person': 'ann' } })).text();
+  await expect.poll(list).toContain(to);
+  return (await list()).match(new RegExp(`${ORIGIN}/ask/[^"]*(?="[^]*${to})`))?.[0] ?? '';
+}
+
 describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) => {
   it.each(some(['2025-11-25', '2026-07-28'] as const))(
     '%s: begun at A, answered at B, called again at C, with A killed',
@@ -173,6 +181,25 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
     expect(effectsIn(file)).toEqual([`hold ${to}`]);
   });
 
+  it('2025-11-25: killed with a part of the answers, while the page’s comes in time', async () => {
+    const file = join(scratch(), 'effects');
+    const to = randomUUID();
+    const store = service.url();
+    const [a, b] = await Promise.all([start(store, file), start(store, file)]);
+    const answers = (): ElicitResult => ({ action: 'accept', content: { day: 'Friday' } });
+    const [host, other] = [await opened(a.url, answers), await opened(b.url, answers)];
+    const pair = { name: 'pair', arguments: { to } };
+    const begun = Date.now();
+    void host.callTool(pair).catch(() => {});
+    await expect.poll(() => existsSync(`${file}.held`)).toBe(true);
+    await killed(a.child);
+    await answer(await linkTo(to, b.url), b.url);
+    writeFileSync(`${file}.${to}`, '');
+    await new Promise((resolve) => setTimeout(resolve, begun + 7_000 - Date.now()));
+    const { content } = (await other.callTool(pair)) as { content: { text: string }[] };
+    expect(content[0]?.text).toBe('booked on Monday, else Friday');
+  });
+
   it('2025-11-25: a task whose process is killed while its question is open', async () => {
     const file = join(scratch(), 'effects');
     const to = randomUUID();
@@ -184,10 +211,7 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
       { method: 'tools/call', params: { name: 'book', arguments: { to }, task: { ttl: 600_000 } } },
       z.looseObject({ task: z.looseObject({ taskId: z.string() }) }),
     );
-    const list = async (): Promise<string> =>
-      (await fetch(b.url.replace('/mcp', '/ask'), { headers: { 'x-person': 'ann' } })).text();
-    await expect.poll(list).toContain(to);
-    const [link = ''] = (await list()).match(new RegExp(`${ORIGIN}/ask/[^"]*(?="[^]*${to})`)) ?? [];
+    const link = await linkTo(to, b.url);
     await killed(a.child);
     await answer(link, b.url);
     const other = await opened(b.url);

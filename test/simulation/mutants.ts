@@ -93,13 +93,6 @@ export const MUTANTS: readonly Mutant[] = [
     to: '',
   },
   {
-    name: 'asks that go out again come with the checkpoint of before',
-    file: 'src/call/run/turns.ts',
-    from: 'return this.#suspend(run, run.frame.refold());',
-    to: "return this.#suspend(run, { ...run.frame.refold(), completions: run.state.at === 'checkpoint' ? run.state.checkpoint.completions : [] });",
-    rare: true,
-  },
-  {
     name: 'a step whose error cannot be read is not recorded',
     file: 'src/call/frame/steps.ts',
     from: '    return String(value);\n  } catch {\n    return undefined;',

@@ -38,7 +38,7 @@ export interface Answered {
  * Matches a client's answers to the open asks.
  * @param responses the client's `inputResponses`, unchecked, key → result
  * @param errors asks that were answered by a JSON-RPC error: the tool's `await` rejects
- * @param isRecorded whether they were recorded as they were given, and only while that was in time
+ * @param isRecorded whether they were recorded as they were given, and only while that was in time; so is a time-out
  * @throws AwaitError `bad-answer` when it is not an object, or a value cannot be a result of its ask's kind
  */
 export function sortAnswers(
@@ -60,8 +60,7 @@ export function sortAnswers(
     const name = names.find((key) => Object.hasOwn(responses ?? {}, key));
     const value = name === undefined ? undefined : responses?.[name];
     const failed = names.find((key) => Object.hasOwn(errors, key));
-    const counts = isRecorded && (value !== undefined || failed !== undefined);
-    if (isLate(ask, now) && !counts) accepted.push(timedOut(ask, ask.deadline.timeout));
+    if (isLate(ask, now) && !isRecorded) accepted.push(timedOut(ask, ask.deadline.timeout));
     else if (failed !== undefined) {
       accepted.push(answerTo(ask, { error: errors[failed] as RpcError }));
     } else if (value === undefined) missing.push(ask);

@@ -206,6 +206,11 @@ export class Frame {
     else if (!this.over) this.drop();
   }
 
+  /** Whether more than an answer waits for the next turn: what its tool, or a step, did since the last one. */
+  get isReady(): boolean {
+    return this.#fresh.size > 0 || this.#gate.isHolding || this.#recording.next() !== undefined;
+  }
+
   /** Whether a step is running. */
   get busy(): boolean {
     return this.#steps.running.length > 0;
@@ -214,11 +219,6 @@ export class Frame {
   /** Resolves once no step is running. */
   settled(): Promise<void> {
     return this.#steps.settled();
-  }
-
-  /** Resolves once every finished step is in the journal, so that `fold` matches it. */
-  written(): Promise<void> {
-    return this.#runner.written();
   }
 
   /** An answer that is in the journal; it is released in its order there. */
@@ -312,13 +312,6 @@ export class Frame {
   /** Takes a result back behind the gate: it could not be written, and is the next turn's outcome. */
   hold(response: Response): void {
     this.#gate.hold(response);
-  }
-
-  /** A checkpoint of a parked frame: its asks go out again, and steps may have been done since it was parked. */
-  refold(): Checkpoint {
-    this.#core.turns += 1;
-    this.#drawn.takeUnwritten();
-    return this.fold();
   }
 
   /** The journal so far, as one record. */
@@ -572,7 +565,9 @@ export class Frame {
       this.detach();
       return;
     }
-    this.#end({ kind: 'suspended', checkpoint: this.refold(), ...(isShed && { isShed }) });
+    this.#core.turns += 1;
+    this.#drawn.takeUnwritten();
+    this.#end({ kind: 'suspended', checkpoint: this.fold(), ...(isShed && { isShed }) });
   }
 
   #end(ending: Ending): void {

@@ -77,6 +77,11 @@ export class Gate {
     return this.#state.at === 'ended' && this.#state.isLost;
   }
 
+  /** Whether the tool's result waits behind it. */
+  get isHolding(): boolean {
+    return this.#state.at === 'closed' && this.#state.response !== undefined;
+  }
+
   get stepsInTurn(): number {
     return this.#open?.steps ?? 0;
   }

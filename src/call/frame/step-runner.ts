@@ -15,7 +15,6 @@ export class StepRunner {
   #starting = 0;
   /** Finished steps whose entries are being written. */
   #writing = 0;
-  readonly #whenWritten: (() => void)[] = [];
 
   constructor(core: FrameCore, steps: RunningSteps, drawn: Drawn) {
     this.#core = core;
@@ -36,12 +35,6 @@ export class StepRunner {
   /** Whether a step runs, or is done and not yet in the journal. */
   get isBusy(): boolean {
     return this.#steps.running.length > 0 || this.isWriting;
-  }
-
-  /** Resolves once no step that is done waits for its entry to be written. */
-  written(): Promise<void> {
-    if (!this.isWriting) return Promise.resolve();
-    return new Promise((resolve) => this.#whenWritten.push(resolve));
   }
 
   /** Whether a path is that of a step inside of one that runs. */
@@ -130,7 +123,6 @@ export class StepRunner {
       throw error;
     } finally {
       this.#writing -= 1;
-      if (this.#writing === 0) for (const resolve of this.#whenWritten.splice(0)) resolve();
     }
   }
 

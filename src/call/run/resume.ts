@@ -123,10 +123,11 @@ export class Resumption {
       if (required !== undefined) return refused(required, ask.method);
     }
     const nothingNew = sorted.accepted.length === 0 && checkpoint.open.length > 0;
-    if (nothingNew && sorted.bad.length === 0) {
+    // A call that outlasts its requests goes on also without answers, if its tool did.
+    if (nothingNew && sorted.bad.length === 0 && !isRecorded) {
       return { kind: 'suspended', asks: checkpoint.open, token: request.token };
     }
-    if (checkpoint.turn >= limits.rounds) {
+    if (checkpoint.turn >= limits.rounds && !isRecorded) {
       const message = `call ${state.callId} took ${checkpoint.turn} rounds; raise limits.rounds if that is meant`;
       throw new AwaitError('limit', message);
     }
@@ -221,7 +222,6 @@ export class Resumption {
   #goOnLive(run: Run, request: Resume, { checkpoint, sorted }: PreparedTurn): Promise<Outcome> {
     const again = reask(sorted.bad, checkpoint.asked);
     run.frame.rekey(again.byOldKey, again.asked);
-    if (sorted.accepted.length === 0 && checkpoint.open.length > 0) return this.#turns.askAgain(run, request);
     this.#parts.count('live');
     return this.#enter(run, request, false);
   }
@@ -277,16 +277,19 @@ export class Resumption {
     const { running: _running, ...before } = checkpoint;
     const { call } = before;
     const again = reask(sorted.bad, checkpoint.asked);
+    // By what the claim has, which may be another process's, of when other asks were in time.
+    const answered = since.flatMap((done) => (done.kind === 'answer' ? done.key : []));
+    const open = checkpoint.open.filter(({ key }) => !answered.includes(key));
     const from: Checkpoint = {
       ...before,
       completions: [...checkpoint.completions, ...since],
       ...addDrawn(checkpoint.drawn, drawn),
-      open: [...sorted.missing, ...again.byOldKey.values()],
+      open: open.map((ask) => again.byOldKey.get(ask.key) ?? ask),
       asked: again.asked,
     };
     const declined = since.find(isDeclinedRerun);
     if (declined !== undefined) return this.#checkpoints.endWith(journal, declinedResponse(call));
-    if (sorted.accepted.length === 0 && from.open.length > 0) {
+    if (answered.length === 0 && sorted.bad.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };
       return this.#checkpoints.suspendWithout(journal, next, request.binding);
     }

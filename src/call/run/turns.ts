@@ -358,14 +358,6 @@ export class Turns {
     }
   }
 
-  /** No answer was usable: the asks go out again, with the frame's progress since. */
-  askAgain(run: Run, request: Resume): Promise<Outcome> {
-    return this.#orInterrupted(run, request, async () => {
-      await run.frame.written();
-      return this.#suspend(run, run.frame.refold());
-    });
-  }
-
   async #suspend(run: Run, checkpoint: Checkpoint): Promise<Outcome> {
     const { outcome, key, waiting } = await this.#checkpoints.suspend(run, checkpoint, !this.#runs.isLeaving);
     // Its turn is over, and a step of it may run on for longer than a lease.
