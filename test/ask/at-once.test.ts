@@ -61,6 +61,20 @@ function build(): McpServer {
       return { content: [{ type: 'text', text: String(first) }] };
     },
   );
+  server.registerTool('gated', { inputSchema: { isFor: z.string().optional() } }, async ({ isFor }) => {
+    const ask = async (message: string, by?: string): Promise<string> => {
+      const params = { message, requestedSchema: FORM, ...(by && { _meta: { 'mcp-await/by': by } }) };
+      const { content } = await server.server.elicitInput(params, { timeout: 86_400_000 });
+      return String(content?.day);
+    };
+    const second = ask('Second?');
+    const first = await ask('First?', isFor);
+    await step('gate', async () => {
+      got.push(`First? ${first}`);
+      await until();
+    });
+    return { content: [{ type: 'text', text: `${first}, ${await second}` }] };
+  });
   server.registerTool('ask', { inputSchema }, async ({ asks, wanted }) => {
     const all = new Promise<void>((resolve) => {
       for (const { message, timeout = 86_400_000, isFor } of asks)
@@ -97,11 +111,34 @@ afterEach(async () => {
   vi.restoreAllMocks();
 });
 
-async function called(client: Client, args?: Record<string, unknown>, signal?: AbortSignal): Promise<string> {
-  const options = signal === undefined ? {} : { signal };
-  const call = args === undefined ? { name: 'next' } : { name: 'ask', arguments: args };
-  const { content } = await client.callTool(call, undefined, options);
+type Call = Parameters<Client['callTool']>[0];
+
+/** Calls a tool: `ask` with these arguments, or `next`, if it is not named. */
+async function called(
+  client: Client,
+  call?: Call | { asks: unknown[]; wanted: number },
+  signal?: AbortSignal,
+): Promise<string> {
+  const whole =
+    call === undefined ? { name: 'next' } : 'asks' in call ? { name: 'ask', arguments: call } : call;
+  const { content } = await client.callTool(whole as Call, undefined, signal && { signal });
   return (content as { text: string }[]).map(({ text }) => text).join('\n');
+}
+
+/** A client's user, who answers when the test says so. */
+class User {
+  readonly #asked = new Map<string, (given: ElicitResult) => void>();
+  readonly answers = (message: string): Promise<ElicitResult> =>
+    new Promise((resolve) => this.#asked.set(message, resolve));
+
+  async isAsked(message: string): Promise<void> {
+    await expect.poll(() => [...this.#asked.keys()]).toContain(message);
+  }
+
+  async answer(message: string): Promise<void> {
+    await this.isAsked(message);
+    this.#asked.get(message)?.(ACCEPT);
+  }
 }
 
 const never = (): Promise<ElicitResult> => new Promise(() => {});
@@ -194,12 +231,9 @@ describe('a question that the tool gave up', () => {
 describe('a tool that goes on beside its question', () => {
   it.each(['timer', 'step'])('ends its call while a request waits for its person: %s', async (besides) => {
     const client = await connected(one, {}, never);
-    const call = async (): Promise<string> => {
-      const { content } = await client.callTool({ name: 'race', arguments: { besides } });
-      return (content as { text: string }[]).map(({ text }) => text).join('\n');
-    };
-    expect(await call()).toMatch(/^NOT DONE YET/);
-    const text = call();
+    const race = { name: 'race', arguments: { besides } };
+    expect(await called(client, race)).toMatch(/^NOT DONE YET/);
+    const text = called(client, race);
     setTimeout(() => open('first'), 700);
     expect(await text).toBe(besides === 'step' ? 'step 1' : 'first');
     expect(got).toEqual(besides === 'step' ? ['first', 'then'] : ['then']);
@@ -207,13 +241,9 @@ describe('a tool that goes on beside its question', () => {
   });
 
   it('ends its call in another process, once its step is done', async () => {
-    const call = async (served: Served): Promise<string> => {
-      const client = await connected(served, {}, never);
-      const { content } = await client.callTool({ name: 'race', arguments: { besides: 'step' } });
-      return (content as { text: string }[]).map(({ text }) => text).join('\n');
-    };
-    expect(await call(one)).toMatch(/^NOT DONE YET/);
-    const text = call(two);
+    const race = { name: 'race', arguments: { besides: 'step' } };
+    expect(await called(await connected(one, {}, never), race)).toMatch(/^NOT DONE YET/);
+    const text = called(await connected(two, {}, never), race);
     setTimeout(() => open('first'), 700);
     expect(await text).toBe('step 1');
     expect(got).toEqual(['first', 'then']);
@@ -221,25 +251,63 @@ describe('a tool that goes on beside its question', () => {
 });
 
 it('takes the answer that one of two requests of a key got, and tells both', async () => {
-  let answer: ((given: ElicitResult) => void) | undefined;
-  const asked: string[] = [];
-  const of = async (served: Served, answers: () => Promise<ElicitResult>): Promise<string> => {
-    const client = await connected(served, FORMS, (message) => {
-      asked.push(message);
-      return answers();
-    });
-    const _meta = { 'mcp-await/idempotency-key': 'one' };
-    const args = { asks: [NATIVE], wanted: 1 };
-    const { content } = await client.callTool({ name: 'ask', arguments: args, _meta });
-    return (content as { text: string }[]).map(({ text }) => text).join('\n');
+  const user = new User();
+  const client = await connected(one, FORMS, async () => {
+    ahead += 1_500;
+    return ACCEPT;
+  });
+  // It is proven from here on.
+  await called(client, { asks: [{ message: 'Is it?' }], wanted: 1 });
+  got = [];
+  const call = {
+    name: 'ask',
+    arguments: { asks: [NATIVE], wanted: 1 },
+    _meta: { 'mcp-await/idempotency-key': 'one' },
   };
-  const first = of(one, never);
-  await expect.poll(() => asked.length).toBe(1);
-  const second = of(two, () => new Promise((resolve) => (answer = resolve)));
-  await expect.poll(() => asked.length).toBe(2);
-  answer?.(ACCEPT);
+  const hears = new User();
+  const first = called(await connected(one, FORMS, hears.answers), call);
+  await hears.isAsked('Native?');
+  const second = called(await connected(two, FORMS, user.answers), call);
+  await user.answer('Native?');
   expect(await Promise.all([first, second])).toEqual(Array(2).fill('Native? accept Friday'));
   expect(got).toEqual(['Native? accept Friday']);
+});
+
+describe('an answer while the call goes on with another', () => {
+  const GATED = { name: 'gated', arguments: {} };
+
+  it('counts if it comes late', async () => {
+    const user = new User();
+    const gated = { ...GATED, arguments: { isFor: 'person' } };
+    const client = await connected(one, FORMS, user.answers);
+    const told = called(client, gated);
+    await user.isAsked('Second?');
+    ahead += 46_000;
+    const url = linkIn(await told);
+    expect(await told).toMatch(/^NOT DONE YET/);
+    const text = called(client, gated);
+    await ann.answer(two.url, url, { day: 'Monday' }, 'accept', 1);
+    await expect.poll(() => got).toEqual(['First? Monday']);
+    await user.answer('Second?');
+    await expect.poll(() => ann.read(two.url, url)).not.toContain('Second?');
+    open('');
+    expect(await text).toBe('Monday, Friday');
+  });
+
+  it('counts if another request of the call got it', async () => {
+    const [first, second] = [new User(), new User()];
+    const text = called(await connected(one, FORMS, first.answers), GATED);
+    await first.isAsked('First?');
+    const other = called(await connected(two, FORMS, second.answers), GATED);
+    await second.isAsked('Second?');
+    await first.answer('First?');
+    await expect.poll(() => got).toEqual(['First? Friday']);
+    await second.answer('Second?');
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    open('');
+    expect(await Promise.all([text, other])).toEqual(['Friday, Friday', 'Friday, Friday']);
+    expect(got).toEqual(['First? Friday']);
+  });
 });
 
 it('does not hold the request of a client that takes URLs alone, and shows none', async () => {
