@@ -1,5 +1,5 @@
 /** The option `ask`: the page on which a person answers whose client cannot be asked. */
-import { AwaitError, badOption, isObject, type JsonObject } from '../base/values.ts';
+import { badOption, isObject, type JsonObject, optionError } from '../base/values.ts';
 import type { Authorized } from './waiting-calls.ts';
 
 /** Who a request to the page is from. */
@@ -76,7 +76,7 @@ export function authorizedBy(person: unknown): Authorized | undefined {
   const { person: name, roles = [] } = isObject(person) ? person : { person };
   if (name === undefined || name === null || name === '') return undefined;
   if (typeof name === 'string' && isTexts(roles)) return { person: name, roles };
-  throw new AwaitError('bad-option', 'ask.authorize must return a name, { person, roles }, or a Response');
+  throw optionError('ask.authorize must return a name, { person, roles }, or a Response');
 }
 
 function isTexts(roles: unknown): roles is readonly string[] {

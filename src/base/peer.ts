@@ -1,5 +1,5 @@
 /** Modules that are not always there: packages that only some users need, and users' own. */
-import { AwaitError } from './values.ts';
+import { optionError } from './values.ts';
 
 /**
  * @param need the message of the error: who needs the package, and how to install it
@@ -13,7 +13,7 @@ export async function importPeer<T>(
   try {
     return await importing();
   } catch (error) {
-    throw new AwaitError('bad-option', need(name), error);
+    throw optionError(need(name), error);
   }
 }
 

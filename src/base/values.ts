@@ -189,6 +189,11 @@ export class AwaitError extends Error {
   }
 }
 
+/** @returns an error with the code `bad-option` */
+export function optionError(message: string, cause?: unknown): AwaitError {
+  return new AwaitError('bad-option', message, cause);
+}
+
 /** Why an `AwaitError` was thrown. */
 export type AwaitErrorCode =
   /** an option of `createAwaitHandler` or the command line makes no sense */
@@ -247,7 +252,7 @@ export type AwaitErrorCode =
 
 /** @param what what the option must be instead */
 export function badOption(name: string, what: string): AwaitError {
-  return new AwaitError('bad-option', `option ${name} ${what}.`);
+  return optionError(`option ${name} ${what}.`);
 }
 
 // --- time, a parameter of the engine: a simulation can crash, freeze and skew a process at any moment ---

@@ -116,7 +116,19 @@ export class KeyvBacking implements Backing {
   async *#listed(): AsyncGenerator<string> {
     const { iterator } = this.#keyv as ListingAdapter;
     if (iterator === undefined) throw new AwaitError('store', 'this store cannot list its keys');
-    for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) yield key;
+    let failed: { readonly error: unknown } | undefined;
+    const fail = (error: unknown): void => {
+      failed = { error };
+    };
+    // An adapter may end a listing that failed as if it were complete.
+    this.#keyv.on('error', fail);
+    try {
+      for await (const [key] of iterator.call(this.#keyv, this.#keyv.namespace)) yield key;
+    } finally {
+      this.#keyv.off('error', fail);
+    }
+    if (failed !== undefined)
+      throw new AwaitError('store', 'the store failed to list its keys', failed.error);
   }
 }
 

@@ -5,7 +5,7 @@
  * A call is shown by its label, the digest in its records' names. Its id stays secret, because an anonymous caller's
  * task belongs to anyone who holds its id.
  */
-import { AwaitError, type Clock } from '../base/values.ts';
+import { AwaitError, type Clock, optionError } from '../base/values.ts';
 import type { CallRecord, Entry } from '../call/journal/entries.ts';
 import { Folding } from '../call/journal/fold.ts';
 import type { TaskIndex } from '../call/task/index.ts';
@@ -87,8 +87,8 @@ export class CallBook {
     for await (const story of stories) if (story.label.startsWith(label)) found.push(story);
     const [story] = found;
     if (story === undefined)
-      throw new AwaitError('bad-option', [`there is no call ${label}`, ...unopened(refusals)].join('; '));
-    if (found.length > 1) throw new AwaitError('bad-option', `${found.length} calls begin with ${label}`);
+      throw optionError([`there is no call ${label}`, ...unopened(refusals)].join('; '));
+    if (found.length > 1) throw optionError(`${found.length} calls begin with ${label}`);
     return story;
   }
 

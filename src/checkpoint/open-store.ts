@@ -1,11 +1,15 @@
 /** Opens a Keyv by URL. */
-import type { EventEmitter } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import Keyv, { type KeyvStoreAdapter } from 'keyv';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError } from '../base/values.ts';
-import { read } from './insert.ts';
+import { optionError } from '../base/values.ts';
+import { PATIENCE } from './in-time.ts';
+import { read, SILENT } from './insert.ts';
 import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
+
+/** Records that are listed with one statement. */
+const AT_ONCE = 500;
 
 const need = (name: string): string => `this store needs the package ${name}: npm install ${name}`;
 
@@ -31,7 +35,7 @@ export async function openStore(url: string): Promise<Keyv> {
       const { default: Sqlite } = await importPeer(need, '@keyv/sqlite', () => import('@keyv/sqlite'));
       const { keyv, adapter } = await tried(url, () => {
         keepToOwner(sqliteFile(url));
-        const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000 });
+        const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000, iterationLimit: AT_ONCE });
         // Reading below says why it failed; until then its rejection would end the process.
         sqlite.query('SELECT 1').catch(() => {});
         return sqlite;
@@ -47,16 +51,20 @@ export async function openStore(url: string): Promise<Keyv> {
       const { default: KeyvRedis } = await importPeer(need, '@keyv/redis', () => import('@keyv/redis'));
       // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
       // connection takes the replies of the next one for those of other commands, until it is restarted.
-      return (await tried(url, () => new KeyvRedis({ url, disableOfflineQueue: true }), true)).keyv;
+      const construct = () => {
+        const redis = new KeyvRedis({ url, disableOfflineQueue: true });
+        // The next command makes another connection.
+        return Object.assign(redis, { [SILENT]: () => redis.client.isOpen && redis.client.destroy() });
+      };
+      return (await tried(url, construct, true)).keyv;
     }
     case 'postgres':
     case 'postgresql': {
       const { default: Postgres } = await importPeer(need, '@keyv/postgres', () => import('@keyv/postgres'));
-      return (await tried(url, () => new Postgres({ uri: url, log: outlive }))).keyv;
+      return (await tried(url, () => withOwnPool(Postgres, url))).keyv;
     }
     default:
-      throw new AwaitError(
-        'bad-option',
+      throw optionError(
         `--store ${shown(url)}: use memory:, sqlite://file, redis://host:port or postgres://user@host/database`,
       );
   }
@@ -100,13 +108,34 @@ async function tried<T extends KeyvStoreAdapter>(url: string, construct: () => T
   }
 }
 
+/** The members of `pg` that are used here. */
+interface Pg {
+  readonly Pool: new (
+    options: object,
+  ) => {
+    query(sql: string, values: unknown): Promise<{ readonly rows: unknown[] }>;
+    end(): Promise<void>;
+    on(event: 'error', listener: () => void): void;
+  };
+}
+
 /**
- * Keeps the process alive when an idle connection fails (the server restarts). The adapter's pool emits `error` then,
- * without a listener, and the adapter does not expose its pool; but the pool calls this option as its own method for
- * each connection it makes.
+ * The adapter, with connections of its own: the adapter itself ends those that any one of them made last. A connection
+ * that does not answer is closed, and another one is made.
  */
-function outlive(this: EventEmitter): void {
-  if (this.listenerCount('error') === 0) this.on('error', () => {});
+function withOwnPool(Postgres: typeof import('@keyv/postgres').default, uri: string) {
+  const { Pool } = createRequire(import.meta.resolve('@keyv/postgres'))('pg') as Pg;
+  const limits = { connectionTimeoutMillis: PATIENCE, query_timeout: PATIENCE, keepAlive: true };
+  const pool = new Pool({ connectionString: uri, ...limits });
+  // An idle connection that fails would end the process.
+  pool.on('error', () => {});
+  class Adapter extends Postgres {
+    override async connect() {
+      return async (sql: string, values?: unknown) => (await pool.query(sql, values)).rows;
+    }
+    override disconnect = () => pool.end();
+  }
+  return new Adapter({ uri, iterationLimit: AT_ONCE });
 }
 
 /** The part of a malformed URL that may be logged, its scheme: a password may stand anywhere behind it. */

@@ -1,5 +1,5 @@
 /** The conditions that a secret must meet to seal tokens. */
-import { AwaitError } from '../base/values.ts';
+import { optionError } from '../base/values.ts';
 
 /** Least length of a secret, in bytes. */
 const LEAST = 32;
@@ -28,7 +28,7 @@ function isLong(secret: string): boolean {
  */
 export function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0)
-    throw new AwaitError('bad-option', 'option secrets must be an array with at least one secret.');
+    throw optionError('option secrets must be an array with at least one secret.');
   const texts: unknown[] = secrets.flatMap((text) => {
     const parts = typeof text === 'string' ? secretsIn([text]) : [];
     return parts.length > 0 && parts.every(isLong) ? parts : [text];
@@ -36,13 +36,10 @@ export function checkedSecrets(secrets: unknown): readonly string[] {
   return texts.map((secret, index) => {
     if (typeof secret !== 'string' || !isLong(secret)) {
       const unset = secret === undefined ? 'is undefined (is the environment variable set?); it ' : '';
-      throw new AwaitError(
-        'bad-option',
-        `secrets[${index}] ${unset}must be a string of at least ${LEAST} bytes. ${HOW}`,
-      );
+      throw optionError(`secrets[${index}] ${unset}must be a string of at least ${LEAST} bytes. ${HOW}`);
     }
     if (isRepeated(secret) || bitsIn(secret) < LEAST_BITS)
-      throw new AwaitError('bad-option', `secrets[${index}] can be guessed: it repeats itself. ${HOW}`);
+      throw optionError(`secrets[${index}] can be guessed: it repeats itself. ${HOW}`);
     return secret;
   });
 }

@@ -1,6 +1,6 @@
 /** Reads arguments by the table of flags, names what a wrong one may have meant, and writes `--help`. */
 import { parseArgs } from 'node:util';
-import { AwaitError, reasonOf } from '../base/values.ts';
+import { optionError, reasonOf } from '../base/values.ts';
 import { type Draft, FLAGS, type Flag, newDraft, withEnvironment } from './flags.ts';
 
 type FlagTable = Readonly<Record<string, readonly Flag[]>>;
@@ -55,9 +55,9 @@ export function readable<T>(parse: () => T, names: readonly string[], command: s
   } catch (error) {
     const text = reasonOf(error);
     const [, name] = /^Unknown option '-{1,2}([^']*)'/.exec(text) ?? [];
-    if (name === undefined) throw new AwaitError('bad-option', text, error);
+    if (name === undefined) throw optionError(text, error);
     const hint = meant(name, names, '--') ?? `mcp-await help ${command} lists them`;
-    throw new AwaitError('bad-option', `there is no option --${name}; ${hint}`, error);
+    throw optionError(`there is no option --${name}; ${hint}`, error);
   }
 }
 

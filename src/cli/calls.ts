@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { AwaitError, systemClock } from '../base/values.ts';
+import { AwaitError, optionError, systemClock } from '../base/values.ts';
 import type { Completion, Entry } from '../call/journal/entries.ts';
 import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';
@@ -74,7 +74,7 @@ export async function calls(args: readonly string[]): Promise<void> {
   // Opening would create it.
   const isSqlite = values.store.startsWith('sqlite:');
   if (isSqlite && !existsSync(sqliteFile(values.store)))
-    throw new AwaitError('bad-option', `there is no file ${sqliteFile(values.store)}`);
+    throw optionError(`there is no file ${sqliteFile(values.store)}`);
   const keyv = await openStore(values.store);
   const book = bookOf(keyv, secrets, values.audience ?? 'mcp-await');
   const shown = { json: values.json === true, answers: values.answers === true };
@@ -300,5 +300,5 @@ function write(line: string): void {
 }
 
 function wrong(what: string): AwaitError {
-  return new AwaitError('bad-option', `calls ${what}`);
+  return optionError(`calls ${what}`);
 }

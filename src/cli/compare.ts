@@ -1,13 +1,20 @@
 /** `mcp-await compare`: one server under every revision, or two versions of it, side by side. */
 
 import { spawn } from 'node:child_process';
-import { accessSync, constants, existsSync, readFileSync, watch, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, watch, writeFileSync } from 'node:fs';
 import { basename, dirname, relative, resolve } from 'node:path';
 import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { escapeMarkup } from '../base/markup.ts';
-import { AwaitError, isObject, type JsonObject, objectOf, reasonOf } from '../base/values.ts';
+import {
+  type AwaitError,
+  isObject,
+  type JsonObject,
+  objectOf,
+  optionError,
+  reasonOf,
+} from '../base/values.ts';
 import { speakerOf } from '../compare/clients.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
 import type { Difference } from '../compare/differences.ts';
@@ -24,7 +31,7 @@ import { filledIn, type PlayedAsk, valueFor } from '../compare/user.ts';
 import { PlayWire } from '../compare/wire.ts';
 import { readable } from './arguments.ts';
 import { failureText } from './failure.ts';
-import { whole } from './values.ts';
+import { readText, whole } from './values.ts';
 
 const COMPARE_USAGE = `mcp-await compare <module> [<new module>] [options]
 mcp-await compare [options] -- <command> [args…]
@@ -86,7 +93,7 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   }
   const versions = versionsOf(positionals, command);
   if (values.write !== undefined && existsSync(values.write)) {
-    throw wrong(`--write ${values.write} exists already; play it with --scenario ${values.write}`);
+    throw optionError(`--write ${values.write} exists already; play it with --scenario ${values.write}`);
   }
   checkWritable(values);
   if (values.watch) {
@@ -98,7 +105,9 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
     return 0;
   }
   const against =
-    values.against === undefined ? undefined : readTranscript(readText(values.against), values.against);
+    values.against === undefined
+      ? undefined
+      : readTranscript(readText('against', values.against), values.against);
   const given = values.scenario === undefined ? undefined : await readScenario(values.scenario);
   const [version] = versions;
   if (values.ui) return serveUi(version, given?.scenario, revisionsOf(values.revision, undefined), values);
@@ -173,7 +182,7 @@ function writable(flag: string, path: string, act: () => void): void {
     act();
   } catch (error) {
     const reason = reasonOf(error);
-    throw new AwaitError('bad-option', `--${flag} ${path} cannot be written: ${reason}`, error);
+    throw optionError(`--${flag} ${path} cannot be written: ${reason}`, error);
   }
 }
 
@@ -201,11 +210,13 @@ function versionsOf(modules: readonly string[], command: readonly string[]): [Ve
     return [{ name: basename(command.at(-1) ?? ''), server: { command } }];
   }
   if (command.length > 0)
-    throw wrong(`compare takes a module or a command; '${first}' stands before the command`);
+    throw optionError(`compare takes a module or a command; '${first}' stands before the command`);
   if (first === undefined || more.length > 0) {
-    throw wrong('compare takes one module, or an old and a new one, such as: mcp-await compare ./server.ts');
+    throw optionError(
+      'compare takes one module, or an old and a new one, such as: mcp-await compare ./server.ts',
+    );
   }
-  for (const module of modules) if (!existsSync(module)) throw wrong(`there is no file ${module}`);
+  for (const module of modules) if (!existsSync(module)) throw optionError(`there is no file ${module}`);
   // Two versions with one file name are shown with their folders.
   const isNamed = second === undefined || basename(first) !== basename(second);
   const nameOf = (module: string): string => (isNamed ? basename(module) : module);
@@ -220,7 +231,7 @@ function revisionsOf(
   if (named === undefined) return recorded ?? NAMES;
   return named.map((name) => {
     const revision = NAMES.find((known) => known === name);
-    if (revision === undefined) throw wrong(`--revision ${name} must be one of ${NAMES.join(', ')}`);
+    if (revision === undefined) throw optionError(`--revision ${name} must be one of ${NAMES.join(', ')}`);
     return revision;
   });
 }
@@ -228,7 +239,7 @@ function revisionsOf(
 function processesOf(text: string): number {
   const count = Number(text);
   if (Number.isInteger(count) && count > 0 && count <= 26) return count;
-  throw wrong(`--processes ${text} must be a whole number from 1 to 26`);
+  throw optionError(`--processes ${text} must be a whole number from 1 to 26`);
 }
 
 /** Serves the page until a signal ends the process. */
@@ -268,14 +279,6 @@ async function madeFor(version: Version, isAll: boolean): Promise<FirstScenario>
   }
 }
 
-function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new AwaitError('bad-option', `${path} cannot be read: ${String(error)}`, error);
-  }
-}
-
 /** One line on stderr, written over, where somebody watches. */
 function progressLine(steps: number): { show(progress: Progress): void; clear(): void } {
   const { stderr } = process;
@@ -284,10 +287,6 @@ function progressLine(steps: number): { show(progress: Progress): void; clear():
     show: ({ column, step }) => void stderr.write(`\r\u001b[K${column}: step ${step + 1} of ${steps}`),
     clear: () => void stderr.write('\r\u001b[K'),
   };
-}
-
-function wrong(message: string): AwaitError {
-  return new AwaitError('bad-option', message);
 }
 
 // --- running again at a change ---

@@ -3,11 +3,10 @@
  * is written. A row sets one option of `createAwaitHandler`, one of the server that it is mounted in, or one of the
  * server behind the proxy.
  */
-import { readFileSync } from 'node:fs';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, optionError } from '../base/values.ts';
 import { LIMITS, type LimitOptions } from '../call/limits.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { secretsIn } from '../checkpoint/secrets.ts';
@@ -20,7 +19,7 @@ import { UPSTREAMS } from '../proxy/era.ts';
 import type { PeerHostOptions } from '../proxy/host.ts';
 import { openRelay } from '../relay/open-relay.ts';
 import { levelLogger } from './logger.ts';
-import { amount, choice, duration, named, whole } from './values.ts';
+import { amount, choice, duration, named, readText, whole } from './values.ts';
 
 /** Between two attempts to reach a store that is waited for, in milliseconds. */
 const WAIT = 2_000;
@@ -145,6 +144,16 @@ function into<Value>([part, field]: Into<Value>): (draft: Draft, given: Value) =
   };
 }
 
+/** It may be given several times. */
+function many(
+  name: string,
+  value: string,
+  help: string,
+  set: (draft: Draft, values: readonly string[]) => void,
+): Flag {
+  return { name, value, repeats: true, help, set };
+}
+
 function text(name: string, value: string, help: string, field: Into<string>): Flag {
   return one(name, value, help, into(field));
 }
@@ -195,7 +204,7 @@ function plain(option: PlainOption): Flag {
     case 'name':
       return one(name, row.flag.value, help, put);
     case 'names':
-      return { name, value: row.flag.value, repeats: true, help, set: put };
+      return many(name, row.flag.value, help, put);
     case 'switch':
       return { name, help, set: (draft) => put(draft, !('sets' in row)) };
   }
@@ -206,12 +215,11 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     on('stdio', 'serves one client on stdin and stdout, of any revision, and no HTTP', ['serving', 'stdio']),
     count('port', 'default 3000; 0 takes a free one', [0, 65_535], ['serving', 'port']),
     text('host', 'NAME', 'default 127.0.0.1', ['serving', 'host']),
-    {
-      name: 'path',
-      value: 'WIRE=PATH',
-      repeats: true,
-      help: 'sse, messages or workspace: where that wire is served; sse=off and workspace=off turn it off',
-      set: ({ options }, values) => {
+    many(
+      'path',
+      'WIRE=PATH',
+      'sse, messages or workspace: where that wire is served; sse=off and workspace=off turn it off',
+      ({ options }, values) => {
         options.paths = Object.fromEntries(
           values.map((given) => {
             const [wire, path] = named('path', given);
@@ -219,7 +227,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
           }),
         ) as PathOptions;
       },
-    },
+    ),
     count(
       'connections',
       'connections that are open at once; more are closed as they come (default 10000)',
@@ -242,12 +250,11 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     on('compress', 'compress event streams for clients that take gzip', ['serving', 'compress']),
   ],
   'Who may talk to it': [
-    {
-      name: 'secret',
-      value: 'VALUE',
-      repeats: true,
-      help: 'seals tokens, and shows in the list of processes: prefer MCP_AWAIT_SECRET, or --secret-file',
-      set: ({ options }, values) => {
+    many(
+      'secret',
+      'VALUE',
+      'seals tokens, and shows in the list of processes: prefer MCP_AWAIT_SECRET, or --secret-file',
+      ({ options }, values) => {
         const secrets = secretsIn(values);
         if (secrets.length === 0) return;
         options.secrets = secrets;
@@ -255,7 +262,7 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
           'mcp-await: --secret can be read by everybody on this machine in the list of processes; use MCP_AWAIT_SECRET or --secret-file\n',
         );
       },
-    },
+    ),
     one(
       'secret-file',
       'PATH',
@@ -265,26 +272,24 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       },
     ),
     plain('audience'),
-    {
-      name: 'revision',
-      value: 'NAME',
-      repeats: true,
-      help: 'a revision that is served, such as 2026-07-28, or all (default); options follow a colon: DRAFT-SEP-1858:literal (two events without data, as the draft prints them), workspace-sse:elicitation,roots (what its clients can that do not say it)',
-      set: ({ options }, values) => {
+    many(
+      'revision',
+      'NAME',
+      'a revision that is served, such as 2026-07-28, or all (default); options follow a colon: DRAFT-SEP-1858:literal (two events without data, as the draft prints them), workspace-sse:elicitation,roots (what its clients can that do not say it)',
+      ({ options }, values) => {
         options.revisions = values.map(entryOf);
       },
-    },
+    ),
     plain('allowedOrigins'),
     plain('allowedHosts'),
-    {
-      name: 'rate',
-      value: 'KIND=N/TIME',
-      repeats: true,
-      help: 'calls, resumes or badTokens of one client, such as calls=100/1m; --rate off: none',
-      set: ({ options }, values) => {
+    many(
+      'rate',
+      'KIND=N/TIME',
+      'calls, resumes or badTokens of one client, such as calls=100/1m; --rate off: none',
+      ({ options }, values) => {
         options.rateLimit = values.at(-1) === 'off' ? false : ratesIn(values);
       },
-    },
+    ),
     on('forwarded', 'a proxy in front says in X-Forwarded-For where a request comes from', [
       'serving',
       'forwarded',
@@ -375,20 +380,19 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
     ),
   ],
   'Bounds and logs': [
-    {
-      name: 'limit',
-      value: 'NAME=VALUE',
-      repeats: true,
-      help: `such as sessions=5000, bodyBytes=1MiB, lease=20s; NAME: ${Object.keys(LIMITS).join(', ')}`,
-      set: ({ options }, values) => {
-        const limits: Partial<Record<string, number>> = {};
-        for (const given of values) {
-          const [name, value] = named('limit', given);
-          limits[name] = amount(`limit ${name}`, value);
-        }
-        options.limits = limits as LimitOptions;
+    many(
+      'limit',
+      'NAME=VALUE',
+      `such as sessions=5000, bodyBytes=1MiB, lease=20s; NAME: ${Object.keys(LIMITS).join(', ')}`,
+      ({ options }, values) => {
+        options.limits = Object.fromEntries(
+          values.map((given) => {
+            const [name, value] = named('limit', given);
+            return [name, amount(`limit ${name}`, value)];
+          }),
+        );
       },
-    },
+    ),
     one('log', 'LEVEL', 'error | warn | info | debug (default warn)', ({ options }, given) => {
       options.logger = levelLogger(given);
     }),
@@ -402,15 +406,9 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       'peer',
       'url',
     ]),
-    {
-      name: 'header',
-      value: 'NAME=VALUE',
-      repeats: true,
-      help: 'with --url: goes with each of its requests',
-      set: ({ peer }, values) => {
-        peer.headers = Object.fromEntries(values.map((given) => named('header', given)));
-      },
-    },
+    many('header', 'NAME=VALUE', 'with --url: goes with each of its requests', ({ peer }, values) => {
+      peer.headers = Object.fromEntries(values.map((given) => named('header', given)));
+    }),
     on(
       'forward-authorization',
       'with --url: the server gets the bearer token of each caller, and its 401 and its metadata reach the client; for a proxy that serves the public URL of the server',
@@ -476,13 +474,6 @@ export function secretsFrom(given: readonly string[], file: string | undefined):
 }
 
 /** @throws AwaitError `bad-option` for a file that cannot be read */
-function readText(flag: string, path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new AwaitError('bad-option', `--${flag} ${path} cannot be read: ${String(error)}`, error);
-  }
-}
 
 /** Secrets of the environment, where the command line has none. */
 export function withEnvironment({ options }: Draft): void {
@@ -497,7 +488,7 @@ function ratesIn(values: readonly string[]): RateLimitOptions {
     const [kind, rate] = named('rate', given);
     const [most = '', per] = rate.split('/');
     if (per === undefined) {
-      throw new AwaitError('bad-option', `--rate ${given} must be a number in a time, such as calls=100/1m`);
+      throw optionError(`--rate ${given} must be a number in a time, such as calls=100/1m`);
     }
     rates[choice('rate', kind, ['calls', 'resumes', 'badTokens'])] = {
       most: whole(`rate ${kind}`, most, 1),

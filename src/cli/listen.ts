@@ -2,7 +2,7 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
-import { AwaitError, defined, type JsonObject } from '../base/values.ts';
+import { AwaitError, defined, type JsonObject, optionError } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
 import { isLoopback, lastForwarded } from '../doors/http/address.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';
@@ -85,7 +85,7 @@ export async function serveHost(
     server.once('error', (error: NodeJS.ErrnoException) => {
       const taken = `--port ${port} is taken on ${host}; choose another one, or 0 for a free one`;
       const other = `cannot listen on ${host}:${port}: ${[error.code, error.message].join(' ')}`;
-      reject(new AwaitError('bad-option', error.code === 'EADDRINUSE' ? taken : other, error));
+      reject(optionError(error.code === 'EADDRINUSE' ? taken : other, error));
     });
     server.listen(port, host, resolve);
   });

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import process from 'node:process';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { importNamed } from '../base/peer.ts';
-import { AwaitError } from '../base/values.ts';
+import { AwaitError, optionError } from '../base/values.ts';
 import type { HostFactory } from '../host/host.ts';
 import { userStack } from './failure.ts';
 
@@ -15,8 +15,7 @@ const MOST_FILES = 200;
 export async function loadFactory(path: string): Promise<HostFactory> {
   const factory = await importModule(path);
   if (typeof factory === 'function') return factory as HostFactory;
-  throw new AwaitError(
-    'bad-option',
+  throw optionError(
     `the default export of ${path} must be a factory that makes a server: export default () => buildServer()`,
   );
 }
@@ -26,14 +25,14 @@ export async function loadFactory(path: string): Promise<HostFactory> {
  * @throws AwaitError `bad-option` where it cannot be loaded: with the file and the line, and nothing of Node's own
  */
 export async function importModule(path: string): Promise<unknown> {
-  if (!existsSync(path)) throw new AwaitError('bad-option', `there is no file ${path}`);
+  if (!existsSync(path)) throw optionError(`there is no file ${path}`);
   const url = pathToFileURL(resolve(path)).href;
   try {
     const module = await (/\.[cm]?tsx?$/.test(path) ? importTypeScript(url) : importNamed(url));
     return defaultOf(defaultOf(module));
   } catch (error) {
     if (error instanceof AwaitError) throw error;
-    throw new AwaitError('bad-option', `${path} cannot be loaded: ${reasonOf(error, url)}`, error);
+    throw optionError(`${path} cannot be loaded: ${reasonOf(error, url)}`, error);
   }
 }
 
@@ -86,11 +85,7 @@ async function importTypeScript(url: string): Promise<unknown> {
     isRegistered = true;
   } catch (error) {
     if ((process.features as { typescript?: unknown }).typescript) return importNamed(url);
-    throw new AwaitError(
-      'bad-option',
-      'a TypeScript module needs the package tsx: npm install --save-dev tsx',
-      error,
-    );
+    throw optionError('a TypeScript module needs the package tsx: npm install --save-dev tsx', error);
   }
   return importNamed(url);
 }

@@ -1,6 +1,6 @@
 /** A line on stderr for each event: for people on a terminal, JSON elsewhere. */
 import process from 'node:process';
-import { AwaitError, type JsonObject } from '../base/values.ts';
+import { type JsonObject, optionError } from '../base/values.ts';
 import type { Logger } from '../observe/logger.ts';
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const;
@@ -16,7 +16,7 @@ interface Output {
 /** @throws AwaitError `bad-option` for a level that does not exist */
 export function levelLogger(least: string, output: Output = process.stderr): Logger {
   const upTo = (LEVELS as readonly string[]).indexOf(least);
-  if (upTo < 0) throw new AwaitError('bad-option', `--log ${least} must be one of ${LEVELS.join(', ')}`);
+  if (upTo < 0) throw optionError(`--log ${least} must be one of ${LEVELS.join(', ')}`);
   const at = (level: Level) => {
     if (LEVELS.indexOf(level) > upTo) return () => {};
     return (message: string, detail: JsonObject = {}): void => {

@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module';
 /** The command line: `serve`, `proxy`, `compare` and `calls`. */
 import process from 'node:process';
-import { AwaitError } from '../base/values.ts';
+import { optionError } from '../base/values.ts';
 import type { PeerHost } from '../proxy/host.ts';
 import { remoteHost, watchedRemoteHost } from '../proxy/remote-host.ts';
 import { stdioHost } from '../proxy/stdio-host.ts';
@@ -80,7 +80,7 @@ async function main(args: readonly string[]): Promise<void> {
   }
   if (command !== 'serve' && command !== 'proxy' && command !== 'calls') {
     const hint = meant(command, [...Object.keys(COMMANDS), 'compare', 'help']) ?? 'mcp-await help lists them';
-    throw new AwaitError('bad-option', `there is no command '${command}'; ${hint}`);
+    throw optionError(`there is no command '${command}'; ${hint}`);
   }
   const { run, usage } = COMMANDS[command];
   const dashes = rest.indexOf('--');
@@ -94,7 +94,7 @@ async function serve(args: readonly string[]): Promise<void> {
   const draft = await readArguments(args);
   const [path] = draft.positionals;
   if (path === undefined || draft.positionals.length > 1) {
-    throw new AwaitError('bad-option', 'serve takes one module, such as: mcp-await serve ./server.ts');
+    throw optionError('serve takes one module, such as: mcp-await serve ./server.ts');
   }
   await serveHost(draft, 'warn', () => loadFactory(path));
 }
@@ -116,8 +116,7 @@ export async function proxy(args: readonly string[]): Promise<void> {
   const { peer, positionals } = draft;
   if (positionals.length > 0 || (command === undefined) === (peer.url === undefined)) {
     const found = positionals.length > 0 ? `'${positionals[0]}' stands before it` : 'give one of them';
-    throw new AwaitError(
-      'bad-option',
+    throw optionError(
       `proxy takes a command after --, or --url; ${found}. Such as: mcp-await proxy -- npx -y @modelcontextprotocol/server-memory`,
     );
   }

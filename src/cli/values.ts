@@ -1,5 +1,6 @@
 /** Values of the command line: numbers, times, sizes and names, and the message for an invalid one. */
-import { AwaitError } from '../base/values.ts';
+import { readFileSync } from 'node:fs';
+import { AwaitError, optionError } from '../base/values.ts';
 
 /** Arguments that do not go together: the command ends with 2. */
 export class UsageError extends AwaitError {
@@ -60,5 +61,14 @@ function fail(flag: string, value: string, what: string): never {
 }
 
 function wrong(flag: string, value: string, what: string): AwaitError {
-  return new AwaitError('bad-option', `--${flag} ${value} ${what}`);
+  return optionError(`--${flag} ${value} ${what}`);
+}
+
+/** The text of the file that a flag names. */
+export function readText(flag: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch (error) {
+    throw optionError(`--${flag} ${path} cannot be read: ${String(error)}`, error);
+  }
 }

@@ -1,5 +1,5 @@
 /** The revisions that this client speaks beside those of its SDK, one row each. */
-import { AwaitError, defined } from '../base/values.ts';
+import { defined, optionError } from '../base/values.ts';
 import type { ClientLink } from './link.ts';
 import { ModernLink } from './modern/link.ts';
 import { MRTR_DRAFT } from './round-trips/mrtr-draft.ts';
@@ -44,5 +44,5 @@ export type ClientRevision = keyof typeof REVISIONS;
 export function rowOf(revision: ClientRevision): SpokenRevision {
   if (Object.hasOwn(REVISIONS, revision)) return REVISIONS[revision];
   const names = Object.keys(REVISIONS).join(', ');
-  throw new AwaitError('bad-option', `revision '${revision}' is not one of: ${names}.`);
+  throw optionError(`revision '${revision}' is not one of: ${names}.`);
 }

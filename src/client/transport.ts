@@ -35,7 +35,7 @@
  * the state is still valid then.
  */
 import type { Transport, TransportSendOptions } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { AwaitError } from '../base/values.ts';
+import { type AwaitError, optionError } from '../base/values.ts';
 import { Asks } from './asks.ts';
 import { Endpoint, type EndpointOptions } from './endpoint.ts';
 import type { ClientLink } from './link.ts';
@@ -181,7 +181,7 @@ export class AwaitClientTransport implements Transport {
   ): Promise<void> {
     if (this.#link.resumeStream !== undefined) return this.#link.resumeStream(lastEventId, options);
     const message = `${this.#revision} has no streams to resume; see the option \`onState\`.`;
-    throw new AwaitError('bad-option', message);
+    throw optionError(message);
   }
 
   async #answer(answer: RpcAnswer): Promise<void> {
@@ -203,7 +203,7 @@ export class AwaitClientTransport implements Transport {
 
 function checked(options: AwaitClientOptions): AwaitClientOptions & { readonly maxRounds: number } {
   const { revision, maxRounds = MAX_ROUNDS, tasks, sessionId } = options;
-  const senseless = (why: string): AwaitError => new AwaitError('bad-option', why);
+  const senseless = (why: string): AwaitError => optionError(why);
   const { hasSessions } = rowOf(revision);
   if (!Number.isInteger(maxRounds) || maxRounds < 1) {
     throw senseless(`maxRounds must be a whole number of at least 1, not ${maxRounds}.`);

@@ -3,7 +3,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import type { Revision } from '../../compat/revisions.ts';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError, isObject, type JsonObject, objectOf, sleep, systemClock } from '../base/values.ts';
+import { isObject, type JsonObject, objectOf, optionError, sleep, systemClock } from '../base/values.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
 import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
 
@@ -299,5 +299,5 @@ async function checked<T>(
 ): Promise<T> {
   const verdict = await schema['~standard'].validate(value);
   if (isObject(verdict) && 'value' in verdict) return verdict.value as T;
-  throw new AwaitError('bad-option', `the scenario's answer is not a result: ${JSON.stringify(value)}`);
+  throw optionError(`the scenario's answer is not a result: ${JSON.stringify(value)}`);
 }

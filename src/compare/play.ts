@@ -1,7 +1,7 @@
 /** Plays a scenario once, over one wire, and records the outcome of each step. */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, optionError } from '../base/values.ts';
 import { speakerOf } from './clients.ts';
 import type { PlayedCaller } from './player.ts';
 import { type Ask, DEFAULT_CAPABILITIES, requestOf, type Scenario, titleOf } from './scenario.ts';
@@ -106,7 +106,7 @@ export async function play(performed: Performance): Promise<Column> {
       });
       const outcome = await Promise.race([alive, stage.failed]).catch((error: unknown) => {
         const where = `step ${index + 1} (${titleOf(step)}), on ${revision}`;
-        throw new AwaitError('bad-option', `${where}: ${AwaitError.from(error).message}`, error);
+        throw optionError(`${where}: ${AwaitError.from(error).message}`, error);
       });
       steps.push({
         title: titleOf(step),

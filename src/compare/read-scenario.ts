@@ -1,7 +1,7 @@
 /** Reads a scenario: YAML (and so JSON) with the lines of its mistakes, or a TypeScript module. */
 import { readFile } from 'node:fs/promises';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError, isObject } from '../base/values.ts';
+import { type AwaitError, isObject, optionError } from '../base/values.ts';
 import { importModule } from '../cli/load.ts';
 import type { Scenario } from './scenario.ts';
 
@@ -21,7 +21,7 @@ export async function readScenario(path: string): Promise<ReadScenario> {
   try {
     text = await readFile(path, 'utf8');
   } catch (error) {
-    throw new AwaitError('bad-option', `the scenario ${path} cannot be read: ${String(error)}`, error);
+    throw optionError(`the scenario ${path} cannot be read: ${String(error)}`, error);
   }
   return parseScenario(text, path);
 }
@@ -79,5 +79,5 @@ async function checked(
 }
 
 function wrong(path: string, line: number | undefined, why: string): AwaitError {
-  return new AwaitError('bad-option', `${path}${line === undefined ? '' : `, line ${line}`}: ${why}`);
+  return optionError(`${path}${line === undefined ? '' : `, line ${line}`}: ${why}`);
 }

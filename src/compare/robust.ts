@@ -3,7 +3,7 @@
  */
 
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/values.ts';
+import { optionError } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import type { HostFactory } from '../host/host.ts';
 import type { Comparison } from './compare.ts';
@@ -116,7 +116,7 @@ function crashing(point: CrashPoint): Disturbance {
       });
       const column = await moving(named(setting, `crash at ${where}`), path, moves);
       if (crashes > 0) return [column];
-      throw new AwaitError('bad-option', `crashAt: no call reaches ${where} on ${setting.revision}`);
+      throw optionError(`crashAt: no call reaches ${where} on ${setting.revision}`);
     }
     let entries = 0;
     await moving(setting, path, {

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { AwaitError, deferred, reasonOf } from '../base/values.ts';
+import { type AwaitError, deferred, optionError, reasonOf } from '../base/values.ts';
 import type { HostFactory } from '../host/host.ts';
 import { isPeerHost } from '../proxy/host.ts';
 import { type Counts, ModuleCounts } from './effects/module-counts.ts';
@@ -134,7 +134,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
         : code === null
           ? `ended by ${signal}`
           : `ended with exit code ${code}`;
-      const error = new AwaitError('bad-option', `the process of ${named} ${how}${lastLines(stderr)}`);
+      const error = optionError(`the process of ${named} ${how}${lastLines(stderr)}`);
       ipc.end(error);
       if (!isKilled) {
         for (const { stage } of sites.values()) stage.fail(error);
@@ -155,7 +155,7 @@ async function startProgram(program: Program): Promise<ServerProcess> {
     const reason = reasonOf(error);
     // What cannot be loaded is named already.
     const message = reason.startsWith(`${named} `) ? reason : `${named} cannot be served: ${reason}`;
-    throw new AwaitError('bad-option', message, error);
+    throw optionError(message, error);
   }
   return {
     ended,

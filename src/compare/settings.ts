@@ -1,7 +1,7 @@
 /** How a revision is played: its processes, the process that gets each POST, and the handling of frames. */
 
 import type { Revision } from '../../compat/revisions.ts';
-import { AwaitError } from '../base/values.ts';
+import { optionError } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import type { LimitOptions } from '../call/limits.ts';
 import { type Column, type Performance, play } from './play.ts';
@@ -36,7 +36,7 @@ export async function alternating(
   processes: readonly ServerProcess[],
 ): Promise<Replayable> {
   const [first] = processes;
-  if (first === undefined) throw new AwaitError('bad-option', 'a comparison needs at least one process');
+  if (first === undefined) throw optionError('a comparison needs at least one process');
   const stage = new Stage();
   try {
     const config = configOf(setting, processes.length > 1 ? 'dropped' : 'kept');

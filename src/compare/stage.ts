@@ -1,7 +1,7 @@
 /** The state that the sites of one play share, in all of their processes. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AwaitError, deferred } from '../base/values.ts';
+import { AwaitError, deferred, optionError } from '../base/values.ts';
 import { memoryRelay } from '../relay/memory.ts';
 import { type Effect, observeEffects } from './effects/observer.ts';
 import type { Player } from './player.ts';
@@ -107,7 +107,7 @@ export class Stage {
     const hangs = async (): Promise<never> => {
       await sleep(CONNECTING, undefined, { ref: false });
       const why = `its server has not answered after ${CONNECTING / 1_000} seconds: does its factory return?`;
-      throw new AwaitError('bad-option', `no client can connect on ${revision}: ${why}`);
+      throw optionError(`no client can connect on ${revision}: ${why}`);
     };
     try {
       return await Promise.race([opening, this.failed, hangs()]);
@@ -124,7 +124,7 @@ export class Stage {
     const logged = this.lines.findLast(({ level }) => level === 'error');
     const why =
       logged === undefined ? String(error) : `${logged.message} ${String(logged.detail.cause ?? '')}`.trim();
-    return new AwaitError('bad-option', `no client can connect on ${revision}: ${why}`, error);
+    return optionError(`no client can connect on ${revision}: ${why}`, error);
   }
 
   async close(): Promise<void> {

@@ -1,5 +1,5 @@
 /** A transcript: a scenario and its outcomes, as JSON, to compare with a later version of the server. */
-import { AwaitError, isObject } from '../base/values.ts';
+import { isObject, optionError } from '../base/values.ts';
 import type { Comparison } from './compare.ts';
 import { type Difference, gathered } from './differences.ts';
 import type { Column, PlayedStep } from './play.ts';
@@ -35,10 +35,7 @@ export interface Transcript {
  */
 export function transcriptOf({ scenario, columns, versions }: Comparison): Transcript {
   if (scenario.steps.some((step) => 'answers' in step && typeof step.answers === 'function')) {
-    throw new AwaitError(
-      'bad-option',
-      'a transcript holds the answers of its user: write them as a list, not as a function',
-    );
+    throw optionError('a transcript holds the answers of its user: write them as a list, not as a function');
   }
   const server = versions.at(-1) ?? '';
   const kept = columns.filter(
@@ -63,7 +60,7 @@ export function readTranscript(text: string, path: string): Transcript {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new AwaitError('bad-option', `${path} is not a transcript: it is not JSON`, error);
+    throw optionError(`${path} is not a transcript: it is not JSON`, error);
   }
   if (
     !isObject(value) ||
@@ -71,10 +68,7 @@ export function readTranscript(text: string, path: string): Transcript {
     !Array.isArray(value.columns) ||
     !isObject(value.scenario)
   ) {
-    throw new AwaitError(
-      'bad-option',
-      `${path} is not a transcript of format ${FORMAT}: record it with --record`,
-    );
+    throw optionError(`${path} is not a transcript of format ${FORMAT}: record it with --record`);
   }
   return value as unknown as Transcript;
 }

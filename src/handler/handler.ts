@@ -13,6 +13,7 @@ import {
   LoopTurns,
   memoryOf,
   objectOf,
+  optionError,
   sleep,
   systemClock,
 } from '../base/values.ts';
@@ -68,8 +69,7 @@ export type AwaitOptions = Options<Revision>;
  */
 export function createAwaitHandler(factory: HostFactory, options: AwaitOptions = {}): AwaitHandler {
   if (typeof factory !== 'function') {
-    throw new AwaitError(
-      'bad-option',
+    throw optionError(
       'createAwaitHandler needs a factory that makes a server: createAwaitHandler(() => buildServer(), options)',
     );
   }

@@ -4,7 +4,7 @@ import process from 'node:process';
 import type Keyv from 'keyv';
 import { checkAsk, type PageOptions } from '../ask/options.ts';
 import type { AskSettings } from '../ask/page-asks.ts';
-import { AwaitError, badOption, isObject, type JsonObject } from '../base/values.ts';
+import { badOption, isObject, type JsonObject, optionError } from '../base/values.ts';
 import type { CallRecord } from '../call/journal/entries.ts';
 import { type Limits, limitsOf } from '../call/limits.ts';
 import type { Relay } from '../call/ports.ts';
@@ -130,7 +130,7 @@ function choiceOf(tasks: (call: TaskRequest) => TaskChoice): (call: TaskRequest)
     try {
       chosen = tasks(call);
     } catch (error) {
-      throw new AwaitError('bad-option', `tasks threw for ${name}: ${String(error)}`, { cause: error });
+      throw optionError(`tasks threw for ${name}: ${String(error)}`, { cause: error });
     }
     if (CHOICES.has(chosen)) return chosen as TaskChoice;
     // Its rejection must not end the process.

@@ -12,7 +12,7 @@ import {
   LOG_LEVEL_META_KEY as LOG_LEVEL,
   PROTOCOL_VERSION_META_KEY,
 } from '@modelcontextprotocol/server';
-import { AwaitError, defined, isObject, type JsonObject } from '../base/values.ts';
+import { type AwaitError, defined, isObject, type JsonObject, optionError } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { Handler, LowLevel } from './protocol.ts';
 
@@ -184,8 +184,7 @@ function missingOf(server: LowLevel): string[] {
 }
 
 function unknownShape(revision: string, missing: readonly string[]): AwaitError {
-  return new AwaitError(
-    'bad-option',
+  return optionError(
     `this server's SDK cannot be served on ${revision}: mcp-await does not know its shape (it lacks ${missing.join(', ')}). Install a release of @modelcontextprotocol/server that mcp-await is tested with (2.0 to 2.4), or leave ${revision} out of the option revisions.`,
   );
 }

@@ -1,6 +1,6 @@
 /** The user's host: a factory of servers, each with `connect(transport)`. */
 
-import { AwaitError, type JsonObject, LoopTurns } from '../base/values.ts';
+import { AwaitError, type JsonObject, LoopTurns, optionError } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { HostServer } from './protocol.ts';
 import { type ServerOptions, serverOptions } from './validator.ts';
@@ -100,14 +100,12 @@ export async function make(factory: HostFactory, context: FactoryContext): Promi
   }
   const made = takeApart(product);
   if (made === undefined) {
-    throw new AwaitError(
-      'bad-option',
+    throw optionError(
       'the factory must return a server (an object with connect(transport), such as an McpServer), or { server, cleanup }',
     );
   }
   if (returned.has(made.server)) {
-    throw new AwaitError(
-      'bad-option',
+    throw optionError(
       'the factory returned a server that it returned before: it must make a new one each time: createAwaitHandler(() => buildServer())',
     );
   }

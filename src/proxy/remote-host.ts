@@ -2,7 +2,7 @@
 
 import { boundedResponse } from '../base/bounded-response.ts';
 import type { OpenAccount } from '../base/budget.ts';
-import { AwaitError, defined, type JsonObject, LoopTurns } from '../base/values.ts';
+import { defined, type JsonObject, LoopTurns, optionError } from '../base/values.ts';
 import { RECONNECTION, type Rpc } from '../client/message.ts';
 import { Listener } from '../client/modern/listener.ts';
 import type { FactoryContext } from '../host/host.ts';
@@ -47,11 +47,10 @@ export function watchedRemoteHost(
 ): PeerHost {
   const { url, headers, forwardAuthorization = false, ...host } = options;
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-    throw new AwaitError('bad-option', `remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
+    throw optionError(`remoteHost needs an http or https URL, not ${JSON.stringify(url)}`);
   }
   if (forwardAuthorization && Object.keys(headers ?? {}).some((name) => /^authorization$/i.test(name))) {
-    throw new AwaitError(
-      'bad-option',
+    throw optionError(
       'forwardAuthorization sends each caller’s own token: leave out the header Authorization, or forwardAuthorization',
     );
   }

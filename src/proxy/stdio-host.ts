@@ -1,7 +1,7 @@
 /** `stdioHost`: a server of any language, as a child process. */
 
 import { basename } from 'node:path';
-import { AwaitError, defined } from '../base/values.ts';
+import { defined, optionError } from '../base/values.ts';
 import { type ChildOptions, openChild } from './child.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 import type { OpenLink } from './link.ts';
@@ -25,10 +25,7 @@ export interface StdioHostOptions extends ChildOptions, PeerHostOptions {}
 export function stdioHost(options: StdioHostOptions): PeerHost {
   const { command, args = [], env, cwd, lineBytes, ...host } = options;
   if (typeof command !== 'string' || command === '') {
-    throw new AwaitError(
-      'bad-option',
-      "stdioHost needs a command: stdioHost({ command: 'npx', args: [...] })",
-    );
+    throw optionError("stdioHost needs a command: stdioHost({ command: 'npx', args: [...] })");
   }
   const child: ChildOptions = {
     command,

@@ -4,7 +4,7 @@
  */
 
 import { importNamed } from '../base/peer.ts';
-import { AwaitError, isObject, systemClock, within } from '../base/values.ts';
+import { isObject, optionError, systemClock, within } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import { Joined, partsOf } from './parts.ts';
 
@@ -50,7 +50,7 @@ interface NatsClient {
  */
 export function natsRelay(nats: string | NatsLike): Relay {
   if (typeof nats === 'string' && !/^(nats|tls):\/\//.test(nats)) {
-    throw new AwaitError('bad-option', `natsRelay(${JSON.stringify(nats)}): use nats://host:port`);
+    throw optionError(`natsRelay(${JSON.stringify(nats)}): use nats://host:port`);
   }
   let connection: Promise<NatsLike> | undefined;
   const open = (): Promise<NatsLike> => {

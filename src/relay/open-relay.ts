@@ -1,7 +1,7 @@
 /** Opens a relay by URL, as the command line takes it. */
 import { randomUUID } from 'node:crypto';
 import { importNamed, importPeer } from '../base/peer.ts';
-import { AwaitError } from '../base/values.ts';
+import { optionError } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { shown } from '../checkpoint/open-store.ts';
@@ -40,7 +40,7 @@ export async function openRelay(url: string): Promise<Relay> {
       await importPeer(need, NATS, () => importNamed(NATS));
       return tried(url, () => natsRelay(url));
     default:
-      throw new AwaitError('bad-option', `--relay ${shown(url)}: use redis://host:port or nats://host:port`);
+      throw optionError(`--relay ${shown(url)}: use redis://host:port or nats://host:port`);
   }
 }
 

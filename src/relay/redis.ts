@@ -3,7 +3,7 @@
  * https://redis.io/docs/latest/develop/pubsub/
  */
 import { createClient } from '@redis/client';
-import { AwaitError } from '../base/values.ts';
+import { optionError } from '../base/values.ts';
 import type { Relay } from '../call/ports.ts';
 
 const PREFIX = 'mcp-await:relay:';
@@ -36,7 +36,7 @@ export interface RedisLike {
  */
 export function redisRelay(redis: string | RedisLike): Relay {
   if (typeof redis === 'string' && !/^rediss?:\/\//.test(redis)) {
-    throw new AwaitError('bad-option', `redisRelay(${JSON.stringify(redis)}): use redis://host:port`);
+    throw optionError(`redisRelay(${JSON.stringify(redis)}): use redis://host:port`);
   }
   // A message that cannot be sent now is dropped: its call continues without it.
   const publisher =

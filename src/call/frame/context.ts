@@ -7,7 +7,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import process from 'node:process';
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, optionError } from '../../base/values.ts';
 import type { DrawnValue } from '../journal/drawn.ts';
 import type { DrawPlace } from './drawn.ts';
 
@@ -173,7 +173,7 @@ export function step<T>(name: string, fn: StepFunction<T>, options: StepOptions 
   if (call === undefined) return context?.step(name, fn) ?? lonely(name, fn);
   if (typeof call !== 'object' || call === null) {
     const message = `step('${name}', …, { call }): call is what the tool was handed (extra, ctx), or what currentCall() gave.`;
-    return Promise.reject(new AwaitError('bad-option', message));
+    return Promise.reject(optionError(message));
   }
   const other = contextNamedBy(call);
   // A step inside of a step of the same call is a part of it.

@@ -4,7 +4,7 @@
  */
 
 import { sha256 } from '../../base/digest.ts';
-import { AwaitError, defined, isJson, isObject, type Json } from '../../base/values.ts';
+import { AwaitError, defined, isJson, isObject, type Json, optionError } from '../../base/values.ts';
 import type { CallRecord, StepError, StepOutcome } from '../journal/entries.ts';
 import { type CallContext, runInContext, type StepFunction } from './context.ts';
 import type { StepAttempt } from './recording.ts';
@@ -83,8 +83,7 @@ export class RunningSteps {
   ): Promise<T> {
     if (typeof name !== 'string' || name === '' || /[/#]/.test(name)) {
       return Promise.reject(
-        new AwaitError(
-          'bad-option',
+        optionError(
           `step(${JSON.stringify(name)}): name a step with a non-empty string without '/' and '#'.`,
         ),
       );

@@ -8,7 +8,7 @@
  * 4. After a cancellation nothing is sent but that cancellation.
  */
 
-import { AwaitError, defined, isObject, type JsonObject } from '../../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, optionError } from '../../base/values.ts';
 import {
   Attempts,
   asError,
@@ -124,7 +124,7 @@ export class RoundTripCall {
     const { revision } = this.#ports.dialect;
     const { method } = this.#request;
     if (!isSavedCall(saved) || saved.revision !== revision || saved.method !== method) {
-      throw new AwaitError('bad-option', `The saved call is not one of ${method} on ${revision}.`);
+      throw optionError(`The saved call is not one of ${method} on ${revision}.`);
     }
     this.#name = saved.call;
     if (saved.taskId !== undefined) return this.#followTask({ taskId: saved.taskId });

@@ -12,7 +12,7 @@ import { constants } from 'node:os';
 import process from 'node:process';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
-import { AwaitError } from '../../base/values.ts';
+import { optionError } from '../../base/values.ts';
 
 /** How much longer than announced an idle connection stays, in milliseconds. */
 const MARGIN = 1_000;
@@ -72,7 +72,7 @@ export function closeOnSignals(
   { linger = 0, sockets }: CloseOptions = {},
 ): () => Promise<void> {
   if (!(Number.isFinite(linger) && linger >= 0))
-    throw new AwaitError('bad-option', `option linger must be milliseconds, not ${String(linger)}`);
+    throw optionError(`option linger must be milliseconds, not ${String(linger)}`);
   const connections = new ServerConnections(server);
   const end = async (): Promise<void> => {
     const left = handler.leave(linger);

@@ -12,7 +12,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import { Quota } from '../../base/quota.ts';
-import { AwaitError, defined, type JsonObject } from '../../base/values.ts';
+import { defined, type JsonObject, optionError } from '../../base/values.ts';
 import { LIMITS } from '../../call/limits.ts';
 import { isLoopback } from '../http/address.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
@@ -107,7 +107,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
   const { path = '/mcp', maxMessage = LIMITS.bodyBytes, ping = 30_000, maxSockets = 10_000 } = options;
   for (const [name, value] of Object.entries({ maxMessage, ping, maxSockets })) {
     if (!(Number.isFinite(value) && value > 0))
-      throw new AwaitError('bad-option', `option ${name} must be a number above 0, not ${String(value)}`);
+      throw optionError(`option ${name} must be a number above 0, not ${String(value)}`);
   }
   const wss = new WebSocketServer({
     noServer: true,

@@ -1,0 +1,86 @@
+/** The connections of a store that `openStore` opens: whose they are, and those that fall silent or break. */
+import { randomUUID } from 'node:crypto';
+import type Keyv from 'keyv';
+import { afterEach, describe, expect, it } from 'vitest';
+import { KeyvBacking } from '../../src/checkpoint/backing.ts';
+import { insertIfAbsent, read } from '../../src/checkpoint/insert.ts';
+import { Names } from '../../src/checkpoint/names.ts';
+import { openStore } from '../../src/store.ts';
+import { POSTGRES, REDIS } from '../e2e/services.ts';
+import { type TcpProxy, tcpProxy } from '../fixtures/tcp-proxy.ts';
+
+const cleanUps: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
+});
+
+async function opened(url: string): Promise<Keyv> {
+  const keyv = await openStore(url);
+  cleanUps.push(() => void keyv.disconnect().catch(() => {}));
+  return keyv;
+}
+
+async function behind(url: string): Promise<{ proxy: TcpProxy; url: string }> {
+  const proxy = await tcpProxy(url, url.startsWith('postgres') ? 5432 : 6379);
+  cleanUps.push(() => proxy.cut());
+  const through = new URL(url);
+  through.hostname = '127.0.0.1';
+  through.port = String(proxy.port);
+  return { proxy, url: through.href };
+}
+
+const isRead = (keyv: Keyv): Promise<boolean> =>
+  read(keyv, 'mcp-await:health', 1_000).then(
+    () => true,
+    () => false,
+  );
+
+describe.each([REDIS, POSTGRES].filter(({ down }) => !down))('$name', (service) => {
+  it('closes a store, and no other of its process', async () => {
+    const url = service.url();
+    const [first, second] = [await openStore(url), await opened(url)];
+    await first.disconnect();
+    expect(await isRead(second)).toBe(true);
+    const third = await openStore(url);
+    await third.disconnect();
+    expect(await isRead(second)).toBe(true);
+  });
+
+  it('replaces connections that fall silent', async () => {
+    const { proxy, url } = await behind(service.url());
+    const keyv = await opened(url);
+    proxy.silence();
+    proxy.isSilent = true;
+    const write = (): Promise<unknown> =>
+      insertIfAbsent(keyv, `mcp-await:${randomUUID()}`, 1, 60_000, 1_000).catch(() => {});
+    for (let round = 0; round < 6; round += 1) await Promise.all([isRead(keyv), write(), isRead(keyv)]);
+    proxy.isSilent = false;
+    await expect.poll(() => isRead(keyv), { timeout: 20_000, interval: 200 }).toBe(true);
+  });
+
+  it('is opened although an attempt before hung', async () => {
+    const { proxy, url } = await behind(service.url());
+    proxy.isSilent = true;
+    await expect(openStore(url)).rejects.toMatchObject({ code: 'store' });
+    proxy.isSilent = false;
+    expect(await isRead(await opened(url))).toBe(true);
+  });
+
+  it('lists all of its keys, or fails', async () => {
+    const { proxy, url } = await behind(service.url());
+    const keyv = await opened(url);
+    const write = (nth: number): Promise<boolean> =>
+      insertIfAbsent(keyv, `mcp-await:${nth}-${randomUUID()}`, nth, 60_000);
+    await Promise.all(Array.from({ length: 2_500 }, (_, nth) => write(nth)));
+    const backing = new KeyvBacking(keyv, new Names('listed'), {} as never, 1_000);
+    let pages = 0;
+    proxy.onSent = (chunk) => {
+      if (/LIKE|SCAN/i.test(chunk.toString('latin1'))) pages += 1;
+      if (pages === 2) void proxy.blink(20);
+    };
+    const listed = (async () => {
+      for await (const _ of backing.keys());
+    })();
+    await expect(listed).rejects.toThrow();
+  });
+});
