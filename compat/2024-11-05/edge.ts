@@ -26,7 +26,15 @@
 import { AwaitError, isObject } from '../../src/base/values.ts';
 import type { Client, Response } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
-import { idOf, messagesOf, NO_BATCH, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
+import {
+  idOf,
+  messagesOf,
+  NO_BATCH,
+  noMessage,
+  noStream,
+  rpcError,
+  SSE_HEADERS,
+} from '../../src/doors/http/reply.ts';
 import { refuseScopes } from '../../src/handler/guards.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -125,9 +133,7 @@ async function get(parts: EdgeParts, inbound: Inbound): Promise<Reply> {
   const { services, sessions } = parts;
   const { settings, streams, rates } = services;
   const accept = inbound.header('accept') ?? '';
-  if (accept !== '' && !accepts(accept, 'text/event-stream')) {
-    return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
-  }
+  if (accept !== '' && !accepts(accept, 'text/event-stream')) return noStream();
   const quotaKey = quotaKeyOf(services, inbound);
   const last = inbound.header('last-event-id') ?? '';
   let session: Session | undefined;
@@ -161,7 +167,7 @@ async function post(parts: EdgeParts, inbound: Inbound, body: unknown): Promise<
   const { services, sessions } = parts;
   const messages = messagesOf(body);
   if (messages.length === 0 || !messages.every(isMessage)) {
-    return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
+    return noMessage(body);
   }
   const id = inbound.query('sessionId') ?? '';
   if (id === '') {

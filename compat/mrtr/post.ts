@@ -46,7 +46,7 @@ import { wireError } from '../../src/call/run/wire-error.ts';
 import type { Tasks, TaskView } from '../../src/call/task/tasks.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
-import { empty, idOf, isRequestId, json, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
+import { empty, isRequestId, json, NO_BATCH, noMessage, rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import { primed, SESSION, sse } from '../session/call-reply.ts';
@@ -212,7 +212,7 @@ async function post(exchange: Exchange, dialect: Dialect, body: unknown): Promis
   const answered = await taskAnswers(exchange, dialect, body);
   if (answered !== undefined) return answered;
   if (!isMessage(body)) {
-    return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
+    return noMessage(body);
   }
   if (!isRequest(body)) {
     return (await take(services, session, [body])) ?? empty(202);

@@ -3,7 +3,8 @@
  * https://github.com/modelcontextprotocol/modelcontextprotocol/pull/2322
  */
 
-import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts';
+import { isObject, type JsonObject } from '../../src/base/values.ts';
+import { checkResponses } from '../../src/call/ask/answer.ts';
 import { type Dialect, inputRequests } from '../mrtr/dialect.ts';
 import { legacyTask, relatedTask, relatedTo } from '../tasks/legacy-wire.ts';
 
@@ -40,9 +41,7 @@ export const SEP_2322: Dialect = {
   taskAnswers({ method, params }: JsonObject) {
     if (method !== 'tasks/input_response' || !isObject(params)) return undefined;
     const { inputResponses } = params;
-    if (!isObject(inputResponses)) {
-      throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
-    }
+    checkResponses(inputResponses);
     return { taskId: relatedTask(params), answers: { results: inputResponses } };
   },
   acknowledges: true,

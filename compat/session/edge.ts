@@ -4,7 +4,15 @@
  */
 import { AwaitError } from '../../src/base/values.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
-import { empty, idOf, json, messagesOf, rpcError, SSE_HEADERS } from '../../src/doors/http/reply.ts';
+import {
+  empty,
+  idOf,
+  json,
+  messagesOf,
+  noStream,
+  rpcError,
+  SSE_HEADERS,
+} from '../../src/doors/http/reply.ts';
 import { refuseScopes } from '../../src/handler/guards.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -113,9 +121,7 @@ async function startSession(parts: SessionEdgeParts, inbound: Inbound, request: 
 
 /** With `Last-Event-ID` a stream is resumed; without, the reply is the session's standing stream. */
 async function get(parts: SessionEdgeParts, inbound: Inbound): Promise<Reply> {
-  if (!accepts(inbound.header('accept') ?? '', 'text/event-stream')) {
-    return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
-  }
+  if (!accepts(inbound.header('accept') ?? '', 'text/event-stream')) return noStream();
   const found = await sessionOf(parts, inbound, null);
   if ('reply' in found) return found.reply;
   const { services } = parts;

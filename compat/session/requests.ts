@@ -7,7 +7,7 @@ import type { Response } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
 import { DisconnectSignal } from '../../src/doors/http/disconnect-signal.ts';
 import type { Reply } from '../../src/doors/http/exchange.ts';
-import { idOf, isRequestId, messagesOf, rpcError } from '../../src/doors/http/reply.ts';
+import { isRequestId, messagesOf, noMessage, rpcError } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { failure, undelivered } from '../failure.ts';
@@ -201,7 +201,7 @@ export function takesBatches(session: Session): boolean {
 export function refuseMessages(body: unknown): Reply | undefined {
   const messages = messagesOf(body);
   if (messages.length > 0 && messages.every(isMessage)) return undefined;
-  return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
+  return noMessage(body);
 }
 
 /** Whether an `Accept` header takes a media type. */

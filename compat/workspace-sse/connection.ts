@@ -5,7 +5,7 @@ import { AwaitError } from '../../src/base/values.ts';
 import { isEnd } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { pageOf } from '../../src/doors/http/origin.ts';
-import { rpcError } from '../../src/doors/http/reply.ts';
+import { noStream } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
 import {
   callIdOf,
@@ -50,9 +50,7 @@ export function whoIs({ principal, workspace }: StreamOwner, inbound: Inbound): 
 }
 
 export async function listen(parts: WorkspaceParts, inbound: Inbound, owner: StreamOwner): Promise<Reply> {
-  if (!/text\/(event-stream|\*)|\*\/\*/.test(inbound.header('accept') ?? '*/*')) {
-    return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
-  }
+  if (!/text\/(event-stream|\*)|\*\/\*/.test(inbound.header('accept') ?? '*/*')) return noStream();
   const { services, room } = parts;
   if (!room.has(owner)) {
     throw new AwaitError(

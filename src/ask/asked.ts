@@ -98,6 +98,11 @@ export class AskedAnswers {
   readonly #opened = new Set<string>();
   #offer: SentUrl | undefined;
   #waitsFor: Promise<WaitsFor> | undefined;
+  /** Until when the request waits for the page alone, by the monotonic clock. */
+  #end = Infinity;
+  /** When the request began; and from when on its tool may have it go on, by that clock. */
+  readonly #begun: number;
+  #next = 0;
   /** Whether the client cancelled the request. */
   #isCancelled = false;
   /** Has `answers` look again. */
@@ -107,6 +112,7 @@ export class AskedAnswers {
 
   constructor(parts: AskedParts) {
     this.#parts = parts;
+    this.#begun = parts.clock.elapsed();
     void parts.ended.then(() => this.#wake());
   }
 
@@ -150,14 +156,15 @@ export class AskedAnswers {
     for (const [key, { stop }] of this.#sent) if (!keys.has(key) && this.#sent.delete(key)) stop.abort();
     // The URL is that of all of them on the page.
     if (!open.some(({ key }) => this.#opened.has(key))) this.#offer = undefined;
-    // One that is on the page may be answered there at any time.
+    // One that is on the page, or at the client of another request of its key, may be answered there at any time.
     const isOpen =
+      request.key !== undefined ||
       open.some((ask) => this.#isForPage(ask)) ||
       (request.person !== undefined && (await calls.waitsFor(call.id)) !== undefined);
     await Promise.all(open.map((ask) => this.#begin(frame, call, ask, { isOpen, isTold, given })));
     // Rounds that are over are not waited for again.
     let round = frame.past.filter((done) => done.kind === 'step' && isShed(done.path)).length;
-    let end: number | undefined;
+    let group = Infinity;
     for (;;) {
       const { promise: woken, resolve: wake } = deferred();
       this.#wake = wake;
@@ -177,17 +184,21 @@ export class AskedAnswers {
         const isOut = this.#waits.length > 0;
         const now = clock.elapsed();
         if (live || !isOut) {
-          if (given.size === 0 && (await engine.isReady(standing))) break;
-          if (given.size > 0) end = Math.min(end ?? Infinity, now + LOOK);
-          else if (!isOut) end ??= now + this.#patience;
-          const rest = (end ?? Infinity) - now;
+          if (given.size > 0) group = Math.min(group, now + LOOK);
+          if (!isOut) this.#end = Math.min(this.#end, now + this.#patience);
+          const rest = Math.min(group, isOut ? Infinity : this.#end) - now;
           if (rest <= 0) {
             if (given.size > 0) break;
             if (this.#offer?.is !== 'opened' || live || round >= ROUNDS) return undefined;
             await Promise.race([frame.context.shed?.(), ended]);
             round += 1;
-            end = undefined;
+            this.#end = Infinity;
             continue;
+          }
+          if (given.size === 0 && now >= this.#next && (await engine.isReady(standing))) {
+            // One that polls goes on ever less often: each turn is as long as all before.
+            this.#next = 2 * now - this.#begun;
+            return offered([]);
           }
           const until = this.#out.map(({ doubtful }) => doubtful?.until ?? Infinity);
           const due = Math.min(expiryOf(call.expires, left), ...until) + 1 - clock.now();
@@ -201,6 +212,7 @@ export class AskedAnswers {
         timer?.cancel();
       }
     }
+    this.#end = Infinity;
     return offered([...given].map(([{ key }, response]) => [key, response]));
   }
 
@@ -210,6 +222,8 @@ export class AskedAnswers {
     // A task waits as long as it lives; a client that was not told yet is told at once.
     if (call.task?.when === 'now') return Infinity;
     if (this.#offer?.is === 'opened') return context.live ? Infinity : WAIT;
+    // What its client cannot be asked, another request of its key can.
+    if (this.page.length === 0) return Infinity;
     return this.page.every(({ key }) => this.#told.has(key)) ? WAIT : 0;
   }
 
@@ -219,9 +233,9 @@ export class AskedAnswers {
   }
 
   /** Whether the client cannot be asked so. */
-  #lacks(params: JsonObject): boolean {
+  #lacks(params: JsonObject, method = 'elicitation/create'): boolean {
     const { capabilities } = this.#parts.request.call.client;
-    return missingCapability(capabilities, 'elicitation/create', params) !== undefined;
+    return missingCapability(capabilities, method, params) !== undefined;
   }
 
   /** The outcome of an ask whose own time is over. */
@@ -278,9 +292,10 @@ export class AskedAnswers {
     };
     if (this.#sent.has(key) || this.#forPage.has(key)) return;
     if (this.#isForPage(ask)) return toPage();
+    if (request.key !== undefined && this.#lacks(ask.params, ask.method)) return;
     // Its client may deceive: it declares what the ask needs, and has not proven that it asks its user.
     const isDoubtful = request.person !== undefined && isForm(ask) && !(await calls.isProven(request.call));
-    const isShared = isOpen || isDoubtful || request.key !== undefined;
+    const isShared = isOpen || isDoubtful;
     const kept = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;
     if (kept !== undefined) return void given.set(ask, kept);
     const question = questionFor(call.id, ask);

@@ -7,18 +7,11 @@
 import { randomUUID } from 'node:crypto';
 import { digest } from '../base/digest.ts';
 import { Quota, type QuotaKey } from '../base/quota.ts';
-import {
-  AwaitError,
-  deferred,
-  defined,
-  isObject,
-  type JsonObject,
-  memoryOf,
-  type Repeating,
-} from '../base/values.ts';
-import type { ErrorAnswers } from './ask/answer.ts';
+import { AwaitError, deferred, defined, type JsonObject, memoryOf, type Repeating } from '../base/values.ts';
+import { checkResponses, type ErrorAnswers } from './ask/answer.ts';
 import { Frame } from './frame/frame.ts';
 import { type CallRecord, type Checkpoint, type Entry, FORMAT, type Response } from './journal/entries.ts';
+import { isSilent } from './journal/follow.ts';
 import { LateJournal } from './journal/late.ts';
 import { RunJournal } from './journal/run-journal.ts';
 import type { OpenJournal } from './journal/store.ts';
@@ -183,9 +176,7 @@ export class Engine {
     const bytes = context.memory ?? memoryOf(record.params);
     const started = this.#run(record, context, async () => {
       this.hold(record, quotaKey, bytes);
-      if (responses !== undefined && !isObject(responses)) {
-        throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
-      }
+      if (responses !== undefined) checkResponses(responses);
       const { clock, local, limits } = this.#parts;
       const isLogged = context.isLogged === true;
       const store = this.#parts.store ?? (isLogged ? local : undefined);
@@ -451,17 +442,14 @@ export class Engine {
 
   /**
    * Whether a call that waits at a checkpoint may go on without an answer: its tool did, as far as that is known here, or
-   * the steps beside its asks are done.
+   * the process of the steps beside its asks is silent.
    */
   async isReady({ at, checkpoint }: { at: number; checkpoint: Checkpoint }): Promise<boolean> {
+    const { store, clock, limits } = this.#parts;
     const { call, running } = checkpoint;
     const parked = this.#runs.parked.get(keyOf({ callId: call.id, at }));
     if (parked !== undefined) return parked.frame.isReady;
-    const entries = running === undefined ? [] : await this.#parts.store?.readOn(call.id, at + 1);
-    const done = entries?.flatMap((entry) =>
-      entry.type === 'completed' && entry.completion.kind === 'step' ? entry.completion.path : [],
-    );
-    return running?.every((path) => done?.includes(path)) === true;
+    return store !== undefined && running !== undefined && isSilent(store, clock, call.id, limits.lease);
   }
 
   async #resume(

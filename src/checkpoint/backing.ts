@@ -116,9 +116,9 @@ export class KeyvBacking implements Backing {
   async *#listed(): AsyncGenerator<string> {
     const { iterator } = this.#keyv as ListingAdapter;
     if (iterator === undefined) throw new AwaitError('store', 'this store cannot list its keys');
-    let failed: { readonly error: unknown } | undefined;
+    let failed: unknown;
     const fail = (error: unknown): void => {
-      failed = { error };
+      failed ??= error;
     };
     // An adapter may end a listing that failed as if it were complete.
     this.#keyv.on('error', fail);
@@ -127,8 +127,7 @@ export class KeyvBacking implements Backing {
     } finally {
       this.#keyv.off('error', fail);
     }
-    if (failed !== undefined)
-      throw new AwaitError('store', 'the store failed to list its keys', failed.error);
+    if (failed) throw new AwaitError('store', 'the store failed to list its keys', failed);
   }
 }
 

@@ -35,7 +35,7 @@ export async function openStore(url: string): Promise<Keyv> {
       const { default: Sqlite } = await importPeer(need, '@keyv/sqlite', () => import('@keyv/sqlite'));
       const { keyv, adapter } = await tried(url, () => {
         keepToOwner(sqliteFile(url));
-        const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000, iterationLimit: AT_ONCE });
+        const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000 });
         // Reading below says why it failed; until then its rejection would end the process.
         sqlite.query('SELECT 1').catch(() => {});
         return sqlite;
@@ -125,8 +125,11 @@ interface Pg {
  */
 function withOwnPool(Postgres: typeof import('@keyv/postgres').default, uri: string) {
   const { Pool } = createRequire(import.meta.resolve('@keyv/postgres'))('pg') as Pg;
-  const limits = { connectionTimeoutMillis: PATIENCE, query_timeout: PATIENCE, keepAlive: true };
-  const pool = new Pool({ connectionString: uri, ...limits });
+  const pool = new Pool({
+    connectionString: uri,
+    connectionTimeoutMillis: PATIENCE,
+    query_timeout: PATIENCE,
+  });
   // An idle connection that fails would end the process.
   pool.on('error', () => {});
   class Adapter extends Postgres {

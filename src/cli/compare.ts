@@ -7,14 +7,7 @@ import process from 'node:process';
 import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { escapeMarkup } from '../base/markup.ts';
-import {
-  type AwaitError,
-  isObject,
-  type JsonObject,
-  objectOf,
-  optionError,
-  reasonOf,
-} from '../base/values.ts';
+import { isObject, type JsonObject, objectOf, optionError, reasonOf } from '../base/values.ts';
 import { speakerOf } from '../compare/clients.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
 import type { Difference } from '../compare/differences.ts';
@@ -262,9 +255,7 @@ async function serveUi(
   });
   const server = await serveLive(live, whole('port', values.port, 0, 65_535));
   process.stdout.write(`open ${server.url}/\n`);
-  await new Promise<void>((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve());
-  });
+  await new Promise<void>((resolve) => atSignals(resolve));
   await server.close();
   await live.close();
   return 0;
@@ -277,6 +268,10 @@ async function madeFor(version: Version, isAll: boolean): Promise<FirstScenario>
   } finally {
     server.kill();
   }
+}
+
+function atSignals(act: () => void): void {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, act);
 }
 
 /** One line on stderr, written over, where somebody watches. */
@@ -308,7 +303,7 @@ async function runAtChanges(
 ): Promise<void> {
   const ended = new AbortController();
   const { signal } = ended;
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => ended.abort());
+  atSignals(() => ended.abort());
   let wake = (): void => {};
   const written = new Set(outputs.map((file) => resolve(file)));
   for (const folder of new Set(folders.map((one) => resolve(one)))) {

@@ -7,7 +7,7 @@ import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { AwaitError, optionError } from '../base/values.ts';
-import { LIMITS, type LimitOptions } from '../call/limits.ts';
+import { LIMITS } from '../call/limits.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { secretsIn } from '../checkpoint/secrets.ts';
 import type { PathOptions } from '../doors/http/paths.ts';
@@ -136,11 +136,11 @@ type Into<Value> = {
   ];
 }[keyof Parts];
 
-function into<Value>([part, field]: Into<Value>): (draft: Draft, given: Value) => void {
-  return (draft, given) => {
-    const { serving, ask, peer } = draft;
+/** @param read of what is given, if it is no text */
+function into<Value>([part, field]: Into<Value>, read: (given: string) => unknown = String) {
+  return ({ serving, ask, peer }: Draft, given?: unknown): void => {
     const parts: Parts = { serving, ask, peer, upstream: peer.options };
-    Object.assign(parts[part], { [field]: given });
+    Object.assign(parts[part], { [field]: read(given as string) });
   };
 }
 
@@ -164,19 +164,26 @@ function count(
   [least, most]: readonly [number, number?],
   field: Into<number>,
 ): Flag {
-  const put = into(field);
-  return one(name, 'N', help, (draft, given) => put(draft, whole(name, given, least, most)));
+  return one(
+    name,
+    'N',
+    help,
+    into(field, (given) => whole(name, given, least, most)),
+  );
 }
 
 function on(name: string, help: string, field: Into<true>): Flag {
-  const put = into(field);
-  return { name, help, set: (draft) => put(draft, true) };
+  return { name, help, set: into(field, () => true) };
 }
 
 /** In milliseconds. */
 function time(name: string, help: string, field: Into<number>): Flag {
-  const put = into(field);
-  return one(name, 'TIME', help, (draft, given) => put(draft, duration(name, given)));
+  return one(
+    name,
+    'TIME',
+    help,
+    into(field, (given) => duration(name, given)),
+  );
 }
 
 function oneOf<const T extends string>(

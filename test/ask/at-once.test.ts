@@ -61,6 +61,19 @@ function build(): McpServer {
       return { content: [{ type: 'text', text: String(first) }] };
     },
   );
+  server.registerTool('polls', {}, async () => {
+    let day: unknown;
+    void server.server
+      .elicitInput({ message: 'Which day?', requestedSchema: FORM }, { timeout: 86_400_000 })
+      .then(({ content }) => {
+        day = content?.day;
+      });
+    for (let nth = 1; day === undefined; nth += 1) {
+      await step(`poll ${nth}`, () => got.push(`poll ${nth}`));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    return { content: [{ type: 'text', text: String(day) }] };
+  });
   server.registerTool('gated', { inputSchema: { isFor: z.string().optional() } }, async ({ isFor }) => {
     const ask = async (message: string, by?: string): Promise<string> => {
       const params = { message, requestedSchema: FORM, ...(by && { _meta: { 'mcp-await/by': by } }) };
@@ -240,10 +253,25 @@ describe('a tool that goes on beside its question', () => {
     await expect.poll(listed).toContain('Nothing waits for you now');
   });
 
+  it('waits for its person all the same, and polls ever less often', async () => {
+    const client = await connected(one, {}, never);
+    const told = await called(client, { name: 'polls' });
+    expect(told).toMatch(/^NOT DONE YET/);
+    const text = called(client, { name: 'polls' });
+    const before = got.length;
+    await new Promise((resolve) => setTimeout(resolve, 6_000));
+    // After half a second, one, two and four.
+    expect(got.length - before).toBeLessThan(20);
+    await ann.answer(two.url, linkIn(told), { day: 'Monday' });
+    expect(await text).toBe('Monday');
+    expect(new Set(got).size).toBe(got.length);
+  });
+
   it('ends its call in another process, once its step is done', async () => {
+    const [a, b] = await serveTwo(build, { limits: { lease: 1_500 } });
     const race = { name: 'race', arguments: { besides: 'step' } };
-    expect(await called(await connected(one, {}, never), race)).toMatch(/^NOT DONE YET/);
-    const text = called(await connected(two, {}, never), race);
+    expect(await called(await connected(a, {}, never), race)).toMatch(/^NOT DONE YET/);
+    const text = called(await connected(b, {}, never), race);
     setTimeout(() => open('first'), 700);
     expect(await text).toBe('step 1');
     expect(got).toEqual(['first', 'then']);

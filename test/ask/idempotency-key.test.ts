@@ -198,6 +198,30 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
     await Promise.all([began.close(), ended.close()]);
   });
 
+  it('waits for the answer of the client that can be asked, where another request’s cannot', async () => {
+    const requestInit = { headers: { authorization: 'Bearer ann' } };
+    const connect = async (url: string, capabilities: object): Promise<Client> => {
+      const client = new Client({ name: 'gateway', version: '1' }, { capabilities });
+      await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
+      return client;
+    };
+    const [first, second] = [await connect(one.url, { elicitation: {} }), await connect(two.url, {})];
+    let answer: (() => void) | undefined;
+    first.setRequestHandler(
+      ElicitRequestSchema,
+      () => new Promise((resolve) => (answer = () => resolve({ action: 'accept', content: { yes: true } }))),
+    );
+    const call = { name: 'ask', arguments: { what: `able ${service.name}` }, _meta: { [KEY]: 'able' } };
+    const outcomes = [first.callTool(call)];
+    await expect.poll(() => answer).toBeDefined();
+    outcomes.push(second.callTool(call));
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    answer?.();
+    for (const { content } of await Promise.all(outcomes))
+      expect(content).toMatchObject([{ text: 'asked 1 true' }]);
+    await Promise.all([first.close(), second.close()]);
+  });
+
   it('names another call once its call is over, and that one as long', async () => {
     const ttl = 600_000;
     const audience = `over ${Date.now()}`;

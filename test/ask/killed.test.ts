@@ -181,6 +181,23 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
     expect(effectsIn(file)).toEqual([`hold ${to}`]);
   });
 
+  it('2025-11-25: killed in a step beside its question, which ends the call', async () => {
+    const file = join(scratch(), 'effects');
+    const to = randomUUID();
+    const store = service.url();
+    const [a, b] = await Promise.all([start(store, file), start(store, file)]);
+    const call = async (url: string): Promise<string> => {
+      const { content } = (await (await opened(url)).callTool({ name: 'race', arguments: { to } })) as {
+        content: { text: string }[];
+      };
+      return content[0]?.text ?? '';
+    };
+    expect(await call(a.url)).toMatch(/^NOT DONE YET/);
+    await killed(a.child);
+    writeFileSync(`${file}.${to}`, '');
+    expect(await call(b.url)).toBe('the step was first');
+  });
+
   it('2025-11-25: killed with a part of the answers, while the page’s comes in time', async () => {
     const file = join(scratch(), 'effects');
     const to = randomUUID();

@@ -49,9 +49,7 @@ export function sortAnswers(
   errors: ErrorAnswers = {},
   isRecorded = false,
 ): Answered {
-  if (responses !== undefined && !isObject(responses)) {
-    throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
-  }
+  if (responses !== undefined) checkResponses(responses);
   const accepted: AnswerCompletion[] = [];
   const bad: OpenAsk[] = [];
   const missing: OpenAsk[] = [];
@@ -71,6 +69,12 @@ export function sortAnswers(
     }
   }
   return { accepted, bad, missing };
+}
+
+/** @throws AwaitError `bad-answer` */
+export function checkResponses(responses: unknown): asserts responses is JsonObject {
+  if (!isObject(responses))
+    throw new AwaitError('bad-answer', 'inputResponses must be an object of results by key');
 }
 
 /** Whether the time is over that its tool gave an ask, if it gave any. */

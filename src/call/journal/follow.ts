@@ -231,6 +231,16 @@ export function follow(following: Following): Promise<FollowedTurn> {
   });
 }
 
+/** Whether the owner of a call has been silent for a lease, as far as this process has looked. */
+export async function isSilent(
+  store: CallStore,
+  clock: Clock,
+  callId: string,
+  lease: number,
+): Promise<boolean> {
+  return (await silenceOf(clock, store, callId).lasts()) >= lease;
+}
+
 /** For so many calls a process remembers how long it has seen nothing of their owners, also while it follows none. */
 const SILENCES = 1_000;
 const silences = new WeakMap<CallStore, Map<string, Silence>>();

@@ -211,7 +211,7 @@ export class Resumption {
       if (first.kind === 'told') return first.outcome;
       if (over) return GONE;
       const prepared = this.#prepare(request, state.checkpoint ?? (await this.#readCheckpoint(request)));
-      return prepared.kind === 'prepared' ? await this.#goOnFrom(first, request, prepared) : prepared;
+      return prepared.kind === 'prepared' ? await this.#goOnFrom(store, first, request, prepared) : prepared;
     } finally {
       over = true;
       accepted.forget();
@@ -232,15 +232,19 @@ export class Resumption {
     request.active.owns = false;
     if (store === undefined) throw new AwaitError('internal', 'only a store can have a contested turn');
     const { running = [] } = prepared.checkpoint;
-    return this.#goOnFrom(await this.#readOn(store, request, running, () => false), request, prepared);
+    const found = await this.#readOn(store, request, running, () => false);
+    return this.#goOnFrom(store, found, request, prepared);
   }
 
   /** Continues from the turn's entries in the journal. */
-  async #goOnFrom(found: FoundTurn, request: Resume, prepared: PreparedTurn): Promise<Outcome> {
+  async #goOnFrom(
+    store: CallStore,
+    found: FoundTurn,
+    request: Resume,
+    prepared: PreparedTurn,
+  ): Promise<Outcome> {
     const { replay } = this.#parts;
-    const store = this.#storeOf(request);
     const { checkpoint, sorted, claim } = prepared;
-    if (store === undefined) throw new AwaitError('internal', 'a journal was read without a store');
     if (found.kind === 'ended') return { kind: 'responded', response: found.response, elsewhere: true };
     if (found.kind === 'task') return { kind: 'task', taskId: checkpoint.call.id };
     if (found.kind === 'suspended') {

@@ -26,6 +26,16 @@ export function json(body: JsonObject, status = 200, headers: Readonly<Record<st
   return { status, headers: { ...JSON_HEADERS, ...headers }, body: messageText(body) };
 }
 
+/** The reply to a body that is neither a message nor an array of messages. */
+export function noMessage(body: unknown): Reply {
+  return rpcError(400, -32600, 'Invalid Request: the body is no JSON-RPC message', idOf(body));
+}
+
+/** The reply to a client that takes no stream of events. */
+export function noStream(): Reply {
+  return rpcError(406, -32000, 'Not Acceptable: Client must accept text/event-stream');
+}
+
 export function rpcError(
   status: number,
   code: number,
