@@ -24,7 +24,7 @@ const answersElsewhere = (url, init) => {
 
 const client = new Client({ name: 'desk', version: '1.0.0' }, { capabilities: { elicitation: {} } });
 client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
-  console.log('the user is asked', params.message);
+  console.log('the user is asked', params.message, 'by', calls);
   return { action: 'accept', content: { day: 'Monday' } };
 });
 const transport = new StreamableHTTPClientTransport(new URL(calls), { fetch: answersElsewhere });
