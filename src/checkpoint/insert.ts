@@ -11,9 +11,6 @@ import { AwaitError, memoryOf } from '../base/values.ts';
 import { inTime, PATIENCE } from './in-time.ts';
 import { tableOf } from './table.ts';
 
-/** A method of an adapter: closes its connection, on which nothing comes any more. */
-export const SILENT = Symbol('silent');
-
 /** The methods of a Keyv adapter that are used here: of Keyv's own `Map`, or of one of its packages. */
 interface Adapter {
   get(key: string): unknown;
@@ -21,7 +18,6 @@ interface Adapter {
   delete(key: string): unknown;
   getMany?(keys: string[]): unknown;
   deleteMany?(keys: string[]): unknown;
-  [SILENT]?(): void;
   readonly _store?: unknown;
 }
 
@@ -198,27 +194,14 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: 
   return {
     async run<T>(operate: (derived: Keyv) => Promise<T>): Promise<T> {
       const fail = (error: unknown): never => {
-        failed(adapter, wait);
         throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure ?? error);
       };
       const made = operate(derived);
       const result = await (adapter instanceof Map ? made : inTime(made, wait)).catch(fail);
       if (operation.failure !== undefined) return fail(undefined);
-      heard.set(adapter, performance.now());
       return result;
     },
   };
-}
-
-/** When an adapter answered last, or was given another connection, in milliseconds. */
-const heard = new WeakMap<object, number>();
-
-/** Has an adapter that is silent for as long as an operation may take make another connection, where it can. */
-function failed(adapter: Adapter, wait: number): void {
-  const now = performance.now();
-  if (now - (heard.get(adapter) ?? 0) < wait) return;
-  heard.set(adapter, now);
-  adapter[SILENT]?.();
 }
 
 /** What one operation does in place of the adapter's `set`, and why it failed. */

@@ -5,7 +5,7 @@ import Keyv, { type KeyvStoreAdapter } from 'keyv';
 import { importPeer } from '../base/peer.ts';
 import { optionError } from '../base/values.ts';
 import { PATIENCE } from './in-time.ts';
-import { read, SILENT } from './insert.ts';
+import { read } from './insert.ts';
 import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
 
 /** Records that are listed with one statement. */
@@ -51,12 +51,7 @@ export async function openStore(url: string): Promise<Keyv> {
       const { default: KeyvRedis } = await importPeer(need, '@keyv/redis', () => import('@keyv/redis'));
       // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
       // connection takes the replies of the next one for those of other commands, until it is restarted.
-      const construct = () => {
-        const redis = new KeyvRedis({ url, disableOfflineQueue: true });
-        // The next command makes another connection.
-        return Object.assign(redis, { [SILENT]: () => redis.client.isOpen && redis.client.destroy() });
-      };
-      return (await tried(url, construct, true)).keyv;
+      return (await tried(url, () => new KeyvRedis({ url, disableOfflineQueue: true }), true)).keyv;
     }
     case 'postgres':
     case 'postgresql': {

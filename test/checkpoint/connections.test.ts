@@ -46,7 +46,8 @@ describe.each([REDIS, POSTGRES].filter(({ down }) => !down))('$name', (service) 
     expect(await isRead(second)).toBe(true);
   });
 
-  it('replaces connections that fall silent', async () => {
+  // `@keyv/redis` keeps one connection, and its client makes no other while that is open.
+  it.skipIf(service.name === 'Redis')('replaces connections that fall silent', async () => {
     const { proxy, url } = await behind(service.url());
     const keyv = await opened(url);
     proxy.silence();
