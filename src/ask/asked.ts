@@ -97,6 +97,7 @@ export class AskedAnswers {
   readonly #told = new Set<string>();
   readonly #opened = new Set<string>();
   #offer: SentUrl | undefined;
+  /** The call is opened once, although its asks begin side by side. */
   #waitsFor: Promise<WaitsFor> | undefined;
   /** Until when the request waits for the page alone, by the monotonic clock. */
   #end = Infinity;
@@ -196,7 +197,7 @@ export class AskedAnswers {
             continue;
           }
           if (given.size === 0 && now >= this.#next && (await engine.isReady(standing))) {
-            // One that polls goes on ever less often: each turn is as long as all before.
+            // A tool that polls goes on ever less often: next when the request has lasted twice as long.
             this.#next = 2 * now - this.#begun;
             return offered([]);
           }

@@ -193,13 +193,14 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: 
   const derived = derive(keyv, stand);
   return {
     async run<T>(operate: (derived: Keyv) => Promise<T>): Promise<T> {
-      const fail = (error: unknown): never => {
+      let result: T;
+      try {
+        result = await (adapter instanceof Map ? operate(derived) : inTime(operate(derived), wait));
+      } catch (error) {
         throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure ?? error);
-      };
-      const made = operate(derived);
-      const result = await (adapter instanceof Map ? made : inTime(made, wait)).catch(fail);
-      if (operation.failure !== undefined) return fail(undefined);
-      return result;
+      }
+      if (operation.failure === undefined) return result;
+      throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure);
     },
   };
 }

@@ -281,7 +281,7 @@ export class Resumption {
     const { running: _running, ...before } = checkpoint;
     const { call } = before;
     const again = reask(sorted.bad, checkpoint.asked);
-    // By what the claim has, which may be another process's, of when other asks were in time.
+    // The claim says which asks are answered: another process may have made it when those that are late now were in time.
     const answered = since.flatMap((done) => (done.kind === 'answer' ? done.key : []));
     const open = checkpoint.open.filter(({ key }) => !answered.includes(key));
     const from: Checkpoint = {
