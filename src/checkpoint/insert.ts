@@ -11,6 +11,9 @@ import { AwaitError, memoryOf } from '../base/values.ts';
 import { inTime, PATIENCE } from './in-time.ts';
 import { tableOf } from './table.ts';
 
+/** A method of an adapter: an operation failed, so its connection may be silent, or may not write any more. */
+export const FAILED = Symbol('failed');
+
 /** The methods of a Keyv adapter that are used here: of Keyv's own `Map`, or of one of its packages. */
 interface Adapter {
   get(key: string): unknown;
@@ -18,6 +21,7 @@ interface Adapter {
   delete(key: string): unknown;
   getMany?(keys: string[]): unknown;
   deleteMany?(keys: string[]): unknown;
+  [FAILED]?(): void;
   readonly _store?: unknown;
 }
 
@@ -193,14 +197,13 @@ function watched(keyv: Keyv, adapter: Adapter, verb: string, key: string, wait: 
   const derived = derive(keyv, stand);
   return {
     async run<T>(operate: (derived: Keyv) => Promise<T>): Promise<T> {
-      let result: T;
-      try {
-        result = await (adapter instanceof Map ? operate(derived) : inTime(operate(derived), wait));
-      } catch (error) {
+      const fail = (error: unknown): never => {
+        adapter[FAILED]?.();
         throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure ?? error);
-      }
-      if (operation.failure === undefined) return result;
-      throw new AwaitError('store', `the store failed to ${verb} ${key}`, operation.failure);
+      };
+      const made = operate(derived);
+      const result = await (adapter instanceof Map ? made : inTime(made, wait)).catch(fail);
+      return operation.failure === undefined ? result : fail(undefined);
     },
   };
 }

@@ -4,8 +4,8 @@ import { createRequire } from 'node:module';
 import Keyv, { type KeyvStoreAdapter } from 'keyv';
 import { importPeer } from '../base/peer.ts';
 import { optionError } from '../base/values.ts';
-import { PATIENCE } from './in-time.ts';
-import { read } from './insert.ts';
+import { inTime, PATIENCE } from './in-time.ts';
+import { FAILED, read } from './insert.ts';
 import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
 
 /** Records that are listed with one statement. */
@@ -48,10 +48,8 @@ export async function openStore(url: string): Promise<Keyv> {
     }
     case 'redis':
     case 'rediss': {
-      const { default: KeyvRedis } = await importPeer(need, '@keyv/redis', () => import('@keyv/redis'));
-      // With its offline queue, a client of Redis (@redis/client 5.12) that writes in the very moment it loses its
-      // connection takes the replies of the next one for those of other commands, until it is restarted.
-      return (await tried(url, () => new KeyvRedis({ url, disableOfflineQueue: true }), true)).keyv;
+      const redis = await importPeer(need, '@keyv/redis', () => import('@keyv/redis'));
+      return (await tried(url, () => withOwnClients(redis, url))).keyv;
     }
     case 'postgres':
     case 'postgresql': {
@@ -77,30 +75,78 @@ function keepToOwner(path: string): void {
 /**
  * Reads a record once, which connects. The SQL adapters make their table as they are constructed, and never again: one
  * that could not (the file was locked, the server was starting) fails for ever.
- * @param retries whether the adapter tries for ever to connect: then its first error is the cause
  * @throws AwaitError `store`
  */
-async function tried<T extends KeyvStoreAdapter>(url: string, construct: () => T, retries = false) {
+async function tried<T extends KeyvStoreAdapter>(url: string, construct: () => T) {
   let keyv: Keyv | undefined;
   let first: unknown;
   try {
     const adapter = construct();
     const opened = new Keyv(adapter);
     keyv = opened;
-    const failed = new Promise<never>((_, reject) => {
-      // This listener stays: without one a connection that fails while it is idle would end the process.
-      opened.on('error', (error) => {
-        first ??= error;
-        if (retries) reject(error);
-      });
+    // This listener stays: without one a connection that fails while it is idle would end the process.
+    opened.on('error', (error) => {
+      first ??= error;
     });
-    await Promise.race([read(opened, 'mcp-await:health', FIRST), failed]);
+    await read(opened, 'mcp-await:health', FIRST);
     return { keyv: opened, adapter };
   } catch (error) {
     // Not awaited: an adapter that waits for its connection would wait here.
     void keyv?.disconnect().catch(() => {});
     throw unreachable('store', url, first ?? error);
   }
+}
+
+/**
+ * The adapter, with a client for each connection: one that connects again (@redis/client 5.12) may take the replies of
+ * one connection for those of another. A connection on which an operation failed gives way to another one, at most each
+ * five seconds; what is under way on it has five seconds more.
+ */
+function withOwnClients({ default: KeyvRedis, createClient }: typeof import('@keyv/redis'), url: string) {
+  const create = () =>
+    createClient({ url, disableOfflineQueue: true, socket: { reconnectStrategy: false } }).on(
+      'error',
+      () => {},
+    );
+  const end = (client: ReturnType<typeof create>): void => {
+    if (client.isOpen) client.destroy();
+  };
+  let current = create();
+  let opening: Promise<typeof current> | undefined;
+  let opened = 0;
+  const open = async (): Promise<typeof current> => {
+    const client = create();
+    await inTime(client.connect()).catch((error) => {
+      end(client);
+      throw error;
+    });
+    opened = performance.now();
+    current = client;
+    adapter.client = client;
+    return client;
+  };
+  class Adapter extends KeyvRedis<unknown> {
+    override async getClient() {
+      if (current.isReady) return current;
+      opening ??= open().finally(() => {
+        opening = undefined;
+      });
+      return opening;
+    }
+    [FAILED](): void {
+      if (!current.isReady || performance.now() - opened < PATIENCE) return;
+      setTimeout(end, PATIENCE, current);
+      current = create();
+    }
+    override async disconnect(): Promise<void> {
+      await opening?.catch(() => {});
+      // The reply of this command comes after those of all others.
+      if (current.isReady) await inTime(current.ping()).catch(() => {});
+      end(current);
+    }
+  }
+  const adapter = new Adapter(current);
+  return adapter;
 }
 
 /** The members of `pg` that are used here. */

@@ -135,8 +135,7 @@ async function list(book: CallBook, caller: string | undefined, { json }: ShownC
   rows.sort((a, b) => a.created.localeCompare(b.created));
   if (json) for (const row of rows) write(JSON.stringify(row));
   else {
-    const now = Date.now();
-    if (rows.length > 0) write(aligned([HEADER, ...rows.map((row) => cellsOf(row, now))]));
+    if (rows.length > 0) write(tableOf(rows, SHORT));
     const waiting = rows.filter(({ status }) => status === 'waiting').length;
     write(
       `${rows.length} ${rows.length === 1 ? 'call' : 'calls'}, ${waiting} of them waiting for their caller`,
@@ -180,21 +179,23 @@ function askedAt({ entries, folded }: Story): number | undefined {
 
 const HEADER = ['CALL', 'STATUS', 'AGE', 'ASKED', 'REQUEST', 'CALLER', 'WAITS FOR'];
 
-function cellsOf(row: CallRow, now: number): string[] {
-  const { call, status, created, asked, method, target, caller, asks } = row;
-  return [
-    call.slice(0, SHORT),
-    status,
-    age(now - Date.parse(created)),
-    asked === null ? '-' : age(now - Date.parse(asked)),
-    `${method} ${visible(target)}`,
-    caller === null ? 'anonymous' : visible(caller),
-    asks.join(', '),
-  ];
-}
-
-/** Columns as wide as their widest cell; the last one has no end. */
-function aligned(lines: readonly (readonly string[])[]): string {
+/**
+ * Columns as wide as their widest cell; the last one has no end.
+ * @param length characters of a call's label
+ */
+function tableOf(rows: readonly CallRow[], length: number): string {
+  const now = Date.now();
+  const lines = [HEADER];
+  for (const { call, status, created, asked, method, target, caller, asks } of rows)
+    lines.push([
+      call.slice(0, length),
+      status,
+      age(now - Date.parse(created)),
+      asked === null ? '-' : age(now - Date.parse(asked)),
+      `${method} ${visible(target)}`,
+      caller === null ? 'anonymous' : visible(caller),
+      asks.join(', '),
+    ]);
   const widths = HEADER.map((_, column) => Math.max(...lines.map((cells) => cells[column]?.length ?? 0)));
   const padded = lines.map((cells) => cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)));
   return padded.map((cells) => cells.join('  ').trimEnd()).join('\n');
@@ -212,20 +213,13 @@ function age(milliseconds: number): string {
   return `${seconds}s`;
 }
 
-function lineOf(story: Story): string {
-  const { call, status, method, target, caller, created, asks } = rowOf(story);
-  const whose = caller === null ? 'anonymous' : visible(caller);
-  const open = asks.length === 0 ? '' : `  waits for ${asks.join(', ')}`;
-  return `${call}  ${status.padEnd(9)}  ${created}  ${method} ${visible(target)}  ${whose}${open}`;
-}
-
 function show(story: Story, shown: ShownCall): void {
   if (shown.json) {
     write(JSON.stringify(rowOf(story)));
     for (const entry of story.entries) write(JSON.stringify(toldOf(entry, shown)));
     return;
   }
-  write(lineOf(story));
+  write(tableOf([rowOf(story)], Infinity));
   if (shown.answers) write(`  arguments: ${jsonOf(story.call.params.arguments ?? {})}`);
   for (const [at, entry] of story.entries.entries()) {
     const { what, detail } = toldOf(entry, shown);

@@ -43,15 +43,15 @@ export async function serveHost(
   const { port, host } = serving;
   const logger = draft.options.logger ?? levelLogger(log);
   const asking = askingOf(draft, logger);
-  const options = { ...draft.options, ...asking?.options };
+  const options = { ...draft.options, ...asking?.options, logger };
   if (serving.stdio) {
-    await serveStdio(await load(), { ...options, logger });
+    await serveStdio(await load(), options);
     return;
   }
   const loaded = await load();
   const isPeer = isPeerHost(loaded);
   const { factory, started } = isPeer ? { factory: loaded, started: () => {} } : watched(loaded, logger);
-  const handler = createAwaitHandler(factory, { ...options, logger });
+  const handler = createAwaitHandler(factory, options);
   // A server behind the proxy was started already, to see that it can be.
   if (!isPeer) await handler.check();
   started();
@@ -90,8 +90,7 @@ export async function serveHost(
     server.listen(port, host, resolve);
   });
   const { port: bound } = server.address() as AddressInfo;
-  if (forwarding === undefined) warnIfOpen(host, logger, authenticate === undefined);
-  else warnIfAnyHost(host, logger, options.allowedHosts);
+  warnIfOpen(host, options, forwarding !== undefined, authenticate === undefined);
   asking?.pairing?.start();
   const { leave, close } = handler;
   const release = async (): Promise<void> => {
@@ -236,24 +235,22 @@ function respond(res: ServerResponse, health: Health): void {
   res.writeHead(health.ready ? 200 : 503, headers).end(body);
 }
 
-/** Warns where other machines can connect: the command line serves callers without credentials. */
-function warnIfOpen(host: string, logger: Pick<Logger, 'warn'>, isAnonymous: boolean): void {
-  if (isLoopback(host) || host === 'localhost') return;
-  logger.warn(
-    `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody' : 'callers without a token are anonymous, and are served'}. Put a proxy that authenticates in front, or mount createAwaitHandler behind your middleware`,
-  );
-}
-
-/** Warns where a page could name this server as it likes (DNS rebinding), and its callers are the server's own. */
-function warnIfAnyHost(
+/** Warns where other machines can connect: of callers without credentials, or of pages that name this server as they like (DNS rebinding). */
+function warnIfOpen(
   host: string,
-  logger: Pick<Logger, 'warn'>,
-  allowed: readonly string[] | undefined,
+  { logger, allowedHosts }: AwaitOptions & { readonly logger: Logger },
+  isForwarded: boolean,
+  isAnonymous: boolean,
 ): void {
-  if (isLoopback(host) || host === 'localhost' || allowed !== undefined) return;
-  logger.warn(
-    '--forward-authorization serves the public name of the server behind it, and requests for any name are served: add --allow-host with that name',
-  );
+  if (isLoopback(host) || host === 'localhost') return;
+  if (!isForwarded)
+    logger.warn(
+      `anyone who reaches ${host} can use this server: ${isAnonymous ? 'it authenticates nobody' : 'callers without a token are anonymous, and are served'}. Put a proxy that authenticates in front, or mount createAwaitHandler behind your middleware`,
+    );
+  else if (allowedHosts === undefined)
+    logger.warn(
+      '--forward-authorization serves the public name of the server behind it, and requests for any name are served: add --allow-host with that name',
+    );
 }
 
 /** One client on stdin and stdout, until it closes its end or a signal ends the process. */

@@ -210,17 +210,17 @@ export function createServices(
   });
   const marks = new ToolMarks();
   const guards = new KnownGuards();
-  const taskRows = (owner: string | null) => names.guessable('tasks', owner);
-  const callRows = (owner: string | null) => names.guessable('calls', owner);
-  callIndex = store && new TaskIndex(sealedRecords(store, sealer), callRows, settings.ttl, now);
+  const records = store && sealedRecords(store, sealer);
+  const indexOf = (what: 'tasks' | 'calls' | 'announcements', lifetime: number) =>
+    records && new TaskIndex(records, (owner) => names.guessable(what, owner), lifetime, now);
+  callIndex = indexOf('calls', settings.ttl);
   const calls =
     store && new CallBook(store, names, systemClock, callIndex, (id, scope) => streams.remove(id, scope));
-  const taskIndex = store && new TaskIndex(sealedRecords(store, sealer), taskRows, settings.ttl, now);
-  const heardNames = (): readonly [string, ...string[]] => names.guessable('announcements', null);
+  const taskIndex = indexOf('tasks', settings.ttl);
   const announcements = new Announcements({
-    log: store?.isShared ? new TaskIndex(sealedRecords(store, sealer), heardNames, 1, now) : undefined,
+    log: store?.isShared ? indexOf('announcements', 1) : undefined,
     relay: settings.relay,
-    name: () => heardNames()[0],
+    name: () => names.guessable('announcements', null)[0],
     poll: limits.streamPoll,
     clock: systemClock,
     failed: (error) =>
@@ -255,11 +255,12 @@ export function createServices(
     );
   const asking =
     store &&
+    records &&
     new PageAsks({
       settings: isPaged ? settings.ask : undefined,
       lease: limits.lease,
       store,
-      records: sealedRecords(store, sealer),
+      records,
       names,
       sealer,
       ttl: settings.ttl,
@@ -328,9 +329,10 @@ export function createServices(
     admit,
     openInstance: async (call, context) => {
       const { id, revision, client, principal: caller } = call;
+      const era = table.get(revision)?.era ?? 'legacy';
       const instance = await instances.open({
         id,
-        era: table.get(revision)?.era ?? 'legacy',
+        era,
         revision,
         client: call.outlasted?.person === undefined ? client : believing(client),
         principal: caller,
@@ -339,12 +341,7 @@ export function createServices(
         workspace: context.workspace,
         isLocal: context.isLocal,
         serves: 'call',
-        outside: noSession(
-          settings,
-          announcements,
-          caller,
-          (table.get(revision)?.era ?? 'legacy') === 'legacy',
-        ),
+        outside: noSession(settings, announcements, caller, era === 'legacy'),
       });
       services.serverInfo ??= instance.initialized.serverInfo;
       return instance;

@@ -1,11 +1,14 @@
 /** The connections of a store that `openStore` opens: whose they are, and those that fall silent or break. */
+import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { createClient } from '@redis/client';
 import type Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
 import { KeyvBacking } from '../../src/checkpoint/backing.ts';
 import { insertIfAbsent, read } from '../../src/checkpoint/insert.ts';
 import { Names } from '../../src/checkpoint/names.ts';
 import { openStore } from '../../src/store.ts';
+import { ownStore } from '../chaos/stores.ts';
 import { POSTGRES, REDIS } from '../e2e/services.ts';
 import { type TcpProxy, tcpProxy } from '../fixtures/tcp-proxy.ts';
 
@@ -46,8 +49,7 @@ describe.each([REDIS, POSTGRES].filter(({ down }) => !down))('$name', (service) 
     expect(await isRead(second)).toBe(true);
   });
 
-  // `@keyv/redis` keeps one connection, and its client makes no other while that is open.
-  it.skipIf(service.name === 'Redis')('replaces connections that fall silent', async () => {
+  it('replaces connections that fall silent', async () => {
     const { proxy, url } = await behind(service.url());
     const keyv = await opened(url);
     proxy.silence();
@@ -83,5 +85,26 @@ describe.each([REDIS, POSTGRES].filter(({ down }) => !down))('$name', (service) 
       for await (const _ of backing.keys());
     })();
     await expect(listed).rejects.toThrow();
+  });
+});
+
+const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
+
+describe.skipIf(!hasRedis)(hasRedis ? 'a Redis' : 'a Redis (skipped: there is no redis-server)', () => {
+  it('that became a replica is left for the one that its address leads to', async () => {
+    const [first, second] = await Promise.all([ownStore('redis'), ownStore('redis')]);
+    cleanUps.push(first.remove, second.remove);
+    const { proxy, url } = await behind(first.url);
+    const keyv = await opened(url);
+    const write = (): Promise<unknown> =>
+      insertIfAbsent(keyv, `mcp-await:${randomUUID()}`, 1, 60_000).catch((error) => String(error.cause));
+    expect(await write()).toBe(true);
+    const port = Number(new URL(second.url).port);
+    const operator = await createClient({ url: first.url }).connect();
+    await operator.sendCommand(['REPLICAOF', '127.0.0.1', String(port)]);
+    operator.destroy();
+    proxy.farPort = port;
+    expect(await write()).toMatch(/READONLY/);
+    await expect.poll(write, { timeout: 20_000, interval: 200 }).toBe(true);
   });
 });

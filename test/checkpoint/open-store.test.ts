@@ -105,7 +105,7 @@ describe.skipIf(REDIS.down)(REDIS.name, () => {
     for (const line of lines) line.emit('error', new Error('the line is cut'));
     const late = ask();
     expect(await asked).toMatch(/the line is cut/);
-    expect(await late).toMatch(/^right$|offline/);
+    expect(await late).toMatch(/^right$|closed/);
     await expect.poll(() => read(keyv, key).catch(() => 'failed')).toBe('right');
     expect(await insertIfAbsent(keyv, `${key}:2`, 'new', 60_000)).toBe(true);
     expect(await read(keyv, `${key}:2`)).toBe('new');
