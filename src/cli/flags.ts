@@ -137,7 +137,7 @@ type Into<Value> = {
 }[keyof Parts];
 
 /** @param read of what is given, if it is no text */
-function into<Value>([part, field]: Into<Value>, read: (given: string) => unknown = String) {
+function into<Value>([part, field]: Into<Value>, read: (given: string) => Value = String as never) {
   return ({ serving, ask, peer }: Draft, given?: unknown): void => {
     const parts: Parts = { serving, ask, peer, upstream: peer.options };
     Object.assign(parts[part], { [field]: read(given as string) });
