@@ -104,6 +104,8 @@ export class AskedAnswers {
   /** When the request began; and from when on its tool may have it go on, by that clock. */
   readonly #begun: number;
   #next = 0;
+  /** Of the request. */
+  #frame: Frame | undefined;
   /** Whether the client cancelled the request. */
   #isCancelled = false;
   /** Has `answers` look again. */
@@ -115,6 +117,11 @@ export class AskedAnswers {
     this.#parts = parts;
     this.#begun = parts.clock.elapsed();
     void parts.ended.then(() => this.#wake());
+  }
+
+  /** Whether its client is asked while the request waits, as that of a task is, too. */
+  get #isLive(): boolean {
+    return this.#frame?.isLive === true;
   }
 
   /** Asks that are at a client that is not given up. */
@@ -150,8 +157,9 @@ export class AskedAnswers {
   async answers(frame: Frame, standing: AtAsks, isTold: boolean): Promise<OfferedAnswers | undefined> {
     const { calls, engine, clock, request, over, ended } = this.#parts;
     const { call, open } = standing.checkpoint;
-    const { live } = request.context;
     const given: GivenByAsk = new Map();
+    const read = { count: 0 };
+    this.#frame = frame;
     // Those that the tool gave up are not waited for.
     const keys = new Set(open.map(({ key }) => key));
     for (const [key, { stop }] of this.#sent) if (!keys.has(key) && this.#sent.delete(key)) stop.abort();
@@ -175,7 +183,7 @@ export class AskedAnswers {
         await this.#heed(call);
         const waiting = open.filter((ask) => !given.has(ask));
         // Where its asks end its turn, the client's answers come first, and all at once.
-        if (live || this.#waits.every(({ response }) => response !== undefined))
+        if (frame.isLive || this.#waits.every(({ response }) => response !== undefined))
           await Promise.all(waiting.map((ask) => this.#settle(call, ask, isOpen, given)));
         const left = waiting.filter((ask) => !given.has(ask));
         if (over.aborted || clock.now() >= call.expires) return undefined;
@@ -184,27 +192,28 @@ export class AskedAnswers {
         await this.#open(frame, call);
         const isOut = this.#waits.length > 0;
         const now = clock.elapsed();
-        if (live || !isOut) {
+        // A request that was cancelled, perhaps in another process, has stopped the page.
+        if (isOpen || this.page.length > 0) await calls.resume(call);
+        if (frame.isLive || !isOut) {
           if (given.size > 0) group = Math.min(group, now + LOOK);
-          if (!isOut) this.#end = Math.min(this.#end, now + this.#patience);
+          const patience = this.#patience;
+          if (!isOut) this.#end = Math.min(patience === Infinity ? patience : this.#end, now + patience);
           const rest = Math.min(group, isOut ? Infinity : this.#end) - now;
           if (rest <= 0) {
             if (given.size > 0) break;
-            if (this.#offer?.is !== 'opened' || live || round >= ROUNDS) return undefined;
+            if (this.#offer?.is !== 'opened' || frame.isLive || round >= ROUNDS) return undefined;
             await Promise.race([frame.context.shed?.(), ended]);
             round += 1;
             this.#end = Infinity;
             continue;
           }
-          if (given.size === 0 && now >= this.#next && (await engine.isReady(standing))) {
-            // A tool that polls goes on ever less often: next when the request has lasted twice as long.
-            this.#next = 2 * now - this.#begun;
-            return offered([]);
-          }
+          const isReady = now >= this.#next && (await engine.isReady(standing));
+          // A tool that polls goes on ever less often: next when the request has lasted twice as long.
+          if (isReady) this.#next = 2 * now - this.#begun;
+          // Another request may have had it go on.
+          if (given.size === 0 && (isReady || (await calls.hasGoneOn(standing, read)))) return offered([]);
           const until = this.#out.map(({ doubtful }) => doubtful?.until ?? Infinity);
           const due = Math.min(expiryOf(call.expires, left), ...until) + 1 - clock.now();
-          // A request that was cancelled, perhaps in another process, has stopped the page.
-          if (isOpen || this.page.length > 0) await calls.resume(call);
           timer = clock.after(Math.min(LOOK, due, rest), wake).unref();
         }
         await woken;
@@ -221,7 +230,7 @@ export class AskedAnswers {
   get #patience(): number {
     const { context, call } = this.#parts.request;
     // A task waits as long as it lives; a client that was not told yet is told at once.
-    if (call.task?.when === 'now') return Infinity;
+    if (call.task?.when === 'now' || (this.#isLive && !context.live)) return Infinity;
     if (this.#offer?.is === 'opened') return context.live ? Infinity : WAIT;
     // What its client cannot be asked, another request of its key can.
     if (this.page.length === 0) return Infinity;
@@ -254,7 +263,7 @@ export class AskedAnswers {
 
   /** Looks for the outcome of an ask. */
   async #settle(call: CallRecord, ask: OpenAsk, isOpen: boolean, given: GivenByAsk): Promise<void> {
-    const { calls, clock, request } = this.#parts;
+    const { calls, clock } = this.#parts;
     const { key } = ask;
     const sent = this.#sent.get(key);
     const isForPage = this.#forPage.has(key);
@@ -267,7 +276,7 @@ export class AskedAnswers {
       this.#sent.delete(key);
       if (await this.#believes(sent, response, isForPage)) outcome = response;
       else if (!isForPage) await this.#doubt(call, ask);
-    } else if (request.context.live && !isForPage && (sent?.doubtful?.until ?? Infinity) <= clock.now())
+    } else if (this.#isLive && !isForPage && (sent?.doubtful?.until ?? Infinity) <= clock.now())
       await this.#doubt(call, ask);
     outcome ??= this.#late(ask);
     if (outcome === undefined) return;
@@ -316,12 +325,12 @@ export class AskedAnswers {
       const until = at + SHOWN;
       if (isNew && until <= now) return this.#doubt(call, ask);
       // A process that ended may have asked long ago, and its client have answered this one by itself.
-      doubtful = { at: isNew && request.context.live ? now : at, until };
+      doubtful = { at: isNew && frame.isLive ? now : at, until };
     }
     const sent: Sent = { ask, call, isShared, doubtful, stop: new AbortController() };
     this.#sent.set(key, sent);
     const timeout = deadline && Math.max(1, deadline.at - clock.now());
-    const signal = request.context.live ? sent.stop.signal : undefined;
+    const signal = frame.isLive ? sent.stop.signal : undefined;
     void this.#put(frame, question, past, defined({ timeout, signal })).then((response) => {
       sent.response = response && this.#checked(ask, response);
       this.#wake();

@@ -392,6 +392,14 @@ export class WaitingCalls {
     }
   }
 
+  /** Looks whether a turn after a checkpoint has begun, or the call is over. @param read counts the entries since */
+  async hasGoneOn({ at, checkpoint }: AtAsks, read: { count: number }): Promise<boolean> {
+    for (; ; read.count += 1) {
+      const entry = await this.#parts.store.read(checkpoint.call.id, at + 1 + read.count);
+      if (entry?.type !== 'completed') return entry !== undefined;
+    }
+  }
+
   /** Inserts a record of a call, which goes with it. @returns false where there is one */
   #insert(call: CallRecord, name: string, value: JsonObject | WaitsFor | KeptAnswer): Promise<boolean> {
     return this.#parts.store.insert(name, value, call.expires, { holder: call });

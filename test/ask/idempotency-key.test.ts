@@ -52,6 +52,14 @@ function build(): McpServer {
     await new Promise<void>((resolve) => gates.set(what, resolve));
     return said(`asked ${nth} ${content?.yes}`);
   });
+  server.registerTool('both', { inputSchema: { what: z.string() } }, async ({ what }) => {
+    const requestedSchema = { type: 'object' as const, properties: { yes: { type: 'boolean' as const } } };
+    const ask = (message: string) => server.server.elicitInput({ message, requestedSchema });
+    const [first, second] = [ask(`First ${what}?`), ask(`Second ${what}?`)];
+    await first;
+    await step('between', () => count(what));
+    return said(`both ${count(what)} ${(await second).content?.yes}`);
+  });
   server.registerTool('ask', { inputSchema: { what: z.string() } }, async ({ what }) => {
     const requestedSchema = { type: 'object' as const, properties: { yes: { type: 'boolean' as const } } };
     const { content } = await server.server.elicitInput({ message: `Order ${what}?`, requestedSchema });
@@ -198,7 +206,10 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
     await Promise.all([began.close(), ended.close()]);
   });
 
-  it('waits for the answer of the client that can be asked, where another request’s cannot', async () => {
+  it.each([
+    ['ask', 'asked 1 true'],
+    ['both', 'both 2 true'],
+  ])('waits for the client that can be asked, where another request’s cannot: %s', async (name, text) => {
     const requestInit = { headers: { authorization: 'Bearer ann' } };
     const connect = async (url: string, capabilities: object): Promise<Client> => {
       const client = new Client({ name: 'gateway', version: '1' }, { capabilities });
@@ -206,19 +217,21 @@ describe.each(some(STORES.filter(({ down }) => !down)))('an idempotency key with
       return client;
     };
     const [first, second] = [await connect(one.url, { elicitation: {} }), await connect(two.url, {})];
-    let answer: (() => void) | undefined;
+    const answers: (() => void)[] = [];
     first.setRequestHandler(
       ElicitRequestSchema,
-      () => new Promise((resolve) => (answer = () => resolve({ action: 'accept', content: { yes: true } }))),
+      () =>
+        new Promise((resolve) => answers.push(() => resolve({ action: 'accept', content: { yes: true } }))),
     );
-    const call = { name: 'ask', arguments: { what: `able ${service.name}` }, _meta: { [KEY]: 'able' } };
+    const call = { name, arguments: { what: `${name} ${service.name}` }, _meta: { [KEY]: name } };
     const outcomes = [first.callTool(call)];
-    await expect.poll(() => answer).toBeDefined();
+    await expect.poll(() => answers.length).toBe(name === 'both' ? 2 : 1);
     outcomes.push(second.callTool(call));
-    await new Promise((resolve) => setTimeout(resolve, 1_000));
-    answer?.();
-    for (const { content } of await Promise.all(outcomes))
-      expect(content).toMatchObject([{ text: 'asked 1 true' }]);
+    for (const answer of answers) {
+      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      answer();
+    }
+    for (const { content } of await Promise.all(outcomes)) expect(content).toMatchObject([{ text }]);
     await Promise.all([first.close(), second.close()]);
   });
 

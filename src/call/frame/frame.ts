@@ -144,6 +144,11 @@ export class Frame {
     return this.#gate.turn !== undefined;
   }
 
+  /** Whether its asks go out at once, and its turn stays. */
+  get isLive(): boolean {
+    return this.#gate.turn?.live === true;
+  }
+
   /** Opens the gate: the turn is claimed here. */
   enter(turn: Turn): void {
     const { notifications, response } = this.#gate.enter(turn);

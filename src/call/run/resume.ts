@@ -118,7 +118,8 @@ export class Resumption {
     const { responses, errors } = request;
     const isRecorded = isContinued(state.callId);
     const sorted = sortAnswers(checkpoint.open, responses, clock.now(), check, errors, isRecorded);
-    for (const ask of [...sorted.missing, ...sorted.bad]) {
+    // Another request of a call that outlasts its requests may have a client that can be asked.
+    for (const ask of isRecorded ? [] : [...sorted.missing, ...sorted.bad]) {
       const required = missingCapability(context.capabilities, ask.method, ask.params);
       if (required !== undefined) return refused(required, ask.method);
     }

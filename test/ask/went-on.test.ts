@@ -1,0 +1,139 @@
+/** A call that goes on for one of its requests: the others hear of it. A task of 2026-07-28 waits as any task does. */
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import * as z from 'zod';
+import { step } from '../../src/index.ts';
+import { send } from '../e2e/clients.ts';
+import type { Served } from '../e2e/harness.ts';
+import { linkIn, PAGE, PersonAtPage } from './person.ts';
+import { cleanUp, connected, serveTwo } from './two.ts';
+
+const requestedSchema = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
+const FORMS = { elicitation: { form: {} } };
+const ann = new PersonAtPage();
+const gates = new Map<string, () => void>();
+
+function build(): McpServer {
+  const server = new McpServer({ name: 'booking', version: '1' });
+  const ask = async (message: string, timeout = 86_400_000, by?: string): Promise<string> => {
+    const params = { message, requestedSchema, ...(by && { _meta: { 'mcp-await/by': by } }) };
+    return server.server
+      .elicitInput(params, { timeout })
+      .then(({ action, content }) => `${message} ${action} ${content?.day}`, String);
+  };
+  const said = (text: string) => ({ content: [{ type: 'text' as const, text }] });
+  const inputSchema = { wanted: z.enum(['timer', 'time-out', 'person']) };
+  server.registerTool('first', { inputSchema }, async ({ wanted }) => {
+    const others: Record<typeof wanted, () => Promise<string>> = {
+      timer: () => new Promise((resolve) => setTimeout(resolve, 2_000, 'later')),
+      'time-out': () => ask('Soon?', 1_500),
+      person: () => ask('By a person?', undefined, 'person'),
+    };
+    return said(await Promise.race([ask('Native?'), others[wanted]()]));
+  });
+  server.registerTool('again', { inputSchema: { to: z.string() } }, async ({ to }) => {
+    const first = await ask('First?');
+    await step('long', () => new Promise<void>((resolve) => gates.set(to, resolve)));
+    return said(`${first}, ${await ask('Second?')}`);
+  });
+  return server;
+}
+
+let one: Served;
+let two: Served;
+beforeEach(async () => {
+  [one, two] = await serveTwo(build, { tasks: 'now' });
+});
+afterEach(cleanUp);
+
+type Call = Parameters<Client['callTool']>[0];
+
+async function textOf(client: Client, call: Call, signal?: AbortSignal): Promise<string> {
+  const { content } = await client.callTool(call, undefined, signal && { signal });
+  return (content as { text: string }[]).map(({ text }) => text).join('\n');
+}
+
+const never = (): Promise<ElicitResult> => new Promise(() => {});
+const listed = (): Promise<string> => ann.read(two.url, PAGE);
+const linkNow = async (): Promise<string> => /href="(http[^"]*\/ask\/[^"]*)"/.exec(await listed())?.[1] ?? '';
+
+describe('a task of 2026-07-28 whose client does not answer', () => {
+  let id = 0;
+  const request = async (method: string, params: Record<string, unknown>) => {
+    id += 1;
+    const _meta = {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientInfo': { name: 'host', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {
+        ...FORMS,
+        extensions: { 'io.modelcontextprotocol/tasks': {} },
+      },
+    };
+    const headers = {
+      'mcp-protocol-version': '2026-07-28',
+      'mcp-method': method,
+      'mcp-name': String(params.name ?? params.taskId),
+      authorization: 'Bearer ann',
+    };
+    const body = JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta } });
+    return (await send(one.url, body, { headers })).message.result as Record<string, unknown> | undefined;
+  };
+
+  it.each([
+    ['timer', 'later'],
+    ['time-out', 'timed out'],
+    ['person', 'accept Monday'],
+  ])('goes on by itself: %s', async (wanted, text) => {
+    const created = await request('tools/call', { name: 'first', arguments: { wanted } });
+    const taskId = created?.taskId;
+    expect(taskId).toBeTypeOf('string');
+    if (wanted === 'person') {
+      await expect.poll(listed).toContain('first');
+      await expect
+        .poll(async () => (await ann.answer(two.url, await linkNow(), { day: 'Monday' })).status)
+        .toBe(303);
+    }
+    await expect
+      .poll(async () => JSON.stringify(await request('tasks/get', { taskId })), { timeout: 20_000 })
+      .toContain(text);
+  });
+});
+
+describe('requests of one idempotency key', () => {
+  const _meta = { 'mcp-await/idempotency-key': 'key' };
+
+  it.each(['one process', 'two processes'])(
+    'both hear that the tool went on beside its question, in %s',
+    async (where) => {
+      const call = { name: 'first', arguments: { wanted: 'timer' }, _meta };
+      const texts = [one, where === 'one process' ? one : two].map(async (at) =>
+        textOf(await connected(at, FORMS, never), call),
+      );
+      expect(await Promise.all(texts)).toEqual(['later', 'later']);
+    },
+  );
+});
+
+describe.each(['one process', 'two processes'])('a call that was cancelled in a step, in %s', (where) => {
+  it('can be answered once it was made again', async () => {
+    const call = { name: 'again', arguments: { to: where } };
+    const client = await connected(one, {}, never);
+    const told = await textOf(client, call);
+    await ann.answer(two.url, linkIn(told), { day: 'Monday' });
+    const stop = new AbortController();
+    const stopped = textOf(client, call, stop.signal).catch(() => 'stopped');
+    await expect.poll(() => gates.get(where)).toBeDefined();
+    stop.abort();
+    expect(await stopped).toBe('stopped');
+    const other = where === 'one process' ? client : await connected(two, {}, never);
+    const next = textOf(other, call);
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    gates.get(where)?.();
+    const asked = await next;
+    expect(asked).toMatch(/^NOT DONE YET[\s\S]*Second\?/);
+    expect((await ann.answer(two.url, linkIn(asked), { day: 'Friday' })).status).toBe(303);
+    expect(await textOf(other, call)).toBe('First? accept Monday, Second? accept Friday');
+  });
+});
