@@ -28,6 +28,10 @@ export type NodeRequest = IncomingMessage & {
  */
 const PIPELINED = 16;
 
+/** From this length on, in characters, what may wait for a client is kept outside of V8's heap: many of them would fill it. */
+const LARGE = 16_384;
+const kept = (text: string): string | Buffer => (text.length < LARGE ? text : Buffer.from(text));
+
 /** The options of `toNodeHandler`. */
 export interface NodeHandlerOptions {
   /**
@@ -77,7 +81,8 @@ export function toNodeHandler(
     if (!req.complete && req.method === 'POST') res.shouldKeepAlive = false;
     if (typeof body !== 'function') {
       // With its length known a body goes out in one write, and not in chunks.
-      res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(body ?? '') }).end(body);
+      const content = kept(body ?? '');
+      res.writeHead(status, { ...headers, 'content-length': Buffer.byteLength(content) }).end(content);
       if (res.writableLength > 0) waits?.(writerOf(req, res));
       return;
     }
@@ -241,7 +246,7 @@ function writerOf(req: IncomingMessage, res: ServerResponse, zip?: Gzip): Writer
   const out = zip ?? res;
   const unsent = (): number => res.writableLength + (zip?.writableLength ?? 0) + (zip?.readableLength ?? 0);
   return {
-    write: (text) => !res.destroyed && !out.writableEnded && out.write(text),
+    write: (text) => !res.destroyed && !out.writableEnded && out.write(kept(text)),
     get unsent() {
       return unsent();
     },

@@ -234,7 +234,7 @@ async function lightServer(
   services.serverInfo ??= serverInfo;
   const isTasking = makesTasks(services, instance.initialized);
   services.makesTasks ??= isTasking;
-  const declared = inThisRevision(asObject(capabilities), isTasking);
+  const declared = inThisRevision(objectOf(capabilities), isTasking);
   const own = new McpServer(serverInfo as { name: string; version: string }, {
     supportedProtocolVersions: [REVISION],
     ...(typeof instructions === 'string' && { instructions }),
@@ -315,7 +315,7 @@ async function subscribe(
   { id, params }: ModernRequest,
   signal: AbortSignalLike,
 ): Promise<void> {
-  const { resourceSubscriptions: uris } = asObject(params.notifications);
+  const { resourceSubscriptions: uris } = objectOf(params.notifications);
   if (!Array.isArray(uris)) return;
   for (const uri of uris) {
     if (!signal.aborted)
@@ -344,11 +344,7 @@ function openInstance(services: Services, client: Client, inbound: Inbound): Pro
 /** Tasks of 2025 are no capability here; the Tasks extension is, where calls become tasks. */
 function inThisRevision({ tasks: _2025, ...declared }: JsonObject, isTasking: boolean): JsonObject {
   if (!isTasking) return declared;
-  return { ...declared, extensions: { ...asObject(declared.extensions), [EXTENSION]: {} } };
-}
-
-function asObject(value: unknown): JsonObject {
-  return objectOf(value);
+  return { ...declared, extensions: { ...objectOf(declared.extensions), [EXTENSION]: {} } };
 }
 
 function modernRequestOf(body: unknown): ModernRequest {
@@ -411,17 +407,9 @@ class CallersBus implements ServerEventBus {
 
 /** Undefined for what clients cannot listen to. */
 function eventOf({ method, params }: JsonObject): ServerEvent | undefined {
-  switch (method) {
-    case 'notifications/tools/list_changed':
-      return { kind: 'tools_list_changed' };
-    case 'notifications/prompts/list_changed':
-      return { kind: 'prompts_list_changed' };
-    case 'notifications/resources/list_changed':
-      return { kind: 'resources_list_changed' };
-    case 'notifications/resources/updated':
-      if (!isObject(params) || typeof params.uri !== 'string') return undefined;
-      return { kind: 'resource_updated', uri: params.uri };
-    default:
-      return undefined;
-  }
+  const { uri } = objectOf(params);
+  if (method === 'notifications/resources/updated')
+    return typeof uri === 'string' ? { kind: 'resource_updated', uri } : undefined;
+  const [, what] = /^notifications\/(tools|prompts|resources)\/list_changed$/.exec(String(method)) ?? [];
+  return what === undefined ? undefined : ({ kind: `${what}_list_changed` } as ServerEvent);
 }

@@ -39,7 +39,7 @@
  * The drafts' printed examples are in `test/e2e/vectors`, and the messages here are compared with them.
  */
 import { digest } from '../../src/base/digest.ts';
-import { AwaitError, deferred, isObject, type JsonObject } from '../../src/base/values.ts';
+import { AwaitError, deferred, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { RpcError } from '../../src/call/journal/entries.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import { wireError } from '../../src/call/run/wire-error.ts';
@@ -168,7 +168,7 @@ function renamed(notification: JsonObject, progressToken: string | number | unde
   const { method, params } = notification;
   if (method !== 'notifications/progress') return [notification];
   if (progressToken === undefined) return [];
-  return [{ method, params: { ...(isObject(params) && params), progressToken } }];
+  return [{ method, params: { ...objectOf(params), progressToken } }];
 }
 
 function newStream({ services, session }: Exchange): { to: SessionStream; found: Promise<StreamPlace> } {

@@ -27,6 +27,8 @@ export class SessionStream implements CallStream {
   readonly id: string;
   readonly #appender: Appender;
   readonly #services: Services;
+  /** Whether it was said that too much waits for the store. */
+  #isFull = false;
 
   constructor(appender: Appender, services: Services) {
     this.id = appender.id;
@@ -77,7 +79,8 @@ export class SessionStream implements CallStream {
     const { writing, settings } = this.#services;
     const failed = (error: unknown): boolean => {
       const { code, message } = AwaitError.from(error);
-      if (code === 'fenced' || code === 'closed') return false;
+      if (code === 'fenced' || code === 'closed' || (code === 'limit' && this.#isFull)) return false;
+      this.#isFull = code === 'limit';
       settings.logger.warn('an event could not be appended to its stream', {
         stream: this.#appender.name,
         error: message,

@@ -9,7 +9,7 @@
 import type Keyv from 'keyv';
 import { AwaitError, memoryOf } from '../base/values.ts';
 import { inTime, PATIENCE } from './in-time.ts';
-import { tableOf } from './table.ts';
+import { oneByOne, tableOf } from './table.ts';
 
 /** A method of an adapter: an operation failed, so its connection may be silent, or may not write any more. */
 export const FAILED = Symbol('failed');
@@ -170,9 +170,11 @@ function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number, wait: number)
 }
 
 /** Adapters without the primitive: one after the other in this process, and nothing more. */
-const chains = new WeakMap<object, Promise<unknown>>();
+const chains = new WeakMap<object, ReturnType<typeof oneByOne>>();
 
 function exclusive(adapter: Adapter, wait: number): RecordWrite {
+  const chain = chains.get(adapter) ?? oneByOne();
+  chains.set(adapter, chain);
   return (key, value) => {
     const insert = async (): Promise<boolean> => {
       const present = await adapter.get(key);
@@ -180,12 +182,7 @@ function exclusive(adapter: Adapter, wait: number): RecordWrite {
       await adapter.set(key, value);
       return true;
     };
-    const result = (chains.get(adapter) ?? Promise.resolve()).then(() => inTime(insert(), wait));
-    chains.set(
-      adapter,
-      result.catch(() => undefined),
-    );
-    return result;
+    return chain(() => inTime(insert(), wait));
   };
 }
 

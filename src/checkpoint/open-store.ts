@@ -8,6 +8,8 @@ import { inTime, PATIENCE } from './in-time.ts';
 import { FAILED, read } from './insert.ts';
 import { FIRST, sqliteFile, unreachable } from './unreachable.ts';
 
+/** How long PostgreSQL may take for a statement, in milliseconds. */
+const STATEMENT = PATIENCE - 500;
 /** Records that are listed with one statement. */
 const AT_ONCE = 500;
 
@@ -54,7 +56,15 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'postgres':
     case 'postgresql': {
       const { default: Postgres } = await importPeer(need, '@keyv/postgres', () => import('@keyv/postgres'));
-      return (await tried(url, () => withOwnPool(Postgres, url))).keyv;
+      const opened = (more: object) =>
+        tried(url, () => withOwnPool(Postgres, { connectionString: url, ...more }));
+      // A pooler between, such as PgBouncer, may refuse what it does not know, and has a time-out of its own.
+      return (
+        await opened({ statement_timeout: STATEMENT }).catch((error) => {
+          if (/startup parameter/.test(String(error))) return opened({});
+          throw error;
+        })
+      ).keyv;
     }
     default:
       throw optionError(
@@ -162,12 +172,16 @@ interface Pg {
 
 /**
  * The adapter, with connections of its own: the adapter itself ends those that any one of them made last. A connection
- * that does not answer is closed, and another one is made.
+ * that does not answer is closed, and another one is made. The server ends a statement before that, or those that wait
+ * for a lock would go on, and take up its connections.
  */
-function withOwnPool(Postgres: typeof import('@keyv/postgres').default, uri: string) {
+function withOwnPool(
+  Postgres: typeof import('@keyv/postgres').default,
+  options: { readonly connectionString: string },
+) {
   const { Pool } = createRequire(import.meta.resolve('@keyv/postgres'))('pg') as Pg;
   const pool = new Pool({
-    connectionString: uri,
+    ...options,
     connectionTimeoutMillis: PATIENCE,
     query_timeout: PATIENCE,
   });
@@ -179,7 +193,7 @@ function withOwnPool(Postgres: typeof import('@keyv/postgres').default, uri: str
     }
     override disconnect = () => pool.end();
   }
-  return new Adapter({ uri, iterationLimit: AT_ONCE });
+  return new Adapter({ uri: options.connectionString, iterationLimit: AT_ONCE });
 }
 
 /** The part of a malformed URL that may be logged, its scheme: a password may stand anywhere behind it. */

@@ -123,7 +123,7 @@ function open(adapter: SqlAdapter, dialect: SqlDialect): SqlTable {
  * Runs one statement after the other. The driver of SQLite frees a statement in the event loop, and waits there for
  * whichever other statement runs: for a sync of the disk, or seconds for the lock of another process.
  */
-function oneByOne() {
+export function oneByOne() {
   let last: Promise<unknown> = Promise.resolve();
   return <T>(run: () => Promise<T>): Promise<T> => {
     const result = last.then(run);

@@ -4,14 +4,13 @@ import type { IncomingMessage } from 'node:http';
 import process from 'node:process';
 import { createRemoteJWKSet, errors, type JWTPayload, jwtVerify } from 'jose';
 import { checkAsk, isLoopbackUrl } from '../ask/options.ts';
-import { AwaitError, type JsonObject } from '../base/values.ts';
+import { AwaitError, type JsonObject, optionError } from '../base/values.ts';
 import { isLoopback } from '../doors/http/address.ts';
 import { Paths } from '../doors/http/paths.ts';
 import type { AwaitOptions } from '../handler/handler.ts';
 import type { Logger } from '../observe/logger.ts';
 import type { Draft } from './flags.ts';
 import { LOCAL, Pairing } from './pairing.ts';
-import { UsageError } from './values.ts';
 
 /** Paths that the server of the command line has, besides those of the handler. */
 const TAKEN: readonly string[] = ['/mcp', '/healthz', '/readyz'];
@@ -25,7 +24,7 @@ export interface PageFlags {
   readonly pairing?: Pairing;
 }
 
-/** @throws UsageError for flags that do not go together; the message says what to write instead */
+/** @throws AwaitError `bad-option` for flags that do not go together; the message says what to write instead */
 export function askingOf(draft: Draft, logger: Logger): PageFlags | undefined {
   const { page: given, pair = false, jwks, issuer, audience, callers, header } = draft.ask;
   const login = {
@@ -40,12 +39,12 @@ export function askingOf(draft: Draft, logger: Logger): PageFlags | undefined {
   const [other = pair ? '--ask-pair' : undefined] = loginFlags;
   if (given === undefined) {
     if (other === undefined) return undefined;
-    throw new UsageError(
+    throw optionError(
       `${other} needs the page: add --ask-page http://127.0.0.1:${draft.serving.port || 3_000}/ask`,
     );
   }
   if (pair && loginFlags.length > 0)
-    throw new UsageError(`--ask-pair is for one person without a login: leave out ${loginFlags.join(', ')}`);
+    throw optionError(`--ask-pair is for one person without a login: leave out ${loginFlags.join(', ')}`);
   const page = pageOf(given, draft);
   const has = (path: string): boolean => path === page.pathname || path.startsWith(`${page.pathname}/`);
   if (pair) {
@@ -57,23 +56,23 @@ export function askingOf(draft: Draft, logger: Logger): PageFlags | undefined {
   }
   const missing = Object.entries(login).flatMap(([name, value]) => (value === undefined ? [name] : []));
   if (jwks === undefined || issuer === undefined || audience === undefined || callers === undefined)
-    throw new UsageError(
+    throw optionError(
       `--ask-page needs ${missing.join(', ')}, by which it knows who answers; or, for one person on this machine, --ask-pair`,
     );
   if (draft.serving.stdio)
-    throw new UsageError(
+    throw optionError(
       '--ask-jwks needs HTTP, where a caller sends a token: with --stdio write --ask-pair, or leave out --stdio',
     );
   if (!URL.canParse(jwks) || !(jwks.startsWith('https:') || isLoopbackUrl(new URL(jwks))))
-    throw new UsageError(
+    throw optionError(
       '--ask-jwks must be a URL such as https://login.example.com/jwks.json, https outside of loopback',
     );
   if (callers === audience)
-    throw new UsageError(
+    throw optionError(
       '--ask-callers must be another audience than --ask-audience: an agent can read the token that its host calls with, and that one must not open the page',
     );
   if (header !== undefined && !/^[\w!#$%&'*+.^`|~-]+$/.test(header))
-    throw new UsageError('--ask-header must be the name of a header, such as X-Forwarded-Access-Token');
+    throw optionError('--ask-header must be the name of a header, such as X-Forwarded-Access-Token');
   const parts = { jwks: new URL(jwks), issuer, audience, callers, header: header ?? 'Authorization', logger };
   const { authorize, person, authenticate } = new SignedCaller(parts);
   return { options: { ask: { page: given, authorize, person } }, has, authenticate };
@@ -82,11 +81,11 @@ export function askingOf(draft: Draft, logger: Logger): PageFlags | undefined {
 /** The page, where its URL fits the server's. */
 function pageOf(page: string, { options, serving }: Draft): URL {
   if (options.secrets === undefined)
-    throw new UsageError(
+    throw optionError(
       '--ask-page needs secrets, which its links are sealed with: set MCP_AWAIT_SECRET to at least 32 random bytes, or write --secret-file PATH',
     );
   if (serving.stdio && options.store === undefined)
-    throw new UsageError(
+    throw optionError(
       '--ask-page with --stdio is the page of another process, which serves it: write --store URL, the store of both',
     );
   const hasStore = options.store !== undefined || options.state !== 'sealed';
@@ -95,11 +94,11 @@ function pageOf(page: string, { options, serving }: Draft): URL {
   try {
     url = checkAsk({ page, authorize: none, person: none }, { secrets: true, store: hasStore });
   } catch (error) {
-    throw new UsageError(`--ask-page ${page}: ${AwaitError.from(error).message}`, error);
+    throw optionError(`--ask-page ${page}: ${AwaitError.from(error).message}`, error);
   }
   const { pathname } = url;
   if (TAKEN.includes(pathname) || new Paths(options.paths).find(pathname)?.wire !== 'mcp')
-    throw new UsageError(
+    throw optionError(
       `--ask-page ${page} is where this server has something else: choose another path, such as /ask`,
     );
   return url;
@@ -114,28 +113,26 @@ function checkPair(page: URL, { serving }: Draft): void {
   const isHttp = page.protocol === 'http:';
   const { hostname, port } = page;
   if (!isLoopbackUrl(page))
-    throw new UsageError(
+    throw optionError(
       `--ask-pair needs a page on this machine, such as --ask-page http://127.0.0.1:${serving.port || 3_000}/ask; elsewhere write --ask-jwks, --ask-issuer and --ask-audience`,
     );
   if (isHttp && hostname === 'localhost')
-    throw new UsageError(
+    throw optionError(
       `--ask-pair needs a page at one address: localhost is also ::1, where another process can take this port; write --ask-page ${page.href.replace('localhost', '127.0.0.1')}`,
     );
   // On stdio there is one caller, and the process that serves the page prints the code.
   if (serving.stdio) return;
   if (serving.forwarded || !(isLoopback(serving.host) || serving.host === 'localhost'))
-    throw new UsageError(
+    throw optionError(
       '--ask-pair takes every caller for one person, so it serves this machine alone: leave out --host and --forwarded',
     );
   if (isHttp && Number(port || 80) !== serving.port)
-    throw new UsageError(
-      `--ask-page ${page.href} is not where this server listens: add --port ${port || 80}`,
-    );
+    throw optionError(`--ask-page ${page.href} is not where this server listens: add --port ${port || 80}`);
   const address = hostname === '[::1]' ? '::1' : hostname;
   if (isHttp && serving.host !== address)
-    throw new UsageError(`--ask-page ${page.href} is not where this server listens: add --host ${address}`);
+    throw optionError(`--ask-page ${page.href} is not where this server listens: add --host ${address}`);
   if (process.stderr.isTTY !== true)
-    throw new UsageError(
+    throw optionError(
       '--ask-pair prints its code on a terminal, and stderr is none: start this command in a terminal of your own, or write --ask-jwks, --ask-issuer and --ask-audience',
     );
 }

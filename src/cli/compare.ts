@@ -117,7 +117,7 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
       against?.columns.map(({ revision }) => revision),
     ),
     // What such a server keeps in memory is in one place, and its calls are not run again.
-    processes: processesOf(values.processes ?? (command.length > 0 ? '1' : '2')),
+    processes: whole('processes', values.processes ?? (command.length > 0 ? '1' : '2'), 1, 26),
     callers: !values['no-callers'],
     isMade: given === undefined,
     uncalled: made?.uncalled ?? [],
@@ -180,20 +180,20 @@ function writable(flag: string, path: string, act: () => void): void {
 }
 
 const OPTIONS = {
-  help: { type: 'boolean', short: 'h', default: false },
+  help: { type: 'boolean', short: 'h' },
   scenario: { type: 'string' },
   write: { type: 'string' },
   revision: { type: 'string', multiple: true },
   processes: { type: 'string' },
-  'no-callers': { type: 'boolean', default: false },
+  'no-callers': { type: 'boolean' },
   record: { type: 'string' },
   against: { type: 'string' },
-  json: { type: 'boolean', default: false },
-  'call-all': { type: 'boolean', default: false },
-  watch: { type: 'boolean', default: false },
+  json: { type: 'boolean' },
+  'call-all': { type: 'boolean' },
+  watch: { type: 'boolean' },
   junit: { type: 'string' },
   html: { type: 'string' },
-  ui: { type: 'boolean', default: false },
+  ui: { type: 'boolean' },
   port: { type: 'string', default: '0' },
 } as const;
 
@@ -229,18 +229,12 @@ function revisionsOf(
   });
 }
 
-function processesOf(text: string): number {
-  const count = Number(text);
-  if (Number.isInteger(count) && count > 0 && count <= 26) return count;
-  throw optionError(`--processes ${text} must be a whole number from 1 to 26`);
-}
-
 /** Serves the page until a signal ends the process. */
 async function serveUi(
   version: Version,
   given: ReadScenario['scenario'] | undefined,
   revisions: readonly Revision[],
-  values: { readonly port: string; readonly 'call-all': boolean },
+  values: { readonly port: string; readonly 'call-all'?: boolean | undefined },
 ): Promise<0> {
   const [{ Live, toolsIn }, { serveLive }] = await Promise.all([
     import('../compare/live.ts'),
@@ -261,7 +255,7 @@ async function serveUi(
   return 0;
 }
 
-async function madeFor(version: Version, isAll: boolean): Promise<FirstScenario> {
+async function madeFor(version: Version, isAll = false): Promise<FirstScenario> {
   const server = await startServer(version);
   try {
     return await firstScenario(server, isAll);

@@ -4,7 +4,7 @@
  */
 import type { IncomingMessage } from 'node:http';
 import { decodeJwt } from 'jose';
-import { defined, type JsonObject } from '../base/values.ts';
+import { defined, type JsonObject, optionError } from '../base/values.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
 import { CredentialsRefused } from '../doors/http/refused.ts';
@@ -14,7 +14,6 @@ import { type Proof, Proofs, tokenName } from '../proxy/proofs.ts';
 import type { RemoteOptions } from '../proxy/remote.ts';
 import { isMetadata, ServerMetadata } from '../proxy/server-metadata.ts';
 import type { Draft } from './flags.ts';
-import { UsageError } from './values.ts';
 
 /** Of other schemes, which are for one request or one server, nothing is passed on. */
 const BEARER = /^bearer +([\x21-\x7e]+)$/i;
@@ -22,24 +21,23 @@ const BEARER = /^bearer +([\x21-\x7e]+)$/i;
 const ISSUER = 'mcp-await:forwarded';
 const LATER: Reply = { status: 503, headers: { 'retry-after': '5' } };
 
-/** @throws UsageError for flags that do not go together */
+/** @throws AwaitError `bad-option` for flags that do not go together */
 export function checkForwarding({ peer, serving, ask, options }: Draft): void {
   const flag = '--forward-authorization';
   if (peer.url === undefined)
-    throw new UsageError(`${flag} needs a remote server, which checks the tokens: add --url`);
+    throw optionError(`${flag} needs a remote server, which checks the tokens: add --url`);
   if (Object.keys(peer.headers).some((name) => /^authorization$/i.test(name)))
-    throw new UsageError(
+    throw optionError(
       `${flag} sends each caller's own token, and --header Authorization one for all callers: leave out one of them`,
     );
   const [page] = Object.entries(ask).flatMap(([name, value]) => (value === undefined ? [] : [name]));
   if (page !== undefined)
-    throw new UsageError(
+    throw optionError(
       `${flag} leaves it to the server who a caller is, and --ask-page needs callers that are known here: leave out one of them (--ask-jwks and --ask-pair too)`,
     );
-  if (serving.stdio)
-    throw new UsageError(`${flag} needs HTTP, where a caller sends a token: leave out --stdio`);
+  if (serving.stdio) throw optionError(`${flag} needs HTTP, where a caller sends a token: leave out --stdio`);
   if (options.instance === 'process')
-    throw new UsageError(
+    throw optionError(
       `${flag} gives each caller connections of its own, and --instance process one to all: leave out one of them`,
     );
 }

@@ -80,8 +80,10 @@ async function importTypeScript(url: string): Promise<unknown> {
       import('tsx/esm/api'),
       import('tsx/cjs/api'),
     ]);
-    if (!isRegistered) registerCommonJs();
-    if (!isRegistered) register();
+    if (!isRegistered) {
+      registerCommonJs();
+      register();
+    }
     isRegistered = true;
   } catch (error) {
     if ((process.features as { typescript?: unknown }).typescript) return importNamed(url);

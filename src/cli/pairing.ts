@@ -197,19 +197,14 @@ export class Pairing {
   }
 }
 
+const AGAIN = 'Start the server again for a new code, and open the link again.';
 const CLOSED = notePage({
   title: 'This browser is not paired',
-  text: [
-    'No code is taken any more: it was used, has expired, or was wrong too often.',
-    'Start the server again for a new code, and open the link again.',
-  ],
+  text: ['No code is taken any more: it was used, has expired, or was wrong too often.', AGAIN],
 });
 const FORGOTTEN = notePage({
   title: 'This browser has forgotten its pairing',
-  text: [
-    'A browser forgets it when it is closed. It is of no use to type a password.',
-    'Start the server again for a new code, and open the link again.',
-  ],
+  text: ['A browser forgets it when it is closed. It is of no use to type a password.', AGAIN],
 });
 const FOREIGN = notePage({
   title: 'This form was sent from elsewhere',

@@ -1,13 +1,6 @@
 /** Values of the command line: numbers, times, sizes and names, and the message for an invalid one. */
 import { readFileSync } from 'node:fs';
-import { AwaitError, optionError } from '../base/values.ts';
-
-/** Arguments that do not go together: the command ends with 2. */
-export class UsageError extends AwaitError {
-  constructor(message: string, cause?: unknown) {
-    super('bad-option', message, cause);
-  }
-}
+import { optionError } from '../base/values.ts';
 
 /** In milliseconds. */
 const TIMES: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
@@ -19,7 +12,7 @@ export function whole(flag: string, value: string, least: number, most = Number.
   const number = Number(value);
   if (value.trim() !== '' && Number.isInteger(number) && number >= least && number <= most) return number;
   const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`;
-  throw wrong(flag, value, `must be a whole number ${range}`);
+  return fail(flag, value, `must be a whole number ${range}`);
 }
 
 /**
@@ -45,7 +38,7 @@ export function choice<T extends string>(flag: string, value: string, values: re
 /** `NAME=VALUE`, taken apart. */
 export function named(flag: string, value: string): readonly [string, string] {
   const at = value.indexOf('=');
-  if (at < 1 || at === value.length - 1) throw wrong(flag, value, 'must be NAME=VALUE');
+  if (at < 1 || at === value.length - 1) fail(flag, value, 'must be NAME=VALUE');
   return [value.slice(0, at), value.slice(at + 1)];
 }
 
@@ -57,11 +50,7 @@ function scaled(value: string, units: Readonly<Record<string, number>>): number 
 }
 
 function fail(flag: string, value: string, what: string): never {
-  throw wrong(flag, value, what);
-}
-
-function wrong(flag: string, value: string, what: string): AwaitError {
-  return optionError(`--${flag} ${value} ${what}`);
+  throw optionError(`--${flag} ${value} ${what}`);
 }
 
 /** The text of the file that a flag names. */

@@ -61,17 +61,11 @@ function inRoots(columns: readonly Column[]): Difference[] {
   if (asking.length === 0 || silent.length === 0) return [];
   const isMost = asking.length >= silent.length;
   const step = Math.max(0, asking[0]?.messages.find(({ label }) => label === 'roots')?.step ?? 0);
-  if (isMost)
-    return [
-      {
-        kind: 'ask-missing',
-        step,
-        columns: silent,
-        text: 'never asks for roots; elsewhere they are asked for',
-      },
-    ];
-  const text = 'asks for roots; elsewhere they are never asked for';
-  return [{ kind: 'ask-extra', step, columns: asking.map(({ name }) => name), text }];
+  const [kind, own, other] = isMost
+    ? (['ask-missing', 'never asks for roots', 'asked'] as const)
+    : (['ask-extra', 'asks for roots', 'never asked'] as const);
+  const inColumns = isMost ? silent : asking.map(({ name }) => name);
+  return [{ kind, step, columns: inColumns, text: `${own}; elsewhere they are ${other} for` }];
 }
 
 interface Named {

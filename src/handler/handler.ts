@@ -107,10 +107,6 @@ function createHandler(
   const arriving = new Quota({ all, caller, anonymous });
 
   const route = async (inbound: Inbound, onBody: (body: unknown, memory: number) => void): Promise<Reply> => {
-    const asked = inbound.method === 'OPTIONS' ? preflight(inbound, METHODS) : undefined;
-    if (asked !== undefined) return asked;
-    const isReady = services.ready();
-    if (isReady !== true && !(await isReady)) return withoutSecrets();
     if (isClosed) return shuttingDown();
     const place = settings.paths.find(inbound.path, inbound.base);
     if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
@@ -460,16 +456,19 @@ function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
     }
   };
 
+  const notify = (what: keyof AwaitHandler['notify'], uri = ''): Promise<void> =>
+    once((handler) => handler.notify[what](uri));
+
   return {
     serve,
     fetch: fetchOver(serve),
     check: () => once((handler) => handler.check()),
     suspended: (caller) => once((handler) => handler.suspended(caller)),
     notify: {
-      toolsChanged: () => once((handler) => handler.notify.toolsChanged()),
-      promptsChanged: () => once((handler) => handler.notify.promptsChanged()),
-      resourcesChanged: () => once((handler) => handler.notify.resourcesChanged()),
-      resourceUpdated: (uri) => once((handler) => handler.notify.resourceUpdated(uri)),
+      toolsChanged: () => notify('toolsChanged'),
+      promptsChanged: () => notify('promptsChanged'),
+      resourcesChanged: () => notify('resourcesChanged'),
+      resourceUpdated: (uri) => notify('resourceUpdated', uri),
     },
     forget: (caller) => once((handler) => handler.forget(caller)),
     leave: async () => {

@@ -274,8 +274,7 @@ export function createServices(
         audit('given', call, { person: by, route, question, arguments: args }),
     });
   const engine: Engine = new Engine({
-    ...defined({ store }),
-    ...(asking !== undefined && { route: asking.route, outlasts: asking.outlasts, late: asking.late }),
+    ...defined({ store, route: asking?.route, outlasts: asking?.outlasts, late: asking?.late }),
     local: logs,
     received: (callId, at, entry) => replies.received(callId, at, entry),
     tokens: stateTokens(sealer),
@@ -291,7 +290,7 @@ export function createServices(
       maxDrawnBytes: limits.journalBytes,
       clock: systemClock,
       warn,
-      ...(load !== undefined && { overloaded: () => load.overloaded() }),
+      ...defined({ overloaded: load?.overloaded, asked: watch?.asked }),
       leaving: () => engine.isDue,
       doneTwice: (path) => {
         counters.stepsAtLeastOnce += 1;
@@ -300,7 +299,6 @@ export function createServices(
           { step: path },
         );
       },
-      ...(watch !== undefined && { asked: watch.asked }),
     },
     limits,
     ttl: settings.ttl,
@@ -406,17 +404,17 @@ export function createServices(
     taskIndex,
     announcements,
     page:
-      asking && settings.ask
-        ? new AskPage({
-            settings: settings.ask,
-            asking,
-            sealer,
-            check,
-            logger,
-            now,
-            guessed: (inbound) => rates?.badToken(inbound),
-          })
-        : undefined,
+      asking &&
+      settings.ask &&
+      new AskPage({
+        settings: settings.ask,
+        asking,
+        sealer,
+        check,
+        logger,
+        now,
+        guessed: (inbound) => rates?.badToken(inbound),
+      }),
     get hasLeft() {
       return hasLeft;
     },
@@ -537,7 +535,7 @@ const WINDOW = 1_000;
 
 interface LoadWatch {
   /** Whether one look in ten of the last second was late by more than the limit. */
-  overloaded(): boolean;
+  readonly overloaded: () => boolean;
   stop(): void;
 }
 

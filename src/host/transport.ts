@@ -3,7 +3,7 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import { type AwaitError, defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { type AwaitError, defined, isObject, type JsonObject, nextTurn, objectOf } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 
@@ -40,6 +40,11 @@ export interface ChallengeContext {
 }
 
 export type ScopeResolver = (context: ChallengeContext) => unknown;
+
+/** Notifications of all servers here that are sent in one turn of the event loop, if their tools wait for each. */
+const AT_ONCE = 32;
+let notified = 0;
+let turn: Promise<void> | undefined;
 
 /** What answers a request: a response, one report of progress, or nothing. */
 type Armed = Response | 'progress' | 'nothing';
@@ -133,7 +138,15 @@ export class HostTransport {
     const { id, method } = message;
     if (method !== undefined) this.#sendAsk(message, options);
     else if (id !== undefined) this.#sink.response(id, responseOf(message));
-    return DONE;
+    if (id !== undefined) return DONE;
+    // A tool that only sends would hold the event loop until its last one.
+    notified += 1;
+    if (notified < AT_ONCE) return DONE;
+    turn ??= nextTurn().then(() => {
+      notified = 0;
+      turn = undefined;
+    });
+    return turn;
   }
 
   /** Sends a request or a notification. */

@@ -307,7 +307,7 @@ function declared({ tasks: _2025, extensions, elicitation, ...capabilities }: Js
   return {
     ...capabilities,
     ...(isObject(elicitation) && { elicitation: hasModes ? elicitation : { ...elicitation, form: {} } }),
-    extensions: { ...(isObject(extensions) && extensions), [TASKS]: {} },
+    extensions: { ...objectOf(extensions), [TASKS]: {} },
   };
 }
 

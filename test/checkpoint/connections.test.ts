@@ -1,6 +1,8 @@
 /** The connections of a store that `openStore` opens: whose they are, and those that fall silent or break. */
 import { spawnSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
+import { createRequire } from 'node:module';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '@redis/client';
 import type Keyv from 'keyv';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -87,6 +89,54 @@ describe.each([REDIS, POSTGRES].filter(({ down }) => !down))('$name', (service) 
     await expect(listed).rejects.toThrow();
   });
 });
+
+describe.skipIf(POSTGRES.down)(POSTGRES.name, () => {
+  it('has no more connections while its table is locked', async () => {
+    const name = `locked_${randomUUID().slice(0, 8)}`;
+    const own = new URL(POSTGRES.url());
+    own.pathname = `/${name}`;
+    const operator = await connectedTo(POSTGRES.url());
+    await operator.query(`CREATE DATABASE ${name}`);
+    cleanUps.push(() => operator.query(`DROP DATABASE ${name} WITH (FORCE)`));
+    const keyv = await opened(own.href);
+    const ends = performance.now() + 14_000;
+    const locker = await connectedTo(own.href);
+    await locker.query('BEGIN');
+    await locker.query('LOCK TABLE keyv');
+    const count = async (): Promise<number> => {
+      const sql = 'SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = $1';
+      return (await operator.query(sql, [name])).rows[0]?.n ?? 0;
+    };
+    let most = 0;
+    const ask = async (): Promise<void> => {
+      while (performance.now() < ends) await isRead(keyv);
+    };
+    const look = async (): Promise<void> => {
+      for (; performance.now() < ends; await sleep(500)) most = Math.max(most, await count());
+    };
+    await Promise.all([ask(), ask(), ask(), ask(), ask(), ask(), look()]);
+    await locker.query('ROLLBACK');
+    await locker.end();
+    expect(await isRead(keyv)).toBe(true);
+    // Of the store's lanes, and of the one that locks.
+    expect(most).toBeLessThanOrEqual(6);
+  });
+});
+
+/** A client of `pg`, of which the adapter's own connections are made. */
+interface PgClient {
+  connect(): Promise<void>;
+  query(sql: string, values?: unknown[]): Promise<{ rows: { n: number }[] }>;
+  end(): Promise<void>;
+}
+
+async function connectedTo(connectionString: string): Promise<PgClient> {
+  const { Client } = createRequire(import.meta.resolve('@keyv/postgres'))('pg');
+  const client: PgClient = new Client({ connectionString });
+  await client.connect();
+  cleanUps.push(() => client.end().catch(() => {}));
+  return client;
+}
 
 const hasRedis = spawnSync('redis-server', ['--version']).status === 0;
 

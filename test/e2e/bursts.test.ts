@@ -1,6 +1,11 @@
 /** Much said at once, to a client that reads as fast as it can; and one that reads nothing of a response. */
 import { connect } from 'node:net';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
+import { LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { tuned } from '../../src/call/limits.ts';
@@ -23,6 +28,21 @@ function talkative(): McpServer {
     }
     return { content: [{ type: 'text', text: 'said' }] };
   });
+  server.registerTool('reports', { inputSchema: { many: z.number() } }, async ({ many }, extra) => {
+    let [run, longest, isOver] = [0, 0, false];
+    const turn = (): void => {
+      run = 0;
+      if (!isOver) setImmediate(turn);
+    };
+    setImmediate(turn);
+    for (let data = 0; data < many; data += 1) {
+      await extra.sendNotification({ method: 'notifications/message', params: { level: 'info', data } });
+      run += 1;
+      longest = Math.max(longest, run);
+    }
+    isOver = true;
+    return { content: [{ type: 'text', text: String(longest) }] };
+  });
   server.registerTool('large', {}, () => ({ content: [{ type: 'text', text: 'x'.repeat(30_000_000) }] }));
   return server;
 }
@@ -31,6 +51,27 @@ const says = (many: number) => ({
   id: 7,
   method: 'tools/call',
   params: { name: 'says', arguments: { many } },
+});
+
+describe('a tool that waits for each notification, and for nothing else', () => {
+  it.each([
+    ['HTTP+SSE', (url: URL) => new SSEClientTransport(new URL(url.href.replace('/mcp', '/sse')))],
+    ['2025-11-25', (url: URL) => new StreamableHTTPClientTransport(url)],
+  ])('lets the event loop go on, and its client have them all: %s', async (_wire, transportTo) => {
+    served = await serveHere(talkative);
+    const client = new Client({ name: 'listener', version: '1' });
+    await client.connect(transportTo(new URL(served.url)) as Transport);
+    let heard = 0;
+    client.setNotificationHandler(LoggingMessageNotificationSchema, () => {
+      heard += 1;
+    });
+    const { content } = (await client.callTool({ name: 'reports', arguments: { many: 2_000 } })) as {
+      content: { text: string }[];
+    };
+    expect(heard).toBe(2_000);
+    expect(Number(content[0]?.text)).toBeLessThanOrEqual(32);
+    await client.close();
+  });
 });
 
 describe('a burst of more events than are kept', () => {

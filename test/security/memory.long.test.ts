@@ -214,6 +214,27 @@ describe('a stranger', () => {
     }
   }, 180_000);
 
+  it.each(['2026-07-28', '2025-11-25'])(
+    'sends two calls with results of 4 MB on each of 300 connections at once, and reads nothing, on %s',
+    async (version) => {
+      const isModern = version === '2026-07-28';
+      const session = isModern ? '' : String((await begin(url, version)).headers.get('mcp-session-id'));
+      const named = isModern ? modernHeaders('tools/call', 'large') : { 'mcp-session-id': session };
+      const all = await Promise.all(Array.from({ length: 300 }, raw));
+      for (const [nth, socket] of all.entries()) {
+        socket.pause();
+        const calls = [0, 1].map((at) => ({
+          ...large(2 * nth + at),
+          ...(!isModern && { params: { name: 'large', arguments: {} } }),
+        }));
+        socket.write(calls.map((body) => onWire(JSON.stringify(body), named)).join(''));
+      }
+      await sleep(500);
+      await lives();
+    },
+    180_000,
+  );
+
   it.each([
     [99, 'large', 'small', 99, 3],
     [99, 'large', 'form', 99, 3],

@@ -53,13 +53,14 @@ export class Backlog {
   bounded(reply: Reply, quotaKey: QuotaKey): SentReply {
     const { body, ...head } = reply;
     if (typeof body === 'function') return { ...head, body: (writer) => body(this.guard(writer, quotaKey)) };
-    if (body === undefined) return head;
-    const waits = (writer: Writer): void => {
-      const waiting = this.watch(writer, quotaKey);
-      writer.onClose(() => waiting.end());
-      waiting.note();
-    };
-    return { ...head, body, waits };
+    return body === undefined ? head : { ...head, body, waits: (writer) => this.#count(writer, quotaKey) };
+  }
+
+  /** A function of its own: a listener keeps all that its scope holds, and the body is on its way. */
+  #count(writer: Writer, quotaKey: QuotaKey): void {
+    const waiting = this.watch(writer, quotaKey);
+    writer.onClose(() => waiting.end());
+    waiting.note();
   }
 }
 

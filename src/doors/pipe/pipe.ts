@@ -107,17 +107,10 @@ export class Pipe {
     try {
       body = JSON.parse(text);
     } catch {
-      this.#send({
-        jsonrpc: '2.0',
-        id: null,
-        error: { code: -32700, message: 'Parse error: the message is not valid JSON' },
-      });
-      return;
+      return void this.#fail(null, -32700, 'Parse error: the message is not valid JSON');
     }
     const id = isObject(body) && isRequestId(body.id) ? body.id : null;
-    void this.#received(body, text).catch(() => {
-      this.#send({ jsonrpc: '2.0', id, error: { code: -32603, message: 'Internal error' } });
-    });
+    void this.#received(body, text).catch(() => this.#fail(id, -32603, 'Internal error'));
   }
 
   /** Closes the pipe after the client disconnected, or to disconnect it. @param endSession it will not come back */
@@ -256,8 +249,7 @@ export class Pipe {
     if (message === undefined || isForHttp(message)) {
       if (typeof key === 'symbol' || key === undefined || status < 400) return;
       const [code, what] = status < 500 ? [-32600, 'Invalid Request'] : [-32603, 'Internal error'];
-      this.#send({ jsonrpc: '2.0', id: key, error: { code, message: `${what} (${status})` } });
-      return;
+      return void this.#fail(key, code as number, `${what} (${status})`);
     }
     if (key === undefined && !Array.isArray(message) && isObject(message) && message.error === undefined)
       return;
@@ -325,6 +317,10 @@ export class Pipe {
     return this.#parts.end.send(JSON.stringify(withEvent(JSON.parse(data) as JsonObject, event, request)));
   }
 
+  #fail(id: string | number | null, code: number, message: string): void {
+    this.#send({ jsonrpc: '2.0', id, error: { code, message } });
+  }
+
   #send(message: unknown): void {
     if (!this.#isOver) this.#parts.end.send(JSON.stringify(message));
   }
@@ -344,8 +340,8 @@ function parsed(body: string | undefined): unknown {
   }
 }
 
-function isModern({ params }: JsonObject): boolean {
-  return isObject(params) && isObject(params._meta) && params._meta[REVISION_META] !== undefined;
+function isModern(message: JsonObject): boolean {
+  return metaOf(message)[REVISION_META] !== undefined;
 }
 
 // --- resuming ---
@@ -375,16 +371,15 @@ function sessionOf(
   | undefined {
   const { [SESSION_META]: session, [VERSION_META]: version, [EVENT_META]: standing } = metaOf(message);
   if (typeof session !== 'string') return undefined;
-  return {
-    session,
-    version: typeof version === 'string' ? version : undefined,
-    standing: typeof standing === 'string' ? standing : undefined,
-  };
+  return { session, version: textOrNone(version), standing: textOrNone(standing) };
 }
 
 function lastEventOf(message: JsonObject): string | undefined {
-  const { [EVENT_META]: event } = metaOf(message);
-  return typeof event === 'string' ? event : undefined;
+  return textOrNone(metaOf(message)[EVENT_META]);
+}
+
+function textOrNone(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined;
 }
 
 /** Removes the members that are for this package's two ends alone, before a server sees the message. */
@@ -401,7 +396,7 @@ function withEvent(message: JsonObject, event: string, request: string | number 
   if (typeof message.method !== 'string') return message;
   const params = objectOf(message.params);
   const _meta = {
-    ...(isObject(params._meta) && params._meta),
+    ...objectOf(params._meta),
     [EVENT_META]: event,
     ...(request !== undefined && { [REQUEST_META]: request }),
   };
@@ -415,6 +410,6 @@ function withSession(message: JsonObject, session: string | undefined): JsonObje
     return message;
   return {
     ...message,
-    result: { ...result, _meta: { ...(isObject(result._meta) && result._meta), [SESSION_META]: session } },
+    result: { ...result, _meta: { ...objectOf(result._meta), [SESSION_META]: session } },
   };
 }
