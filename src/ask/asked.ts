@@ -152,9 +152,13 @@ export class AskedAnswers {
    * The answers to all of its asks, or those that are there while others are waited for: none where the tool went on
    * beside its asks.
    * @param isTold whether the client knows that the call waits
-   * @returns undefined where the person has not answered
+   * @returns undefined where the person has not answered, `moved` where another request had the call go on
    */
-  async answers(frame: Frame, standing: AtAsks, isTold: boolean): Promise<OfferedAnswers | undefined> {
+  async answers(
+    frame: Frame,
+    standing: AtAsks,
+    isTold: boolean,
+  ): Promise<OfferedAnswers | 'moved' | undefined> {
     const { calls, engine, clock, request, over, ended } = this.#parts;
     const { call, open } = standing.checkpoint;
     const given: GivenByAsk = new Map();
@@ -210,8 +214,10 @@ export class AskedAnswers {
           const isReady = now >= this.#next && (await engine.isReady(standing));
           // A tool that polls goes on ever less often: next when the request has lasted twice as long.
           if (isReady) this.#next = 2 * now - this.#begun;
-          // Another request may have had it go on.
-          if (given.size === 0 && (isReady || (await calls.hasGoneOn(standing, read)))) return offered([]);
+          if (given.size === 0) {
+            if (isReady) return offered([]);
+            if (await calls.hasGoneOn(standing, read)) return 'moved';
+          }
           const until = this.#out.map(({ doubtful }) => doubtful?.until ?? Infinity);
           const due = Math.min(expiryOf(call.expires, left), ...until) + 1 - clock.now();
           timer = clock.after(Math.min(LOOK, due, rest), wake).unref();

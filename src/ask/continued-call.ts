@@ -297,6 +297,11 @@ export class ContinuedCall implements Instance {
         const { url } = await this.#asked.opened(call);
         return notDoneYet(String(call.params.name), url, this.#asked.page, call.expires);
       }
+      if (answers === 'moved') {
+        standing = await calls.standing(call.id);
+        tries += 1;
+        continue;
+      }
       const state = { callId: call.id, at, ...defined({ owner: by }) };
       const outcome = await engine.resumeAt(
         state,

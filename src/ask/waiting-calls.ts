@@ -287,11 +287,7 @@ export class WaitingCalls {
 
   /** When the client was asked first: now, where it was not. In milliseconds since the epoch. */
   async asked(call: CallRecord, { key }: OpenAsk): Promise<number> {
-    const { store, now } = this.#parts;
-    const at = now();
-    if (await this.#insert(call, askedName(call.id, key), { at })) return at;
-    const found = await store.get(askedName(call.id, key));
-    return isObject(found) ? Number(found.at) : at;
+    return (await this.#first(askedName(call.id, key), call.expires, { holder: call })).at;
   }
 
   /**
@@ -372,11 +368,16 @@ export class WaitingCalls {
   }
 
   /** When its outcome was sent first: now, where it was not. */
-  async sent({ id, expires }: Pick<CallRecord, 'id' | 'expires'>): Promise<{ at: number; isFirst: boolean }> {
+  sent({ id, expires }: Pick<CallRecord, 'id' | 'expires'>): Promise<{ at: number; isFirst: boolean }> {
+    return this.#first(sentName(id), expires);
+  }
+
+  /** When something was first: now, where it was not before. */
+  async #first(name: string, expires: number, of?: { readonly holder: CallRecord }) {
     const { store, now } = this.#parts;
     const at = now();
-    if (await store.insert(sentName(id), { at }, expires)) return { at, isFirst: true };
-    const found = await store.get(sentName(id));
+    if (await store.insert(name, { at }, expires, of)) return { at, isFirst: true };
+    const found = await store.get(name);
     return { at: isObject(found) ? Number(found.at) : at, isFirst: false };
   }
 
@@ -396,7 +397,7 @@ export class WaitingCalls {
   async hasGoneOn({ at, checkpoint }: AtAsks, read: { count: number }): Promise<boolean> {
     for (; ; read.count += 1) {
       const entry = await this.#parts.store.read(checkpoint.call.id, at + 1 + read.count);
-      if (entry?.type !== 'completed') return entry !== undefined;
+      if (entry === undefined || MOVES.has(entry.type)) return entry !== undefined;
     }
   }
 
@@ -422,6 +423,9 @@ export class WaitingCalls {
     return `${this.#rowEnd(row).toString(36)}.equal.${name}:${nth}`;
   }
 }
+
+/** Entries behind a checkpoint that leave it behind. */
+const MOVES: ReadonlySet<Entry['type']> = new Set(['claimed', 'ended', 'cancelled']);
 
 function after(before: Standing, entry: Entry, at: number): Standing {
   switch (entry.type) {

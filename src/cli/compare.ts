@@ -174,8 +174,7 @@ function writable(flag: string, path: string, act: () => void): void {
   try {
     act();
   } catch (error) {
-    const reason = reasonOf(error);
-    throw optionError(`--${flag} ${path} cannot be written: ${reason}`, error);
+    throw optionError(`--${flag} ${path} cannot be written: ${reasonOf(error)}`, error);
   }
 }
 

@@ -104,8 +104,9 @@ export async function serveHost(
       server.getConnections((error, count) => resolve(error === null ? count : 0)),
     );
     const idle = Math.max(0, connections - requests.size);
-    const open = `${counted(requests.size, 'open request')} ${requests.size === 1 ? 'has' : 'have'} ${seconds(options.limits?.drain ?? LIMITS.drain)}`;
-    return `${open}, ${counted(idle, 'idle connection')} ${seconds(serving.idleTime + 1_000)}`;
+    const has = requests.size === 1 ? 'has' : 'have';
+    const drain = seconds(options.limits?.drain ?? LIMITS.drain);
+    return `${counted(requests.size, 'open request')} ${has} ${drain}, ${counted(idle, 'idle connection')} ${seconds(serving.idleTime + 1_000)}`;
   });
   // Last: who reads this may send a signal at once.
   process.stdout.write(`listening on http://${host.includes(':') ? `[${host}]` : host}:${bound}${PATH}\n`);

@@ -117,10 +117,8 @@ export class Pairing {
     if (!this.#isOpen()) return reply(403, CLOSED);
     if (!this.#takes(form.get('code') ?? '')) {
       logger.warn('a pairing code was refused', { triesLeft: this.#tries });
-      const error =
-        this.#tries === 1
-          ? 'This is not the code. One try is left.'
-          : `This is not the code. ${this.#tries} tries are left.`;
+      const left = this.#tries === 1 ? 'One try is' : `${this.#tries} tries are`;
+      const error = `This is not the code. ${left} left.`;
       return reply(403, this.#isOpen() ? this.#form(back, error) : CLOSED);
     }
     const [cookie, password] = [secret(), secret()];

@@ -326,10 +326,9 @@ function once<Args extends unknown[]>(
 
 /** A revision of each era, since servers are alike within an era; with one era, its revision twice. */
 function erasOf(served: readonly RevisionRow[]): Pick<FactoryContext, 'era' | 'revision'>[] {
-  const eras = (['modern', 'legacy'] as const).flatMap((era) => {
-    const row = served.find((one) => one.era === era);
-    return row === undefined ? [] : [{ era, revision: row.name }];
-  });
+  const eras = ['modern', 'legacy']
+    .flatMap((era) => served.find((one) => one.era === era) ?? [])
+    .map(({ era, name: revision }) => ({ era, revision }));
   const [only, other] = eras;
   return only !== undefined && other === undefined ? [only, only] : eras;
 }

@@ -171,7 +171,7 @@ export function createServices(
     written: (call: CallRecord, entry: Entry, at: number, isKept: boolean) => {
       replies.written(call, at, entry, isKept);
       const what = call.method === OUTSIDE ? undefined : auditedAs(entry);
-      if (what !== undefined) audit(what, call);
+      if (what) audit(what, call);
     },
   };
   const store: KeyvCallStore | undefined =
@@ -322,7 +322,7 @@ export function createServices(
     called: (call) => audit('called', call),
     ended: (call, outcome) => {
       const what = auditedEnd(outcome);
-      if (what !== undefined) audit(what, call);
+      if (what) audit(what, call);
     },
     admit,
     openInstance: async (call, context) => {
@@ -421,8 +421,7 @@ export function createServices(
     ready: () => source?.ready() ?? true,
     async health() {
       if ((await source?.ready()) === false) return 'the secrets cannot be had';
-      const answers = await store?.answers();
-      return answers === false ? 'the store does not answer' : undefined;
+      return (await store?.answers()) === false ? 'the store does not answer' : undefined;
     },
     listStream: async (caller, id, scope) => {
       if (caller !== undefined && store?.isShared) await callIndex?.addOwn(streamItem(id, scope), caller);

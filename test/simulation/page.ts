@@ -170,9 +170,12 @@ class PageWorld {
     return text === undefined ? undefined : (JSON.parse(text) as { response: Response }).response;
   }
 
-  /** What the person and the client answered, as far as it counts; nothing where more than one call waited. */
+  /**
+   * What the person and the client answered, as far as it counts; nothing where more than one call began: a client that
+   * lost its patience while the store was away may have begun another one, and the person have answered that.
+   */
   counted(): string[] {
-    if (this.waiting.size !== 1) return [];
+    if ([...this.#store.journals.keys()].filter(isContinued).length !== 1) return [];
     return [...this.#store.records].flatMap(([name, record]) => {
       if (!name.includes(':answer ')) return [];
       const { response } = JSON.parse(record) as { response: Response };
