@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { constants, createGzip, type Gzip } from 'node:zlib';
 import { defined, type JsonObject } from './base/values.ts';
-import { isLoopback } from './doors/http/address.ts';
+import { headOf } from './doors/http/address.ts';
 import type { BeginBody } from './doors/http/bodies.ts';
 import { DisconnectSignal } from './doors/http/disconnect-signal.ts';
 import type { Inbound, SentReply, Writer } from './doors/http/exchange.ts';
@@ -116,10 +116,7 @@ function inboundOf(req: NodeRequest, signal: DisconnectSignal): Inbound {
     path,
     base: typeof baseUrl === 'string' ? baseUrl : '',
     query: (name) => new URLSearchParams(query).get(name) ?? undefined,
-    header: (name) => {
-      const value = headers[name];
-      return Array.isArray(value) ? value.join(', ') : value;
-    },
+    ...headOf(req),
     headBytes: req.rawHeaders.reduce((sum, part) => sum + part.length, 0),
     text: (_maxBytes, begin) => {
       const message = unread;
@@ -130,7 +127,6 @@ function inboundOf(req: NodeRequest, signal: DisconnectSignal): Inbound {
     ...defined({ parsedBody: body }),
     ...(typeof auth === 'object' && auth !== null && { authInfo: auth as JsonObject }),
     ...defined({ address }),
-    onLoopback: socket.localAddress !== undefined && isLoopback(socket.localAddress),
     signal,
     request: () => {
       made ??= new Request(urlOf(url, headers), {

@@ -1,8 +1,8 @@
 /**
  * A session is its id: a token that any process can open. Long content is in a record of the store, which the id names.
  */
-import { randomUUID } from 'node:crypto';
 import { AwaitError, defined, isObject, type JsonObject } from '../../src/base/values.ts';
+import { newCallId } from '../../src/call/engine.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
 import type { Services } from '../../src/handler/services.ts';
 
@@ -28,7 +28,7 @@ const INLINE = 1_500;
 /** A name for a session that begins now; it contains the session's expiry. */
 export function newName({ settings, now }: Services): string {
   const expires = now() + Math.max(settings.ttl, LEAST_LIFETIME);
-  return `${Math.ceil(expires).toString(36)}.${randomUUID()}`;
+  return newCallId(expires);
 }
 
 /** When a session of this name is over, in milliseconds since the epoch. */

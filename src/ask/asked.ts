@@ -33,6 +33,8 @@ const WAIT = 25_000;
 const ROUNDS = 5;
 /** How often answers of other processes are looked for, and how long one waits for others, in milliseconds. */
 export const LOOK = 500;
+/** How long a tool that went on beside its ask waits for its next turn at most, in milliseconds. */
+const MOST_SELDOM = 30_000;
 const URL_MODE: JsonObject = { mode: 'url' };
 
 interface AskedParts {
@@ -162,7 +164,6 @@ export class AskedAnswers {
     const { calls, engine, clock, request, over, ended } = this.#parts;
     const { call, open } = standing.checkpoint;
     const given: GivenByAsk = new Map();
-    const read = { count: 0 };
     this.#frame = frame;
     // Those that the tool gave up are not waited for.
     const keys = new Set(open.map(({ key }) => key));
@@ -213,10 +214,10 @@ export class AskedAnswers {
           }
           const isReady = now >= this.#next && (await engine.isReady(standing));
           // A tool that polls goes on ever less often: next when the request has lasted twice as long.
-          if (isReady) this.#next = 2 * now - this.#begun;
+          if (isReady) this.#next = Math.min(2 * now - this.#begun, now + MOST_SELDOM);
           if (given.size === 0) {
             if (isReady) return offered([]);
-            if (await calls.hasGoneOn(standing, read)) return 'moved';
+            if (await calls.hasGoneOn(standing)) return 'moved';
           }
           const until = this.#out.map(({ doubtful }) => doubtful?.until ?? Infinity);
           const due = Math.min(expiryOf(call.expires, left), ...until) + 1 - clock.now();
@@ -236,7 +237,7 @@ export class AskedAnswers {
   get #patience(): number {
     const { context, call } = this.#parts.request;
     // A task waits as long as it lives; a client that was not told yet is told at once.
-    if (call.task?.when === 'now' || (this.#isLive && !context.live)) return Infinity;
+    if (call.task?.when === 'now' || (call.task !== undefined && this.#isLive)) return Infinity;
     if (this.#offer?.is === 'opened') return context.live ? Infinity : WAIT;
     // What its client cannot be asked, another request of its key can.
     if (this.page.length === 0) return Infinity;

@@ -292,8 +292,7 @@ export class ContinuedCall implements Instance {
         : await this.#asked.answers(frame, standing, at === known);
       if (this.#over.signal.aborted) return this.#left(call);
       if (answers === undefined) {
-        if (call.expires <= this.#parts.clock.now())
-          throw new AwaitError('expired', `call ${call.id} has expired`);
+        if (call.expires <= this.#parts.clock.now()) throw new AwaitError('expired', 'its call has expired');
         const { url } = await this.#asked.opened(call);
         return notDoneYet(String(call.params.name), url, this.#asked.page, call.expires);
       }

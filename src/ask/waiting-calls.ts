@@ -393,10 +393,10 @@ export class WaitingCalls {
     }
   }
 
-  /** Looks whether a turn after a checkpoint has begun, or the call is over. @param read counts the entries since */
-  async hasGoneOn({ at, checkpoint }: AtAsks, read: { count: number }): Promise<boolean> {
-    for (; ; read.count += 1) {
-      const entry = await this.#parts.store.read(checkpoint.call.id, at + 1 + read.count);
+  /** Looks whether a turn after a checkpoint has begun, or the call is over. */
+  async hasGoneOn({ at, checkpoint }: AtAsks): Promise<boolean> {
+    for (let next = at + 1; ; next += 1) {
+      const entry = await this.#parts.store.read(checkpoint.call.id, next);
       if (entry === undefined || MOVES.has(entry.type)) return entry !== undefined;
     }
   }

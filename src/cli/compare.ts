@@ -32,9 +32,7 @@ mcp-await compare [options] -- <command> [args…]
   plays one scenario against a server under every revision, and says what differs
 
     mcp-await compare ./server.ts --call-all --write booking.yaml
-    mcp-await compare ./server.ts --scenario booking.yaml --html compare.html
     mcp-await compare ./old.ts ./new.ts --scenario booking.yaml
-    mcp-await compare ./server.ts --ui
 
   --scenario FILE      YAML or TypeScript; by default every tool that is marked readOnlyHint is called once
   --call-all           without a scenario: calls the other tools, too, which act for real
@@ -50,7 +48,7 @@ mcp-await compare [options] -- <command> [args…]
   --ui                 serves the page live on this machine: runs a scenario or a tool, answered in forms,
                        while processes are killed and started
   --port N             of --ui; by default a free one
-  --watch              plays again whenever a file beside the module or the scenario changes
+  --watch              plays again when a file beside them changes
 
   exit code 0: all agree; 1: something differs; 2: the scenario or the server is wrong
 `;

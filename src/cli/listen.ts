@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net';
 import process from 'node:process';
 import { AwaitError, defined, type JsonObject, optionError } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
-import { isLoopback, lastForwarded } from '../doors/http/address.ts';
-import type { Inbound, Reply } from '../doors/http/exchange.ts';
+import { headOf, isLoopback, lastForwarded } from '../doors/http/address.ts';
+import type { Reply } from '../doors/http/exchange.ts';
 import { type OriginRules, preflight, refuseForeign, withCors } from '../doors/http/origin.ts';
 import { Paths } from '../doors/http/paths.ts';
 import { CredentialsRefused } from '../doors/http/refused.ts';
@@ -204,16 +204,6 @@ async function tell(
   const foreign = refuseForeign(head, rules)?.reply;
   const asked = req.method === 'OPTIONS' ? preflight(head, 'GET, OPTIONS') : undefined;
   reply(res, foreign ?? withCors(head, asked ?? (await answer())));
-}
-
-function headOf({ headers, socket }: NodeRequest): Pick<Inbound, 'header' | 'onLoopback'> {
-  return {
-    header: (name) => {
-      const value = headers[name];
-      return Array.isArray(value) ? value.join(', ') : value;
-    },
-    onLoopback: socket.localAddress !== undefined && isLoopback(socket.localAddress),
-  };
 }
 
 function refusalOf(error: unknown): Reply {

@@ -8,11 +8,10 @@
  * are deleted in time even if every process that served the stream is. Positions stay, so none is used twice. So have large
  * events in this process's memory, whose contents are bounded.
  */
-import { randomBytes } from 'node:crypto';
 
 import { AwaitError, isObject, memoryOf } from '../base/values.ts';
 import type { ContentBytes } from './content-bytes.ts';
-import { expiryOf, isStandingId, recordsName } from './event-id.ts';
+import { expiryOf, isStandingId, newStreamId, recordsName } from './event-id.ts';
 import type { StreamRecords } from './records.ts';
 import type { SseEvent } from './sse.ts';
 
@@ -97,7 +96,7 @@ export class StreamLog {
     until: number,
     owner: string | undefined,
   ): Promise<boolean> {
-    const content = `${Math.ceil(until).toString(36)}.${randomBytes(16).toString('base64url')}`;
+    const content = newStreamId(until);
     await this.#records.insert(content, event, until, { until });
     this.#contents?.add(owner, content, memoryOf(event.data ?? ''));
     return this.insert(at, { ...rest, kind: 'apart', content });

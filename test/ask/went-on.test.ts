@@ -38,6 +38,16 @@ function build(): McpServer {
     await step('long', () => new Promise<void>((resolve) => gates.set(to, resolve)));
     return said(`${first}, ${await ask('Second?')}`);
   });
+  server.registerTool('branches', {}, async () => {
+    const params = { messages: [], maxTokens: 1 };
+    const sampled = server.server.createMessage(params).then(String, () => step('without', () => 'no model'));
+    const asked = ask('Form?').then((text) => step('with', () => text));
+    return said((await Promise.all([sampled, asked])).join(', '));
+  });
+  server.registerTool('late', {}, async () => {
+    await step('slow', () => new Promise((resolve) => setTimeout(resolve, 1_500)));
+    return said(await ask('Late?', undefined, 'person'));
+  });
   return server;
 }
 
@@ -99,6 +109,14 @@ describe('a task of 2026-07-28 whose client does not answer', () => {
       .poll(async () => JSON.stringify(await request('tasks/get', { taskId })), { timeout: 20_000 })
       .toContain(text);
   });
+});
+
+it('goes on at another process though its tool asked what the client cannot, and went on from there', async () => {
+  const client = await connected(one, {}, never);
+  const told = await textOf(client, { name: 'branches' });
+  expect((await ann.answer(two.url, linkIn(told), { day: 'Monday' })).status).toBe(303);
+  const other = await connected(two, {}, never);
+  expect(await textOf(other, { name: 'branches' })).toBe('no model, Form? accept Monday');
 });
 
 describe('requests of one idempotency key', () => {

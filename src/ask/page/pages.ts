@@ -45,7 +45,7 @@ export interface Submitted {
 }
 
 export function askPage(view: AskView): string {
-  const { server, tool, client, asked, expires, args, asks, list, given } = view;
+  const { server, tool, args, asks, list, given } = view;
   const title = `${beginningOf(tool, NAME)} waits for your answer`;
   const whole = readableAsks(args, asks);
   const forms = asks.map((ask, index) => askForm(view, ask, index, whole.has(ask.key)));
@@ -55,10 +55,7 @@ export function askPage(view: AskView): string {
 <dl>
 <dt>Server</dt><dd dir="auto">${visible(server, NAME)}</dd>
 <dt>Tool</dt><dd dir="auto">${visible(tool, NAME)}</dd>
-<dt>Asked through</dt><dd dir="auto">${visible(client, NAME)}</dd>
-<dt>Asked at</dt><dd>${time(asked)}</dd>
-<dt>Expires at</dt><dd>${time(expires)}</dd>
-</dl>
+${askedBy(view)}</dl>
 <h2 id="arguments">What the tool was called with</h2>
 ${argumentsOf(args)}
 ${forms.map(({ form }) => form)}
@@ -177,20 +174,24 @@ ${sorted.length === 0 && html`<p>Nothing waits for you now.</p>`}${sorted.map(gr
   );
 }
 
+function askedBy({ client, asked, expires }: Pick<AskView, 'client' | 'asked' | 'expires'>): Html {
+  return html`<dt>Asked through</dt><dd dir="auto">${visible(client, NAME)}</dd>
+<dt>Asked at</dt><dd>${time(asked)}</dd>
+<dt>Expires at</dt><dd>${time(expires)}</dd>
+`;
+}
+
 function groupOf({ server, tool, asks }: ListView['groups'][number], index: number): Html {
   return html`<section aria-labelledby="tool-${index + 1}">
 <h2 id="tool-${index + 1}"><bdi>${visible(tool, NAME)}</bdi> of <bdi>${visible(server, NAME)}</bdi></h2>
 ${asks.length > 1 && html`<p>These are ${asks.length} calls. Each one that you accept takes effect.</p>\n`}<ol>
 ${asks.map(
-  ({ href, message, client, asked, expires, args }, place) => html`<li class="open">
-<p class="question" dir="auto"><a href="${href}">${readable(message, LISTED) || 'A question without words'}</a></p>
+  (ask, place) => html`<li class="open">
+<p class="question" dir="auto"><a href="${ask.href}">${readable(ask.message, LISTED) || 'A question without words'}</a></p>
 <dl>
-<dt>Asked through</dt><dd dir="auto">${visible(client, NAME)}</dd>
-<dt>Asked at</dt><dd>${time(asked)}</dd>
-<dt>Expires at</dt><dd>${time(expires)}</dd>
-</dl>
+${askedBy(ask)}</dl>
 <p class="hint" id="tool-${index + 1}-${place + 1}">Called with</p>
-${argumentBox(args === '{}' ? '' : visible(args, LISTED), `tool-${index + 1}-${place + 1}`)}
+${argumentBox(ask.args === '{}' ? '' : visible(ask.args, LISTED), `tool-${index + 1}-${place + 1}`)}
 </li>
 `,
 )}</ol>

@@ -428,6 +428,7 @@ export class Frame {
   #match(turn: Turn): void {
     for (const attempt of this.#fresh) {
       const claimed = this.#recording.claimExactly(attempt);
+      if (claimed === undefined) this.#asks.refuseAgain(attempt, turn);
       if (claimed === undefined) continue;
       this.#fresh.delete(attempt);
       // An ask that is out already keeps its key: the client may be about to answer it.

@@ -12,7 +12,7 @@ import { openAskOf } from './asks.ts';
 import type { FrameCore } from './core.ts';
 import { diverged, driftOf } from './drift.ts';
 import { nextKey, nthOf, wireKey } from './place.ts';
-import type { AskAttempt, Recorded } from './recording.ts';
+import type { AskAttempt, Attempt, Recorded } from './recording.ts';
 import type { Lack, Turn } from './turn.ts';
 import { Deadlines } from './waits.ts';
 
@@ -259,6 +259,20 @@ export class OpenAsks {
       turn.mustRefuse === true &&
       turn.missing(method, params)?.required !== undefined
     );
+  }
+
+  /** In a replay: what the first run refused at once is refused before what is recorded behind, which may follow from it. */
+  refuseAgain(attempt: Attempt, turn: Turn): void {
+    const { fresh, recording, stir } = this.#core;
+    if (attempt.kind !== 'ask' || !attempt.inContext || recording.head() === undefined) return;
+    if (this.isRefused(attempt, turn) || recording.mayStandFor(attempt)) return;
+    const { method, params } = attempt.question;
+    const response =
+      turn.missing(method, params)?.response ?? turn.unfit(method, params, attempt.raw === true);
+    if (response === undefined) return;
+    fresh.delete(attempt);
+    attempt.settle(response);
+    stir();
   }
 
   #refuse(attempt: AskAttempt, turn: Turn, { required, response }: Lack): void {

@@ -228,9 +228,7 @@ export class Recording {
       recorded.attempt = attempt;
       return 'recorded';
     }
-    const open = this.#unclaimed.find(isIts);
-    if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
-    return open;
+    return this.#takeOpen(isIts);
   }
 
   /** Whether something recorded may be the same question in other words. */
@@ -254,8 +252,12 @@ export class Recording {
 
   /** Claims the open ask of this class that the tool no longer makes in its words. */
   takeChangedAsk(question: Question): OpenAsk | undefined {
-    const open = this.#unclaimed.find((ask) => isReworded(ask, question));
-    if (open !== undefined) this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
+    return this.#takeOpen((ask) => isReworded(ask, question));
+  }
+
+  #takeOpen(isIts: (ask: OpenAsk) => boolean): OpenAsk | undefined {
+    const open = this.#unclaimed.find(isIts);
+    this.#unclaimed = this.#unclaimed.filter((other) => other !== open);
     return open;
   }
 

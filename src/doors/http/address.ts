@@ -1,4 +1,6 @@
 /** The origin of a connection, and the name that follows from it. */
+import type { IncomingMessage } from 'node:http';
+import type { Inbound } from './exchange.ts';
 
 /** Whether an address is this machine's own (RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.3). */
 export function isLoopback(address: string): boolean {
@@ -39,4 +41,15 @@ export function lastForwarded(header: string): string {
   const isBare = entry.split(':').length > 2 && !entry.startsWith('[');
   const name = parsedName(`http://${isBare ? `[${entry}]` : entry}`) ?? entry;
   return name.startsWith('[') ? name.slice(1, -1) : name;
+}
+
+/** The headers of a request of `node:http`, and whether it came from this machine. */
+export function headOf({ headers, socket }: IncomingMessage): Pick<Inbound, 'header' | 'onLoopback'> {
+  return {
+    header: (name) => {
+      const value = headers[name];
+      return Array.isArray(value) ? value.join(', ') : value;
+    },
+    onLoopback: socket.localAddress !== undefined && isLoopback(socket.localAddress),
+  };
 }
