@@ -44,10 +44,6 @@ function build(): McpServer {
     const asked = ask('Form?').then((text) => step('with', () => text));
     return said((await Promise.all([sampled, asked])).join(', '));
   });
-  server.registerTool('late', {}, async () => {
-    await step('slow', () => new Promise((resolve) => setTimeout(resolve, 1_500)));
-    return said(await ask('Late?', undefined, 'person'));
-  });
   return server;
 }
 
