@@ -212,11 +212,12 @@ export class AskedAnswers {
             this.#end = Infinity;
             continue;
           }
-          const isReady = now >= this.#next && (await engine.isReady(standing));
-          // A tool that polls goes on ever less often: next when the request has lasted twice as long.
-          if (isReady) this.#next = Math.min(2 * now - this.#begun, now + MOST_SELDOM);
           if (given.size === 0) {
-            if (isReady) return offered([]);
+            if (now >= this.#next && (await engine.isReady(standing))) {
+              // A tool that polls goes on ever less often: next when the request has lasted twice as long.
+              this.#next = Math.min(2 * now - this.#begun, now + MOST_SELDOM);
+              return offered([]);
+            }
             if (await calls.hasGoneOn(standing)) return 'moved';
           }
           const until = this.#out.map(({ doubtful }) => doubtful?.until ?? Infinity);

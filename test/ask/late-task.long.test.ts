@@ -4,9 +4,8 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, expect, it } from 'vitest';
 import { tuned } from '../../src/call/limits.ts';
 import { step } from '../../src/index.ts';
-import { send } from '../e2e/clients.ts';
 import { PAGE, PersonAtPage } from './person.ts';
-import { cleanUp, serveTwo } from './two.ts';
+import { cleanUp, request, serveTwo } from './two.ts';
 
 function build(): McpServer {
   const server = new McpServer({ name: 'booking', version: '1' });
@@ -20,29 +19,14 @@ function build(): McpServer {
   return server;
 }
 
-let id = 0;
-async function request(url: string, method: string, params: Record<string, unknown>) {
-  id += 1;
-  const _meta = {
-    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-    'io.modelcontextprotocol/clientInfo': { name: 'host', version: '1' },
-    'io.modelcontextprotocol/clientCapabilities': { extensions: { 'io.modelcontextprotocol/tasks': {} } },
-  };
-  const headers = {
-    'mcp-protocol-version': '2026-07-28',
-    'mcp-method': method,
-    'mcp-name': String(params.name ?? params.taskId),
-    authorization: 'Bearer ann',
-  };
-  const body = JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta } });
-  return JSON.stringify((await send(url, body, { headers })).message);
-}
+const said = async (...args: Parameters<typeof request>): Promise<string> =>
+  JSON.stringify(await request(...args));
 
 afterEach(cleanUp);
 
 it('goes on when its person answers, though its process has ended', async () => {
   const [one, two] = await serveTwo(build, { tasks: 'optional', ...tuned({ taskAfter: 300, lease: 1_500 }) });
-  const created = await request(one.url, 'tools/call', { name: 'late', arguments: {} });
+  const created = await said(one, 'tools/call', { name: 'late', arguments: {} });
   const taskId = /"taskId":"([^"]+)"/.exec(created)?.[1];
   expect(taskId).toBeDefined();
   const ann = new PersonAtPage();
@@ -50,8 +34,8 @@ it('goes on when its person answers, though its process has ended', async () => 
   await one.close();
   // A request waits for 25 seconds.
   await sleep(32_000);
-  expect(await request(two.url, 'tasks/get', { taskId })).toContain('"status":"working"');
+  expect(await said(two, 'tasks/get', { taskId })).toContain('"status":"working"');
   const link = /href="(http[^"]*\/ask\/[^"]*)"/.exec(await ann.read(two.url, PAGE))?.[1] ?? '';
   expect((await ann.answer(two.url, link, { day: 'Friday' })).status).toBe(303);
-  await expect.poll(() => request(two.url, 'tasks/get', { taskId })).toContain('on Friday');
+  await expect.poll(() => said(two, 'tasks/get', { taskId })).toContain('on Friday');
 });

@@ -6,6 +6,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import type { AwaitOptions } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
+import { send } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { SQLITE } from '../e2e/services.ts';
 import { askOptions } from './person.ts';
@@ -46,4 +47,32 @@ export async function connected(
   await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }) as Transport);
   cleanUps.push(() => client.close());
   return client;
+}
+
+let requests = 0;
+
+/** A request of 2026-07-28 by hand, of Ann's client, which takes tasks. @returns the response */
+export async function request(
+  { url }: Served,
+  method: string,
+  params: Readonly<Record<string, unknown>>,
+  capabilities: object = {},
+): Promise<Record<string, unknown>> {
+  requests += 1;
+  const _meta = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientInfo': { name: 'host', version: '1' },
+    'io.modelcontextprotocol/clientCapabilities': {
+      ...capabilities,
+      extensions: { 'io.modelcontextprotocol/tasks': {} },
+    },
+  };
+  const headers = {
+    'mcp-protocol-version': '2026-07-28',
+    'mcp-method': method,
+    'mcp-name': String(params.name ?? params.taskId),
+    authorization: 'Bearer ann',
+  };
+  const body = JSON.stringify({ jsonrpc: '2.0', id: requests, method, params: { ...params, _meta } });
+  return (await send(url, body, { headers })).message as unknown as Record<string, unknown>;
 }

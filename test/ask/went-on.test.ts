@@ -5,10 +5,9 @@ import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { step } from '../../src/index.ts';
-import { send } from '../e2e/clients.ts';
 import type { Served } from '../e2e/harness.ts';
 import { linkIn, PAGE, PersonAtPage } from './person.ts';
-import { cleanUp, connected, serveTwo } from './two.ts';
+import { cleanUp, connected, request, serveTwo } from './two.ts';
 
 const requestedSchema = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
 const FORMS = { elicitation: { form: {} } };
@@ -66,34 +65,14 @@ const listed = (): Promise<string> => ann.read(two.url, PAGE);
 const linkNow = async (): Promise<string> => /href="(http[^"]*\/ask\/[^"]*)"/.exec(await listed())?.[1] ?? '';
 
 describe('a task of 2026-07-28 whose client does not answer', () => {
-  let id = 0;
-  const request = async (method: string, params: Record<string, unknown>) => {
-    id += 1;
-    const _meta = {
-      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-      'io.modelcontextprotocol/clientInfo': { name: 'host', version: '1' },
-      'io.modelcontextprotocol/clientCapabilities': {
-        ...FORMS,
-        extensions: { 'io.modelcontextprotocol/tasks': {} },
-      },
-    };
-    const headers = {
-      'mcp-protocol-version': '2026-07-28',
-      'mcp-method': method,
-      'mcp-name': String(params.name ?? params.taskId),
-      authorization: 'Bearer ann',
-    };
-    const body = JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta } });
-    return (await send(one.url, body, { headers })).message.result as Record<string, unknown> | undefined;
-  };
-
   it.each([
     ['timer', 'later'],
     ['time-out', 'timed out'],
     ['person', 'accept Monday'],
   ])('goes on by itself: %s', async (wanted, text) => {
-    const created = await request('tools/call', { name: 'first', arguments: { wanted } });
-    const taskId = created?.taskId;
+    const call = { name: 'first', arguments: { wanted } };
+    const { result } = await request(one, 'tools/call', call, FORMS);
+    const taskId = (result as Record<string, unknown> | undefined)?.taskId;
     expect(taskId).toBeTypeOf('string');
     if (wanted === 'person') {
       await expect.poll(listed).toContain('first');
@@ -102,7 +81,9 @@ describe('a task of 2026-07-28 whose client does not answer', () => {
         .toBe(303);
     }
     await expect
-      .poll(async () => JSON.stringify(await request('tasks/get', { taskId })), { timeout: 20_000 })
+      .poll(async () => JSON.stringify(await request(one, 'tasks/get', { taskId }, FORMS)), {
+        timeout: 20_000,
+      })
       .toContain(text);
   });
 });
