@@ -294,7 +294,8 @@ export class Resumption {
     };
     const declined = since.find(isDeclinedRerun);
     if (declined !== undefined) return this.#checkpoints.endWith(journal, declinedResponse(call));
-    if (answered.length === 0 && sorted.bad.length > 0) {
+    // A tool that raced its asks may have gone on with the steps since.
+    if (since.length === 0 && sorted.bad.length > 0) {
       const next = { ...from, turn: checkpoint.turn + 1 };
       return this.#checkpoints.suspendWithout(journal, next, request.binding);
     }
