@@ -281,7 +281,11 @@ export class ContinuedCall implements Instance {
     let known = isTold && from.kind === 'asks' ? from.at : -1;
     let standing = from;
     for (let tries = 0; tries < TRIES; ) {
-      if (standing.kind === 'ended') return standing.response ?? CANCELLED;
+      if (standing.kind === 'ended') {
+        // An earlier request's cancellation may come late: what its client calls again since is a new call.
+        const isAnew = standing.isKept && from.kind === 'asks' && from.checkpoint.call.id !== this.#own.id;
+        return standing.response ?? (isAnew ? this.#from(frame, UNKNOWN) : CANCELLED);
+      }
       if (standing.kind !== 'asks')
         throw new AwaitError('internal', 'the log of a waiting call has no checkpoint');
       const { at, checkpoint, by, claim } = standing;
@@ -307,7 +311,8 @@ export class ContinuedCall implements Instance {
         { binding: bindingOf(call), ...answers, ...defined({ sent: claim?.sent }) },
         this.#context(frame),
       );
-      if (outcome.kind === 'responded' && outcome.failure === undefined) {
+      const isOver = outcome.kind === 'responded' && outcome.response !== CANCELLED;
+      if (isOver && outcome.failure === undefined) {
         this.#parts.ended(call.id);
         await calls.sent(call);
         return outcome.response;

@@ -90,7 +90,7 @@ export type Standing =
   | AtAsks
   /** Its first turn is not over. */
   | { readonly kind: 'runs' }
-  /** `isKept`: whether its log is. */
+  /** Without a response it was cancelled; `isKept`: whether its log is. */
   | { readonly kind: 'ended'; readonly response: Response | undefined; readonly isKept: boolean };
 
 interface BookParts {
@@ -434,7 +434,7 @@ function after(before: Standing, entry: Entry, at: number): Standing {
     case 'ended':
       return { kind: 'ended', response: entry.response, isKept: true };
     case 'cancelled':
-      return { kind: 'ended', response: undefined, isKept: at > 0 };
+      return { kind: 'ended', response: undefined, isKept: at > 0 && entry.isErased !== true };
     default:
       // A step that runs beside the asks is recorded behind them, and leaves them open.
       // A second claim of the same turn has the first one's answers.
