@@ -394,12 +394,33 @@ export function retryIn(data: unknown): boolean | undefined {
   return isObject(given) && typeof given.retry === 'boolean' ? given.retry : undefined;
 }
 
+/** Shares out turns of the event loop, so that what is ready at once leaves others theirs. */
 export class LoopTurns {
-  #last: Promise<unknown> = Promise.resolve();
+  #free = 1;
+  readonly #waiting = new Set<{ readonly share: number; readonly go: () => void }>();
 
-  /** Resolves in a turn that no one else has got. */
-  next(): Promise<unknown> {
-    this.#last = this.#last.then(nextTurn);
-    return this.#last;
+  /** Resolves in a turn of which so much is free, in the order in which it was asked for. @param share of a turn */
+  next(share = 1): Promise<void> {
+    if (this.#waiting.size > 0 || this.#free < share)
+      return new Promise((go) => this.#waiting.add({ share, go }));
+    this.#take(share);
+    return DONE;
+  }
+
+  #take(share: number): void {
+    if (this.#free === 1) systemClock.soon(() => this.#goOn());
+    this.#free -= share;
+  }
+
+  #goOn(): void {
+    this.#free = 1;
+    for (const one of this.#waiting) {
+      if (this.#free < one.share) return;
+      this.#waiting.delete(one);
+      this.#take(one.share);
+      one.go();
+    }
   }
 }
+
+export const DONE = Promise.resolve();

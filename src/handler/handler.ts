@@ -47,6 +47,8 @@ const METHODS = 'GET, POST, DELETE';
 const STORE_PAUSE = 500;
 /** Bytes that a request takes besides its head and its body. */
 const REQUEST = 8_192;
+/** What a request takes of a turn of the event loop: many may come in one piece. */
+const SHARE = 1 / 16;
 
 /** The options of `createAwaitHandler`. Every one may be left out. */
 export type AwaitOptions = Options<Revision>;
@@ -101,6 +103,7 @@ function createHandler(
   };
   const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
   const turns = new LoopTurns();
+  const arrivals = { known: new LoopTurns(), anonymous: new LoopTurns() };
   let isLeaving = false;
   let isClosed = false;
   const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = settings.limits;
@@ -239,6 +242,7 @@ function createHandler(
     };
     try {
       hold(REQUEST + (inbound.headBytes ?? 0));
+      await arrivals[quotaKey.principal === undefined ? 'anonymous' : 'known'].next(SHARE);
       return await route(inbound, (body, memory) => {
         id = idOf(body);
         hold(memory);

@@ -3,7 +3,15 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import { type AwaitError, defined, isObject, type JsonObject, nextTurn, objectOf } from '../base/values.ts';
+import {
+  type AwaitError,
+  DONE,
+  defined,
+  isObject,
+  type JsonObject,
+  LoopTurns,
+  objectOf,
+} from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 
@@ -41,10 +49,10 @@ export interface ChallengeContext {
 
 export type ScopeResolver = (context: ChallengeContext) => unknown;
 
-/** Notifications of all servers here that are sent in one turn of the event loop, if their tools wait for each. */
-const AT_ONCE = 32;
-let notified = 0;
-let turn: Promise<void> | undefined;
+/** A tool that only sends would hold the event loop until its last one. */
+const turns = new LoopTurns();
+/** What a notification takes of a turn, if its tool waits for it. */
+const SHARE = 1 / 32;
 
 /** What answers a request: a response, one report of progress, or nothing. */
 type Armed = Response | 'progress' | 'nothing';
@@ -138,15 +146,7 @@ export class HostTransport {
     const { id, method } = message;
     if (method !== undefined) this.#sendAsk(message, options);
     else if (id !== undefined) this.#sink.response(id, responseOf(message));
-    if (id !== undefined) return DONE;
-    // A tool that only sends would hold the event loop until its last one.
-    notified += 1;
-    if (notified < AT_ONCE) return DONE;
-    turn ??= nextTurn().then(() => {
-      notified = 0;
-      turn = undefined;
-    });
-    return turn;
+    return id === undefined ? turns.next(SHARE) : DONE;
   }
 
   /** Sends a request or a notification. */
@@ -186,8 +186,6 @@ export function progressOn(token: unknown, params: JsonObject = { progress: 0 })
     params: { ...params, progressToken: token },
   };
 }
-
-const DONE = Promise.resolve();
 
 /** A copy, so that a tool cannot change the record. (It is JSON; `structuredClone` is slower.) */
 function reply(id: string | number, response: Response): Message {

@@ -2,20 +2,35 @@
 import { expect, it } from 'vitest';
 import { LoopTurns } from '../../src/base/values.ts';
 
-it('is done one piece in a turn, in the order in which it came', async () => {
+/** The turns in which pieces of work are done, in their order; each takes such a share of one. */
+async function turnsOf(shares: readonly number[]): Promise<number[]> {
+  let [turn, isOver] = [0, false];
+  const count = (): void => {
+    turn += 1;
+    if (!isOver) setImmediate(count);
+  };
+  setImmediate(count);
   const turns = new LoopTurns();
-  const done: unknown[] = [];
-  const pieces = [1, 2, 3].map((nth) => turns.next().then(() => done.push(nth)));
-  const others = (async () => {
-    for (let nth = 0; nth < 3; nth += 1) {
-      await new Promise((resolve) => setImmediate(resolve));
-      done.push('other');
-    }
-  })();
-  await Promise.all([...pieces, others]);
-  // No two pieces come one after the other while others wait.
-  expect(done.filter((one) => one !== 'other')).toEqual([1, 2, 3]);
-  expect(done.slice(0, 5).some((one, nth, all) => one !== 'other' && typeof all[nth + 1] === 'number')).toBe(
-    false,
-  );
+  const done: number[] = [];
+  const pieces = shares.map((share) => turns.next(share).then(() => done.push(turn)));
+  await Promise.all(pieces);
+  isOver = true;
+  return done;
+}
+
+it.each([
+  [
+    [1, 1, 1],
+    [0, 1, 2],
+  ],
+  [
+    [0.25, 0.25, 0.25, 0.25, 0.25],
+    [0, 0, 0, 0, 1],
+  ],
+  [
+    [0.5, 1, 0.5, 0.5],
+    [0, 1, 2, 2],
+  ],
+])('of which pieces of %j are done in turns %j', async (shares, wanted) => {
+  expect(await turnsOf(shares)).toEqual(wanted);
 });

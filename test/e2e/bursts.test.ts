@@ -16,6 +16,14 @@ import * as workspace from './workspace-wire.ts';
 let served: Served;
 afterEach(() => served.close());
 
+const WIRES: readonly [string, (url: URL, by?: typeof fetch) => unknown][] = [
+  [
+    'HTTP+SSE',
+    (url, by = fetch) => new SSEClientTransport(new URL(url.href.replace('/mcp', '/sse')), { fetch: by }),
+  ],
+  ['2025-11-25', (url, by = fetch) => new StreamableHTTPClientTransport(url, { fetch: by })],
+];
+
 function talkative(): McpServer {
   const server = new McpServer({ name: 'talkative', version: '1.0.0' }, { capabilities: { logging: {} } });
   server.registerTool('says', { inputSchema: { many: z.number() } }, async ({ many }, extra) => {
@@ -54,22 +62,65 @@ const says = (many: number) => ({
 });
 
 describe('a tool that waits for each notification, and for nothing else', () => {
-  it.each([
-    ['HTTP+SSE', (url: URL) => new SSEClientTransport(new URL(url.href.replace('/mcp', '/sse')))],
-    ['2025-11-25', (url: URL) => new StreamableHTTPClientTransport(url)],
-  ])('lets the event loop go on, and its client have them all: %s', async (_wire, transportTo) => {
-    served = await serveHere(talkative);
-    const client = new Client({ name: 'listener', version: '1' });
-    await client.connect(transportTo(new URL(served.url)) as Transport);
-    let heard = 0;
-    client.setNotificationHandler(LoggingMessageNotificationSchema, () => {
-      heard += 1;
-    });
-    const { content } = (await client.callTool({ name: 'reports', arguments: { many: 2_000 } })) as {
-      content: { text: string }[];
+  it.each(WIRES)(
+    'lets the event loop go on, and its client have them all: %s',
+    async (_wire, transportTo) => {
+      served = await serveHere(talkative);
+      const client = new Client({ name: 'listener', version: '1' });
+      await client.connect(transportTo(new URL(served.url)) as Transport);
+      let heard = 0;
+      client.setNotificationHandler(LoggingMessageNotificationSchema, () => {
+        heard += 1;
+      });
+      const { content } = (await client.callTool({ name: 'reports', arguments: { many: 2_000 } })) as {
+        content: { text: string }[];
+      };
+      expect(heard).toBe(2_000);
+      expect(Number(content[0]?.text)).toBeLessThanOrEqual(32);
+      await client.close();
+    },
+  );
+});
+
+describe('many small calls at once', () => {
+  it.each(WIRES)('leave others their turns of the event loop: %s', async (_wire, transportTo) => {
+    let [run, longest, calls, isOver] = [0, 0, 0, false];
+    const count = (): { content: [] } => {
+      run += 1;
+      calls += 1;
+      longest = Math.max(longest, run);
+      return { content: [] };
     };
-    expect(heard).toBe(2_000);
-    expect(Number(content[0]?.text)).toBeLessThanOrEqual(32);
+    served = await serveHere(
+      () => {
+        const server = new McpServer({ name: 'counts', version: '1.0.0' });
+        server.registerTool('count', {}, count);
+        return server;
+      },
+      tuned({ streams: 1_000 }),
+    );
+    let last: [string, RequestInit?] = [''];
+    const client = new Client({ name: 'hasty', version: '1' });
+    const noting: typeof fetch = (input, init) => {
+      if (init?.method === 'POST') last = [String(input), init];
+      return fetch(input, init);
+    };
+    await client.connect(transportTo(new URL(served.url), noting) as Transport);
+    const turn = (): void => {
+      run = 0;
+      if (!isOver) setImmediate(turn);
+    };
+    setImmediate(turn);
+    const [url, init] = last;
+    const replies = Array.from({ length: 300 }, (_, nth) => {
+      const params = { name: 'count', arguments: {} };
+      const body = JSON.stringify({ jsonrpc: '2.0', id: nth + 100, method: 'tools/call', params });
+      return served.handler.fetch(new Request(url, { ...init, body }));
+    });
+    await expect.poll(() => calls).toBe(300);
+    isOver = true;
+    expect(longest).toBeLessThanOrEqual(32);
+    for (const reply of await Promise.all(replies)) await reply.body?.cancel();
     await client.close();
   });
 });
