@@ -45,7 +45,7 @@ export interface Read {
 
 export function readRequest(request: ModernRequest, principal: string | undefined): Read {
   // `task`, a parameter of 2025's clients, has no meaning on this revision.
-  const { _meta, inputResponses, requestState, task: _task, ...rest } = request.params;
+  const { _meta, inputResponses, requestState, task, ...rest } = request.params;
   const envelope = objectOf(_meta);
   const meta = Object.fromEntries(Object.entries(envelope).filter(([key]) => !ENVELOPE.has(key)));
   const { progressToken } = meta;
@@ -80,7 +80,7 @@ export function inputRequired(asks: readonly OpenAsk[], requestState: string): J
 
 /** This revision has no `elicitationId`, and no tasks inside of asks. */
 export function askOnWire({ method, params }: OpenAsk): JsonObject {
-  const { elicitationId: _id, task: _task, ...rest } = params;
+  const { elicitationId, task, ...rest } = params;
   return Object.keys(rest).length === 0 ? { method } : { method, params: rest };
 }
 

@@ -69,7 +69,7 @@ export function relatedTask({ _meta }: JsonObject): string | undefined {
 /** Only calls of tools may be tasks; of other requests the wish is passed over, which SDK v1 would refuse. */
 export function withoutTask(method: string, params: JsonObject): JsonObject {
   if (params.task === undefined || !/^(tools|prompts|resources|completion)\//.test(method)) return params;
-  const { task: _task, ...rest } = params;
+  const { task, ...rest } = params;
   return rest;
 }
 

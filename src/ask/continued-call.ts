@@ -105,7 +105,7 @@ export class ContinuedCall implements Instance {
       over: this.#over.signal,
       ended: this.#ended,
     });
-    const { task: _task, session: _session, outlasted: _outlasted, ...call } = request.call;
+    const { task, session, outlasted, ...call } = request.call;
     const { capabilities: declared } = call.client;
     const capabilities = request.person === undefined ? declared : withForms(declared);
     this.#own = { ...call, id: parts.calls.idsFor(call)[0], client: { ...call.client, capabilities } };

@@ -21,6 +21,6 @@ export function isTooLong(params: unknown): boolean {
 /** A `clientInfo` as it is kept: icons may be images of any size, and no server acts on them. */
 export function withoutIcons(info: JsonObject): JsonObject {
   if (info.icons === undefined) return info;
-  const { icons: _icons, ...rest } = info;
+  const { icons, ...rest } = info;
   return rest;
 }

@@ -177,7 +177,7 @@ export class AwaitError extends Error {
   steps: readonly string[] = [];
 
   constructor(code: AwaitErrorCode, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
+    super(message, defined({ cause }));
     this.name = 'AwaitError';
     this.code = code;
   }
@@ -401,26 +401,23 @@ export class LoopTurns {
 
   /** Resolves in a turn of which so much is free, in the order in which it was asked for. @param share of a turn */
   next(share = 1): Promise<void> {
-    if (this.#waiting.size > 0 || this.#free < share)
-      return new Promise((go) => this.#waiting.add({ share, go }));
-    this.#take(share);
-    return DONE;
-  }
-
-  #take(share: number): void {
-    if (this.#free === 1) systemClock.soon(() => this.#goOn());
-    this.#free -= share;
+    return new Promise((go) => {
+      this.#waiting.add({ share, go });
+      this.#goOn();
+    });
   }
 
   #goOn(): void {
-    this.#free = 1;
     for (const one of this.#waiting) {
       if (this.#free < one.share) return;
+      if (this.#free === 1)
+        systemClock.soon(() => {
+          this.#free = 1;
+          this.#goOn();
+        });
+      this.#free -= one.share;
       this.#waiting.delete(one);
-      this.#take(one.share);
       one.go();
     }
   }
 }
-
-export const DONE = Promise.resolve();

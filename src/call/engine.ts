@@ -526,7 +526,7 @@ export class Engine {
     // Before anything is claimed: the same token is good again once there is room.
     this.hold(place, quotaKey, context.memory);
     const active = new Active(sent, async (turn) => {
-      const accepted = onAccepted === undefined ? {} : { accepted: onAccepted };
+      const accepted = defined({ accepted: onAccepted });
       const outcome = await this.#resumption
         .resume({ ...offer, sent, context, active: turn, ...accepted })
         .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));

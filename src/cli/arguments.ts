@@ -64,7 +64,7 @@ export function readable<T>(parse: () => T, names: readonly string[], command: s
 /** `did you mean …?`, where one of the names is close. */
 export function meant(word: string, names: readonly string[], prefix = ''): string | undefined {
   const name = nearest(word, names);
-  return name === undefined ? undefined : `did you mean ${prefix}${name}?`;
+  return name && `did you mean ${prefix}${name}?`;
 }
 
 /** Most edits between a word and the name that was meant. */

@@ -403,12 +403,12 @@ function exitCodeOf({ differences, problems }: Comparison): 0 | 1 | 2 {
 }
 
 function jsonReport(comparison: Comparison): string {
-  const { same: _same, columns, ...rest } = comparison;
+  const { same, columns, ...rest } = comparison;
   const report = {
     exitCode: exitCodeOf(comparison),
     ...rest,
     unseen: UNSEEN,
-    columns: columns.map(({ messages: _messages, ...column }) => column),
+    columns: columns.map(({ messages, ...column }) => column),
   };
   return `${JSON.stringify(report, null, 2)}\n`;
 }

@@ -30,7 +30,7 @@ export function checkForwarding({ peer, serving, ask, options }: Draft): void {
     throw optionError(
       `${flag} sends each caller's own token, and --header Authorization one for all callers: leave out one of them`,
     );
-  const [page] = Object.entries(ask).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+  const [page] = Object.keys(defined(ask));
   if (page !== undefined)
     throw optionError(
       `${flag} leaves it to the server who a caller is, and --ask-page needs callers that are known here: leave out one of them (--ask-jwks and --ask-pair too)`,

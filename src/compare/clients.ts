@@ -5,7 +5,7 @@ import type { Revision } from '../../compat/revisions.ts';
 import { importPeer } from '../base/peer.ts';
 import { isObject, type JsonObject, objectOf, optionError, sleep, systemClock } from '../base/values.ts';
 import { AwaitClientTransport, type ClientRevision } from '../client/index.ts';
-import { headersOf, type OnAsk, type PlayedCaller, type Player } from './player.ts';
+import type { OnAsk, PlayedCaller, Player } from './player.ts';
 
 /** A client of `workspace-sse`, which has no official one: a POST, the events on its body, a POST for each answer. */
 
@@ -300,4 +300,8 @@ async function checked<T>(
   const verdict = await schema['~standard'].validate(value);
   if (isObject(verdict) && 'value' in verdict) return verdict.value as T;
   throw optionError(`the scenario's answer is not a result: ${JSON.stringify(value)}`);
+}
+
+function headersOf({ token }: PlayedCaller): Record<string, string> {
+  return token === undefined ? {} : { authorization: `Bearer ${token}` };
 }

@@ -19,7 +19,3 @@ export interface Player {
   request(method: string, params: JsonObject, timeout: number): Promise<JsonObject>;
   close(): Promise<void>;
 }
-
-export function headersOf({ token }: PlayedCaller): Record<string, string> {
-  return token === undefined ? {} : { authorization: `Bearer ${token}` };
-}

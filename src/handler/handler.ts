@@ -103,7 +103,7 @@ function createHandler(
   };
   const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
   const turns = new LoopTurns();
-  const arrivals = { known: new LoopTurns(), anonymous: new LoopTurns() };
+  const [ofKnown, ofAnonymous] = [new LoopTurns(), new LoopTurns()];
   let isLeaving = false;
   let isClosed = false;
   const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = settings.limits;
@@ -242,7 +242,7 @@ function createHandler(
     };
     try {
       hold(REQUEST + (inbound.headBytes ?? 0));
-      await arrivals[quotaKey.principal === undefined ? 'anonymous' : 'known'].next(SHARE);
+      await (quotaKey.principal === undefined ? ofAnonymous : ofKnown).next(SHARE);
       return await route(inbound, (body, memory) => {
         id = idOf(body);
         hold(memory);

@@ -96,9 +96,9 @@ function ownerOf(scope: Settings['instance'], principal: string | undefined): re
  */
 function keptParts(
   scope: Settings['instance'],
-  { sessionId: _session, request: _request, ...parts }: ContextParts,
+  { sessionId, request, ...parts }: ContextParts,
 ): ContextParts {
   if (scope === 'caller') return parts;
-  const { principal: _principal, authInfo: _auth, ...anybody } = parts;
+  const { principal, authInfo, ...anybody } = parts;
   return anybody;
 }

@@ -207,7 +207,7 @@ const ACTIONS: ReadonlySet<unknown> = new Set(['accept', 'decline', 'cancel']);
 /** Whether a result is as most are, an action and fields of simple types: the schema takes it, and costs more. */
 function isPlainAnswer(value: unknown): boolean {
   if (!isObject(value) || !ACTIONS.has(value.action)) return false;
-  const { action: _action, content = {}, ...others } = value;
+  const { action, content = {}, ...others } = value;
   if (!isObject(content) || Object.keys(others).length > 0) return false;
   return Object.values(content).every(
     (field) => typeof field === 'string' || typeof field === 'boolean' || Number.isFinite(field),

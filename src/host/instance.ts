@@ -485,7 +485,7 @@ function readNeeds({ inputRequests, requestState }: JsonObject): Needs {
 }
 
 async function askFor(frame: Frame, { inputRequests, requestState }: Needs): Promise<RoundParams> {
-  const state = requestState === undefined ? {} : { requestState };
+  const state = defined({ requestState });
   const entries = Object.entries(inputRequests);
   if (entries.length === 0) {
     // Its client brings the call back without an answer.

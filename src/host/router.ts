@@ -176,7 +176,7 @@ export class Router {
 
   ask(request: AskRequest): Promise<Response> {
     const { method, params, relatedRequestId, timeout, signal, progress, context } = request;
-    const listening = progress === undefined ? {} : { progress };
+    const listening = defined({ progress });
     const owner = this.#askedBy(request);
     if (owner.kind === 'refused') {
       this.#options.outside.error(owner.error);

@@ -3,15 +3,7 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import {
-  type AwaitError,
-  DONE,
-  defined,
-  isObject,
-  type JsonObject,
-  LoopTurns,
-  objectOf,
-} from '../base/values.ts';
+import { type AwaitError, defined, isObject, type JsonObject, LoopTurns, objectOf } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 
@@ -77,9 +69,8 @@ export class HostTransport {
     this.#sink = sink;
   }
 
-  start(): Promise<void> {
+  async start(): Promise<void> {
     this.onListening?.();
-    return DONE;
   }
 
   /** Called by a server of SDK v2. */
@@ -142,11 +133,11 @@ export class HostTransport {
     return { report: (reported) => this.deliver(progressOn(token, reported)), resets: false };
   }
 
-  send(message: Message, options: SendOptions = {}): Promise<void> {
+  async send(message: Message, options: SendOptions = {}): Promise<void> {
     const { id, method } = message;
     if (method !== undefined) this.#sendAsk(message, options);
     else if (id !== undefined) this.#sink.response(id, responseOf(message));
-    return id === undefined ? turns.next(SHARE) : DONE;
+    if (id === undefined) await turns.next(SHARE);
   }
 
   /** Sends a request or a notification. */

@@ -304,7 +304,7 @@ export class Handoff {
 }
 
 function markOf({ mark }: TokenState): { mark?: string } {
-  return mark === undefined ? {} : { mark };
+  return defined({ mark });
 }
 
 function isState(value: unknown): value is JsonObject & TokenState {

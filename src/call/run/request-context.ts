@@ -71,23 +71,6 @@ export interface RequestContext extends InstanceContext {
   withdraw?(ask: OpenAsk): void;
 }
 
-/** What a server keeps of a request for as long as its call lasts: the rest holds the request's reply. */
-export function factsOf(context: RequestContext): InstanceContext {
-  const {
-    signal: _signal,
-    isRefused: _isRefused,
-    notify: _notify,
-    begun: _begun,
-    ask: _ask,
-    withdraw: _withdraw,
-    beforeEnd: _beforeEnd,
-    home: _home,
-    memory: _memory,
-    ...facts
-  } = context;
-  return facts;
-}
-
 /** One instance of the user's server, initialized with a client's capabilities and identity. */
 export interface Instance {
   /**

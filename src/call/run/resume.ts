@@ -279,7 +279,7 @@ export class Resumption {
     { since, fresh, drawn }: { since: readonly Completion[]; fresh: number; drawn?: DrawnValues | undefined },
   ): Promise<Outcome> {
     // The turn belongs to this process: steps that ran elsewhere beside the asks are recorded by now, or never.
-    const { running: _running, ...before } = checkpoint;
+    const { running, ...before } = checkpoint;
     const { call } = before;
     const again = reask(sorted.bad, checkpoint.asked);
     // The claim says which asks are answered: another process may have made it when those that are late now were in time.

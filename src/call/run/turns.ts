@@ -7,6 +7,7 @@ import type { Quota } from '../../base/quota.ts';
 import {
   AwaitError,
   callAt,
+  defined,
   isObject,
   isWritable,
   type JsonObject,
@@ -26,7 +27,7 @@ import type { Outcome } from './outcome.ts';
 import { interrupted, type Ownership } from './ownership.ts';
 import { replayRefused, stepsDone } from './refusal.ts';
 import type { Runs } from './registry.ts';
-import { factsOf, type RequestContext } from './request-context.ts';
+import type { InstanceContext, RequestContext } from './request-context.ts';
 import {
   becomingTask,
   type EngineParts,
@@ -204,7 +205,7 @@ export class Turns {
 
   async #writeTask(run: Run): Promise<void> {
     const { self } = this.#checkpoints;
-    const by = self === undefined ? {} : { by: self };
+    const by = defined({ by: self });
     await run.journal.append({ type: 'detached', when: this.#parts.clock.now(), ...by });
     if (run.state.at === 'over') return;
     run.journal.count(run.frame.fold());
@@ -485,4 +486,10 @@ class RunTurn implements Turn {
   isInterim(response: Response): boolean {
     return !this.#context.live && urlsNeeded(response) !== undefined;
   }
+}
+
+/** What a server keeps of a request for as long as its call lasts: the rest holds the request's reply. */
+function factsOf(context: RequestContext): InstanceContext {
+  const { signal, isRefused, notify, begun, ask, withdraw, beforeEnd, home, memory, ...facts } = context;
+  return facts;
 }

@@ -3,6 +3,7 @@ import {
   type AwaitError,
   type AwaitErrorCode,
   advice,
+  defined,
   type JsonObject,
   type Reason,
 } from '../../base/values.ts';
@@ -138,7 +139,7 @@ export function reported(
   const level = error.code === 'bad-token' || error.code === 'bad-answer' ? 'warn' : 'error';
   log(level, error.message, {
     code: error.code,
-    ...(callId !== undefined && { call: callId }),
+    ...defined({ call: callId }),
     ...(error.cause !== undefined && { cause: String(error.cause) }),
   });
   return failedWith(error);

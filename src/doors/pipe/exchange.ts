@@ -36,7 +36,7 @@ export function headersOf(
     };
   }
   return {
-    ...(session !== undefined && { 'mcp-session-id': session }),
+    ...defined({ 'mcp-session-id': session }),
     ...(session !== undefined && version !== undefined && { 'mcp-protocol-version': version }),
   };
 }

@@ -23,7 +23,7 @@
  */
 import { createParser } from 'eventsource-parser';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../../base/resume-meta.ts';
-import { isObject, type JsonObject, objectOf } from '../../base/values.ts';
+import { defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { refuseText } from '../http/body.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound, SentReply, Writer } from '../http/exchange.ts';
@@ -191,7 +191,7 @@ export class Pipe {
     const open = new OpenExchange(key);
     const headers = {
       ...headersOf(undefined, this.#session, this.#version),
-      ...(after !== undefined && { 'last-event-id': after }),
+      ...defined({ 'last-event-id': after }),
     };
     const reply = await this.#exchange('GET', undefined, open, headers);
     const { status } = reply;
@@ -398,7 +398,7 @@ function withEvent(message: JsonObject, event: string, request: string | number 
   const _meta = {
     ...objectOf(params._meta),
     [EVENT_META]: event,
-    ...(request !== undefined && { [REQUEST_META]: request }),
+    ...defined({ [REQUEST_META]: request }),
   };
   return { ...message, params: { ...params, _meta } };
 }
