@@ -1,4 +1,5 @@
 /** What every room uses: JSON values, the error of this package, time, and two helpers. */
+import { isPerRequest } from './runtime.ts';
 
 /** A JSON value, which a journal can hold. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -401,6 +402,8 @@ export class LoopTurns {
 
   /** Resolves in a turn of which so much is free, in the order in which it was asked for. @param share of a turn */
   next(share = 1): Promise<void> {
+    // A turn that another request waits for may never come.
+    if (isPerRequest()) return nextTurn();
     return new Promise((go) => {
       this.#waiting.add({ share, go });
       this.#goOn();

@@ -46,7 +46,7 @@ function scaled(value: string, units: Readonly<Record<string, number>>): number 
   const [, number, unit] = /^(\d{1,15}(?:\.\d{1,6})?)([A-Za-z]{0,3})$/.exec(value) ?? [];
   if (number === undefined || unit === undefined) return undefined;
   const factor = unit === '' ? 1 : Object.hasOwn(units, unit) ? units[unit] : undefined;
-  return factor === undefined ? undefined : Number(number) * factor;
+  return factor && Number(number) * factor;
 }
 
 function fail(flag: string, value: string, what: string): never {

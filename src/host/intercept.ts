@@ -78,7 +78,7 @@ export function intercept(
     if (response === undefined) return original(request, ...rest);
     const others = { ...options };
     for (const name of TAKEN) delete others[name];
-    const lateness = server.buildContext === undefined ? undefined : latenessOf(response);
+    const lateness = server.buildContext && latenessOf(response);
     if (lateness !== undefined) {
       const { maxTotalTimeout } = lateness;
       const again = (own: OptionsLike): Promise<unknown> =>

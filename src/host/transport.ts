@@ -143,7 +143,7 @@ export class HostTransport {
   /** Sends a request or a notification. */
   #sendAsk(message: Message, options: SendOptions): void {
     const { id } = message;
-    const armed = id === undefined ? undefined : this.#armed;
+    const armed = this.#armed;
     if (id !== undefined && armed !== undefined) {
       this.#armed = undefined;
       // Also when severed: a frame that is unwound gets its rejection through its SDK.

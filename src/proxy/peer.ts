@@ -357,7 +357,7 @@ export class Peer {
     const ask: PeerAsk = { method, params, signal: abort.signal, ...(token !== undefined && { progress }) };
     const holder = this.#holder;
     if (holder === undefined) this.#outside.add(abort);
-    const late = holder === undefined ? undefined : this.#beforeTimeout(holder);
+    const late = holder && this.#beforeTimeout(holder);
     void this.#answerTo(ask, holder)
       .catch((): Response => ({ error: { code: -32603, message: 'Internal error' } }))
       .then((response) => {

@@ -1,5 +1,5 @@
 /** Work that is ready at once leaves others their turn of the event loop. */
-import { expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { LoopTurns } from '../../src/base/values.ts';
 
 /** The turns in which pieces of work are done, in their order; each takes such a share of one. */
@@ -33,4 +33,11 @@ it.each([
   ],
 ])('of which pieces of %j are done in turns %j', async (shares, wanted) => {
   expect(await turnsOf(shares)).toEqual(wanted);
+});
+
+afterEach(() => vi.unstubAllGlobals());
+
+it('does not wait for another request where each request has timers of its own', async () => {
+  vi.stubGlobal('navigator', { userAgent: 'Cloudflare-Workers' });
+  expect(await turnsOf([1, 1, 0.5])).toEqual([1, 1, 1]);
 });
