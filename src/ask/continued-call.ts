@@ -283,11 +283,14 @@ export class ContinuedCall implements Instance {
     for (let tries = 0; tries < TRIES; ) {
       if (standing.kind === 'ended') {
         // An earlier request's cancellation may come late: what its client calls again since is a new call.
-        const isAnew = standing.isKept && from.kind === 'asks' && from.checkpoint.call.id !== this.#own.id;
+        const isAnew =
+          !this.#over.signal.aborted &&
+          standing.isKept &&
+          from.kind === 'asks' &&
+          from.checkpoint.call.id !== this.#own.id;
         return standing.response ?? (isAnew ? this.#from(frame, UNKNOWN) : CANCELLED);
       }
-      if (standing.kind !== 'asks')
-        throw new AwaitError('internal', 'the log of a waiting call has no checkpoint');
+      if (standing.kind !== 'asks') throw new AwaitError('internal', 'a waiting call has no checkpoint');
       const { at, checkpoint, by, claim } = standing;
       const { call } = checkpoint;
       // Where a request has claimed the turn, any request of the call goes on with the answers in that claim.
@@ -328,10 +331,7 @@ export class ContinuedCall implements Instance {
         known = at;
       } else if (standing.kind === 'asks') tries = 0;
     }
-    throw new AwaitError(
-      'busy',
-      'a call that waits for a person was claimed by other requests again and again',
-    );
+    throw new AwaitError('busy', 'a waiting call was claimed by others again and again');
   }
 
   /**
