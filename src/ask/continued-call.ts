@@ -280,10 +280,13 @@ export class ContinuedCall implements Instance {
     const { engine, calls } = this.#parts;
     let known = isTold && from.kind === 'asks' ? from.at : -1;
     let standing = from;
+    let hasResumed = false;
     for (let tries = 0; tries < TRIES; ) {
       if (standing.kind === 'ended') {
-        // An earlier request's cancellation may come late: what its client calls again since is a new call.
+        // An earlier request's cancellation may come late: what its client calls again since is a new call,
+        // unless this request has run a part of the old one.
         const isAnew =
+          !hasResumed &&
           !this.#over.signal.aborted &&
           standing.isKept &&
           from.kind === 'asks' &&
@@ -308,14 +311,14 @@ export class ContinuedCall implements Instance {
         tries += 1;
         continue;
       }
+      hasResumed = true;
       const state = { callId: call.id, at, ...defined({ owner: by }) };
       const outcome = await engine.resumeAt(
         state,
         { binding: bindingOf(call), ...answers, ...defined({ sent: claim?.sent }) },
         this.#context(frame),
       );
-      const isOver = outcome.kind === 'responded' && outcome.response !== CANCELLED;
-      if (isOver && outcome.failure === undefined) {
+      if (outcome.kind === 'responded' && outcome.failure === undefined) {
         this.#parts.ended(call.id);
         await calls.sent(call);
         return outcome.response;
