@@ -90,7 +90,7 @@ export type Standing =
   | AtAsks
   /** Its first turn is not over. */
   | { readonly kind: 'runs' }
-  /** Without a response it was cancelled; `isKept`: whether its log is. */
+  /** Without a response it was cancelled; `isKept`: whether its log is, and was not erased. */
   | { readonly kind: 'ended'; readonly response: Response | undefined; readonly isKept: boolean };
 
 interface BookParts {

@@ -526,9 +526,8 @@ export class Engine {
     // Before anything is claimed: the same token is good again once there is room.
     this.hold(place, quotaKey, context.memory);
     const active = new Active(sent, async (turn) => {
-      const accepted = defined({ accepted: onAccepted });
       const outcome = await this.#resumption
-        .resume({ ...offer, sent, context, active: turn, ...accepted })
+        .resume({ ...offer, sent, context, active: turn, ...defined({ accepted: onAccepted }) })
         .catch((error: unknown) => reported(this.#parts, state.callId, AwaitError.from(error)));
       this.release(place);
       this.#runs.over(key, turn);

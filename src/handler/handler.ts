@@ -103,6 +103,7 @@ function createHandler(
   };
   const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
   const turns = new LoopTurns();
+  /** Strangers delay strangers alone. */
   const [ofKnown, ofAnonymous] = [new LoopTurns(), new LoopTurns()];
   let isLeaving = false;
   let isClosed = false;

@@ -147,7 +147,7 @@ export class Handoff {
         id,
         from: this.name,
         // The owner has the checkpoint.
-        state: { callId: offer.state.callId, at: offer.state.at, ...markOf(offer.state) },
+        state: { callId: offer.state.callId, at: offer.state.at, ...defined({ mark: offer.state.mark }) },
         token: offer.token,
         binding: offer.binding as unknown as JsonObject,
         ...defined({ responses: offer.responses, errors: offer.errors, sent: offer.sent }),
@@ -301,10 +301,6 @@ export class Handoff {
       waiting.context.notify(next);
     }
   }
-}
-
-function markOf({ mark }: TokenState): { mark?: string } {
-  return defined({ mark });
 }
 
 function isState(value: unknown): value is JsonObject & TokenState {

@@ -204,9 +204,8 @@ export class Turns {
   }
 
   async #writeTask(run: Run): Promise<void> {
-    const { self } = this.#checkpoints;
-    const by = defined({ by: self });
-    await run.journal.append({ type: 'detached', when: this.#parts.clock.now(), ...by });
+    const when = this.#parts.clock.now();
+    await run.journal.append({ type: 'detached', when, ...defined({ by: this.#checkpoints.self }) });
     if (run.state.at === 'over') return;
     run.journal.count(run.frame.fold());
     this.#runs.goesOn(run);

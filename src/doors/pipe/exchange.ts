@@ -35,10 +35,8 @@ export function headersOf(
       ...(typeof name === 'string' && { 'mcp-name': name }),
     };
   }
-  return {
-    ...defined({ 'mcp-session-id': session }),
-    ...(session !== undefined && version !== undefined && { 'mcp-protocol-version': version }),
-  };
+  if (session === undefined) return {};
+  return { 'mcp-session-id': session, ...defined({ 'mcp-protocol-version': version }) };
 }
 
 /** Ids and names come from the client's JSON: one that a header cannot hold is base64, as in 2026-07-28. */
