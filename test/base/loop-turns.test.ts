@@ -1,21 +1,19 @@
 /** Work that is ready at once leaves others their turn of the event loop. */
 import { afterEach, expect, it, vi } from 'vitest';
 import { LoopTurns } from '../../src/base/values.ts';
+import { countTurns } from '../loop-turns.ts';
 
 /** The turns in which pieces of work are done, in their order; each takes such a share of one. */
 async function turnsOf(shares: readonly number[]): Promise<number[]> {
-  let [turn, isOver] = [0, false];
-  const count = (): void => {
-    turn += 1;
-    if (!isOver) setImmediate(count);
-  };
-  setImmediate(count);
+  const counted = countTurns();
   const turns = new LoopTurns();
-  const done: number[] = [];
-  const pieces = shares.map((share) => turns.next(share).then(() => done.push(turn)));
-  await Promise.all(pieces);
-  isOver = true;
-  return done;
+  const done: { nth: number; turn: number }[] = [];
+  await Promise.all(
+    shares.map((share, nth) => turns.next(share).then(() => done.push({ nth, turn: counted.now }))),
+  );
+  counted.stop();
+  expect(done.map(({ nth }) => nth)).toEqual([...shares.keys()]);
+  return done.map((piece) => piece.turn);
 }
 
 it.each([

@@ -9,6 +9,7 @@ import { LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/type
 import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { tuned } from '../../src/call/limits.ts';
+import { countTurns, mostInOne } from '../loop-turns.ts';
 import { begin, type Session } from './anywhere.ts';
 import { type Served, serveHere } from './harness.ts';
 import * as workspace from './workspace-wire.ts';
@@ -37,19 +38,14 @@ function talkative(): McpServer {
     return { content: [{ type: 'text', text: 'said' }] };
   });
   server.registerTool('reports', { inputSchema: { many: z.number() } }, async ({ many }, extra) => {
-    let [run, longest, isOver] = [0, 0, false];
-    const turn = (): void => {
-      run = 0;
-      if (!isOver) setImmediate(turn);
-    };
-    setImmediate(turn);
+    const turns = countTurns();
+    const sent: number[] = [];
     for (let data = 0; data < many; data += 1) {
       await extra.sendNotification({ method: 'notifications/message', params: { level: 'info', data } });
-      run += 1;
-      longest = Math.max(longest, run);
+      sent.push(turns.now);
     }
-    isOver = true;
-    return { content: [{ type: 'text', text: String(longest) }] };
+    turns.stop();
+    return { content: [{ type: 'text', text: String(mostInOne(sent)) }] };
   });
   server.registerTool('large', {}, () => ({ content: [{ type: 'text', text: 'x'.repeat(30_000_000) }] }));
   return server;
@@ -84,11 +80,10 @@ describe('a tool that waits for each notification, and for nothing else', () => 
 
 describe('many small calls at once', () => {
   it.each(WIRES)('leave others their turns of the event loop: %s', async (_wire, transportTo) => {
-    let [run, longest, calls, isOver] = [0, 0, 0, false];
+    const turns = countTurns();
+    const calls: number[] = [];
     const count = (): { content: [] } => {
-      run += 1;
-      calls += 1;
-      longest = Math.max(longest, run);
+      calls.push(turns.now);
       return { content: [] };
     };
     served = await serveHere(
@@ -106,20 +101,15 @@ describe('many small calls at once', () => {
       return fetch(input, init);
     };
     await client.connect(transportTo(new URL(served.url), noting) as Transport);
-    const turn = (): void => {
-      run = 0;
-      if (!isOver) setImmediate(turn);
-    };
-    setImmediate(turn);
     const [url, init] = last;
     const replies = Array.from({ length: 300 }, (_, nth) => {
       const params = { name: 'count', arguments: {} };
       const body = JSON.stringify({ jsonrpc: '2.0', id: nth + 100, method: 'tools/call', params });
       return served.handler.fetch(new Request(url, { ...init, body }));
     });
-    await expect.poll(() => calls).toBe(300);
-    isOver = true;
-    expect(longest).toBeLessThanOrEqual(32);
+    await expect.poll(() => calls.length).toBe(300);
+    turns.stop();
+    expect(mostInOne(calls)).toBeLessThanOrEqual(32);
     for (const reply of await Promise.all(replies)) await reply.body?.cancel();
     await client.close();
   });

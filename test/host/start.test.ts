@@ -17,6 +17,7 @@ import {
   type Told,
 } from '../differential/talk.ts';
 import { LogBook } from '../e2e/harness.ts';
+import { countTurns } from '../loop-turns.ts';
 
 const requestedSchema = { type: 'object' as const, properties: { name: { type: 'string' as const } } };
 
@@ -170,13 +171,9 @@ it('gives each of many hosts that are ready at once a turn of the event loop', a
     await ready;
     return asking();
   };
-  let turns = 0;
-  const count = (): void => {
-    turns += 1;
-    setImmediate(count);
-  };
-  const made = Array.from({ length: 50 }, () => make(factory, {} as never).then(() => turns));
-  count();
+  const turns = countTurns();
+  const made = Array.from({ length: 50 }, () => make(factory, {} as never).then(() => turns.now));
   open();
   expect(new Set(await Promise.all(made)).size).toBeGreaterThan(40);
+  turns.stop();
 });

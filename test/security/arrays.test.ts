@@ -5,6 +5,7 @@ import { afterEach, expect, it } from 'vitest';
 import { tuned } from '../../src/call/limits.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { countTurns } from '../loop-turns.ts';
 import { call, inSession } from './peer.ts';
 
 let served: Served | undefined;
@@ -89,25 +90,19 @@ it('refuses arrays of calls beyond a stranger’s share, also while those before
 
 it('begins one call of an array in a turn of the event loop', async () => {
   const turns: number[] = [];
-  let turn = 0;
-  let isOver = false;
-  const count = (): void => {
-    turn += 1;
-    if (!isOver) setImmediate(count);
-  };
+  const counted = countTurns();
   const build = () => {
     const server = new McpServer({ name: 'arrays', version: '1' });
     server.registerTool('plain', {}, () => {
-      turns.push(turn);
+      turns.push(counted.now);
       return { content: [] };
     });
     return server;
   };
   served = await serveHere(build, {});
   const peer = await inSession(served.url, '2025-03-26');
-  count();
   const { messages } = await peer.post(Array.from({ length: 50 }, (_, nth) => call(`c${nth}`, 'plain')));
-  isOver = true;
+  counted.stop();
   expect(messages).toHaveLength(50);
   expect(turns).toHaveLength(50);
   expect(new Set(turns).size).toBeGreaterThan(40);
