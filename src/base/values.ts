@@ -398,29 +398,38 @@ export function retryIn(data: unknown): boolean | undefined {
 /** Shares out turns of the event loop, so that what is ready at once leaves others theirs. */
 export class LoopTurns {
   #free = 1;
-  readonly #waiting = new Set<{ readonly share: number; readonly go: () => void }>();
+  /** A row for each owner. */
+  readonly #waiting = new Map<unknown, Set<{ readonly share: number; readonly go: () => void }>>();
 
-  /** Resolves in a turn of which so much is free, in the order in which it was asked for. @param share of a turn */
-  next(share = 1): Promise<void> {
+  /**
+   * Resolves in a turn of which so much is free, one piece of each owner after the other.
+   * @param share of a turn
+   * @param owner whose pieces wait for one another, in their order
+   */
+  next(share = 1, owner?: unknown): Promise<void> {
     // A turn that another request waits for may never come.
     if (isPerRequest()) return nextTurn();
     return new Promise((go) => {
-      this.#waiting.add({ share, go });
+      const row = this.#waiting.get(owner) ?? new Set();
+      this.#waiting.set(owner, row.add({ share, go }));
       this.#goOn();
     });
   }
 
   #goOn(): void {
-    for (const one of this.#waiting) {
-      if (this.#free < one.share) return;
+    for (const [owner, row] of this.#waiting) {
+      const [first] = row;
+      if (first === undefined || this.#free < first.share) return;
       if (this.#free === 1)
         systemClock.soon(() => {
           this.#free = 1;
           this.#goOn();
         });
-      this.#free -= one.share;
-      this.#waiting.delete(one);
-      one.go();
+      this.#free -= first.share;
+      row.delete(first);
+      this.#waiting.delete(owner);
+      if (row.size > 0) this.#waiting.set(owner, row);
+      first.go();
     }
   }
 }

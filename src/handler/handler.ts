@@ -102,9 +102,8 @@ function createHandler(
     hosts: settings.allowedHosts,
   };
   const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
+  /** Of known callers one after the other; strangers delay strangers alone. */
   const turns = new LoopTurns();
-  /** Strangers delay strangers alone. */
-  const [ofKnown, ofAnonymous] = [new LoopTurns(), new LoopTurns()];
   let isLeaving = false;
   let isClosed = false;
   const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = settings.limits;
@@ -117,7 +116,9 @@ function createHandler(
     const here = edgesOf(place);
     switch (inbound.method) {
       case 'POST': {
-        const read = await readBody(inbound, settings.limits, bodiesFor(inbound), turns);
+        const read = await readBody(inbound, settings.limits, bodiesFor(inbound), () =>
+          turns.next(1, quotaKeyOf(services, inbound).principal),
+        );
         if ('reply' in read) return read.reply;
         const memory = memoryOf(read.body);
         // JSON writes an infinite number as null: the page and the journal would hold another value than the tool gets.
@@ -243,7 +244,7 @@ function createHandler(
     };
     try {
       hold(REQUEST + (inbound.headBytes ?? 0));
-      await (quotaKey.principal === undefined ? ofAnonymous : ofKnown).next(SHARE);
+      await turns.next(SHARE, quotaKey.principal);
       return await route(inbound, (body, memory) => {
         id = idOf(body);
         hold(memory);

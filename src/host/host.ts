@@ -1,6 +1,6 @@
 /** The user's host: a factory of servers, each with `connect(transport)`. */
 
-import { AwaitError, type JsonObject, LoopTurns, optionError } from '../base/values.ts';
+import { AwaitError, defined, type JsonObject, LoopTurns, optionError } from '../base/values.ts';
 import type { Client } from '../call/journal/entries.ts';
 import type { HostServer } from './protocol.ts';
 import { type ServerOptions, serverOptions } from './validator.ts';
@@ -46,18 +46,14 @@ export interface ContextParts {
 
 export function contextOf({ era, revision, client, request, ...parts }: ContextParts): FactoryContext {
   const { authInfo, workspace, principal, sessionId, isLocal } = parts;
-  const context: { -readonly [Part in keyof FactoryContext]: FactoryContext[Part] } = {
+  const context: FactoryContext = {
     era,
     revision,
     clientCapabilities: client.capabilities,
     clientInfo: client.info,
     serverOptions: serverOptions(),
+    ...defined({ authInfo, workspace, principal, sessionId, isLocal: isLocal || undefined }),
   };
-  if (authInfo !== undefined) context.authInfo = authInfo;
-  if (workspace !== undefined) context.workspace = workspace;
-  if (principal !== undefined) context.principal = principal;
-  if (sessionId !== undefined) context.sessionId = sessionId;
-  if (isLocal) context.isLocal = isLocal;
   if (request === undefined) return context;
   // Made when the factory looks at it.
   return Object.defineProperty(context, 'requestInfo', { get: request, enumerable: true });
@@ -93,7 +89,7 @@ export async function make(factory: HostFactory, context: FactoryContext): Promi
   try {
     const making = factory(context);
     product = await making;
-    if (making instanceof Promise) await turns.next();
+    if (making instanceof Promise) await turns.next(1, context.principal);
   } catch (error) {
     const { code, message } = AwaitError.from(error);
     throw new AwaitError(code, `the factory could not make a server: ${message}`, error);

@@ -137,7 +137,7 @@ export class HostTransport {
     const { id, method } = message;
     if (method !== undefined) this.#sendAsk(message, options);
     else if (id !== undefined) this.#sink.response(id, responseOf(message));
-    if (id === undefined) await turns.next(SHARE);
+    if (id === undefined) await turns.next(SHARE, this);
   }
 
   /** Sends a request or a notification. */

@@ -33,6 +33,17 @@ it.each([
   expect(await turnsOf(shares)).toEqual(wanted);
 });
 
+it('takes one piece of each owner after the other', async () => {
+  const turns = new LoopTurns();
+  const done: string[] = [];
+  await Promise.all(
+    ['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1'].map((piece) =>
+      turns.next(0.5, piece[0]).then(() => done.push(piece)),
+    ),
+  );
+  expect(done).toEqual(['a1', 'a2', 'a3', 'b1', 'c1', 'a4', 'b2']);
+});
+
 afterEach(() => vi.unstubAllGlobals());
 
 it('does not wait for another request where each request has timers of its own', async () => {

@@ -78,6 +78,41 @@ describe('a tool that waits for each notification, and for nothing else', () => 
   );
 });
 
+it('a tool that waits for none of its notifications delays no other that does', async () => {
+  let flood: (() => void) | undefined;
+  let end = (): void => {};
+  const over = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  served = await serveHere(() => {
+    const server = new McpServer({ name: 'two', version: '1.0.0' }, { capabilities: { logging: {} } });
+    const said = { method: 'notifications/message', params: { level: 'info', data: 1 } } as const;
+    server.registerTool('floods', {}, async (extra) => {
+      flood = () => {
+        for (let nth = 0; nth < 6_400; nth += 1) void extra.sendNotification(said);
+      };
+      await over;
+      return { content: [] };
+    });
+    server.registerTool('waits', {}, async (extra) => {
+      const turns = countTurns();
+      flood?.();
+      for (let nth = 0; nth < 10; nth += 1) await extra.sendNotification(said);
+      turns.stop();
+      end();
+      return { content: [{ type: 'text', text: String(turns.now) }] };
+    });
+    return server;
+  });
+  const sessions = [await begin([served], {}), await begin([served], {})];
+  const call = (name: string) => ({ id: 1, method: 'tools/call', params: { name, arguments: {} } });
+  await sessions[0]?.post(0, call('floods'));
+  await expect.poll(() => flood).toBeDefined();
+  const stream = await sessions[1]?.post(0, call('waits'));
+  const done = await stream?.next(({ id }) => id === 1);
+  expect(Number((done?.result?.content as { text: string }[] | undefined)?.[0]?.text)).toBeLessThan(30);
+});
+
 describe('many small calls at once', () => {
   it.each(WIRES)('leave others their turns of the event loop: %s', async (_wire, transportTo) => {
     const turns = countTurns();

@@ -2,7 +2,7 @@
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
-import { AwaitError, isObject, type LoopTurns, objectOf } from '../../base/values.ts';
+import { AwaitError, isObject, objectOf } from '../../base/values.ts';
 import { REVISION_META } from '../pipe/exchange.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
@@ -30,13 +30,13 @@ export const LONG = 65_536;
 
 /**
  * The parsed body of a POST, or the reply that refuses it.
- * @param turns of the event loop, for long ones
+ * @param nextTurn of the event loop, for long ones
  */
 export async function readBody(
   inbound: Inbound,
   { bodyBytes: maxBytes, bodyValues: most }: BodyLimits,
   begin: BeginBody,
-  turns: LoopTurns,
+  nextTurn: () => Promise<void>,
 ): Promise<{ body: unknown } | { reply: Reply }> {
   if (!isJsonType(inbound.header('content-type'))) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
@@ -62,7 +62,7 @@ export async function readBody(
     if (code === 'no-room') throw error;
     return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
   }
-  if (text.length > LONG) await turns.next();
+  if (text.length > LONG) await nextTurn();
   const refusal = refuseText(text, most);
   if (refusal !== undefined) return { reply: refusal };
   try {

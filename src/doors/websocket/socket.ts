@@ -160,7 +160,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
         next();
       });
     };
-    if ((data as Buffer).length > LONG) void turns.next().then(take);
+    if ((data as Buffer).length > LONG) void turns.next(1, quotaKey.principal).then(take);
     else take();
   };
   ws.on('message', (data, isBinary) => {
