@@ -14,25 +14,28 @@ const ITEMS = 20;
 const DEPTH = 4;
 
 export function guardedLogger(logger: Logger): Logger {
+  return rewritten(logger, safeText);
+}
+
+/** A logger all of whose texts are rewritten, those in its details among them. */
+function rewritten(logger: Logger, text: (text: string) => string): Logger {
+  const value = (one: unknown, depth: number): unknown => {
+    if (typeof one === 'string') return text(one);
+    if (one instanceof Error) return text(String(one));
+    if (typeof one !== 'object' || one === null) return one;
+    if (depth === 0) return '…';
+    if (Array.isArray(one)) return one.slice(0, ITEMS).map((item) => value(item, depth - 1));
+    return members(one, depth);
+  };
+  const members = (of: object, depth: number): JsonObject => {
+    const entries = Object.entries(of).slice(0, ITEMS);
+    return Object.fromEntries(entries.map(([name, one]) => [text(name), value(one, depth - 1)]));
+  };
   const write =
     (level: keyof Logger) =>
     (message: string, detail?: JsonObject): void =>
-      logger[level](safeText(message), detail && safeObject(detail, DEPTH));
+      logger[level](text(message), detail && members(detail, DEPTH));
   return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
-}
-
-function safe(value: unknown, depth: number): unknown {
-  if (typeof value === 'string') return safeText(value);
-  if (value instanceof Error) return safeText(String(value));
-  if (typeof value !== 'object' || value === null) return value;
-  if (depth === 0) return '…';
-  if (Array.isArray(value)) return value.slice(0, ITEMS).map((one) => safe(one, depth - 1));
-  return safeObject(value, depth);
-}
-
-function safeObject(value: object, depth: number): JsonObject {
-  const entries = Object.entries(value).slice(0, ITEMS);
-  return Object.fromEntries(entries.map(([name, one]) => [safeText(name), safe(one, depth - 1)]));
 }
 
 function safeText(text: string): string {
@@ -74,20 +77,5 @@ const ID = /[0-9a-z]{7,11}\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
 
 /** @param label the name of a call in the log */
 export function withoutIds(logger: Logger, label: (id: string) => string): Logger {
-  const hidden = (value: unknown, depth: number): unknown => {
-    if (typeof value === 'string') return value.replace(ID, label);
-    if (value instanceof Error) return String(value).replace(ID, label);
-    if (typeof value !== 'object' || value === null || depth === 0) return value;
-    if (Array.isArray(value)) return value.map((one) => hidden(one, depth - 1));
-    return hiddenIn(value, depth);
-  };
-  const hiddenIn = (value: object, depth: number): JsonObject =>
-    Object.fromEntries(
-      Object.entries(value).map(([name, one]) => [name.replace(ID, label), hidden(one, depth - 1)]),
-    );
-  const write =
-    (level: keyof Logger) =>
-    (message: string, detail?: JsonObject): void =>
-      logger[level](message.replace(ID, label), detail && hiddenIn(detail, DEPTH));
-  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
+  return rewritten(logger, (text) => text.replace(ID, label));
 }
