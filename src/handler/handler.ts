@@ -43,8 +43,6 @@ import { type Settings, settle } from './settings.ts';
 /** Of all wires together. */
 const METHODS = 'GET, POST, DELETE';
 
-/** How long an answer waits for a store that failed for three leases, before it is tried again; in milliseconds. */
-const STORE_PAUSE = 500;
 /** Bytes that a request takes besides its head and its body. */
 const REQUEST = 8_192;
 /** What a request takes of a turn of the event loop: many may come in one piece. */
@@ -76,9 +74,7 @@ export function createAwaitHandler(factory: HostFactory, options: AwaitOptions =
     );
   }
   const settings = settle(options, KNOWN);
-  return isPerRequest()
-    ? handlerPerRequest(settings, (own, ...shared) => createHandler(factory, own, ...shared))
-    : createHandler(factory, settings);
+  return isPerRequest() ? handlerPerRequest(factory, settings) : createHandler(factory, settings);
 }
 
 function createHandler(
@@ -91,17 +87,15 @@ function createHandler(
   const { settings } = services;
   const served = [...TABLE.values()].filter(({ name }) => settings.revisions.has(name));
   const edges = [...new Set(served.map(({ edge }) => edge))].reverse().map((edge) => edge(services));
-  const at = new Map<Place['wire'], readonly Edge[]>();
-  for (const wire of new Set(edges.flatMap((edge) => Object.keys(edge) as Place['wire'][])))
-    at.set(
-      wire,
-      edges.flatMap((edge) => edge[wire] ?? []),
-    );
+  const at = new Map<string, readonly Edge[]>();
+  for (const [wire, edge] of edges.flatMap((of) => Object.entries(of)))
+    at.set(wire, [...(at.get(wire) ?? []), edge]);
+  const everywhere = [...at.values()].flat();
   const rules: OriginRules = {
     origins: settings.allowedOrigins,
     hosts: settings.allowedHosts,
   };
-  const logForeign = onceEach(({ message, detail }: Refusal) => settings.logger.warn(message, detail));
+  const logForeign = logOnceEach(settings.logger);
   /** Of known callers one after the other; strangers delay strangers alone. */
   const turns = new LoopTurns();
   let isLeaving = false;
@@ -146,13 +140,19 @@ function createHandler(
           !(services.engine.fits(quotaKey, requests, bytes) && arriving.has(quotaKey, requests))
         )
           throw noRoomForCalls();
-        const post = (): Promise<Reply> | Reply =>
-          postTo(here, inbound, read.body, place) ??
-          here.find(({ refuse }) => refuse)?.refuse?.(inbound, read.body) ??
-          nobodyAt(here, idOf(read.body));
+        const post = async (): Promise<Reply> => {
+          for (const edge of here) {
+            const reply = edge.post?.(inbound, read.body, place);
+            if (reply !== undefined) return reply;
+          }
+          const refusing = here.find(({ refuse }) => refuse);
+          return refusing?.refuse?.(inbound, read.body) ?? nobodyAt(here, idOf(read.body));
+        };
         arriving.hold(inbound, quotaKey, requests);
         try {
-          return await (messages.some(isCalled) ? post() : untilStored(post, settings.ttl));
+          // Clients do not send an answer again, and its call would wait for it for ever.
+          const isWanted = !messages.some(isCalled);
+          return await (isWanted ? services.retry.write(post, services.now() + settings.ttl) : post());
         } finally {
           arriving.leave(inbound);
         }
@@ -271,7 +271,7 @@ function createHandler(
     isLeaving = true;
     if (linger > 0) await sleep(systemClock, linger);
     await services.leave();
-    for (const edge of edges.flatMap((of) => Object.values(of))) await edge.leave?.();
+    for (const edge of everywhere) await edge.leave?.();
   };
 
   return {
@@ -283,7 +283,7 @@ function createHandler(
       await leave();
       isClosed = true;
       await services.close();
-      for (const edge of edges.flatMap((of) => Object.values(of))) await edge.close?.();
+      for (const edge of everywhere) await edge.close?.();
       await services.store?.close();
     }),
     release: once(async () => {
@@ -335,36 +335,7 @@ function erasOf(served: readonly RevisionRow[]): Pick<FactoryContext, 'era' | 'r
   const eras = ['modern', 'legacy']
     .flatMap((era) => served.find((one) => one.era === era) ?? [])
     .map(({ era, name: revision }) => ({ era, revision }));
-  const [only, other] = eras;
-  return only !== undefined && other === undefined ? [only, only] : eras;
-}
-
-/**
- * Clients do not send an answer again, and its call would wait for it for ever; taking it in twice changes nothing.
- * @param most milliseconds
- */
-async function untilStored(post: () => Promise<Reply> | Reply, most: number): Promise<Reply> {
-  for (const until = systemClock.elapsed() + most; ; await sleep(systemClock, STORE_PAUSE)) {
-    try {
-      return await post();
-    } catch (error) {
-      if (AwaitError.from(error).code !== 'store' || systemClock.elapsed() > until) throw error;
-    }
-  }
-}
-
-/** The first edge that serves a body. */
-function postTo(
-  edges: readonly Edge[],
-  inbound: Inbound,
-  body: unknown,
-  place: Place,
-): Promise<Reply> | undefined {
-  for (const edge of edges) {
-    const reply = edge.post?.(inbound, body, place);
-    if (reply !== undefined) return reply;
-  }
-  return undefined;
+  return eras.length === 1 ? [...eras, ...eras] : eras;
 }
 
 /** The edge that a GET or a DELETE is for, if any takes one. */
@@ -380,13 +351,13 @@ function ownersOf(edges: readonly Edge[], inbound: Inbound): readonly Edge[] {
 /** Most refusals that are logged, each once: a client could fill a log with them. */
 const TOLD = 100;
 
-function onceEach(tell: (refusal: Refusal) => void): (refusal: Refusal) => void {
+function logOnceEach(logger: Settings['logger']): (refusal: Refusal) => void {
   const told = new Set<string>();
-  return (refusal) => {
-    const name = JSON.stringify(refusal.detail);
+  return ({ message, detail }) => {
+    const name = JSON.stringify(detail);
     if (told.has(name) || told.size >= TOLD) return;
     told.add(name);
-    tell(refusal);
+    logger.warn(message, detail);
   };
 }
 
@@ -423,18 +394,16 @@ function notAllowed(allow: string): Reply {
  * frame is kept, and every call is resumed by replay, from its token or from the store. Only plain data is shared: the
  * settings, the counters and the connections.
  */
-
-type Make = (settings: Settings, counters: Counters, traffic: Traffic) => AwaitHandler;
-
-function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
+function handlerPerRequest(factory: HostFactory, given: Settings): AwaitHandler {
   const settings: Settings = { ...given, warnUnjournaled: false, limits: { ...given.limits, frames: 0 } };
   const counters = newCounters();
   const traffic = new Traffic(settings.limits, counters);
+  const own = (): AwaitHandler => createHandler(factory, settings, counters, traffic);
   let isLeaving = false;
   let closed = false;
 
   const serve = async (inbound: Inbound): Promise<SentReply> => {
-    const handler = make(settings, counters, traffic);
+    const handler = own();
     // A closed handler's refusal says that it is closed.
     if (closed) await handler.close();
     const reply = await handler.serve(inbound);
@@ -453,7 +422,7 @@ function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
   };
 
   const once = async <T>(use: (handler: AwaitHandler) => Promise<T>): Promise<T> => {
-    const handler = make(settings, counters, traffic);
+    const handler = own();
     try {
       return await use(handler);
     } finally {
@@ -491,7 +460,7 @@ function handlerPerRequest(given: Settings, make: Make): AwaitHandler {
       }),
     counters,
     traffic,
-    nameOf: (authInfo) => make(settings, counters, traffic).nameOf(authInfo),
+    nameOf: (authInfo) => own().nameOf(authInfo),
     disconnect: (caller) => traffic.connections.close(caller),
     parked: 0,
   };

@@ -74,6 +74,8 @@ export interface Services {
   readonly store: KeyvCallStore | undefined;
   readonly names: Names;
   readonly now: () => number;
+  /** Tries a failing store again. */
+  readonly retry: Retry;
   readonly streams: EventStreams;
   /** Where the logs of live calls are: the store or, without one, this process's memory. */
   readonly logs: KeyvCallStore;
@@ -392,6 +394,7 @@ export function createServices(
     store,
     names,
     now,
+    retry,
     logs,
     replies,
     streams,

@@ -62,9 +62,9 @@ export class Retry {
     });
   }
 
-  /** Overwrites or deletes. @throws AwaitError `store` after three leases */
-  write(write: () => Promise<void>): Promise<void> {
-    return write().catch((error: unknown) => this.#again(write, error, undefined));
+  /** For what may be written twice. @param until as in `insert` @throws AwaitError `store` when it gives up */
+  write<T>(write: () => Promise<T>, until?: number): Promise<T> {
+    return write().catch((error: unknown) => this.#again(write, error, until));
   }
 
   async #again<T>(
