@@ -23,7 +23,14 @@ import { askedFor, isForPerson, KEY_META, type Question, questionOf, roleOf } fr
 import type { AskOptions } from '../call/frame/turn.ts';
 import { type CallRecord, type OpenAsk, type Response, timedOut } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
-import { type AtAsks, expiryOf, isForm, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import {
+  type AskedAt,
+  type AtAsks,
+  expiryOf,
+  isForm,
+  type WaitingCalls,
+  type WaitsFor,
+} from './waiting-calls.ts';
 
 /** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
 const SHOWN = 45_000;
@@ -72,7 +79,7 @@ interface Sent {
   /** Whether it may be on the page, too. */
   readonly isShared: boolean;
   /** Of a client that is not proven: when it was asked, and how long it may show nothing, in milliseconds since the epoch. */
-  readonly doubtful: { readonly at: number; readonly until: number } | undefined;
+  readonly doubtful: { readonly asked: AskedAt; readonly until: number } | undefined;
   /** Takes it back. */
   readonly stop: AbortController;
   response?: Response | undefined;
@@ -81,8 +88,7 @@ interface Sent {
 /** The page's URL at a client that takes URLs alone. */
 interface SentUrl {
   readonly first: OpenAsk;
-  /** When it was sent, in milliseconds since the epoch. */
-  readonly at: number;
+  readonly asked: AskedAt;
   /** How long it may show nothing, in milliseconds since the epoch. */
   readonly until: number;
   /** What became of it. */
@@ -328,12 +334,12 @@ export class AskedAnswers {
       await calls.continues(request.call, call);
       const isAccepted = !isNew && !('error' in past) && past.result.action === 'accept';
       if (!isAccepted && (await calls.doubtOf(call, ask)) !== undefined) return toPage();
-      const at = await calls.asked(call, ask);
+      const asked = await calls.asked(call, ask);
       const now = clock.now();
-      const until = at + SHOWN;
+      const until = asked.at + SHOWN;
       if (isNew && until <= now) return this.#doubt(call, ask);
       // A process that ended may have asked long ago, and its client have answered this one by itself.
-      doubtful = { at: isNew && frame.isLive ? now : at, until };
+      doubtful = { asked: isNew && frame.isLive ? { at: now } : asked, until };
     }
     const sent: Sent = { ask, call, isShared, doubtful, stop: new AbortController() };
     this.#sent.set(key, sent);
@@ -373,7 +379,7 @@ export class AskedAnswers {
   async #believes({ call, doubtful }: Sent, response: Response, isDoubted: boolean): Promise<boolean> {
     if (doubtful === undefined) return true;
     if ('error' in response) return !isDoubted;
-    return this.#parts.calls.believes(call, response.result, doubtful.at);
+    return this.#parts.calls.believes(call, response.result, doubtful.asked);
   }
 
   /** The page asks. */
@@ -400,10 +406,10 @@ export class AskedAnswers {
     if (!this.#isCancelled && fresh.some(({ key }) => !this.#told.has(key))) this.#parts.opened(call, waits);
     if (this.#offer?.is === 'sent' || !this.#lacks({}) || this.#lacks(URL_MODE)) return;
     if ((await calls.doubtOf(call, first)) !== undefined) return;
-    const at = await calls.asked(call, first);
+    const asked = await calls.asked(call, first);
     const { key, method } = first;
     const params = { ...URL_MODE, url: waits.url, message: textOf(first.params.message ?? '') };
-    const offer: SentUrl = { first, at, until: this.#parts.clock.now() + SHOWN, is: 'sent' };
+    const offer: SentUrl = { first, asked, until: this.#parts.clock.now() + SHOWN, is: 'sent' };
     this.#offer = offer;
     void this.#put(frame, questionFor(call.id, { key, method, params })).then((response) => {
       offer.response = response;
@@ -424,7 +430,7 @@ export class AskedAnswers {
     if (offer.is === 'opened') return;
     const { calls } = this.#parts;
     // A client that declines within a second has not asked its user, and an error is no answer.
-    if (action === undefined || !(await calls.believes(call, { action }, offer.at)))
+    if (action === undefined || !(await calls.believes(call, { action }, offer.asked)))
       await calls.doubt(call, offer.first, false);
     else
       for (const ask of this.page)

@@ -71,6 +71,14 @@ export interface Authorized {
   readonly roles: readonly string[];
 }
 
+/** When a client was asked. */
+export interface AskedAt {
+  /** By the clock of the process that asked, in milliseconds since the epoch. */
+  readonly at: number;
+  /** By the store's clock; absent where the process that asked gets the answer itself. */
+  readonly time?: number;
+}
+
 type Claim = Extract<Entry, { type: 'claimed' }>;
 
 /** It waits at a checkpoint. */
@@ -94,7 +102,7 @@ export type Standing =
   | { readonly kind: 'ended'; readonly response: Response | undefined; readonly isKept: boolean };
 
 interface BookParts {
-  readonly store: Pick<KeyvCallStore, 'insert' | 'get' | 'replace' | 'read'>;
+  readonly store: Pick<KeyvCallStore, 'insert' | 'get' | 'replace' | 'read' | 'time'>;
   readonly records: IndexRecords;
   readonly names: Pick<Names, 'guessable'>;
   readonly ttl: number;
@@ -285,9 +293,12 @@ export class WaitingCalls {
     return [...this.idsFor({ id: requestId }), ...(isObject(found) ? [String(found.id)] : [])];
   }
 
-  /** When the client was asked first: now, where it was not. In milliseconds since the epoch. */
-  async asked(call: CallRecord, { key }: OpenAsk): Promise<number> {
-    return (await this.#first(askedName(call.id, key), call.expires, { holder: call })).at;
+  /** When the client was asked first: now, where it was not. */
+  async asked(call: CallRecord, { key }: OpenAsk): Promise<AskedAt> {
+    const { store, now } = this.#parts;
+    const [name, asked] = [askedName(call.id, key), { at: now(), time: await store.time() }];
+    if (await this.#insert(call, name, asked)) return asked;
+    return ((await store.get(name)) as AskedAt | undefined) ?? asked;
   }
 
   /**
@@ -306,12 +317,13 @@ export class WaitingCalls {
   /**
    * Whether a client's answer may be its user's: at once only one that accepts. With content, after more than a second,
    * it has shown that it asks its user.
-   * @param at when it was asked, in milliseconds since the epoch
+   * @param asked when it was
    */
-  async believes(call: CallRecord, { action, content }: JsonObject, at: number): Promise<boolean> {
-    const { records, now } = this.#parts;
+  async believes(call: CallRecord, { action, content }: JsonObject, { at, time }: AskedAt): Promise<boolean> {
+    const { store, records, now } = this.#parts;
     const isAccepted = action === 'accept';
-    if (now() - at < AT_ONCE) return isAccepted;
+    const age = time === undefined ? now() - at : (await store.time()) - time;
+    if (age < AT_ONCE) return isAccepted;
     const [slot] = this.#proofs(call, 0);
     if (slot !== undefined && isAccepted && isObject(content) && Object.keys(content).length > 0)
       await records.insert(slot.name, { at: now() }, slot.ends, rowsOf(call, slot.ends)).catch(() => {});
@@ -368,15 +380,10 @@ export class WaitingCalls {
   }
 
   /** When its outcome was sent first: now, where it was not. */
-  sent({ id, expires }: Pick<CallRecord, 'id' | 'expires'>): Promise<{ at: number; isFirst: boolean }> {
-    return this.#first(sentName(id), expires);
-  }
-
-  /** When something was first: now, where it was not before. */
-  async #first(name: string, expires: number, of?: { readonly holder: CallRecord }) {
+  async sent({ id, expires }: Pick<CallRecord, 'id' | 'expires'>): Promise<{ at: number; isFirst: boolean }> {
     const { store, now } = this.#parts;
-    const at = now();
-    if (await store.insert(name, { at }, expires, of)) return { at, isFirst: true };
+    const [name, at] = [sentName(id), now()];
+    if (await store.insert(name, { at }, expires)) return { at, isFirst: true };
     const found = await store.get(name);
     return { at: isObject(found) ? Number(found.at) : at, isFirst: false };
   }
@@ -402,7 +409,11 @@ export class WaitingCalls {
   }
 
   /** Inserts a record of a call, which goes with it. @returns false where there is one */
-  #insert(call: CallRecord, name: string, value: JsonObject | WaitsFor | KeptAnswer): Promise<boolean> {
+  #insert(
+    call: CallRecord,
+    name: string,
+    value: JsonObject | WaitsFor | KeptAnswer | AskedAt,
+  ): Promise<boolean> {
     return this.#parts.store.insert(name, value, call.expires, { holder: call });
   }
 

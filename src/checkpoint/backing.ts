@@ -4,7 +4,16 @@
  */
 import type Keyv from 'keyv';
 import { AwaitError, isObject, type JsonObject, memoryOf } from '../base/values.ts';
-import { insertIfAbsent, overwrite, type Primitive, primitiveOf, read, readAll, remove } from './insert.ts';
+import {
+  insertIfAbsent,
+  overwrite,
+  type Primitive,
+  primitiveOf,
+  read,
+  readAll,
+  remove,
+  timeOf,
+} from './insert.ts';
 import { keyAt, type Names, readName } from './names.ts';
 import type { RecordCipher } from './records.ts';
 
@@ -34,6 +43,8 @@ export interface Backing {
   getAll(names: readonly string[]): Promise<unknown[]>;
   /** Deletes records, in one command where the store can. */
   remove(names: readonly string[]): Promise<void>;
+  /** The store's own clock: milliseconds since the epoch; undefined where it has none. */
+  time(): Promise<number | undefined>;
   keys(): AsyncIterable<ListedKey>;
   removeKeys(keys: readonly string[]): Promise<void>;
   /**
@@ -91,6 +102,10 @@ export class KeyvBacking implements Backing {
 
   removeKeys(keys: readonly string[]): Promise<void> {
     return remove(this.#keyv, keys, this.#wait);
+  }
+
+  time(): Promise<number | undefined> {
+    return timeOf(this.#keyv, this.#wait);
   }
 
   async *keys(): AsyncGenerator<ListedKey> {
@@ -175,6 +190,8 @@ export class MemoryBacking implements Backing {
   async removeKeys(keys: readonly string[]): Promise<void> {
     for (const key of keys) this.#records.delete(key);
   }
+
+  async time(): Promise<undefined> {}
 
   async *keys(): AsyncGenerator<ListedKey> {
     for (const key of this.#records.keys()) {

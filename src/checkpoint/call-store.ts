@@ -5,7 +5,7 @@
  * record.
  */
 import type Keyv from 'keyv';
-import { AwaitError, type Clock, isObject, type JsonObject, memoryOf } from '../base/values.ts';
+import { AwaitError, type Clock, isObject, memoryOf } from '../base/values.ts';
 import {
   type CallRecord,
   DELETED,
@@ -19,7 +19,7 @@ import {
 import { type Entries, JournalWriter } from '../call/journal/writer.ts';
 import type { CallStore, OpenJournal } from '../call/ports.ts';
 import { Retry } from '../log/retry.ts';
-import { type Backing, KeyvBacking, type ListedKey, MemoryBacking } from './backing.ts';
+import { type Backing, KeyvBacking, MemoryBacking } from './backing.ts';
 import { type ByteLimits, type BytesHolder, HeldBytes } from './held-bytes.ts';
 import type { Primitive } from './insert.ts';
 import { Names } from './names.ts';
@@ -91,7 +91,7 @@ export class KeyvCallStore implements CallStore {
     this.#retry = retry;
     const backing: Backing =
       keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher, lease / 4);
-    this.#backing = new ClosableBacking(backing);
+    this.#backing = closable(backing);
     this.#clock = clock;
     this.#lease = lease;
     // A process that follows a call of a shared store takes it over after a lease of silence.
@@ -331,6 +331,11 @@ export class KeyvCallStore implements CallStore {
     return this.#retry.read(() => this.#backing.get(name), until);
   }
 
+  /** Milliseconds since the epoch, by the store's own clock, or by this process's where it has none. */
+  async time(): Promise<number> {
+    return (await this.#retry.read(() => this.#backing.time())) ?? this.#clock.now();
+  }
+
   /** Several records, in one read where the store can. */
   getAll(names: readonly string[]): Promise<unknown[]> {
     return this.#retry.read(() => this.#backing.getAll(names));
@@ -414,81 +419,51 @@ function readEntry(value: unknown, which: string): Entry {
  * A store that stops: what was begun is waited for, and nothing is begun after that. A client of Redis that gets a
  * command after it was disconnected connects again, and keeps its process running.
  */
-
-export class ClosableBacking implements Backing {
-  readonly #backing: Backing;
-  readonly #running = new Set<Promise<unknown>>();
-  #isClosed = false;
-
-  constructor(backing: Backing) {
-    this.#backing = backing;
-  }
-
-  get primitive(): Backing['primitive'] {
-    return this.#backing.primitive;
-  }
-
-  get canList(): boolean {
-    return this.#backing.canList;
-  }
-
-  insert(...args: Parameters<Backing['insert']>): Promise<boolean> {
-    return this.#run(() => this.#backing.insert(...args));
-  }
-
-  replace(...args: Parameters<Backing['replace']>): Promise<void> {
-    return this.#run(() => this.#backing.replace(...args));
-  }
-
-  get(name: string): Promise<unknown> {
-    return this.#run(() => this.#backing.get(name));
-  }
-
-  getAll(names: readonly string[]): Promise<unknown[]> {
-    return this.#run(() => this.#backing.getAll(names));
-  }
-
-  remove(names: readonly string[]): Promise<void> {
-    return this.#run(() => this.#backing.remove(names));
-  }
-
-  removeKeys(keys: readonly string[]): Promise<void> {
-    return this.#run(() => this.#backing.removeKeys(keys));
-  }
-
-  keys(): AsyncIterable<ListedKey> {
-    return this.#each(this.#backing.keys());
-  }
-
-  firstEntries(...args: Parameters<Backing['firstEntries']>): AsyncIterable<JsonObject> {
-    return this.#each(this.#backing.firstEntries(...args));
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    await Promise.allSettled(this.#running);
-  }
-
+export function closable(backing: Backing): ClosableBacking {
+  const running = new Set<Promise<unknown>>();
+  let isClosed = false;
+  const run =
+    <A extends unknown[], T>(operation: (...args: A) => Promise<T>) =>
+    (...args: A): Promise<T> => {
+      if (isClosed) return Promise.reject(new AwaitError('closed', 'this process has closed its store'));
+      const begun = operation.apply(backing, args);
+      running.add(begun);
+      const over = (): void => void running.delete(begun);
+      begun.then(over, over);
+      return begun;
+    };
   /** A list is read page by page: each is an operation of its own. */
-  async *#each<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
+  async function* each<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
     const iterator = items[Symbol.asyncIterator]();
+    const next = run(() => iterator.next());
     try {
-      for (;;) {
-        const next = await this.#run(() => iterator.next());
-        if (next.done) return;
-        yield next.value;
-      }
+      for (let item = await next(); !item.done; item = await next()) yield item.value;
     } finally {
       await iterator.return?.();
     }
   }
+  const { primitive, insert, replace, get, getAll, remove, removeKeys, time } = backing;
+  return {
+    primitive,
+    get canList() {
+      return backing.canList;
+    },
+    insert: run(insert),
+    replace: run(replace),
+    get: run(get),
+    getAll: run(getAll),
+    remove: run(remove),
+    removeKeys: run(removeKeys),
+    time: run(time),
+    keys: () => each(backing.keys()),
+    firstEntries: (refused) => each(backing.firstEntries(refused)),
+    async close() {
+      isClosed = true;
+      await Promise.allSettled(running);
+    },
+  };
+}
 
-  #run<T>(operation: () => Promise<T>): Promise<T> {
-    if (this.#isClosed) return Promise.reject(new AwaitError('closed', 'this process has closed its store'));
-    const running = operation();
-    this.#running.add(running);
-    const over = (): void => void this.#running.delete(running);
-    running.then(over, over);
-    return running;
-  }
+interface ClosableBacking extends Backing {
+  close(): Promise<void>;
 }

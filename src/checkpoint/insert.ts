@@ -29,6 +29,8 @@ interface RedisAdapter extends Adapter {
   readonly namespace?: string;
   getClient(): Promise<{
     set(key: string, value: unknown, options: { NX: true; PX: number }): Promise<unknown>;
+    /** @returns seconds since the epoch, and microseconds */
+    time(): Promise<[unknown, unknown]>;
   }>;
   createKeyPrefix(key: string, namespace?: string): string;
 }
@@ -139,6 +141,19 @@ export async function remove(keyv: Keyv, keys: readonly string[], wait = PATIENC
   }
   for (const key of keys)
     await watched(keyv, adapter, 'delete', key, wait).run((derived) => derived.delete(key));
+}
+
+/**
+ * The clock of a store that several hosts may share, in milliseconds since the epoch; undefined for others.
+ * @throws AwaitError `store` when the adapter failed
+ */
+export function timeOf(keyv: Keyv, wait: number): Promise<number | undefined> {
+  const adapter = innermost(keyv);
+  return watched(keyv, adapter, 'read', 'its clock', wait).run(async () => {
+    if (!isRedis(adapter)) return tableOf(adapter)?.time();
+    const [seconds, micros] = await (await adapter.getClient()).time();
+    return Number(seconds) * 1_000 + Number(micros) / 1_000;
+  });
 }
 
 function writerFor(keyv: Keyv, adapter: Adapter, lifetime: number, wait: number): RecordWrite {

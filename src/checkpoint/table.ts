@@ -23,6 +23,8 @@ export interface SqlTable {
   delete(key: string): Promise<void>;
   getMany(keys: string[]): Promise<unknown[]>;
   deleteMany(keys: string[]): Promise<unknown>;
+  /** Of a server: milliseconds since the epoch. */
+  time(): Promise<number | undefined>;
 }
 
 interface KeyValue {
@@ -116,6 +118,11 @@ function open(adapter: SqlAdapter, dialect: SqlDialect): SqlTable {
     delete: remove,
     getMany: (keys) => Promise.all(keys.map(get)),
     deleteMany: (keys) => Promise.all(keys.map(remove)),
+    async time() {
+      if (!isPostgres) return undefined;
+      const [row] = await query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS time', []);
+      return Number((row as { time: unknown }).time);
+    },
   };
 }
 

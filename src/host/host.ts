@@ -45,14 +45,13 @@ export interface ContextParts {
 }
 
 export function contextOf({ era, revision, client, request, ...parts }: ContextParts): FactoryContext {
-  const { authInfo, workspace, principal, sessionId, isLocal } = parts;
   const context: FactoryContext = {
     era,
     revision,
     clientCapabilities: client.capabilities,
     clientInfo: client.info,
     serverOptions: serverOptions(),
-    ...defined({ authInfo, workspace, principal, sessionId, isLocal: isLocal || undefined }),
+    ...defined({ ...parts, isLocal: parts.isLocal || undefined }),
   };
   if (request === undefined) return context;
   // Made when the factory looks at it.

@@ -1,4 +1,5 @@
 /** Clients that declare elicitation and do not ask their user: they answer by themselves, show nothing, or give up. */
+import { randomUUID } from 'node:crypto';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
@@ -12,7 +13,7 @@ import { step } from '../../src/index.ts';
 import { openStore } from '../../src/store.ts';
 import { post, type RawReply, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
-import { SQLITE } from '../e2e/services.ts';
+import { POSTGRES, REDIS, SQLITE } from '../e2e/services.ts';
 import { askOptions, linkIn, PAGE, PersonAtPage } from './person.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
@@ -41,6 +42,21 @@ function build(): McpServer {
 const cleanUps: (() => unknown)[] = [];
 let one: Served;
 let two: Served;
+
+async function serve(url: string): Promise<Served> {
+  const served = await serveHere(build, {
+    tasks: 'optional',
+    secrets: [SECRET],
+    store: await openStore(url),
+    // Calls outlast the days that a test lets pass.
+    ttl: 100 * DAY,
+    ask: { ...askOptions, on: (event) => void events.push(event) },
+    limits: { lease: 3_600_000 },
+  });
+  cleanUps.push(() => served.close());
+  return served;
+}
+
 beforeEach(async () => {
   effects = [];
   events = [];
@@ -48,21 +64,8 @@ beforeEach(async () => {
   vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
   vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
   const url = SQLITE.url();
-  const serve = async (): Promise<Served> => {
-    const served = await serveHere(build, {
-      tasks: 'optional',
-      secrets: [SECRET],
-      store: await openStore(url),
-      // Calls outlast the days that a test lets pass.
-      ttl: 100 * DAY,
-      ask: { ...askOptions, on: (event) => void events.push(event) },
-      limits: { lease: 3_600_000 },
-    });
-    cleanUps.push(() => served.close());
-    return served;
-  };
-  one = await serve();
-  two = await serve();
+  one = await serve(url);
+  two = await serve(url);
 });
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
@@ -317,3 +320,30 @@ it('2026-07-28: asks on the page once a question was open for 45 seconds; a late
   expect(textOf(await send())).toMatch(/^This call was already done.*\naccept late/);
   expect(effects).toEqual(['hold rome', 'pay rome']);
 });
+
+describe.each([REDIS, POSTGRES])(
+  '2026-07-28, where the clocks of two processes on $name differ',
+  (service) => {
+    const answered = async (answers: Answers): Promise<string> =>
+      (await open('2026-07-28', await serve(service.url()), answers)).call(randomUUID());
+
+    it.skipIf(service.down)('asks on the page if the client declines at once', async () => {
+      const decline = (): ElicitResult => {
+        // The process that gets it is ahead.
+        ahead += 5_000;
+        return NO;
+      };
+      expect(await answered(decline)).toMatch(/^NOT DONE YET/);
+    });
+
+    it.skipIf(service.down)('believes a client that declines after more than a second', async () => {
+      const decline = async (): Promise<ElicitResult> => {
+        await new Promise((resolve) => setTimeout(resolve, 1_100));
+        // The process that gets it is behind.
+        ahead -= 5_000;
+        return NO;
+      };
+      expect(await answered(decline)).toBe('decline undefined');
+    });
+  },
+);

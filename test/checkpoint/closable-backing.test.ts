@@ -1,7 +1,7 @@
 /** A store that is closed: operations under way are waited for, later ones are refused. */
 import { expect, it } from 'vitest';
 import { MemoryBacking } from '../../src/checkpoint/backing.ts';
-import { ClosableBacking } from '../../src/checkpoint/call-store.ts';
+import { closable } from '../../src/checkpoint/call-store.ts';
 
 class SlowBacking extends MemoryBacking {
   finish = (): void => {};
@@ -17,7 +17,7 @@ class SlowBacking extends MemoryBacking {
 
 it('waits for what was begun, and begins nothing more', async () => {
   const slow = new SlowBacking();
-  const backing = new ClosableBacking(slow);
+  const backing = closable(slow);
   const order: string[] = [];
   const written = backing.replace('a', 1, 1_000).then(() => order.push('written'));
   const closed = backing.close().then(() => order.push('closed'));
@@ -33,7 +33,7 @@ it('waits for what was begun, and begins nothing more', async () => {
 it('closes although an operation fails', async () => {
   const failing = new MemoryBacking();
   failing.get = () => Promise.reject(new Error('down'));
-  const backing = new ClosableBacking(failing);
+  const backing = closable(failing);
   await expect(backing.get('a')).rejects.toThrow('down');
   const read = backing.get('a');
   await backing.close();
@@ -43,7 +43,7 @@ it('closes although an operation fails', async () => {
 it('reads no further page of a list', async () => {
   const listing = new MemoryBacking();
   for (const name of ['a', 'b', 'c']) await listing.insert(`${name}:0`, { type: 'called' }, 1_000);
-  const backing = new ClosableBacking(listing);
+  const backing = closable(listing);
   const listed: string[] = [];
   const reading = (async () => {
     for await (const { key } of backing.keys()) {

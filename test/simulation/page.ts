@@ -91,7 +91,11 @@ class PageWorld {
     const records = this.#store.recordsFor(life, clock, LEASE);
     const store = this.#store.for(life, clock, LEASE);
     const calls = new WaitingCalls({
-      store: { ...records, read: store.read },
+      store: {
+        ...records,
+        read: store.read,
+        time: () => records.get('its clock').then(() => this.#world.time),
+      },
       records,
       names: { guessable: (...parts) => [digest(parts)] },
       ttl: 3_600_000_000,
