@@ -3,6 +3,7 @@ import type Keyv from 'keyv';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { type OwnStore, ownStore } from '../chaos/stores.ts';
+import { post, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
 import { REDIS } from '../e2e/services.ts';
 import { commandsOf } from './commands.ts';
@@ -119,6 +120,35 @@ describe.skipIf(REDIS.down)('commands of a call whose client cannot be asked, on
     expect(least('answered'), counted).toBeLessThanOrEqual(13);
     // The rows, the log, the answer; the claim, the end, and when the outcome was sent.
     expect(least('continued'), counted).toBeLessThanOrEqual(12);
+  });
+
+  /** The least of some calls to a client that answers at once, or after more than a second. */
+  async function answeredByClient(pause = 0): Promise<number> {
+    const costs: number[] = [];
+    for (let at = 0; at < CALLS; at += 1) {
+      nth += 1;
+      const sent = {
+        tool: 'ask',
+        args: { nth },
+        capabilities: { elicitation: { form: {} } },
+        headers: { authorization: 'Bearer ann' },
+      };
+      const { commands } = await counter.costOf(async () => {
+        const { state, keys } = await post(served.url, sent);
+        await new Promise((resolve) => setTimeout(resolve, pause));
+        const given = { action: 'accept', content: { name: 'Ann' } };
+        const responses = Object.fromEntries(keys.map((key) => [key, given]));
+        expect(textOf(await post(served.url, { ...sent, state, responses }))).toBe('Ann');
+      });
+      costs.push(commands);
+    }
+    return Math.min(...costs);
+  }
+
+  it('asks its client: at most 29, and 17 once that is proven', async () => {
+    expect(await answeredByClient()).toBeLessThanOrEqual(29);
+    await answeredByClient(1_100);
+    expect(await answeredByClient()).toBeLessThanOrEqual(17);
   });
 
   it('never asks: at most 2 in one round trip, which are the rows of equal calls', async () => {
