@@ -27,9 +27,9 @@ function build(): McpServer {
   return server;
 }
 
-async function serve(on: (event: AskEvent) => void): Promise<Served> {
+async function serve(on: (event: AskEvent) => void, ttl = 60 * DAY): Promise<Served> {
   const store = await openStore(url);
-  const one = await serveHere(build, { secrets: [SECRET], store, ttl: 60 * DAY, ask: { ...askOptions, on } });
+  const one = await serveHere(build, { secrets: [SECRET], store, ttl, ask: { ...askOptions, on } });
   open.push(one);
   return one;
 }
@@ -57,6 +57,14 @@ const call = async (): Promise<string> =>
   textOf(
     await post(served.url, { tool: 'book', capabilities: {}, headers: { authorization: 'Bearer ann' } }),
   );
+
+it('ends the request that waits for the person', async () => {
+  const brief = await serve(() => {}, 2_500);
+  const sent = { tool: 'book', capabilities: {}, headers: { authorization: 'Bearer ann' } };
+  expect(textOf(await post(brief.url, sent))).toMatch(/^NOT DONE YET/);
+  const { message } = await post(brief.url, sent);
+  expect(JSON.stringify(message.error)).toMatch(/This call has expired.*"retry":false/);
+});
 
 it('does not come before its time where that is longer than the longest timer', async () => {
   const link = linkIn(await call());
