@@ -395,11 +395,20 @@ export function retryIn(data: unknown): boolean | undefined {
   return isObject(given) && typeof given.retry === 'boolean' ? given.retry : undefined;
 }
 
+/** Of work, in a row. */
+interface Piece {
+  /** Of a turn. */
+  readonly share: number;
+  readonly go: () => void;
+  next?: Piece;
+}
+
 /** Shares out turns of the event loop, so that what is ready at once leaves others theirs. */
 export class LoopTurns {
   #free = 1;
-  /** A row for each owner. */
-  readonly #waiting = new Map<unknown, Set<{ readonly share: number; readonly go: () => void }>>();
+  /** The first and the last piece in each owner's row. */
+  readonly #first = new Map<unknown, Piece>();
+  readonly #last = new Map<unknown, Piece>();
 
   /**
    * Resolves in a turn of which so much is free, one piece of each owner after the other.
@@ -410,26 +419,29 @@ export class LoopTurns {
     // A turn that another request waits for may never come.
     if (isPerRequest()) return nextTurn();
     return new Promise((go) => {
-      const row = this.#waiting.get(owner) ?? new Set();
-      this.#waiting.set(owner, row.add({ share, go }));
+      const [piece, last] = [{ share, go }, this.#last.get(owner)];
+      if (last === undefined) this.#first.set(owner, piece);
+      else last.next = piece;
+      this.#last.set(owner, piece);
       this.#goOn();
     });
   }
 
   #goOn(): void {
-    for (const [owner, row] of this.#waiting) {
-      const [first] = row;
-      if (first === undefined || this.#free < first.share) return;
+    for (const [owner, { share, go, next }] of this.#first) {
+      if (this.#free === 0) return;
+      // It is the first one of the next turn; what fits into this one goes on.
+      if (this.#free < share) continue;
       if (this.#free === 1)
         systemClock.soon(() => {
           this.#free = 1;
           this.#goOn();
         });
-      this.#free -= first.share;
-      row.delete(first);
-      this.#waiting.delete(owner);
-      if (row.size > 0) this.#waiting.set(owner, row);
-      first.go();
+      this.#free -= share;
+      this.#first.delete(owner);
+      if (next === undefined) this.#last.delete(owner);
+      else this.#first.set(owner, next);
+      go();
     }
   }
 }

@@ -44,6 +44,20 @@ it('takes one piece of each owner after the other', async () => {
   expect(done).toEqual(['a1', 'a2', 'a3', 'b1', 'c1', 'a4', 'b2']);
 });
 
+it('leaves no turn half empty for what does not fit into it', async () => {
+  const turns = new LoopTurns();
+  const done: string[] = [];
+  const pieces = [
+    ['a1', 1],
+    ['b1', 0.5],
+    ['a2', 1],
+    ['b2', 0.5],
+    ['b3', 0.5],
+  ] as const;
+  await Promise.all(pieces.map(([piece, share]) => turns.next(share, piece[0]).then(() => done.push(piece))));
+  expect(done).toEqual(['a1', 'b1', 'b2', 'a2', 'b3']);
+});
+
 afterEach(() => vi.unstubAllGlobals());
 
 it('does not wait for another request where each request has timers of its own', async () => {
