@@ -187,6 +187,8 @@ function readText(req: IncomingMessage, begin: BeginBody): Promise<string> {
     };
     const onClose = (): void => fail(new Error('the client went away'));
     req.on('data', onData).on('end', onWhole).on('error', fail).on('close', onClose);
+    // It may have waited for its turn, and its client have gone before.
+    if (req.destroyed) onClose();
   });
 }
 
