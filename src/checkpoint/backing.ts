@@ -92,7 +92,6 @@ export class KeyvBacking implements Backing {
   async getAll(names: readonly string[]): Promise<unknown[]> {
     const keys = names.map((name) => this.#names.key(name));
     const found = await readAll(this.#keyv, keys, this.#wait);
-    if (found.every((value) => value === undefined || value === null)) return keys.map(() => undefined);
     return Promise.all(keys.map((key, nth) => this.#cipher.decode(key, found[nth])));
   }
 

@@ -42,6 +42,7 @@ import { type Settings, settle } from './settings.ts';
 
 /** Of all wires together. */
 const METHODS = 'GET, POST, DELETE';
+const NOT_SERVED = 'Not found: no revision of Streamable HTTP is served here';
 
 /** Bytes that a request takes besides its head and its body. */
 const REQUEST = 8_192;
@@ -146,12 +147,14 @@ function createHandler(
             if (reply !== undefined) return reply;
           }
           const refusing = here.find(({ refuse }) => refuse);
-          return refusing?.refuse?.(inbound, read.body) ?? nobodyAt(here, idOf(read.body));
+          const refused = refusing?.refuse?.(inbound, read.body);
+          if (refused !== undefined || here.length > 0) return refused ?? notAllowed('GET');
+          return rpcError(404, -32000, NOT_SERVED, idOf(read.body));
         };
         arriving.hold(inbound, quotaKey, requests);
         try {
           // Clients do not send an answer again, and its call would wait for it for ever.
-          const isWanted = !messages.some(isCalled);
+          const isWanted = messages.every((message) => objectOf(message).method === undefined);
           return await (isWanted ? services.retry.write(post, services.now() + settings.ttl) : post());
         } finally {
           arriving.leave(inbound);
@@ -361,18 +364,8 @@ function logOnceEach(logger: Settings['logger']): (refusal: Refusal) => void {
   };
 }
 
-/** Answers alone name no method. */
-function isCalled(message: unknown): boolean {
-  return isObject(message) && message.method !== undefined;
-}
-
 function isRequest(message: unknown): message is JsonObject {
   return isObject(message) && typeof message.method === 'string' && message.id !== undefined;
-}
-
-function nobodyAt(edges: readonly Edge[], id: string | number | null): Reply {
-  if (edges.length > 0) return notAllowed('GET');
-  return rpcError(404, -32000, 'Not found: no revision of Streamable HTTP is served here', id);
 }
 
 function methodNotAllowed(edges: readonly Edge[], inbound: Inbound): Reply {

@@ -158,13 +158,10 @@ export function createServices(
     clock: systemClock,
     lease: limits.lease,
     report: (error) =>
-      error === undefined
-        ? logger.warn('the store answers again')
-        : logger.warn('the store fails; calls wait until it answers again', {
-            code: error.code,
-            error: error.message,
-            cause: String(error.cause ?? ''),
-          }),
+      logger.warn(
+        error ? 'the store fails; calls wait until it answers again' : 'the store answers again',
+        error && { code: error.code, error: error.message, cause: String(error.cause ?? '') },
+      ),
   });
   const local = {
     names,
