@@ -128,6 +128,7 @@ export function connect(
 ): CallConnection {
   return exchange.services.replies.open({
     callId,
+    owner: exchange.session.principal,
     expires,
     project: dialect.project(exchange, call),
     connection: randomUUID(),

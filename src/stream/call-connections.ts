@@ -27,6 +27,8 @@ export type Projection = (entry: Entry) => Projected;
 
 export interface Begin {
   readonly callId: string;
+  /** Its known caller. */
+  readonly owner?: string | undefined;
   /** Of the call, in milliseconds since the epoch. */
   readonly expires: number;
   readonly project: Projection;
@@ -104,7 +106,7 @@ export class CallConnection {
       sink.end('closed');
       return;
     }
-    const { callId, expires, project, connection, after } = this.#begin;
+    const { callId, owner, expires, project, connection, after } = this.#begin;
     const feed: Feed = {
       id: streamIdOf(callId),
       expires,
@@ -119,6 +121,7 @@ export class CallConnection {
       log: feed,
       sink,
       self: connection,
+      owner,
       clock: this.#parts.clock,
       from,
       had: after?.nth ?? 0,

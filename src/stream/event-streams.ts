@@ -362,6 +362,7 @@ export class EventStreams {
         log,
         sink,
         self: this.#self,
+        owner: local.scope,
         clock: this.#parts.clock,
         from,
         claimed,

@@ -5,7 +5,7 @@
  * one event at most. An entry that the log has no room for, and those before it, are sent all the same: they wait as bytes
  * of the connection, which are counted.
  */
-import type { Clock, Timer } from '../base/values.ts';
+import { type Clock, LoopTurns, type Timer } from '../base/values.ts';
 import { eventId } from './event-id.ts';
 import type { StreamEntry, StreamEvent } from './log.ts';
 
@@ -78,9 +78,14 @@ export interface TailOptions {
   readonly pace: () => { readonly most: number; readonly growing: boolean } | undefined;
   /** The oldest position kept, where this process knows it. */
   readonly oldest: () => number | undefined;
+  /** Whose stream it is: the name of its caller, or of its session. */
+  readonly owner?: string | undefined;
   /** `why` is absent if the client disconnected. */
   readonly stopped: (tail: Tail, why?: TailEnd) => void;
 }
+
+/** What is there as a connection begins is sent an entry in a turn: many that come back at once would hold the loop. */
+const turns = new LoopTurns();
 
 const FIRST_PAUSE = 20;
 /** Empty polls before it checks whether the next entry was deleted. */
@@ -101,6 +106,9 @@ export class Tail {
   #isReading = false;
   #state: 'idle' | 'reading' | 'behind' | 'ended' = 'idle';
   #again = false;
+  #isRunning = false;
+  /** Whether it reads what was there before it. */
+  #isPast = true;
   /** The next look asks whether the next entry was deleted. */
   #doubts = false;
   /** Why it ends with the first event that it gives. */
@@ -135,8 +143,10 @@ export class Tail {
       this.#unkept.set(at, entry);
       this.#caughtUp();
     }
-    if (this.#state === 'idle' && at === this.#cursor + 1) this.#give(at, entry);
-    else if (at > this.#cursor) this.look();
+    if (this.#state === 'idle' && at === this.#cursor + 1) {
+      this.#isPast = false;
+      this.#give(at, entry);
+    } else if (at > this.#cursor) this.look();
   }
 
   /** Sends an event that no entry has, if its peer has all that were written. */
@@ -152,7 +162,7 @@ export class Tail {
   /** There may be something to read. */
   look(): void {
     this.#again = true;
-    if (this.#state === 'idle') void this.#read();
+    if (this.#state === 'idle' && !this.#isRunning) void this.#read();
   }
 
   /** Reads, and then polls. */
@@ -171,11 +181,13 @@ export class Tail {
     if (this.#stop(why)) this.#options.sink.end(why);
   }
 
+  /** A peer may fall behind and catch up before this goes on: then it begins once more. */
   async #read(): Promise<void> {
     this.#timer?.cancel();
-    this.#state = 'reading';
-    while (this.#again && this.#state === 'reading') {
+    this.#isRunning = true;
+    while (this.#again && this.#state === 'idle') {
       this.#again = false;
+      this.#state = 'reading';
       try {
         await this.#readOn();
         this.#failures = 0;
@@ -185,16 +197,19 @@ export class Tail {
         this.#pause *= 4;
         if (this.#failures >= FAILURES) this.end('failed');
       }
+      if (this.#state === 'reading') this.#state = 'idle';
     }
-    if (this.#state !== 'reading') return;
-    this.#state = 'idle';
+    this.#isRunning = false;
+    if (this.#state !== 'idle') return;
+    this.#isPast = false;
     this.#arm();
   }
 
   /** Sends the events in the store; returns after the last one, or when the connection stops. */
   async #readOn(): Promise<void> {
-    const { log } = this.#options;
+    const { log, owner } = this.#options;
     while (this.#state === 'reading') {
+      if (this.#isPast) await turns.next(1, owner);
       const at = this.#cursor + 1;
       const entry = this.#unkept.get(at) ?? (await log.read(at));
       if (this.#state !== 'reading') return;

@@ -113,6 +113,46 @@ it('a tool that waits for none of its notifications delays no other that does', 
   expect(Number((done?.result?.content as { text: string }[] | undefined)?.[0]?.text)).toBeLessThan(30);
 });
 
+it('streams that are resumed at once are sent an entry of a log in a turn of the event loop', async () => {
+  const DATA = 'x'.repeat(2_000);
+  served = await serveHere(() => {
+    const server = new McpServer({ name: 'lengthy', version: '1.0.0' }, { capabilities: { logging: {} } });
+    server.registerTool('tells', {}, async (extra) => {
+      const params = { level: 'info' as const, data: DATA };
+      for (let nth = 0; nth < 300; nth += 1)
+        await extra.sendNotification({ method: 'notifications/message', params });
+      return { content: [] };
+    });
+    return server;
+  });
+  const resumed = await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      const session = await begin([served], {});
+      const params = { name: 'tells', arguments: {} };
+      const stream = await session.post(0, { id: 7, method: 'tools/call', params });
+      await stream.next(({ id }) => id === 7);
+      const first = /^id: (.*)$/m.exec(stream.text)?.[1] ?? '';
+      const headers = { ...session.headers, accept: 'text/event-stream', 'last-event-id': first };
+      return new Request(served.url, { headers });
+    }),
+  );
+  const turns = countTurns();
+  const sent = new Map<number, number>();
+  let all = 0;
+  await Promise.all(
+    resumed.map(async (request) => {
+      const { body } = await served.handler.fetch(request);
+      for await (const chunk of body ?? []) {
+        all += chunk.length;
+        sent.set(turns.now, (sent.get(turns.now) ?? 0) + chunk.length);
+      }
+    }),
+  );
+  turns.stop();
+  expect(all).toBeGreaterThan(8 * 250 * DATA.length);
+  expect(Math.max(...sent.values())).toBeLessThan(200_000);
+});
+
 describe('many small calls at once', () => {
   it.each(WIRES)('leave others their turns of the event loop: %s', async (_wire, transportTo) => {
     const turns = countTurns();

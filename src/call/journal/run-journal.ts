@@ -14,6 +14,8 @@ const GROWING: ReadonlySet<Entry['type']> = new Set(['asked', 'completed', 'draw
 
 /** Between two entries of notifications, in milliseconds. */
 const GAP = 25;
+/** Bytes that wait for an entry: a connection that falls behind in one reads it again. */
+const MOST_WAITING = 65_536;
 /** Notifications of a call that are written; the rest go to its connection alone. */
 const MOST_NOTIFIED = 500;
 
@@ -78,6 +80,7 @@ export class RunJournal extends JournalOver {
   #bytes: number | undefined;
   /** Notifications that wait for their entry. */
   readonly #waiting: QueuedNotification[] = [];
+  #bytesWaiting = 0;
   #notified = 0;
   #wroteAt = -Infinity;
   #timer: Timer | undefined;
@@ -138,17 +141,20 @@ export class RunJournal extends JournalOver {
     const queued = { message, direct };
     unwritten.hold(queued, quotaKey, memory);
     this.#waiting.push(queued);
-    if (this.#timer !== undefined) return;
+    this.#bytesWaiting += memory;
     const { clock } = this.#options;
     const wait = Math.max(this.#wroteAt + GAP - clock.elapsed(), 0);
+    const flush = (): void => this.#flush(() => undefined);
+    if (this.#bytesWaiting > MOST_WAITING) flush();
     // Those that a tool sends in one go are one entry.
-    this.#timer = clock.after(wait, () => this.#flush(() => undefined)).unref();
+    else this.#timer ??= clock.after(wait, flush).unref();
   }
 
   /** @param next what is written behind the notifications that wait */
   #flush(next: () => Entry | undefined): void {
     this.#timer?.cancel();
     this.#timer = undefined;
+    this.#bytesWaiting = 0;
     const waiting = this.#waiting.splice(0);
     if (waiting.length === 0) return;
     const over = (): void => {
