@@ -73,16 +73,3 @@ it('are read again after a read that failed, although nothing more is written', 
   await until(() => sink.data.length === 1);
   expect([sink.data, tail.isOpen]).toEqual([['the response'], false]);
 });
-
-it('are all given to a client that was behind for a moment', async () => {
-  const sink = new Connection();
-  sink.room = 2;
-  const give = sink.send.bind(sink);
-  sink.send = (...args) => {
-    const keepsUp = give(...args);
-    if (!keepsUp) queueMicrotask(() => sink.take(Infinity));
-    return keepsUp;
-  };
-  tailOf(new FakeClock(), sink, new Map([[1, entry('a', 'b', 'c', 'd')]])).start(true);
-  await until(() => sink.data.length === 4);
-});
