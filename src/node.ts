@@ -218,8 +218,12 @@ function gzipTo(res: ServerResponse): Gzip {
 /** Of each connection, the functions to call when it ends; several requests may be queued on it. */
 const ends = new WeakMap<object, Set<() => void>>();
 
-/** Calls once, when a response is over or its connection is: a response that was still queued then never closes. */
+/**
+ * Calls once, when a response is over or its connection is: a response that was still queued then never closes. One may
+ * be over before its request comes here, where a parser has read the body.
+ */
 function onEnd({ socket }: IncomingMessage, res: ServerResponse, fn: () => void): void {
+  if (res.closed || socket.destroyed) return void fn();
   const known = ends.get(socket);
   const own = known ?? new Set();
   if (known === undefined) {
@@ -257,9 +261,6 @@ function writerOf(req: IncomingMessage, res: ServerResponse, zip?: Gzip): Writer
     },
     // Not the response's `destroy`: it would keep the bytes of a response that is queued.
     destroy: () => void req.socket.destroy(),
-    onClose: (fn) => {
-      if (res.closed || req.socket.destroyed) fn();
-      else onEnd(req, res, fn);
-    },
+    onClose: (fn) => onEnd(req, res, fn),
   };
 }

@@ -289,8 +289,7 @@ export class CallsReply {
         for (const { connection } of running) connection.unattached();
         connected();
       };
-      if (inbound.signal.aborted) onGone();
-      else inbound.signal.addEventListener('abort', onGone, { once: true });
+      inbound.signal.addEventListener('abort', onGone, { once: true });
     });
   }
 

@@ -113,8 +113,7 @@ export class TaskReply implements CallStream {
         return sink;
       };
       this.#reply.resolve(sse(services, session, found, 'postStreams', connect));
-      if (inbound.signal.aborted) connected();
-      else inbound.signal.addEventListener('abort', () => connected(), { once: true });
+      inbound.signal.addEventListener('abort', () => connected(), { once: true });
     });
     this.#stream = stream;
     session.taskReplies.set(id, () => {

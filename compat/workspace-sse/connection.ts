@@ -188,8 +188,7 @@ async function connected(
     unlist();
     disconnect?.();
   };
-  if (inbound.signal.aborted) over();
-  else inbound.signal.addEventListener('abort', over, { once: true });
+  inbound.signal.addEventListener('abort', over, { once: true });
   return {
     status: 200,
     headers: { ...HEADERS, ...(channel && { [STREAM]: channel.id }) },

@@ -80,8 +80,7 @@ class OwnBody {
       if (!this.#hasId) this.#gone.fire();
       this.#connection.resolve(undefined);
     };
-    if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
+    signal.addEventListener('abort', onAbort, { once: true });
   }
 
   /** Runs a request whose reply it is. */

@@ -220,7 +220,7 @@ export class LiveInstance implements HostInstance {
   }
 
   request(request: SentRequest, context: InstanceContext, gone?: AbortSignalLike): Promise<Response> {
-    if (this.#released) return Promise.resolve(CLOSED);
+    if (this.#released || gone?.aborted) return Promise.resolve(CLOSED);
     return new Promise((settle) => {
       const entry = this.#enter(request, context, settle);
       gone?.addEventListener('abort', () => this.#cancelRequest(entry), { once: true });

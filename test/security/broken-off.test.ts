@@ -1,9 +1,12 @@
 /** Requests whose connections break while they wait for their turn of the event loop. */
 import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, expect, it } from 'vitest';
-import { type Served, serveHere } from '../e2e/harness.ts';
+import { toNodeHandler } from '../../src/node.ts';
+import { modernHeaders } from '../e2e/clients.ts';
+import { listen, type Served, serveHere, shut } from '../e2e/harness.ts';
 
 const MANY = 100;
 const BODY = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/list' });
@@ -39,4 +42,45 @@ it.each([
   const reply = await fetch(served.url, { method: 'POST', body: '{}' });
   await reply.text();
   await expect.poll(() => served.handler.traffic.memory.amount).toBe(0);
+});
+
+it('listens for nobody where a parser has read the body, and its client has gone', async () => {
+  served = await serveHere(
+    () => new McpServer({ name: 'idle', version: '1' }, { capabilities: { tools: {} } }),
+  );
+  const listener = toNodeHandler(served.handler);
+  let done = 0;
+  const mount = createServer(async (req, res) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of req) chunks.push(chunk as Buffer);
+    if (!req.socket.destroyed) await once(req.socket, 'close');
+    await listener(Object.assign(req, { body: JSON.parse(String(Buffer.concat(chunks))) }), res);
+    done += 1;
+  });
+  const url = await listen(mount);
+  const method = 'subscriptions/listen';
+  const META = 'io.modelcontextprotocol';
+  const params = {
+    notifications: { toolsListChanged: true },
+    _meta: {
+      [`${META}/protocolVersion`]: '2026-07-28',
+      [`${META}/clientInfo`]: { name: 'gone', version: '1' },
+      [`${META}/clientCapabilities`]: {},
+    },
+  };
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...modernHeaders(method, ''),
+  };
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params });
+  for (let nth = 0; nth < 10; nth += 1) {
+    const gone = new AbortController();
+    const sent = fetch(url, { method: 'POST', headers, body, signal: gone.signal }).catch(() => undefined);
+    setTimeout(() => gone.abort(), 50);
+    await sent;
+  }
+  await expect.poll(() => done).toBe(10);
+  expect(served.handler.traffic.memory.amount).toBe(0);
+  await shut(mount);
 });

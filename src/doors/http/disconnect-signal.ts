@@ -8,9 +8,11 @@ export class DisconnectSignal implements AbortSignalLike {
   #listeners: Set<() => void> | undefined;
   aborted = false;
 
+  /** One that has fired calls it at once: a client may go away before its request gets its turn. */
   addEventListener(_type: 'abort', listener: () => void): void {
     this.#listeners ??= new Set();
-    this.#listeners.add(listener);
+    if (this.aborted) listener();
+    else this.#listeners.add(listener);
   }
 
   removeEventListener(_type: 'abort', listener: () => void): void {
