@@ -106,6 +106,7 @@ export function fetchOver(serve: AwaitHandler['serve']): AwaitHandler['fetch'] {
     if (request.signal.aborted) gone.fire();
     request.signal.addEventListener('abort', gone.fire, { once: true });
     const reply = await serve({ ...inboundOf(request, options), signal: gone, disconnect: gone.fire });
-    return responseOf(reply, gone.fire);
+    // Of a client that has gone by now nothing would end a stream.
+    return responseOf(gone.aborted ? { ...reply, body: '' } : reply, gone.fire);
   };
 }

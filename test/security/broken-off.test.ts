@@ -5,6 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { afterEach, expect, it } from 'vitest';
 import { toNodeHandler } from '../../src/node.ts';
+import { begin } from '../e2e/anywhere.ts';
 import { modernHeaders } from '../e2e/clients.ts';
 import { listen, type Served, serveHere, shut } from '../e2e/harness.ts';
 
@@ -83,4 +84,15 @@ it('listens for nobody where a parser has read the body, and its client has gone
   await expect.poll(() => done).toBe(10);
   expect(served.handler.traffic.memory.amount).toBe(0);
   await shut(mount);
+});
+
+it('opens no stream over fetch for a client that has gone', async () => {
+  served = await serveHere(() => new McpServer({ name: 'idle', version: '1' }));
+  const { headers } = await begin([served], {});
+  const asked = { headers: { ...headers, accept: 'text/event-stream' } };
+  const open = await served.handler.fetch(new Request(served.url, asked));
+  expect([open.status, open.headers.get('content-type')]).toEqual([200, 'text/event-stream']);
+  const gone = await served.handler.fetch(new Request(served.url, { ...asked, signal: AbortSignal.abort() }));
+  expect(await gone.text()).toBe('');
+  await open.body?.cancel();
 });
