@@ -196,8 +196,9 @@ async function connected(
       writer.onClose(over);
       // An id without data is not an event to parsers, but still moves the client's last event id. It is one write, so
       // that a client that knows of the stream has its id.
-      const id = channel !== undefined && last === '' ? `id: ${channel.id}_0\n\n` : '';
-      writer.write(`${lifecycle('streamOpened', timestamp())}${id}`);
+      // One that comes back has it again: it may know no more than what came on this connection.
+      const had = last || (channel && `${channel.id}_0`);
+      writer.write(`${lifecycle('streamOpened', timestamp())}${had ? `id: ${had}\n\n` : ''}`);
       follow(sinkOf(services, writer, { framing: FRAMING }));
     },
   };

@@ -207,6 +207,18 @@ describe('notifications/cancelled where no GET is open', () => {
   });
 });
 
+it('a client that comes back has its place before anything happens, should it break again', async () => {
+  const url = await serve({});
+  const who = { as: 'ann' };
+  const first = await get(url, who);
+  await first.lifecycle('streamOpened');
+  await first.cancel();
+  const again = await get(url, { ...who, last: first.last });
+  await again.lifecycle('streamOpened');
+  await again.cancel();
+  expect(again.last).toBe(first.last);
+});
+
 /** Deterministic, so that what fails once fails again. */
 function random(seed: number): (below: number) => number {
   let state = seed;
