@@ -1,8 +1,8 @@
 /** A peer gets every event once, in its order, however often it falls behind, and however soon it catches up. */
 import fc from 'fast-check';
 import { it } from 'vitest';
-import { type Projected, Tail } from '../../src/stream/tail.ts';
-import { Connection, FakeClock, until } from './workbench.ts';
+import type { Projected } from '../../src/stream/tail.ts';
+import { Connection, FakeClock, tailOf, until } from './workbench.ts';
 
 /** Turns of the queue of microtasks, or one of the event loop. */
 const pauses = fc.constantFrom(0, 1, 2, 3, 4, 6, 'turn' as const);
@@ -45,17 +45,7 @@ it('falls behind in an entry, between two, and while it is read for', () =>
           }
           return keepsUp;
         };
-        const tail = new Tail({
-          log: { id: 'call', expires: clock.now() + 60_000, read: async (at) => log.get(at) },
-          sink,
-          self: 'here',
-          clock,
-          from: 0,
-          claimed: 0,
-          pace: () => undefined,
-          oldest: () => undefined,
-          stopped: () => {},
-        });
+        const tail = tailOf(clock, sink, log);
         tail.start(there > 0);
         for (let nth = there; nth < entries.length; nth += 1) {
           await pause(between);

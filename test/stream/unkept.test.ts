@@ -1,31 +1,12 @@
 /** Entries that the log of a call has without their events: a connection that is there gets them, in their order. */
 import { expect, it, vi } from 'vitest';
-import { type Projected, Tail } from '../../src/stream/tail.ts';
-import { Connection, FakeClock, until } from './workbench.ts';
+import type { Projected } from '../../src/stream/tail.ts';
+import { Connection, FakeClock, tailOf, until } from './workbench.ts';
 
 const entry = (...data: string[]): Projected => ({
   kind: 'events',
   events: data.map((one) => ({ data: one })),
 });
-
-function tailOf(
-  clock: FakeClock,
-  sink: Connection,
-  log: ReadonlyMap<number, Projected>,
-  read = async (at: number): Promise<Projected | undefined> => log.get(at),
-): Tail {
-  return new Tail({
-    log: { id: 'call', expires: clock.now() + 60_000, read },
-    sink,
-    self: 'here',
-    clock,
-    from: 0,
-    claimed: 0,
-    pace: () => undefined,
-    oldest: () => undefined,
-    stopped: () => {},
-  });
-}
 
 it('reach a client that is behind, after the entries before them', async () => {
   const clock = new FakeClock();

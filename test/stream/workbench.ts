@@ -5,7 +5,7 @@ import type { Relay } from '../../src/call/ports.ts';
 import { EventStreams } from '../../src/stream/event-streams.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
 import type { StreamRecords } from '../../src/stream/records.ts';
-import type { Sink, TailEnd } from '../../src/stream/tail.ts';
+import { type Projected, type Sink, Tail, type TailEnd } from '../../src/stream/tail.ts';
 
 export const SCOPE = 'session of Ann';
 
@@ -130,4 +130,24 @@ export class FakeClock implements Clock {
     this.time = until;
     await new Promise((resolve) => setImmediate(resolve));
   }
+}
+
+/** A connection that reads a log whose entries are events. */
+export function tailOf(
+  clock: FakeClock,
+  sink: Connection,
+  log: ReadonlyMap<number, Projected>,
+  read = async (at: number): Promise<Projected | undefined> => log.get(at),
+): Tail {
+  return new Tail({
+    log: { id: 'call', expires: clock.now() + 60_000, read },
+    sink,
+    self: 'here',
+    clock,
+    from: 0,
+    claimed: 0,
+    pace: () => undefined,
+    oldest: () => undefined,
+    stopped: () => {},
+  });
 }

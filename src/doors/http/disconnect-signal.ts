@@ -31,8 +31,7 @@ export class DisconnectSignal implements AbortSignalLike {
   /** A real signal, for code that needs one. */
   asAbortSignal(): AbortSignal {
     const controller = new AbortController();
-    if (this.aborted) controller.abort();
-    else this.addEventListener('abort', () => controller.abort());
+    this.addEventListener('abort', () => controller.abort());
     return controller.signal;
   }
 }
