@@ -90,7 +90,7 @@ const turns = new LoopTurns();
 const FIRST_PAUSE = 20;
 /** Empty polls before it checks whether the next entry was deleted. */
 const LOOKS = 8;
-/** Reads that may fail one after the other. */
+/** Reads that may fail one after the other: about five seconds. */
 const FAILURES = 5;
 
 export class Tail {
@@ -159,10 +159,10 @@ export class Tail {
     if (at > this.#options.claimed) this.end('replaced');
   }
 
-  /** There may be something to read. */
+  /** There may be something to read. A store that failed gets a pause. */
   look(): void {
     this.#again = true;
-    if (this.#state === 'idle' && !this.#isRunning) void this.#read();
+    if (this.#failures === 0) this.#go();
   }
 
   /** Reads, and then polls. */
@@ -181,27 +181,30 @@ export class Tail {
     if (this.#stop(why)) this.#options.sink.end(why);
   }
 
+  #go(): void {
+    if (this.#state === 'idle' && !this.#isRunning) void this.#read();
+  }
+
   /** A peer may fall behind and catch up before this goes on: then it begins once more. */
   async #read(): Promise<void> {
     this.#timer?.cancel();
     this.#isRunning = true;
-    while (this.#again && this.#state === 'idle') {
+    do {
       this.#again = false;
       this.#state = 'reading';
       try {
         await this.#readOn();
-        this.#failures = 0;
       } catch {
-        // The appender reports a store that is down; here the read is retried, more slowly each time.
+        // The appender reports a store that is down.
         this.#failures += 1;
         this.#pause *= 4;
-        if (this.#failures >= FAILURES) this.end('failed');
+        if (this.#failures >= FAILURES && this.#hasSent) this.end('failed');
       }
       if (this.#state === 'reading') this.#state = 'idle';
-    }
+    } while (this.#again && this.#failures === 0 && this.#state === 'idle');
     this.#isRunning = false;
     if (this.#state !== 'idle') return;
-    this.#isPast = false;
+    if (this.#failures === 0) this.#isPast = false;
     this.#arm();
   }
 
@@ -212,6 +215,7 @@ export class Tail {
       if (this.#isPast) await turns.next(1, owner);
       const at = this.#cursor + 1;
       const entry = this.#unkept.get(at) ?? (await log.read(at));
+      this.#failures = 0;
       if (this.#state !== 'reading') return;
       if (entry !== undefined) {
         this.#pause = FIRST_PAUSE;
@@ -246,7 +250,6 @@ export class Tail {
         const keepsUp = sink.send(entry.event, eventId(log.id, at));
         if (entry.last) this.end('finished');
         else if (this.#ending !== undefined) this.end(this.#ending);
-        // The sink may have ended it by now.
         else if (!keepsUp) this.#fallBehind();
         break;
       }
@@ -302,7 +305,8 @@ export class Tail {
     if (this.#state !== 'behind') return;
     this.#state = 'idle';
     this.#doubts = true;
-    this.look();
+    this.#again = true;
+    this.#go();
   }
 
   #arm(): void {
@@ -313,13 +317,13 @@ export class Tail {
       this.end('expired');
       return;
     }
-    const again = this.#failures > 0 ? { most: 2_000, growing: true } : { most: Infinity, growing: false };
-    const { most, growing } = pace() ?? again;
+    const { most, growing } =
+      this.#failures > 0 ? { most: 2_000, growing: true } : (pace() ?? { most: Infinity, growing: false });
     const pause = growing ? Math.min(this.#pause, most) : most;
     this.#pause *= 2;
     // Where no other process can append, only the stream's expiry is left to wait for.
     this.#timer = clock
-      .after(Math.min(pause, left + 1), () => (most === Infinity ? this.#arm() : this.look()))
+      .after(Math.min(pause, left + 1), () => (most === Infinity ? this.#arm() : this.#go()))
       .unref();
   }
 
