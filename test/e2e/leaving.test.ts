@@ -23,6 +23,14 @@ interface Leaving {
   readonly stderr: () => string;
 }
 
+/** A process with nothing to do before it ends. */
+const IDLE = `
+import { createServer } from 'node:http';
+import { closeOnSignals } from '${new URL('../../dist/src/node.js', import.meta.url).href}';
+const nothing = async () => {};
+const server = createServer().listen(0, '127.0.0.1', () => console.log('listening'));
+closeOnSignals(server, { leave: nothing, close: nothing, release: nothing });
+`;
 const CLI = new URL('../../dist/src/cli/main.js', import.meta.url).pathname;
 let script = '';
 beforeAll(async () => {
@@ -288,6 +296,17 @@ describe('a process that gets SIGTERM', () => {
     expect(await leaving.exit).toBe(0);
     expect(effectsIn(`${gate}.done`)).toEqual(['slow', 'next']);
   });
+
+  it.each([2, 4, 6, 7, 8, 9, 10, 12])(
+    'ends by itself with code 0, another signal %i ms later',
+    async (later) => {
+      const idle = await start(['--input-type=module', '-e', IDLE]);
+      idle.child.kill('SIGTERM');
+      await sleep(later);
+      idle.child.kill('SIGTERM');
+      expect(await idle.exit).toBe(0);
+    },
+  );
 
   it('ends at once at the third signal', async () => {
     const gate = join(scratch(), 'gate');

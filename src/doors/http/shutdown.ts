@@ -18,6 +18,8 @@ import { optionError } from '../../base/values.ts';
 const MARGIN = 1_000;
 /** How long responses may take once their connections are to close, in milliseconds, beyond the idle ones' time. */
 const REST = 2_000;
+/** How long it stays for a second signal, in milliseconds: at its very end Node listens for none. */
+const PAIR = 500;
 /**
  * How long the turn of the event loop may take after which the listener closes, by how long it was waited for, both in
  * milliseconds: connections of that time are lost.
@@ -105,6 +107,7 @@ export function onSignals(close: () => Promise<void>): void {
   let count = 0;
   const onSignal = (name: (typeof SIGNALS)[number]): void => {
     count += 1;
+    setTimeout(() => {}, PAIR);
     if (count > 2) process.exit(128 + constants.signals[name]);
     close().catch((error: unknown) => {
       // What could not be closed would keep the process for ever.
