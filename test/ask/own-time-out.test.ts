@@ -142,7 +142,7 @@ describe('an answer that the page has acknowledged', () => {
       expect((await ann.answer(two.url, await listed(), { day: 'Monday' })).status).toBe(303);
       throw new Error('closed');
     });
-    expect(await called(client)).toBe('accept Monday');
+    expect(await called(client, 'slow')).toBe('accept Monday');
   });
 
   it('goes before the end of its time', async () => {

@@ -274,7 +274,7 @@ it('cancels a call whose client disconnects without an id to resume by', async (
 });
 
 it('closes a stream without a connection: its calls are cancelled, its streams deleted', async () => {
-  const { url, handler } = await serve({ ...CAN_BE_ASKED, limits: { sessionIdle: 150, drain: 50 } });
+  const { url, handler } = await serve({ ...CAN_BE_ASKED, limits: { sessionIdle: 150, drain: 600_000 } });
   const [body, stream] = [await post(url, call(1, 'one')), await get(url)];
   await post(url, call(2, 'one'));
   for (const reader of [body, stream]) await reader.ask('name');
@@ -289,10 +289,8 @@ it('closes a stream without a connection: its calls are cancelled, its streams d
     };
     await expect.poll(isGone, { interval: 500 }).toBe(400);
   }
-  const ended = Date.now();
+  // Nothing is left to be waited for.
   await handler.close();
-  // Nothing was left to be waited for.
-  expect(Date.now() - ended).toBeLessThan(50);
 });
 
 it('cancels by notifications/cancelled, on the stream that the request was sent on, and answers it no more', async () => {
