@@ -60,7 +60,6 @@ async function reprint(folder) {
   await Promise.all(
     scripts.map(async (path) => {
       const { code } = await transform(readFileSync(path, 'utf8'), {
-        format: 'esm',
         target: 'es2023',
         charset: 'utf8',
       });

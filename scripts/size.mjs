@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Bytes of the published JavaScript, which has no comments, and the indentation of its sources. */
-const MOST_BYTES = 1_258_000;
+const MOST_BYTES = 1_252_000;
 /** Lines of one source file: above this a file holds more than one concern. */
 const MOST_LINES = 600;
 
