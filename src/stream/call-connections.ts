@@ -45,6 +45,8 @@ export class CallConnection {
   #early: [at: number, entry: Entry, isKept: boolean][] = [];
   #tail: Tail | undefined;
   readonly #gone = new AbortController();
+  /** In the numbers of its events. */
+  #newest = 0;
   #hasEnd = false;
   #hasTurn = false;
   #ending: 'closed' | 'leaving' | undefined;
@@ -130,6 +132,7 @@ export class CallConnection {
       claimed: 0,
       pace: () => undefined,
       oldest: () => undefined,
+      newest: () => this.#newest,
       stopped: () => this.#stop(),
     });
     if (!tail.isOpen) return;
@@ -146,6 +149,7 @@ export class CallConnection {
     if (isEnd(entry) || entry.type === 'suspended') this.#hasTurn = true;
     else if (entry.type === 'notified') this.#onSaid();
     const at = position + 1;
+    this.#newest = Math.max(this.#newest, at);
     if (this.#tail !== undefined) this.#tail.offer(at, projected(entry, this.#begin.project), isKept);
     else if (!isKept || this.#early.length < EARLY) this.#early.push([at, entry, isKept]);
   }

@@ -78,6 +78,8 @@ export interface TailOptions {
   readonly pace: () => { readonly most: number; readonly growing: boolean } | undefined;
   /** The oldest position kept, where this process knows it. */
   readonly oldest: () => number | undefined;
+  /** The newest position that this process knows of. */
+  readonly newest?: () => number;
   /** Whose stream it is: the name of its caller, or of its session. */
   readonly owner?: string | undefined;
   /** `why` is absent if the client disconnected. */
@@ -210,10 +212,11 @@ export class Tail {
 
   /** Sends the events in the store; returns after the last one, or when the connection stops. */
   async #readOn(): Promise<void> {
-    const { log, owner } = this.#options;
+    const { log, owner, newest } = this.#options;
     while (this.#state === 'reading') {
       if (this.#isPast) await turns.next(1, owner);
       const at = this.#cursor + 1;
+      const wasThere = (newest?.() ?? 0) >= at;
       const entry = this.#unkept.get(at) ?? (await log.read(at));
       this.#failures = 0;
       if (this.#state !== 'reading') return;
@@ -228,7 +231,7 @@ export class Tail {
       const asks = known === undefined && (this.#doubts || this.#looks % LOOKS === 0);
       const oldest = asks ? ((await log.mark?.())?.oldest ?? 0) : (known ?? 0);
       this.#doubts = false;
-      if (oldest > at) this.end('behind');
+      if (oldest > at || wasThere) this.end('behind');
       return;
     }
   }

@@ -12,7 +12,7 @@ function logOf(entries: Entry[]) {
     read: async (_callId, position) => entries[position],
     wake: () => {},
   });
-  const open = (connection: string, sequence?: number): [CallConnection, Connection] => {
+  const open = (connection: string, sequence?: number, isThere = true): [CallConnection, Connection] => {
     const sink = new Connection();
     const opened = connections.open({
       callId: 'call',
@@ -21,7 +21,7 @@ function logOf(entries: Entry[]) {
       connection,
       ...(sequence !== undefined && { after: { sequence } }),
     });
-    opened.attach(sink);
+    if (isThere) opened.attach(sink);
     return [opened, sink];
   };
   return { connections, open };
@@ -44,6 +44,26 @@ it('of which an older one is heard of late do not end a newer one', async () => 
   connections.received('call', 3, entries[3] as Entry);
   await until(() => sink.data.length === 1);
   expect([sink.data, connection.hasEnd]).toEqual([['ended'], true]);
+});
+
+it.each([
+  ['is behind', true],
+  ['is not there yet', false],
+])('end where the log was deleted while their client %s', async (_when, isThere) => {
+  const entries: Entry[] = [];
+  const { connections, open } = logOf(entries);
+  const [connection, sink] = open('here', undefined, isThere);
+  sink.room = 2;
+  for (let at = 0; at < 20; at += 1) {
+    entries.push({ type: at < 19 ? 'left' : 'held' });
+    connections.received('call', at, entries[at] as Entry);
+  }
+  // Others need its room.
+  entries.length = 0;
+  if (!isThere) connection.attach(sink);
+  sink.take(Infinity);
+  await until(() => sink.ended !== undefined);
+  expect(sink.ended).toBe('behind');
 });
 
 it('end where a newer one is in the log', async () => {
