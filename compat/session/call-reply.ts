@@ -264,7 +264,8 @@ async function readLog(exchange: ReplyExchange, reply: ReplyOf, connection: Call
       },
     );
     const outcome = await outcomeUnlessGone(started, gone);
-    if (isTaken) {
+    // What the store has, a failure of the store does not end.
+    if (isTaken && !(outcome.kind === 'responded' && outcome.failure === 'store')) {
       finish(exchange, reply, outcome);
       return;
     }

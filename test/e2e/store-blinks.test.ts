@@ -77,3 +77,52 @@ it('2025-11-25: an answer whose POST breaks off while the store fails is appende
   const { result } = await stream.next(({ id }) => id === 7);
   expect(JSON.stringify(result)).toContain('Hello its name');
 });
+
+it('2025-11-25: a process that took a call over goes on with it once the store is back', async () => {
+  const done: string[] = [];
+  let isClaimed = false;
+  let hasClaimed = (): void => {};
+  const map = new (class extends Map<string, string> {
+    override set(key: string, value: string): this {
+      isClaimed ||= value.includes('"type":"claimed"');
+      return super.set(key, value);
+    }
+    override get(key: string): string | undefined {
+      // The call is read before its server is made.
+      if (isClaimed && key.endsWith(':0')) hasClaimed();
+      return super.get(key);
+    }
+  })();
+  const [one, two] = [flakyStore(map), flakyStore(map)];
+  const serve = ({ store }: Flaky): Promise<Served> =>
+    serveHere(() => buildServer((effect) => done.push(effect)), {
+      store,
+      secrets: [SECRET],
+      limits: { lease: 500 },
+    });
+  const other = await serve(one);
+  served = await serve(two);
+  const session = await begin([other, served]);
+  const stream = await session.post(0, call('order'));
+  await stream.next(asks('address'));
+  // This one's process is heard of no more.
+  one.fail = 'all';
+  hasClaimed = () => {
+    two.fail = 'all';
+    hasClaimed = () => {};
+  };
+  const resumed = await session.get(1, stream.last);
+  await expect.poll(() => two.fail).toBe('all');
+  // For longer than an operation is tried for.
+  await new Promise((resolve) => setTimeout(resolve, 2_500));
+  two.fail = undefined;
+  const ask = await resumed.next(asks('address'));
+  await session.post(1, answer(ask, 'address'));
+  const second = await resumed.next(asks('name'));
+  await session.post(1, answer(second, 'name'));
+  const { result } = await resumed.next(({ id }) => id === 7);
+  expect(JSON.stringify(result)).toMatch(/its name, its address/);
+  expect(done).toEqual(['charge', 'ship', 'finally']);
+  one.fail = undefined;
+  await other.close();
+});
