@@ -21,16 +21,15 @@ import { isShed } from '../call/frame/drawn.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { askedFor, isForPerson, KEY_META, type Question, questionOf, roleOf } from '../call/frame/place.ts';
 import type { AskOptions } from '../call/frame/turn.ts';
-import { type CallRecord, type OpenAsk, type Response, timedOut } from '../call/journal/entries.ts';
-import type { RequestContext } from '../call/ports.ts';
 import {
-  type AskedAt,
-  type AtAsks,
-  expiryOf,
-  isForm,
-  type WaitingCalls,
-  type WaitsFor,
-} from './waiting-calls.ts';
+  type AnswerCompletion,
+  type CallRecord,
+  type OpenAsk,
+  type Response,
+  timedOut,
+} from '../call/journal/entries.ts';
+import type { RequestContext } from '../call/ports.ts';
+import { type AtAsks, expiryOf, isForm, type WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** How long a client that is not proven may show a question, in milliseconds: some end calls after a minute. */
 const SHOWN = 45_000;
@@ -78,22 +77,27 @@ interface Sent {
   readonly call: CallRecord;
   /** Whether it may be on the page, too. */
   readonly isShared: boolean;
-  /** Of a client that is not proven: when it was asked, and how long it may show nothing, in milliseconds since the epoch. */
-  readonly doubtful: { readonly asked: AskedAt; readonly until: number } | undefined;
+  /** Of a client that is not proven: when it was asked first, and how long it may show nothing (`until`). */
+  readonly doubtful: { readonly asked: number; readonly until: number } | undefined;
   /** Takes it back. */
   readonly stop: AbortController;
-  response?: Response | undefined;
+  given?: Given | undefined;
+}
+
+/** What a client responded, and how long it had the question, in milliseconds. */
+interface Given {
+  readonly response: Response;
+  readonly had: number;
 }
 
 /** The page's URL at a client that takes URLs alone. */
 interface SentUrl {
   readonly first: OpenAsk;
-  readonly asked: AskedAt;
   /** How long it may show nothing, in milliseconds since the epoch. */
   readonly until: number;
   /** What became of it. */
   is: 'sent' | 'opened' | 'refused';
-  response?: Response | undefined;
+  given?: Given | undefined;
 }
 
 export class AskedAnswers {
@@ -138,7 +142,7 @@ export class AskedAnswers {
   }
 
   /** What the client has not answered, or what was not looked at yet. */
-  get #waits(): { readonly response?: Response | undefined }[] {
+  get #waits(): Pick<Sent, 'given'>[] {
     return [...this.#out, ...(this.#offer?.is === 'sent' ? [this.#offer] : [])];
   }
 
@@ -194,7 +198,7 @@ export class AskedAnswers {
         await this.#heed(call);
         const waiting = open.filter((ask) => !given.has(ask));
         // Where its asks end its turn, the client's answers come first, and all at once.
-        if (frame.isLive || this.#waits.every(({ response }) => response !== undefined))
+        if (frame.isLive || this.#waits.every(({ given }) => given !== undefined))
           await Promise.all(waiting.map((ask) => this.#settle(call, ask, isOpen, given)));
         const left = waiting.filter((ask) => !given.has(ask));
         if (over.aborted || clock.now() >= call.expires) return undefined;
@@ -285,10 +289,9 @@ export class AskedAnswers {
     let outcome = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;
     const isKept = outcome !== undefined;
     if (isKept) sent?.stop.abort();
-    else if (sent?.response !== undefined) {
-      const { response } = sent;
+    else if (sent?.given !== undefined) {
       this.#sent.delete(key);
-      if (await this.#believes(sent, response, isForPage)) outcome = response;
+      if (await this.#believes(sent, sent.given, isForPage)) outcome = sent.given.response;
       else if (!isForPage) await this.#doubt(call, ask);
     } else if (this.#isLive && !isForPage && (sent?.doubtful?.until ?? Infinity) <= clock.now())
       await this.#doubt(call, ask);
@@ -323,7 +326,7 @@ export class AskedAnswers {
     const kept = isShared ? (await calls.answerTo(call.id, key))?.response : undefined;
     if (kept !== undefined) return void given.set(ask, kept);
     const question = questionFor(call.id, ask);
-    const past = pastAnswer(frame, question);
+    const past = pastAnswer(frame, question)?.response;
     const isNew = past === undefined;
     // An ask whose own time is over is not sent to the client.
     if (isNew && this.#late(ask) !== undefined) return;
@@ -335,31 +338,48 @@ export class AskedAnswers {
       const isAccepted = !isNew && !('error' in past) && past.result.action === 'accept';
       if (!isAccepted && (await calls.doubtOf(call, ask)) !== undefined) return toPage();
       const asked = await calls.asked(call, ask);
-      const now = clock.now();
-      const until = asked.at + SHOWN;
-      if (isNew && until <= now) return this.#doubt(call, ask);
-      // A process that ended may have asked long ago, and its client have answered this one by itself.
-      doubtful = { asked: isNew && frame.isLive ? { at: now } : asked, until };
+      const rest = asked + SHOWN - calls.time();
+      if (isNew && rest <= 0) return this.#doubt(call, ask);
+      doubtful = { asked, until: clock.now() + rest };
     }
     const sent: Sent = { ask, call, isShared, doubtful, stop: new AbortController() };
     this.#sent.set(key, sent);
     const timeout = deadline && Math.max(1, deadline.at - clock.now());
     const signal = frame.isLive ? sent.stop.signal : undefined;
-    void this.#put(frame, question, past, defined({ timeout, signal })).then((response) => {
-      sent.response = response && this.#checked(ask, response);
+    void this.#put(frame, question, doubtful?.asked, defined({ timeout, signal })).then((given) => {
+      sent.given = given && { ...given, response: this.#checked(ask, given.response) };
       this.#wake();
     });
   }
 
-  /** Asks the request's client, under the key of the call that waits; the answer that was recorded before is it. */
+  /**
+   * Asks the request's client, under the key of the call that waits; the answer that was recorded before is it.
+   * @param first when the question was asked first; this client may have got it later
+   */
   async #put(
     frame: Frame,
     question: Question,
-    past = pastAnswer(frame, question),
+    first = 0,
     options: Pick<AskOptions, 'timeout' | 'signal'> = {},
-  ): Promise<Response | undefined> {
-    const asked = (): Promise<Response> => frame.askAs(question, { inContext: true, ...options });
-    return past ?? Promise.race([asked(), this.#parts.ended]);
+  ): Promise<Given | undefined> {
+    const { calls, ended } = this.#parts;
+    let [answer, asked] = [pastAnswer(frame, question), first];
+    const response =
+      answer?.response ??
+      (await Promise.race([
+        frame.askAs(question, {
+          inContext: true,
+          ...options,
+          sent: () => {
+            asked = calls.time();
+          },
+          answered: (by) => {
+            answer = by;
+          },
+        }),
+        ended,
+      ]));
+    return response && { response, had: (answer?.answeredAt ?? calls.time()) - (answer?.askedAt ?? asked) };
   }
 
   /** Where its client is asked live, an answer that the SDK would refuse is the tool's error, and not asked again. */
@@ -376,10 +396,10 @@ export class AskedAnswers {
   }
 
   /** Whether it is its user's response. @param isDoubted whether the page asks, too */
-  async #believes({ call, doubtful }: Sent, response: Response, isDoubted: boolean): Promise<boolean> {
+  async #believes({ call, doubtful }: Sent, { response, had }: Given, isDoubted: boolean): Promise<boolean> {
     if (doubtful === undefined) return true;
     if ('error' in response) return !isDoubted;
-    return this.#parts.calls.believes(call, response.result, doubtful.asked);
+    return this.#parts.calls.believes(call, response.result, had);
   }
 
   /** The page asks. */
@@ -409,10 +429,10 @@ export class AskedAnswers {
     const asked = await calls.asked(call, first);
     const { key, method } = first;
     const params = { ...URL_MODE, url: waits.url, message: textOf(first.params.message ?? '') };
-    const offer: SentUrl = { first, asked, until: this.#parts.clock.now() + SHOWN, is: 'sent' };
+    const offer: SentUrl = { first, until: this.#parts.clock.now() + SHOWN, is: 'sent' };
     this.#offer = offer;
-    void this.#put(frame, questionFor(call.id, { key, method, params })).then((response) => {
-      offer.response = response;
+    void this.#put(frame, questionFor(call.id, { key, method, params }), asked).then((given) => {
+      offer.given = given;
       this.#wake();
     });
   }
@@ -421,16 +441,17 @@ export class AskedAnswers {
   async #heed(call: CallRecord): Promise<void> {
     const offer = this.#offer;
     if (offer?.is !== 'sent') return;
-    const { response } = offer;
+    const { given } = offer;
     // A client that shows nothing has not asked its user either.
-    if (response === undefined && this.#parts.clock.now() < offer.until) return;
-    const action = response === undefined || 'error' in response ? undefined : response.result.action;
+    if (given === undefined && this.#parts.clock.now() < offer.until) return;
+    const action =
+      given === undefined || 'error' in given.response ? undefined : given.response.result.action;
     // Its `accept` says that the page was opened.
     offer.is = action === 'accept' ? 'opened' : 'refused';
     if (offer.is === 'opened') return;
     const { calls } = this.#parts;
     // A client that declines within a second has not asked its user, and an error is no answer.
-    if (action === undefined || !(await calls.believes(call, { action }, offer.asked)))
+    if (action === undefined || !(await calls.believes(call, { action }, given?.had ?? 0)))
       await calls.doubt(call, offer.first, false);
     else
       for (const ask of this.page)
@@ -455,8 +476,8 @@ function questionFor(callId: string, { key, method, params }: AskOf): Question {
   return askedFor(callId, questionOf(method, { ...params, _meta: { ...meta, [KEY_META]: key } }));
 }
 
-function pastAnswer(frame: Frame, question: Question): Response | undefined {
+function pastAnswer(frame: Frame, question: Question): AnswerCompletion | undefined {
   const place = `${question.class}#1`;
   const past = frame.past.findLast((done) => done.kind === 'answer' && done.place === place);
-  return past?.kind === 'answer' ? past.response : undefined;
+  return past?.kind === 'answer' ? past : undefined;
 }

@@ -118,8 +118,8 @@ export class PageAsks {
       const { accepted } = sortAnswers([ask], { [key]: response.result }, now(), check);
       const [given] = accepted;
       if (given === undefined || 'error' in given.response) continue;
-      const asked = await this.calls.asked(call, ask);
-      if (!(await this.calls.believes(call, given.response.result, asked))) continue;
+      const had = this.calls.time() - (await this.calls.asked(call, ask));
+      if (!(await this.calls.believes(call, given.response.result, had))) continue;
       await this.calls.answer(call, ask, { response: given.response, by: '', route: 'client', time: now() });
       return true;
     }

@@ -8,6 +8,7 @@ import {
   defined,
   isObject,
   type JsonObject,
+  LoopTurns,
   nextTurn,
   objectOf,
   textOf,
@@ -16,6 +17,7 @@ import { type AnswerCheck, isLate } from '../call/ask/answer.ts';
 import { roleOf } from '../call/frame/place.ts';
 import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
+import { countedAddress } from '../doors/http/address.ts';
 import type { BeginBody } from '../doors/http/bodies.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';
 import type { Logger } from '../observe/logger.ts';
@@ -32,6 +34,8 @@ import { type Authorized, expiryOf, isForm, type WaitsFor } from './waiting-call
 const MOST_LISTED = 200;
 /** Longest form, in bytes. */
 export const FORM_BYTES = 262_144;
+/** What a request takes of a turn of the event loop, before it is known whose it is. */
+const SHARE = 1 / 16;
 const ACTIONS: readonly string[] = ['accept', 'decline', 'cancel'];
 const FORM_TYPE = /^application\/x-www-form-urlencoded\s*(;|$)/i;
 
@@ -53,6 +57,8 @@ const DONE = [
 
 const ANEW = ['Open the link again, and answer on its page.'];
 
+const NOT_NOW = 'This page cannot be shown now';
+
 const BUSY = ['Wait until they are shown, and try again.'];
 
 const UNKNOWN = ['It was answered, has expired, or is for somebody else. Ask your assistant to try again.'];
@@ -68,6 +74,8 @@ export interface PageParts {
   readonly check: AnswerCheck;
   readonly logger: Logger;
   readonly now: () => number;
+  /** Whether there are secrets to open a link with. */
+  readonly ready: () => boolean | Promise<boolean>;
   /** A link that is none came: for the limit of bad tokens. */
   readonly guessed: (inbound: Inbound) => Promise<unknown> | undefined;
 }
@@ -88,6 +96,7 @@ export class AskPage {
   readonly #parts: PageParts;
   readonly #path: string;
   readonly #turns = new PageTurns();
+  readonly #requests = new LoopTurns();
 
   constructor(parts: PageParts) {
     this.#parts = parts;
@@ -112,7 +121,7 @@ export class AskPage {
           'Shorten it, or try again once other calls have ended.',
         ]);
       this.#parts.logger.error('the page of an ask failed', { code, error: message });
-      return note(500, 'This page cannot be shown now', ['Something failed. Try again in a minute.']);
+      return note(500, NOT_NOW, ['Something failed. Try again in a minute.']);
     });
   }
 
@@ -120,7 +129,9 @@ export class AskPage {
     const { method } = inbound;
     if (!['GET', 'HEAD', 'POST'].includes(method) || (method === 'POST' && id === ''))
       return { status: 405, headers: { allow: id === '' ? 'GET, HEAD' : 'GET, HEAD, POST' } };
-    const { settings } = this.#parts;
+    const { settings, ready } = this.#parts;
+    await this.#requests.next(SHARE, countedAddress(inbound));
+    if (!(await ready())) return note(503, NOT_NOW, ['Its secrets cannot be had. Try again in a minute.']);
     const url = id === '' ? settings.url.href : `${settings.url.href}/${id}`;
     const authorized = await settings.authorize(inbound.request(), { url });
     if (authorized instanceof Response) return replyTo(authorized);
@@ -258,7 +269,7 @@ export class AskPage {
   }
 
   async #answer(
-    form: URLSearchParams | undefined,
+    formOf: (() => URLSearchParams) | undefined,
     shown: Shown,
     url: string,
     person: string,
@@ -266,8 +277,9 @@ export class AskPage {
     const { asking, now, check, settings } = this.#parts;
     const { call, open, waits } = shown;
     const list = settings.url.href;
-    if (form === undefined)
+    if (formOf === undefined)
       return note(413, 'This answer is too long', ['Shorten it, and send it again.'], list);
+    const form = formOf();
     const key = form.get('key') ?? '';
     const action = form.get('action') ?? '';
     if (!(await this.#isToken(form.get('token'), call, key, person)) || !ACTIONS.includes(action))
@@ -356,18 +368,19 @@ function note(status: number, title: string, text: readonly string[], list?: str
   return page(status, notePage({ title, text, ...defined({ list }) }));
 }
 
-/** @returns undefined for one that is too long */
-async function formIn(inbound: Inbound, begin: BeginBody): Promise<URLSearchParams | undefined> {
+/** @returns reads it, in its page's turn; undefined for one that is too long */
+async function formIn(inbound: Inbound, begin: BeginBody): Promise<(() => URLSearchParams) | undefined> {
   const { parsedBody } = inbound;
   if (isObject(parsedBody)) {
     // A parser in front has read it; a field that came twice is an array.
     const pairs = Object.entries(parsedBody).flatMap(([name, value]) =>
       (Array.isArray(value) ? value : [value]).map((one) => [name, String(one)]),
     );
-    return new URLSearchParams(pairs);
+    return () => new URLSearchParams(pairs);
   }
   try {
-    return new URLSearchParams(await inbound.text(FORM_BYTES, begin));
+    const text = await inbound.text(FORM_BYTES, begin);
+    return () => new URLSearchParams(text);
   } catch (error) {
     if (AwaitError.from(error).code === 'limit') return undefined;
     throw error;

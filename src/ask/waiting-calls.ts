@@ -71,14 +71,6 @@ export interface Authorized {
   readonly roles: readonly string[];
 }
 
-/** When a client was asked. */
-export interface AskedAt {
-  /** By the clock of the process that asked, in milliseconds since the epoch. */
-  readonly at: number;
-  /** By the store's clock; absent where the process that asked gets the answer itself. */
-  readonly time?: number;
-}
-
 type Claim = Extract<Entry, { type: 'claimed' }>;
 
 /** It waits at a checkpoint. */
@@ -293,12 +285,17 @@ export class WaitingCalls {
     return [...this.idsFor({ id: requestId }), ...(isObject(found) ? [String(found.id)] : [])];
   }
 
-  /** When the client was asked first: now, where it was not. */
-  async asked(call: CallRecord, { key }: OpenAsk): Promise<AskedAt> {
-    const { store, now } = this.#parts;
-    const [name, asked] = [askedName(call.id, key), { at: now(), time: await store.time() }];
-    if (await this.#insert(call, name, asked)) return asked;
-    return ((await store.get(name)) as AskedAt | undefined) ?? asked;
+  /** Milliseconds since the epoch, by the clock that processes share. */
+  time(): number {
+    return this.#parts.store.time();
+  }
+
+  /** When the client was asked first, by that clock: now, where it was not. */
+  async asked(call: CallRecord, { key }: OpenAsk): Promise<number> {
+    const [name, at] = [askedName(call.id, key), this.time()];
+    if (await this.#insert(call, name, { at })) return at;
+    const found = await this.#parts.store.get(name);
+    return isObject(found) ? Number(found.at) : at;
   }
 
   /**
@@ -317,13 +314,12 @@ export class WaitingCalls {
   /**
    * Whether a client's answer may be its user's: at once only one that accepts. With content, after more than a second,
    * it has shown that it asks its user.
-   * @param asked when it was
+   * @param had how long it had the question, in milliseconds
    */
-  async believes(call: CallRecord, { action, content }: JsonObject, { at, time }: AskedAt): Promise<boolean> {
-    const { store, records, now } = this.#parts;
+  async believes(call: CallRecord, { action, content }: JsonObject, had: number): Promise<boolean> {
+    const { records, now } = this.#parts;
     const isAccepted = action === 'accept';
-    const age = time === undefined ? now() - at : (await store.time()) - time;
-    if (age < AT_ONCE) return isAccepted;
+    if (had < AT_ONCE) return isAccepted;
     const [slot] = this.#proofs(call, 0);
     if (slot !== undefined && isAccepted && isObject(content) && Object.keys(content).length > 0)
       await records.insert(slot.name, { at: now() }, slot.ends, rowsOf(call, slot.ends)).catch(() => {});
@@ -409,11 +405,7 @@ export class WaitingCalls {
   }
 
   /** Inserts a record of a call, which goes with it. @returns false where there is one */
-  #insert(
-    call: CallRecord,
-    name: string,
-    value: JsonObject | WaitsFor | KeptAnswer | AskedAt,
-  ): Promise<boolean> {
+  #insert(call: CallRecord, name: string, value: JsonObject | WaitsFor | KeptAnswer): Promise<boolean> {
     return this.#parts.store.insert(name, value, call.expires, { holder: call });
   }
 

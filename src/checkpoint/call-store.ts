@@ -32,6 +32,10 @@ const MARGIN = 300_000;
 const LEASES = 6;
 /** How long an answer of the store counts for health checks, in milliseconds. */
 const PROBE = 1_000;
+/** Between two looks at the store's clock, in milliseconds. */
+const LOOK = 60_000;
+/** How long a look may take that says what time it is, in milliseconds. */
+const QUICK = 500;
 /** Entries that are read together. */
 const AT_ONCE = 4;
 /** Expired records that are deleted at once. */
@@ -79,6 +83,9 @@ export class KeyvCallStore implements CallStore {
   readonly #retry: Retry;
   /** The callers whose calls are being looked after. */
   readonly #looking = new Set<string | undefined>();
+  /** How far the store's clock is ahead of this process's monotonic one, and when it was looked at. */
+  #ahead: number;
+  #looked = -Infinity;
   #probe: { readonly at: number; readonly answers: Promise<boolean> } | undefined;
 
   /**
@@ -93,6 +100,7 @@ export class KeyvCallStore implements CallStore {
       keyv === undefined ? new MemoryBacking() : new KeyvBacking(keyv, names, cipher, lease / 4);
     this.#backing = closable(backing);
     this.#clock = clock;
+    this.#ahead = clock.now() - clock.elapsed();
     this.#lease = lease;
     // A process that follows a call of a shared store takes it over after a lease of silence.
     const quiet = this.isShared ? LEASES * lease : 0;
@@ -331,9 +339,19 @@ export class KeyvCallStore implements CallStore {
     return this.#retry.read(() => this.#backing.get(name), until);
   }
 
-  /** Milliseconds since the epoch, by the store's own clock, or by this process's where it has none. */
-  async time(): Promise<number> {
-    return (await this.#retry.read(() => this.#backing.time())) ?? this.#clock.now();
+  /** Milliseconds since the epoch by the store's own clock, once that was looked at, or by this process's. */
+  time(): number {
+    const { now, elapsed } = this.#clock;
+    const began = elapsed();
+    if (began > this.#looked + LOOK) {
+      this.#looked = began;
+      const looked = (time: number | undefined): void => {
+        const trip = elapsed() - began;
+        if (trip < QUICK) this.#ahead = (time ?? now()) - began - trip / 2;
+      };
+      this.#backing.time().then(looked, () => {});
+    }
+    return began + this.#ahead;
   }
 
   /** Several records, in one read where the store can. */

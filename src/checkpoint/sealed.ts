@@ -6,7 +6,7 @@
  */
 import { createCipheriv, randomBytes } from 'node:crypto';
 import { compactDecrypt } from 'jose';
-import { AwaitError, isObject, type JsonObject, keepNewest, objectOf } from '../base/values.ts';
+import { AwaitError, defined, isObject, type JsonObject, keepNewest, objectOf } from '../base/values.ts';
 import { readCheckpoint } from '../call/journal/entries.ts';
 import type { Binding, StateTokens, TokenState } from '../call/ports.ts';
 import type { KeyPurpose, KeyRing } from './key-ring.ts';
@@ -118,40 +118,32 @@ const MINTED = 1_000;
 /** Longest of them. */
 const MINTED_LENGTH = 4_000;
 
-/** The tokens of suspended calls. */
-export function stateTokens(sealer: Sealer): StateTokens {
+type SealedState = TokenState & { readonly binding: unknown; readonly expires?: number };
+
+/** The tokens of suspended calls. @param time the clock that processes share, where it matters when a client answers */
+export function stateTokens(sealer: Sealer, time?: () => number): StateTokens {
   // State by token text: a client that sends back the very text sealed here needs no decryption.
   const minted = new Map<string, string>();
   return {
     async seal(state, binding, expires) {
-      const body = { ...state, binding };
+      const body = { ...state, binding, ...defined({ askedAt: time?.() }) };
       const token = sealer.seal('state', body, expires);
       if (token.length <= MINTED_LENGTH) minted.set(token, JSON.stringify({ ...body, expires }));
       keepNewest(minted, MINTED);
       return token;
     },
     async open(token, binding): Promise<TokenState> {
+      const answeredAt = time?.();
       const text = minted.get(token);
       const known = text === undefined ? undefined : (JSON.parse(text) as JsonObject);
       if (known !== undefined && sealer.hasExpired(known.expires)) throw bad('it expired');
-      const {
-        callId,
-        at,
-        mark,
-        owner,
-        binding: bound,
-        checkpoint,
-      } = known ?? (await sealer.open('state', token));
+      const opened = known ?? (await sealer.open('state', token));
+      const { binding: bound, checkpoint, expires: _, ...state } = opened as unknown as SealedState;
       const differs = differing(bound, binding);
       if (differs !== undefined) throw bad(`it is bound to another ${differs}`);
-      if (typeof callId !== 'string' || typeof at !== 'number') throw bad('it names no call');
-      return {
-        callId,
-        at,
-        ...(typeof mark === 'string' && { mark }),
-        ...(typeof owner === 'string' && { owner }),
-        ...(checkpoint !== undefined && { checkpoint: readCheckpoint(checkpoint) }),
-      };
+      if (typeof state.callId !== 'string' || typeof state.at !== 'number') throw bad('it names no call');
+      const whole = checkpoint && readCheckpoint(checkpoint);
+      return { ...state, ...defined({ checkpoint: whole, answeredAt }) };
     },
   };
 }

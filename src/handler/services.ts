@@ -134,7 +134,8 @@ export function createServices(
       ? new SecretSource(secrets, ring, (message, detail) => given.logger.warn(message, detail))
       : undefined;
   const unknown = source && (() => source.unknown());
-  void source?.ready();
+  const ready = (): boolean | Promise<boolean> => source?.ready() ?? true;
+  void ready();
   const names = new Names(audience, ring);
   const logger = withoutIds(given.logger, (id) => names.label(id));
   const settings: Settings = { ...given, logger };
@@ -272,11 +273,14 @@ export function createServices(
       answered: (call, { by, route, question, arguments: args }) =>
         audit('given', call, { person: by, route, question, arguments: args }),
     });
+  const time = settings.ask && store && (() => store.time());
+  // Looked at before it is needed.
+  time?.();
   const engine: Engine = new Engine({
     ...defined({ store, route: asking?.route, outlasts: asking?.outlasts, late: asking?.late }),
     local: logs,
     received: (callId, at, entry) => replies.received(callId, at, entry),
-    tokens: stateTokens(sealer),
+    tokens: stateTokens(sealer, time),
     carry: settings.state === 'sealed',
     check,
     frame: {
@@ -305,6 +309,7 @@ export function createServices(
     onDrop: settings.onDrop,
     holdsServers: isPeerHost(factory),
     clock: systemClock,
+    time,
     count: (what) => {
       counters[what] += 1;
     },
@@ -413,14 +418,15 @@ export function createServices(
         check,
         logger,
         now,
+        ready,
         guessed: (inbound) => rates?.badToken(inbound),
       }),
     get hasLeft() {
       return hasLeft;
     },
-    ready: () => source?.ready() ?? true,
+    ready,
     async health() {
-      if ((await source?.ready()) === false) return 'the secrets cannot be had';
+      if (!(await ready())) return 'the secrets cannot be had';
       return (await store?.answers()) === false ? 'the store does not answer' : undefined;
     },
     listStream: async (caller, id, scope) => {

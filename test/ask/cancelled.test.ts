@@ -34,6 +34,7 @@ beforeEach(async () => {
   runs = 0;
   ahead = 0;
   vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
+  vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
   [one, two] = await serveTwo(build);
 });
 afterEach(async () => {

@@ -8,8 +8,11 @@ import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sd
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import type { AskEvent } from '../../src/ask/options.ts';
+import { WaitingCalls } from '../../src/ask/waiting-calls.ts';
 import { systemClock } from '../../src/base/values.ts';
+import type { Entry } from '../../src/call/journal/entries.ts';
 import { step } from '../../src/index.ts';
+import { Retry } from '../../src/log/retry.ts';
 import { openStore } from '../../src/store.ts';
 import { post, type RawReply, textOf } from '../e2e/clients.ts';
 import { SECRET, type Served, serveHere } from '../e2e/harness.ts';
@@ -85,11 +88,11 @@ async function open(
   kind: (typeof KINDS)[number],
   at: Served,
   answers: Answers,
-  { name = 'host', who = 'ann' } = {},
+  { name = 'host', who = 'ann', elicitation = { form: {} } as Record<string, object> } = {},
 ): Promise<Caller> {
   const headers = { authorization: `Bearer ${who}` };
   if (kind === '2025-11-25') {
-    const client = new Client({ name, version: '1' }, { capabilities: { elicitation: { form: {} } } });
+    const client = new Client({ name, version: '1' }, { capabilities: { elicitation } });
     client.setRequestHandler(ElicitRequestSchema, () => answers());
     const options = { requestInit: { headers } };
     await client.connect(new StreamableHTTPClientTransport(new URL(at.url), options) as Transport);
@@ -106,7 +109,7 @@ async function open(
     post(at.url, {
       tool: 'book',
       args: { to },
-      capabilities: { elicitation: { form: {} } },
+      capabilities: { elicitation },
       headers,
       ...more,
     });
@@ -174,6 +177,67 @@ describe.each(KINDS)('%s', (kind) => {
     expect(await (await open(kind, two, () => NO)).call('bern')).toMatch(/^NOT DONE YET/);
     expect(await (await open(kind, two, slowly(YES))).call('riga')).toBe('accept by the client');
     expect(await (await open(kind, one, () => NO)).call('lima')).toBe('decline undefined');
+  });
+});
+
+describe.each(KINDS)('%s: a client that declines at once', (kind) => {
+  it.each([{ form: {} }, { url: {} }])(
+    'is not believed where its first request heard nothing: %o',
+    async (elicitation) => {
+      const never = vi.fn((): Promise<ElicitResult> => new Promise(() => {}));
+      const lost = await open(kind, one, never, { elicitation });
+      lost.call('rome').catch(() => {});
+      const doubted = vi.spyOn(WaitingCalls.prototype, 'doubt');
+      await expect.poll(() => never.mock.calls.length).toBe(1);
+      ahead += 2_000;
+      const declines = vi.fn((): ElicitResult => NO);
+      const second = (await open(kind, one, declines, { elicitation })).call('rome');
+      await expect.poll(() => declines.mock.calls.length).toBe(1);
+      // It waits for the person beside the first one.
+      if ('url' in elicitation) {
+        await expect.poll(() => doubted.mock.calls.length).toBeGreaterThan(0);
+        ahead += 26_000;
+      }
+      const first = await second;
+      expect(first).toMatch(/^NOT DONE YET/);
+      expect((await ann.answer(two.url, linkIn(first), { day: 'Monday' })).status).toBe(303);
+      expect(await (await open(kind, two, () => NO, { elicitation })).call('rome')).toMatch(/accept Monday$/);
+      expect(effects).toEqual(['hold rome', 'pay rome']);
+    },
+  );
+
+  it.each(['before it is asked', 'after it has answered'])('nor where the store is slow %s', async (when) => {
+    let hasAnswered = false;
+    let waiting = 0;
+    let isSlow = true;
+    const slow = (value: unknown): void => {
+      const type = (value as Entry | undefined)?.type;
+      // Live, its answer is written; later, more is read before.
+      const isAnswer = hasAnswered && (kind === '2026-07-28' || type === 'completed');
+      // The call itself waits first, and then its request.
+      if (type === 'suspended') waiting += 1;
+      const isQuestion = type === 'asked' || (type === 'suspended' && waiting === 2);
+      if (!isSlow || !(when.startsWith('after') ? isAnswer : isQuestion)) return;
+      isSlow = false;
+      ahead += 1_500;
+    };
+    const { insert, read } = Retry.prototype;
+    vi.spyOn(Retry.prototype, 'insert').mockImplementation(async function (this: Retry, ...args) {
+      const isThere = await insert.apply(this, args);
+      slow(args[2]);
+      return isThere;
+    });
+    vi.spyOn(Retry.prototype, 'read').mockImplementation(async function (this: Retry, ...args) {
+      const value = await read.apply(this, args);
+      slow(undefined);
+      return value as never;
+    });
+    const decline = (): ElicitResult => {
+      hasAnswered = true;
+      return NO;
+    };
+    expect(await (await open(kind, one, decline)).call('oslo')).toMatch(/^NOT DONE YET/);
+    expect(isSlow).toBe(false);
   });
 });
 
@@ -324,6 +388,10 @@ it('2026-07-28: asks on the page once a question was open for 45 seconds; a late
 describe.each([REDIS, POSTGRES])(
   '2026-07-28, where the clocks of two processes on $name differ',
   (service) => {
+    beforeEach(() => {
+      // A clock that is set says nothing of the time that passes.
+      vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now());
+    });
     const answered = async (answers: Answers): Promise<string> =>
       (await open('2026-07-28', await serve(service.url()), answers)).call(randomUUID());
 

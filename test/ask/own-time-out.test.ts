@@ -52,6 +52,7 @@ let two: Served;
 beforeEach(async () => {
   ahead = 0;
   vi.spyOn(systemClock, 'now').mockImplementation(() => Date.now() + ahead);
+  vi.spyOn(systemClock, 'elapsed').mockImplementation(() => performance.now() + ahead);
   [one, two] = await serveTwo(build, { limits: { lease: 3_600_000 } });
 });
 afterEach(async () => {

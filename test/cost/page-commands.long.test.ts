@@ -145,8 +145,8 @@ describe.skipIf(REDIS.down)('commands of a call whose client cannot be asked, on
     return Math.min(...costs);
   }
 
-  it('asks its client: at most 29, and 17 once that is proven', async () => {
-    expect(await answeredByClient()).toBeLessThanOrEqual(29);
+  it('asks its client: at most 27, and 17 once that is proven', async () => {
+    expect(await answeredByClient()).toBeLessThanOrEqual(27);
     await answeredByClient(1_100);
     expect(await answeredByClient()).toBeLessThanOrEqual(17);
   });

@@ -18,7 +18,11 @@ export interface ClusterOptions {
   /** Whether its calls are live, so that nothing runs before a call is written. */
   readonly live?: true;
   /** What a process has of the page on which a person answers. */
-  readonly page?: (life: Life, clock: Clock, engine: () => Engine) => Pick<EngineParts, 'route' | 'outlasts'>;
+  readonly page?: (
+    life: Life,
+    clock: Clock,
+    engine: () => Engine,
+  ) => Pick<EngineParts, 'route' | 'outlasts' | 'time'>;
   /** What its client declares. */
   readonly declares?: JsonObject;
 }

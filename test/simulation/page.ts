@@ -86,15 +86,16 @@ class PageWorld {
     life: Life,
     clock: Clock,
     engine: () => Engine,
-  ): Pick<EngineParts, 'route' | 'outlasts'> => {
+  ): Pick<EngineParts, 'route' | 'outlasts' | 'time'> => {
     const { named } = this.#scenario.page;
     const records = this.#store.recordsFor(life, clock, LEASE);
     const store = this.#store.for(life, clock, LEASE);
+    const time = (): number => this.#world.time;
     const calls = new WaitingCalls({
       store: {
         ...records,
         read: store.read,
-        time: () => records.get('its clock').then(() => this.#world.time),
+        time,
       },
       records,
       names: { guessable: (...parts) => [digest(parts)] },
@@ -106,6 +107,7 @@ class PageWorld {
     this.#books.set(life, calls);
     const opened = ({ id }: CallRecord): void => void this.waiting.add(id);
     return {
+      time,
       outlasts: ({ id }) =>
         isContinued(id) ? undefined : { person: PERSON, ...(named && { key: 'the same' }) },
       route: (home, call, context, how) => {

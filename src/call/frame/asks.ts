@@ -9,7 +9,7 @@ import type { AskOptions, AskProgress } from './turn.ts';
 export function askAttempt(
   question: Question,
   nth: number,
-  { inContext, timeout, signal, progress, raw }: AskOptions,
+  { inContext, timeout, signal, progress, raw, sent, answered }: AskOptions,
   settle: (response: Response) => void,
   abandoned: () => void,
 ): AskAttempt {
@@ -19,10 +19,11 @@ export function askAttempt(
     question,
     nth,
     inContext,
-    ...defined({ timeout, progress }),
+    ...defined({ timeout, progress, sent }),
     ...(raw && { raw }),
-    settle: (response) => {
+    settle: (response, answer) => {
       signal?.removeEventListener('abort', abandoned);
+      if (answer !== undefined) answered?.(answer);
       settle(response);
     },
   };

@@ -183,7 +183,10 @@ export class OpenAsks {
     const when = this.#core.options.clock.now();
     // Its answer may come in first, where the last owner sent it.
     const written = this.#write(this.#unlessAnswered(ask.key, { type: 'asked', ask, when }), () => {
-      if (this.#open.has(ask.key)) turn.ask(ask);
+      const attempt = this.#open.get(ask.key);
+      if (attempt === undefined) return;
+      turn.ask(ask);
+      attempt.sent?.();
     });
     this.#armDeadline(ask);
     return written;

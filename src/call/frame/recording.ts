@@ -24,7 +24,8 @@ export interface AskAttempt {
   readonly progress?: AskProgress;
   /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
-  readonly settle: (response: Response) => void;
+  readonly settle: (response: Response, answer?: AnswerCompletion) => void;
+  readonly sent?: () => void;
   open?: OpenAsk;
 }
 
@@ -358,6 +359,6 @@ export function release(recorded: Recorded): void {
   if (completion.kind === 'step') {
     if (attempt?.kind === 'step') attempt.settle(completion.outcome);
   } else if (attempt?.kind === 'ask') {
-    attempt.settle(completion.response);
+    attempt.settle(completion.response, completion);
   }
 }

@@ -1,7 +1,7 @@
 /** The inputs of a frame: its options, its turn, its starting point; and how a turn may end. */
 
 import type { AwaitError, Clock, JsonObject } from '../../base/values.ts';
-import type { CallRecord, Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
+import type { AnswerCompletion, CallRecord, Checkpoint, OpenAsk, Response } from '../journal/entries.ts';
 
 /**
  * Turns that may end without an outcome: clients of 2026-07-28 give up after ten requests. In the next one a call
@@ -110,6 +110,10 @@ export interface AskOptions {
   readonly progress?: AskProgress;
   /** Whether the tool gets its answer unchecked, and checks it itself. */
   readonly raw?: true;
+  /** Called once it was sent live. */
+  readonly sent?: () => void;
+  /** Called with its answer, as that was recorded. */
+  readonly answered?: (answer: AnswerCompletion) => void;
 }
 
 /** A checkpoint with the completions since. */

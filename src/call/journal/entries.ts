@@ -141,6 +141,12 @@ export interface AnswerCompletion {
   readonly nth?: number;
   readonly response: Response;
   readonly drift?: number;
+  /**
+   * Where a person may answer instead of the client: when the client got the question, if its token says so, and when it
+   * answered, in milliseconds since the epoch by the clock that processes share.
+   */
+  readonly askedAt?: number;
+  readonly answeredAt?: number;
 }
 
 export type StepOutcome =

@@ -3,7 +3,8 @@
  * in the log before the tool gets it (invariant 11). What another process received is read from there: the relay wakes
  * this one, which also looks now and then while an ask is out.
  */
-import { answerTo, type Received, type Response } from '../journal/entries.ts';
+import { defined } from '../../base/values.ts';
+import { answerTo, type OpenAsk, type Received, type Response } from '../journal/entries.ts';
 import { unlessFenced } from '../journal/writer.ts';
 import { Lookout, type Naps } from './lookout.ts';
 import type { Ownership } from './ownership.ts';
@@ -25,16 +26,24 @@ export class Answers {
     this.lookout = new Lookout(naps, parts.handoff !== undefined);
   }
 
+  /** A response that comes now, as the entry that answers an ask. */
+  given(response: Response) {
+    const { clock, time } = this.#parts;
+    const [when, times] = [clock.now(), defined({ answeredAt: time?.() })];
+    return (ask: OpenAsk) =>
+      ({ type: 'completed', completion: { ...answerTo(ask, response), ...times }, when }) as const;
+  }
+
   /**
    * Takes an answer to an ask that went out live.
    * @returns false when none of this key waits
    * @throws AwaitError `store`, `fenced`
    */
   async take(run: Run, key: string, response: Response): Promise<boolean> {
-    const when = this.#parts.clock.now();
+    const given = this.given(response);
     const made = () => {
       const ask = run.frame.openAsk(key);
-      return ask && ({ type: 'completed', completion: answerTo(ask, response), when } as const);
+      return ask && given(ask);
     };
     const entry = made();
     if (entry === undefined) return false;

@@ -117,7 +117,10 @@ export class Resumption {
     if (unfit !== undefined) return unfit;
     const { responses, errors } = request;
     const isRecorded = isContinued(state.callId);
-    const sorted = sortAnswers(checkpoint.open, responses, clock.now(), check, errors, isRecorded);
+    const found = sortAnswers(checkpoint.open, responses, clock.now(), check, errors, isRecorded);
+    const times = defined({ askedAt: state.askedAt, answeredAt: state.answeredAt });
+    const accepted = found.accepted.map((answer) => ({ ...answer, ...times }));
+    const sorted = { ...found, accepted };
     // Another request of a call that outlasts its requests may have a client that can be asked.
     for (const ask of isRecorded ? [] : [...sorted.missing, ...sorted.bad]) {
       const required = missingCapability(context.capabilities, ask.method, ask.params);

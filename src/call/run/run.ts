@@ -40,6 +40,8 @@ export interface EngineParts {
   /** Whether a suspended call keeps its server from other calls: a server behind a link runs one that may ask. */
   readonly holdsServers?: boolean;
   readonly clock: Clock;
+  /** The clock that processes share, where it matters when a client answers. */
+  readonly time?: (() => number) | undefined;
   /** Counts an event, for the operator. */
   readonly count: (what: Counted) => void;
   readonly log: (level: 'debug' | 'info' | 'warn' | 'error', message: string, detail: JsonObject) => void;

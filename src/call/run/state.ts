@@ -13,6 +13,9 @@ export interface TokenState {
   readonly mark?: string;
   /** The process that parked the call's frame, where processes reach one another. */
   readonly owner?: string;
+  /** When it was sealed, and when it came back; see `AnswerCompletion`. */
+  readonly askedAt?: number;
+  readonly answeredAt?: number;
 }
 
 export interface StateTokens {

@@ -14,7 +14,6 @@ import {
 } from '../../base/values.ts';
 import { type AnswerCheck, sortAnswers } from '../ask/answer.ts';
 import {
-  answerTo,
   type CallRecord,
   isEnd,
   isReceived,
@@ -166,13 +165,13 @@ export class Tasks {
     if (run !== undefined && isCallers(run.call, caller)) {
       if (await this.#parts.answers.taken(run, key, response)) return;
     }
-    const when = this.#parts.clock.now();
+    const given = this.#parts.answers.given(response);
     await this.#receive(id, caller, (known) => {
       if (known.isAnswered(key)) return undefined;
       const ask = known.open.get(key);
       // The client of a suspended call answers with its token.
       if (ask === undefined || known.response !== undefined || known.suspended) throw this.#unknownAsk(id);
-      return { type: 'completed', completion: answerTo(ask, response), when, isReceived: true };
+      return { ...given(ask), isReceived: true };
     });
   }
 
