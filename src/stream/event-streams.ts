@@ -308,6 +308,7 @@ export class EventStreams {
 
   #appender(local: Local, end?: StreamEnd, { isLasting, owner }: How = {}): Appender {
     const { clock, limits, warn } = this.#parts;
+    local.caller = { name: owner };
     const appender: Appender = new Appender(
       {
         log: local.log,
@@ -362,7 +363,7 @@ export class EventStreams {
         log,
         sink,
         self: this.#self,
-        owner: local.scope,
+        owner: local.caller === undefined ? local.scope : local.caller.name,
         clock: this.#parts.clock,
         from,
         claimed,

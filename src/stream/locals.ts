@@ -8,6 +8,8 @@ import type { Tail } from './tail.ts';
 export interface Local {
   readonly log: StreamLog;
   readonly scope: string;
+  /** Whose it is, once this process appends to it: a known caller's, by its name, or a stranger's. */
+  caller?: { readonly name: string | undefined };
   appender?: Appender | undefined;
   tail?: Tail | undefined;
   /** Set where another process may append too, although the stream has one appender. */
