@@ -19,6 +19,7 @@ import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import type { BeginBody } from '../doors/http/bodies.ts';
+import { SHARE } from '../doors/http/body.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';
 import type { Logger } from '../observe/logger.ts';
 import { authorizedBy } from './options.ts';
@@ -34,8 +35,6 @@ import { type Authorized, expiryOf, isForm, type WaitsFor } from './waiting-call
 const MOST_LISTED = 200;
 /** Longest form, in bytes. */
 export const FORM_BYTES = 262_144;
-/** What a request takes of a turn of the event loop, before it is known whose it is. */
-const SHARE = 1 / 16;
 const ACTIONS: readonly string[] = ['accept', 'decline', 'cancel'];
 const FORM_TYPE = /^application\/x-www-form-urlencoded\s*(;|$)/i;
 

@@ -22,7 +22,7 @@ import { wireError } from '../call/run/wire-error.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import { type BeginBody, bodiesOf } from '../doors/http/bodies.ts';
-import { readBody } from '../doors/http/body.ts';
+import { readBody, SHARE } from '../doors/http/body.ts';
 import type { Inbound, Reply, SentReply } from '../doors/http/exchange.ts';
 import { onExpiry } from '../doors/http/expiry.ts';
 import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } from '../doors/http/origin.ts';
@@ -46,8 +46,11 @@ const NOT_SERVED = 'Not found: no revision of Streamable HTTP is served here';
 
 /** Bytes that a request takes besides its head and its body. */
 const REQUEST = 8_192;
-/** What a request takes of a turn of the event loop: many may come in one piece. */
-const SHARE = 1 / 16;
+/** What is counted of a request: its text, where that waits to be parsed, and then its body. */
+interface Arriving {
+  onText(text: string): void;
+  onBody(body: unknown, memory: number): void;
+}
 
 /** The options of `createAwaitHandler`. Every one may be left out. */
 export type AwaitOptions = Options<Revision>;
@@ -104,16 +107,17 @@ function createHandler(
   const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = settings.limits;
   const arriving = new Quota({ all, caller, anonymous });
 
-  const route = async (inbound: Inbound, onBody: (body: unknown, memory: number) => void): Promise<Reply> => {
+  const route = async (inbound: Inbound, { onText, onBody }: Arriving): Promise<Reply> => {
     if (isClosed) return shuttingDown();
     const place = settings.paths.find(inbound.path, inbound.base);
     if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
     const here = edgesOf(place);
     switch (inbound.method) {
       case 'POST': {
-        const read = await readBody(inbound, settings.limits, bodiesFor(inbound), () =>
-          turns.next(1, quotaKeyOf(services, inbound).principal),
-        );
+        const read = await readBody(inbound, settings.limits, bodiesFor(inbound), (share, text) => {
+          onText(text);
+          return turns.next(share, quotaKeyOf(services, inbound).principal);
+        });
         if ('reply' in read) return read.reply;
         const memory = memoryOf(read.body);
         // JSON writes an infinite number as null: the page and the journal would hold another value than the tool gets.
@@ -235,6 +239,8 @@ function createHandler(
   const settled = async (inbound: Inbound, quotaKey: QuotaKey): Promise<Reply> => {
     let id: string | number | null = null;
     let held = 0;
+    /** Of its text, until that is parsed. */
+    let unread = inbound.textBytes ?? 0;
     const hold = (more: number): void => {
       if (!traffic.memory.has(quotaKey, more)) {
         throw new AwaitError(
@@ -246,11 +252,17 @@ function createHandler(
       traffic.memory.change(inbound, quotaKey, held);
     };
     try {
-      hold(REQUEST + (inbound.headBytes ?? 0));
+      hold(REQUEST + (inbound.headBytes ?? 0) + unread);
       await turns.next(SHARE, quotaKey.principal);
-      return await route(inbound, (body, memory) => {
-        id = idOf(body);
-        hold(memory);
+      return await route(inbound, {
+        onText: (text) => {
+          hold(memoryOf(text) - unread);
+          unread = memoryOf(text);
+        },
+        onBody: (body, memory) => {
+          id = idOf(body);
+          hold(memory - unread);
+        },
       });
     } catch (error) {
       return failed(error, id);

@@ -25,18 +25,25 @@ const CHECKED = 50;
 const OWN = 8;
 /** Names that each body may have besides. */
 const COMMON = 100;
-/** Texts that are longer are parsed, and then handled, one in a turn of the event loop. */
-export const LONG = 65_536;
+/** What is longer takes a turn of the event loop to be parsed and handled. */
+const LONG = 65_536;
+/** What a request takes of a turn at least: many may come in one piece. */
+export const SHARE = 1 / 16;
+
+/** What a text takes of a turn of the event loop. */
+export function shareOf(length: number): number {
+  return Math.min(1, Math.max(SHARE, length / LONG));
+}
 
 /**
  * The parsed body of a POST, or the reply that refuses it.
- * @param nextTurn of the event loop, for long ones
+ * @param nextTurn of the event loop, for what takes more than a request's share of one
  */
 export async function readBody(
   inbound: Inbound,
   { bodyBytes: maxBytes, bodyValues: most }: BodyLimits,
   begin: BeginBody,
-  nextTurn: () => Promise<void>,
+  nextTurn: (share: number, text: string) => Promise<void>,
 ): Promise<{ body: unknown } | { reply: Reply }> {
   if (!isJsonType(inbound.header('content-type'))) {
     return { reply: rpcError(415, -32000, 'Unsupported Media Type: Content-Type must be application/json') };
@@ -62,7 +69,8 @@ export async function readBody(
     if (code === 'no-room') throw error;
     return { reply: rpcError(400, -32700, 'Parse error: the request body could not be read') };
   }
-  if (text.length > LONG) await nextTurn();
+  const share = shareOf(text.length);
+  if (share > SHARE) await nextTurn(share, text);
   const refusal = refuseText(text, most);
   if (refusal !== undefined) return { reply: refusal };
   try {

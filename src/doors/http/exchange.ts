@@ -19,6 +19,8 @@ export interface Inbound {
   header(name: string): string | undefined;
   /** How long its headers are, where that is known. */
   readonly headBytes?: number;
+  /** How long its text is, where that is here already. */
+  readonly textBytes?: number;
   /**
    * The body as text.
    * @throws AwaitError `limit` when it is longer than `maxBytes`; `no-room` when it took too long, and others have no room

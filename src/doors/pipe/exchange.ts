@@ -79,6 +79,7 @@ export function inboundOf(
     query: () => undefined,
     header: (name) => all[name],
     text: read,
+    textBytes: text.length,
     ...defined({ authInfo: source.authInfo, address: source.address, onLoopback: source.onLoopback }),
     ...(repeats && { repeats }),
     piped: true,

@@ -9,7 +9,7 @@ import type { QuotaKey } from '../../base/quota.ts';
 import { type JsonObject, LoopTurns } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
-import { LONG } from '../http/body.ts';
+import { shareOf } from '../http/body.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
 import { onExpiry } from '../http/expiry.ts';
 import type { PipeSource } from '../pipe/exchange.ts';
@@ -160,8 +160,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
         next();
       });
     };
-    if ((data as Buffer).length > LONG) void turns.next(1, quotaKey.principal).then(take);
-    else take();
+    void turns.next(shareOf((data as Buffer).length), quotaKey.principal).then(take);
   };
   ws.on('message', (data, isBinary) => {
     answered = true;
