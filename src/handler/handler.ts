@@ -46,11 +46,8 @@ const NOT_SERVED = 'Not found: no revision of Streamable HTTP is served here';
 
 /** Bytes that a request takes besides its head and its body. */
 const REQUEST = 8_192;
-/** What is counted of a request: its text, where that waits to be parsed, and then its body. */
-interface Arriving {
-  onText(text: string): void;
-  onBody(body: unknown, memory: number): void;
-}
+/** Counts the memory of a request: of its text, where that waits to be parsed, and then of its body. */
+type Count = (memory: number, body?: unknown) => void;
 
 /** The options of `createAwaitHandler`. Every one may be left out. */
 export type AwaitOptions = Options<Revision>;
@@ -107,7 +104,7 @@ function createHandler(
   const { calls: all, callerCalls: caller, anonymousCalls: anonymous } = settings.limits;
   const arriving = new Quota({ all, caller, anonymous });
 
-  const route = async (inbound: Inbound, { onText, onBody }: Arriving): Promise<Reply> => {
+  const route = async (inbound: Inbound, count: Count): Promise<Reply> => {
     if (isClosed) return shuttingDown();
     const place = settings.paths.find(inbound.path, inbound.base);
     if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
@@ -115,7 +112,7 @@ function createHandler(
     switch (inbound.method) {
       case 'POST': {
         const read = await readBody(inbound, settings.limits, bodiesFor(inbound), (share, text) => {
-          onText(text);
+          count(memoryOf(text));
           return turns.next(share, quotaKeyOf(services, inbound).principal);
         });
         if ('reply' in read) return read.reply;
@@ -128,7 +125,7 @@ function createHandler(
             'Invalid params: a number is too large; send it as text',
             idOf(read.body),
           );
-        onBody(read.body, memory);
+        count(memory, read.body);
         const refused =
           refuseLong(read.body, settings.limits.batch) ?? services.rates?.refuse(inbound, read.body);
         const tooMuch = refused instanceof Promise ? await refused : refused;
@@ -239,31 +236,22 @@ function createHandler(
   const settled = async (inbound: Inbound, quotaKey: QuotaKey): Promise<Reply> => {
     let id: string | number | null = null;
     let held = 0;
-    /** Of its text, until that is parsed. */
-    let unread = inbound.textBytes ?? 0;
-    const hold = (more: number): void => {
-      if (!traffic.memory.has(quotaKey, more)) {
+    const count: Count = (memory, body) => {
+      id = idOf(body);
+      const all = REQUEST + (inbound.headBytes ?? 0) + memory;
+      if (!traffic.memory.has(quotaKey, all - held)) {
         throw new AwaitError(
           'no-room',
           'a request was refused: those without a reply reached half of limits.argumentBytes or callerArgumentBytes',
         );
       }
-      held += more;
+      held = all;
       traffic.memory.change(inbound, quotaKey, held);
     };
     try {
-      hold(REQUEST + (inbound.headBytes ?? 0) + unread);
+      count(inbound.textBytes ?? 0);
       await turns.next(SHARE, quotaKey.principal);
-      return await route(inbound, {
-        onText: (text) => {
-          hold(memoryOf(text) - unread);
-          unread = memoryOf(text);
-        },
-        onBody: (body, memory) => {
-          id = idOf(body);
-          hold(memory - unread);
-        },
-      });
+      return await route(inbound, count);
     } catch (error) {
       return failed(error, id);
     } finally {

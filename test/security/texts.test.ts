@@ -8,6 +8,7 @@ import { LoopTurns } from '../../src/base/values.ts';
 import { tuned } from '../../src/call/limits.ts';
 import { Pipe } from '../../src/doors/pipe/pipe.ts';
 import { mountWebSocket } from '../../src/websocket.ts';
+import { modernHeaders } from '../e2e/clients.ts';
 import { listen, type Served, serveHere, shut } from '../e2e/harness.ts';
 import { countTurns, mostInOne } from '../loop-turns.ts';
 
@@ -37,9 +38,7 @@ function callOf(length: number): string {
 const HEADERS = {
   'content-type': 'application/json',
   accept: 'application/json, text/event-stream',
-  'mcp-protocol-version': '2026-07-28',
-  'mcp-method': 'tools/call',
-  'mcp-name': 'plain',
+  ...modernHeaders('tools/call', 'plain'),
 };
 
 it('over WebSockets, each just too short to wait alone, are read one in a turn', async () => {
