@@ -182,7 +182,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: 'a client’s answer replaces one that the page has acknowledged',
     file: 'src/ask/asked.ts',
     from: 'if (isKept) sent?.stop.abort();',
-    to: 'if (isKept && sent?.response === undefined) sent?.stop.abort();',
+    to: 'if (isKept && sent?.given === undefined) sent?.stop.abort();',
     page: true,
   },
 ];
