@@ -140,43 +140,46 @@ function recordOf(stream: string): string {
 
 /** A client came back for such a reply: this process goes on with it, whichever began it. */
 export function resumeTaskReply(exchange: Exchange, stream: string, sink: Sink): void {
-  const gone = new AbortController();
-  sink.onClose(() => gone.abort());
-  goOn(exchange, stream, gone.signal).catch((error: unknown) =>
-    exchange.services.settings.logger.warn('the reply to a client that waits for a task cannot go on', {
-      error: AwaitError.from(error).message,
-    }),
-  );
+  const stopping = new AbortController();
+  sink.onClose(() => stopping.abort());
+  void goOn(exchange, stream, stopping);
 }
 
-async function goOn({ services, session }: Exchange, stream: string, gone: AbortSignal): Promise<void> {
-  const { store, settings } = services;
-  const found = store?.isShared === true ? await store.get(recordOf(stream)) : undefined;
-  if (!isObject(found) || !isRequestId(found.id) || !isObject(found.params)) return;
-  const request = { id: found.id, method: String(found.method), params: found.params };
-  session.taskReplies.get(stream)?.();
-  const stopping = new AbortController();
-  const stop = (): void => stopping.abort();
-  session.taskReplies.set(stream, stop);
-  gone.addEventListener('abort', stop, { once: true });
-  if (gone.aborted) stop();
+async function goOn(
+  { services, session }: Exchange,
+  stream: string,
+  stopping: AbortController,
+): Promise<void> {
+  const { logger, limits } = services.settings;
   const { signal } = stopping;
-  try {
-    while (!signal.aborted && !(await produce(services, session, request, stream, signal)))
-      await pause(settings.limits.lease / 2, signal);
-  } finally {
-    if (session.taskReplies.get(stream) === stop) session.taskReplies.delete(stream);
+  const stop = (): void => stopping.abort();
+  while (!signal.aborted) {
+    try {
+      if (await produce(services, session, stream, { signal, stop })) break;
+    } catch (error) {
+      // The client waits on its connection for as long as the store is away.
+      const { message } = AwaitError.from(error);
+      logger.warn('the reply to a client that waits for a task waits for the store', { error: message });
+    }
+    await pause(limits.lease / 2, signal);
   }
+  if (session.taskReplies.get(stream) === stop) session.taskReplies.delete(stream);
 }
 
 /** @returns whether nothing more is to be appended */
 async function produce(
   services: Services,
   session: Session,
-  request: RpcRequest,
   stream: string,
-  stopped: AbortSignal,
+  { signal: stopped, stop }: { signal: AbortSignal; stop: () => void },
 ): Promise<boolean> {
+  const { store } = services;
+  const record = store?.isShared === true ? await store.get(recordOf(stream)) : undefined;
+  if (!isObject(record) || !isRequestId(record.id) || !isObject(record.params)) return true;
+  const request = { id: record.id, method: String(record.method), params: record.params };
+  const other = session.taskReplies.get(stream);
+  if (other !== stop) other?.();
+  session.taskReplies.set(stream, stop);
   const found = await services.streams.events(stream, session.id);
   if (found === undefined) return true;
   const { events, end } = found;

@@ -283,7 +283,8 @@ export async function balance(
   pick: (nth: number, request: Post['request']) => number = (nth) => nth % urls.length,
 ): Promise<Balancer> {
   const posts: Post[] = [];
-  const server = createServer(async (req, res) => {
+  // Longer than the processes', whose `Keep-Alive` is passed on.
+  const server = createServer({ keepAliveTimeout: 120_000 }, async (req, res) => {
     const body = await textOf(req);
     const request = (body === '' ? {} : JSON.parse(body)) as Post['request'];
     const post: Post = { to: pick(posts.length, request), request, reply: '' };

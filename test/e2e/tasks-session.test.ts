@@ -10,9 +10,10 @@ import {
   McpError,
 } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, describe, expect, it } from 'vitest';
+import { Names } from '../../src/checkpoint/names.ts';
 import type { AwaitOptions } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
-import { flakyStore } from '../fixtures/flaky-store.ts';
+import { type Flaky, flakyStore } from '../fixtures/flaky-store.ts';
 import { buildTaskServer } from '../fixtures/task-server.ts';
 import { some } from '../short.ts';
 import { answer, asks, begin, type Session } from './anywhere.ts';
@@ -317,6 +318,29 @@ describe('a task of 2025-11-25', () => {
     flaky.fail = undefined;
     // An unhandled rejection would have ended the process.
     expect(await statusOf(session, taskId)).toBe('input_required');
+  });
+
+  it('whose store fails as a client comes back for it goes on there when the store is back', async () => {
+    const records = new Map<string, string>();
+    const [one, flaky] = [flakyStore(records), flakyStore(records)];
+    const limits = { drain: 50, lease: 300 };
+    const serve = ({ store }: Flaky) =>
+      serveHere(() => buildTaskServer(() => {}), { tasks: 'optional', store, secrets: [SECRET], limits });
+    const leaving = await serve(one);
+    served = await serve(flaky);
+    const session = await begin([leaving, served]);
+    const { taskId } = await create(session, 'ship');
+    const first = await session.post(0, { id: 'result', method: 'tasks/result', params: { taskId } });
+    const asked = await first.next(asks('name'));
+    const [stream = ''] = first.last.split('_');
+    await leaving.close();
+    flaky.unreadable = new Names('mcp-await').label(`${stream}:request`);
+    const second = await session.get(1, first.last);
+    await expect.poll(() => served?.log.text).toContain('waits for the store');
+    flaky.unreadable = undefined;
+    await session.post(1, answer(asked, 'name'));
+    await session.post(1, answer(await second.next(asks('address')), 'address'));
+    expect(textIn(await second.next(isFinal))).toBe('its name gets it at its address');
   });
 
   it('is driven by the SDK’s own client for tasks', async () => {
