@@ -58,6 +58,7 @@ import {
   requestsOf,
   reserve,
   run,
+  startAll,
   take,
   takesBatches,
 } from '../session/requests.ts';
@@ -257,14 +258,13 @@ async function start(exchange: Exchange, requests: readonly RpcRequest[]): Promi
   const { services, session, inbound } = exchange;
   const shared = await exchange.instance();
   const instance = services.settings.instance === 'call' ? undefined : shared;
-  const begun = requests.map(async (request) => {
+  await startAll(session, requests, async (request) => {
     const call = new LastingCall(exchange, request, dialectOf(services), session.standing);
     const source = sourceOf(inbound);
     const running = { instance, shared, source, stream: call.stream };
     const { ended } = await run(services, session, request, running);
     await call.begun(ended);
   });
-  await Promise.all(begun);
 }
 
 /** @returns whether it is in the stream */

@@ -1,7 +1,7 @@
 /** POSTs of sessions whose asks are live: every request runs on the POST's own stream. */
 
 import { digest } from '../../src/base/digest.ts';
-import { defined, type JsonObject, LoopTurns } from '../../src/base/values.ts';
+import { defined, type JsonObject } from '../../src/base/values.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import { empty, idOf, messagesOf, NO_BATCH, rpcError } from '../../src/doors/http/reply.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
@@ -21,7 +21,7 @@ import {
 } from './call-reply.ts';
 import { CallsReply } from './calls-reply.ts';
 import type { Exchange } from './exchange.ts';
-import { accepts, inWork, requestsOf, reserve, run, take, takesBatches } from './requests.ts';
+import { accepts, inWork, requestsOf, reserve, run, startAll, take, takesBatches } from './requests.ts';
 import { type RpcRequest, sourceOf } from './start.ts';
 import { resumeTaskReply, TaskReply } from './task-reply.ts';
 
@@ -167,9 +167,7 @@ export async function serveLive(
     inbound,
     closing(session, inbound, () => stream.disconnect()),
   );
-  const turns = new LoopTurns();
-  const starting = requests.map(async (request, nth) => {
-    if (nth > 0) await turns.next();
+  const work = await startAll(session, requests, (request) => {
     const running = {
       instance,
       shared,
@@ -177,8 +175,7 @@ export async function serveLive(
       stream: stream instanceof CallsReply ? stream.of(request) : stream,
     };
     return run(services, session, request, running);
-  });
-  const work = await Promise.all(starting).catch((error: unknown) => {
+  }).catch((error: unknown) => {
     stream.abandon();
     throw error;
   });

@@ -1,6 +1,6 @@
 /** Handles a POST of a known session: runs its requests, and delivers its notifications and answers. */
 
-import { isObject, type JsonObject, nextTurn } from '../../src/base/values.ts';
+import { isObject, type JsonObject, LoopTurns, nextTurn, SHARE } from '../../src/base/values.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
@@ -74,6 +74,23 @@ export interface Work {
   readonly request: RpcRequest;
   /** Its outcome, once its changes to the session are stored for all processes, and its id is free. */
   readonly ended: Promise<Outcome>;
+}
+
+/** Many arrays may come in one turn of the event loop: their requests begin as those do that come one by one. */
+const turns = new LoopTurns();
+
+/** Starts requests of one body, in their order. */
+export function startAll<T>(
+  { principal }: Session,
+  requests: readonly RpcRequest[],
+  start: (request: RpcRequest) => Promise<T>,
+): Promise<T[]> {
+  return Promise.all(
+    requests.map(async (request, nth) => {
+      if (nth > 0) await turns.next(SHARE, principal);
+      return start(request);
+    }),
+  );
 }
 
 /** Runs a request whose id is reserved. */

@@ -11,6 +11,7 @@ import {
   LoopTurns,
   nextTurn,
   objectOf,
+  SHARE,
   textOf,
 } from '../base/values.ts';
 import { type AnswerCheck, isLate } from '../call/ask/answer.ts';
@@ -19,7 +20,6 @@ import type { CallRecord, OpenAsk } from '../call/journal/entries.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import type { BeginBody } from '../doors/http/bodies.ts';
-import { SHARE } from '../doors/http/body.ts';
 import type { Inbound, Reply } from '../doors/http/exchange.ts';
 import type { Logger } from '../observe/logger.ts';
 import { authorizedBy } from './options.ts';

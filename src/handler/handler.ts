@@ -14,6 +14,7 @@ import {
   memoryOf,
   objectOf,
   optionError,
+  SHARE,
   sleep,
   systemClock,
 } from '../base/values.ts';
@@ -22,7 +23,7 @@ import { wireError } from '../call/run/wire-error.ts';
 import { inTime } from '../checkpoint/in-time.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import { type BeginBody, bodiesOf } from '../doors/http/bodies.ts';
-import { readBody, SHARE } from '../doors/http/body.ts';
+import { readBody } from '../doors/http/body.ts';
 import type { Inbound, Reply, SentReply } from '../doors/http/exchange.ts';
 import { onExpiry } from '../doors/http/expiry.ts';
 import { type OriginRules, preflight, type Refusal, refuseForeign, withCors } from '../doors/http/origin.ts';

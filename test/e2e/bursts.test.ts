@@ -6,7 +6,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { z } from 'zod';
 import { tuned } from '../../src/call/limits.ts';
 import { countTurns, mostInOne } from '../loop-turns.ts';
@@ -15,7 +15,10 @@ import { type Served, serveHere } from './harness.ts';
 import * as workspace from './workspace-wire.ts';
 
 let served: Served;
-afterEach(() => served.close());
+afterEach(() => {
+  vi.restoreAllMocks();
+  return served.close();
+});
 
 const WIRES: readonly [string, (url: URL, by?: typeof fetch) => unknown][] = [
   [
@@ -153,12 +156,55 @@ it('streams that are resumed at once are sent an entry of a log in a turn of the
   expect(Math.max(...sent.values())).toBeLessThan(200_000);
 });
 
-describe('many small calls at once', () => {
-  it.each(WIRES)('leave others their turns of the event loop: %s', async (_wire, transportTo) => {
+describe('many calls with long results that end at once', () => {
+  it.each(WIRES)('are each written in a turn of their own: %s', async (_wire, transportTo) => {
+    const text = 'x'.repeat(100_000);
+    let [waiting, end] = [0, (): void => {}];
+    const over = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    served = await serveHere(() => {
+      const server = new McpServer({ name: 'long', version: '1.0.0' });
+      server.registerTool('long', {}, async () => {
+        waiting += 1;
+        await over;
+        return { content: [{ type: 'text', text }] };
+      });
+      return server;
+    });
+    const client = new Client({ name: 'reader', version: '1' });
+    await client.connect(transportTo(new URL(served.url)) as Transport);
+    const calls = Array.from({ length: 40 }, () => client.callTool({ name: 'long' }));
+    await expect.poll(() => waiting).toBe(40);
     const turns = countTurns();
-    const calls: number[] = [];
+    const written = new Map<unknown, number>();
+    const { stringify } = JSON;
+    vi.spyOn(JSON, 'stringify').mockImplementation((value, ...rest) => {
+      const { id, result } = Object(value) as { id?: unknown; result?: unknown };
+      if (id !== undefined && result !== undefined && !written.has(id)) written.set(id, turns.now);
+      return stringify(value, ...(rest as []));
+    });
+    end();
+    for (const { content } of (await Promise.all(calls)) as { content: { text: string }[] }[])
+      expect(content[0]?.text).toBe(text);
+    turns.stop();
+    expect(written.size).toBe(40);
+    expect(mostInOne([...written.values()])).toBe(1);
+    await client.close();
+  });
+});
+
+describe('many small calls at once', () => {
+  it.each(
+    WIRES.flatMap(([wire, transportTo]) => [
+      [wire, 1, transportTo] as const,
+      [wire, 30, transportTo] as const,
+    ]),
+  )('leave others their turns of the event loop: %s, %i in a body', async (_wire, many, transportTo) => {
+    const turns = countTurns();
+    const counted: number[] = [];
     const count = (): { content: [] } => {
-      calls.push(turns.now);
+      counted.push(turns.now);
       return { content: [] };
     };
     served = await serveHere(
@@ -172,19 +218,30 @@ describe('many small calls at once', () => {
     let last: [string, RequestInit?] = [''];
     const client = new Client({ name: 'hasty', version: '1' });
     const noting: typeof fetch = (input, init) => {
-      if (init?.method === 'POST') last = [String(input), init];
-      return fetch(input, init);
+      if (init?.method !== 'POST') return fetch(input, init);
+      last = [String(input), init];
+      // The one revision with arrays.
+      const body = String(init.body).replace(/"protocolVersion":"[^"]+"/, '"protocolVersion":"2025-03-26"');
+      return fetch(input, { ...init, body });
     };
     await client.connect(transportTo(new URL(served.url), noting) as Transport);
     const [url, init] = last;
-    const replies = Array.from({ length: 300 }, (_, nth) => {
-      const params = { name: 'count', arguments: {} };
-      const body = JSON.stringify({ jsonrpc: '2.0', id: nth + 100, method: 'tools/call', params });
+    const params = { name: 'count', arguments: {} };
+    const calls = (first: number): object[] =>
+      Array.from({ length: many }, (_, nth) => ({
+        jsonrpc: '2.0',
+        id: first + nth,
+        method: 'tools/call',
+        params,
+      }));
+    const replies = Array.from({ length: 300 / many }, (_, nth) => {
+      const [only, ...others] = calls(100 + nth * many);
+      const body = JSON.stringify(others.length > 0 ? [only, ...others] : only);
       return served.handler.fetch(new Request(url, { ...init, body }));
     });
-    await expect.poll(() => calls.length).toBe(300);
+    await expect.poll(() => counted.length).toBe(300);
     turns.stop();
-    expect(mostInOne(calls)).toBeLessThanOrEqual(32);
+    expect(mostInOne(counted)).toBeLessThanOrEqual(32);
     for (const reply of await Promise.all(replies)) await reply.body?.cancel();
     await client.close();
   });

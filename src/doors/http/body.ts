@@ -2,7 +2,7 @@
 
 import { isTooLong, MOST_DESCRIBED } from '../../base/description.ts';
 import { MAX_DEPTH, type Shape, shapeOf, shapeOfText } from '../../base/shape.ts';
-import { AwaitError, isObject, objectOf } from '../../base/values.ts';
+import { AwaitError, isObject, LONG, objectOf, SHARE, shareOf } from '../../base/values.ts';
 import { REVISION_META } from '../pipe/exchange.ts';
 import type { BeginBody } from './bodies.ts';
 import type { Inbound, Reply } from './exchange.ts';
@@ -25,16 +25,6 @@ const CHECKED = 50;
 const OWN = 8;
 /** Names that each body may have besides. */
 const COMMON = 100;
-/** What is longer takes a turn of the event loop to be parsed and handled. */
-const LONG = 65_536;
-/** What a request takes of a turn at least: many may come in one piece. */
-export const SHARE = 1 / 16;
-
-/** What a text takes of a turn of the event loop. */
-export function shareOf(length: number): number {
-  return Math.min(1, Math.max(SHARE, length / LONG));
-}
-
 /**
  * The parsed body of a POST, or the reply that refuses it.
  * @param nextTurn of the event loop, for what takes more than a request's share of one
