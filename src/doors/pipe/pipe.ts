@@ -76,6 +76,8 @@ class OpenExchange {
 
 /** How long after a stream broke it is read on, in milliseconds. */
 const AGAIN = 1_000;
+/** Characters at either end of a message in which its id is looked for. */
+const END = 2_000;
 /** In place of a request's id: a session's own stream. */
 const STANDING = Symbol('standing');
 
@@ -99,10 +101,8 @@ export class Pipe {
   /** One message, as text. */
   receive(text: string): void {
     const refusal = refuseText(text, this.#parts.mostValues ?? Infinity);
-    if (refusal !== undefined) {
-      this.#send(parsed(String(refusal.body)));
-      return;
-    }
+    // Its client waits for a response to its request.
+    if (refusal !== undefined) return void this.#respond(parsed(String(refusal.body)), idIn(text));
     let body: unknown;
     try {
       body = JSON.parse(text);
@@ -206,7 +206,7 @@ export class Pipe {
     else if (key === STANDING && status === 400 && after !== undefined) this.#followLater(key);
     else if (key === STANDING && status === 404) this.#parts.lost?.();
     // Its request has no other response.
-    else if (typeof key !== 'symbol') this.#send({ ...Object(parsed(String(reply.body))), id: key });
+    else if (typeof key !== 'symbol') this.#respond(parsed(String(reply.body)), key);
   }
 
   #followLater(key: Key, after?: string): void {
@@ -253,7 +253,7 @@ export class Pipe {
     }
     if (key === undefined && !Array.isArray(message) && isObject(message) && message.error === undefined)
       return;
-    this.#send(this.#resumes && isObject(message) ? withSession(message, this.#session) : message);
+    this.#respond(this.#resumes && isObject(message) ? withSession(message, this.#session) : message, key);
   }
 
   /** The events of a stream as messages of the pipe. */
@@ -321,9 +321,27 @@ export class Pipe {
     this.#send({ jsonrpc: '2.0', id, error: { code, message } });
   }
 
+  /** Over HTTP the exchange says whose response it is; here its id alone does. */
+  #respond(message: unknown, key: Key): void {
+    this.#send(isObject(message) && message.id === null ? { ...message, id: key ?? null } : message);
+  }
+
   #send(message: unknown): void {
     if (!this.#isOver) this.#parts.end.send(JSON.stringify(message));
   }
+}
+
+/**
+ * The id of a request in a text that is not parsed, as clients write it: before its params, or at its end. Whoever
+ * writes it elsewhere is not told which request was refused.
+ */
+function idIn(text: string): Key {
+  const [, first, last] =
+    /^\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)|,\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/.exec(
+      text.length > 2 * END ? text.slice(0, END) + text.slice(-END) : text,
+    ) ?? [];
+  const id = parsed(first ?? last);
+  return isRequestId(id) ? id : undefined;
 }
 
 /** A refusal that only HTTP has: a header carries the reason. */

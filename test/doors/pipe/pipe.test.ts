@@ -43,6 +43,43 @@ function opened(replies: readonly number[] = []) {
   return { pipe, sent, streams, begin };
 }
 
+/** A pipe whose messages hold ten values at most, to a server that is too busy to read any. */
+function refusing(): { pipe: Pipe; sent: { id: unknown; error: { code: number; message: string } }[] } {
+  const sent: ReturnType<typeof refusing>['sent'] = [];
+  const busy = JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32000, message: 'busy' } });
+  const serve = async (): Promise<SentReply> => ({ status: 503, headers: {}, body: busy }) as SentReply;
+  const send = (text: string) => sent.push(JSON.parse(text)) > 0;
+  const end = { send, unsent: 0, onDrain: () => {}, destroy: () => {} };
+  return { pipe: new Pipe({ serve, source: {} as never, end, resumable: false, mostValues: 10 }), sent };
+}
+
+const MANY = { name: 'any', arguments: { id: 5, more: Array.from({ length: 400 }, () => 1) } };
+it.each([
+  ['before all else', (id: unknown) => ({ id, jsonrpc: '2.0', method: 'tools/call', params: MANY })],
+  ['before its params', (id: unknown) => ({ jsonrpc: '2.0', method: 'tools/call', id, params: MANY })],
+  ['after them', (id: unknown) => ({ method: 'tools/call', params: MANY, jsonrpc: '2.0', id })],
+  ['last but one', (id: unknown) => ({ method: 'tools/call', params: MANY, id, jsonrpc: '2.0' })],
+])('tells whose request it refuses before it is parsed: its id is %s', (_where, requestOf) => {
+  for (const id of [7, 0, -3, 'a', 'é "quoted"', `x${'y'.repeat(300)}`]) {
+    for (const space of [0, 2]) {
+      const { pipe, sent } = refusing();
+      pipe.receive(JSON.stringify(requestOf(id), undefined, space));
+      expect(sent).toMatchObject([{ id, error: { message: expect.stringContaining('Too Large') } }]);
+    }
+  }
+});
+
+it('tells whose request could not be read, and nothing of an id that stands elsewhere', async () => {
+  const { pipe, sent } = refusing();
+  pipe.receive('{"jsonrpc":"2.0","id":"a","method":"tools/list"}');
+  await vi.waitFor(() => expect(sent).toMatchObject([{ id: 'a', error: { message: 'busy' } }]));
+  for (const params of [MANY, { ...MANY, id: 6 }]) {
+    pipe.receive(JSON.stringify({ jsonrpc: '2.0', method: 'tools/call', params, more: 1 }));
+    pipe.receive(JSON.stringify([{ jsonrpc: '2.0', id: 3, method: 'tools/call', params }]));
+  }
+  expect(sent.slice(1).map(({ id }) => id)).toEqual([null, null, null, null]);
+});
+
 const event = (id: string, data: object): string =>
   `id: ${id}\nevent: message\ndata: ${JSON.stringify(data)}\n\n`;
 
