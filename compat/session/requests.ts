@@ -1,6 +1,6 @@
 /** Handles a POST of a known session: runs its requests, and delivers its notifications and answers. */
 
-import { isObject, type JsonObject, LoopTurns, nextTurn, SHARE } from '../../src/base/values.ts';
+import { isObject, type JsonObject, LoopTurns, nextTurn } from '../../src/base/values.ts';
 import { isMeta, isRpcError } from '../../src/call/ask/meta.ts';
 import type { Begun } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
@@ -76,7 +76,7 @@ export interface Work {
   readonly ended: Promise<Outcome>;
 }
 
-/** Many arrays may come in one turn of the event loop: their requests begin as those do that come one by one. */
+/** Each request of an array may need a server of its own, and many arrays may come at once. */
 const turns = new LoopTurns();
 
 /** Starts requests of one body, in their order. */
@@ -87,7 +87,7 @@ export function startAll<T>(
 ): Promise<T[]> {
   return Promise.all(
     requests.map(async (request, nth) => {
-      if (nth > 0) await turns.next(SHARE, principal);
+      if (nth > 0) await turns.next(1, principal);
       return start(request);
     }),
   );

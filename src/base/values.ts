@@ -52,18 +52,15 @@ const WIDE = /[\u0100-\uffff]/;
 
 /**
  * About how many bytes of memory a JSON value takes: an empty object takes fifty, and two characters of JSON.
- * @param most is enough: what is more need not be looked at
  * @returns Infinity for a value with an infinite number: `JSON.parse` makes one of 1e999, and JSON has none
  */
-export function memoryOf(value: unknown, most = Infinity): number {
+export function memoryOf(value: unknown): number {
   if (typeof value === 'string') return 16 + (WIDE.test(value) ? 2 : 1) * value.length;
   if (typeof value === 'number') return Number.isFinite(value) ? 8 : Infinity;
   if (typeof value !== 'object' || value === null) return 8;
-  if (Array.isArray(value))
-    return value.reduce<number>((sum, item) => (sum < most ? sum + 8 + memoryOf(item, most - sum) : sum), 32);
+  if (Array.isArray(value)) return value.reduce<number>((sum, item) => sum + 8 + memoryOf(item), 32);
   let sum = 56;
-  for (const key of Object.keys(value))
-    if (sum < most) sum += 24 + key.length + memoryOf((value as JsonObject)[key], most - sum);
+  for (const key of Object.keys(value)) sum += 24 + key.length + memoryOf((value as JsonObject)[key]);
   return sum;
 }
 
@@ -398,24 +395,14 @@ export function retryIn(data: unknown): boolean | undefined {
   return isObject(given) && typeof given.retry === 'boolean' ? given.retry : undefined;
 }
 
-/** What is longer takes a turn of the event loop to be parsed or written, and handled. */
+/** What is longer takes a turn of the event loop to be parsed and handled. */
 export const LONG = 65_536;
-/** What a text takes of a turn at least: many may come in one piece. */
-export const SHARE = 1 / 16;
+/** What a request takes of a turn at least: many may come in one piece, and their results be long. */
+export const SHARE = 1 / 4;
 
 /** What a text takes of a turn of the event loop. @param length in characters */
 export function shareOf(length: number): number {
   return Math.min(1, Math.max(SHARE, length / LONG));
-}
-
-/** What a value takes of a turn that is to be written as JSON, whatever it is. */
-export function shareOfValue(value: unknown): number {
-  try {
-    return shareOf(memoryOf(value, LONG));
-  } catch {
-    // One of its getters throws, or it has ten thousand levels.
-    return 1;
-  }
 }
 
 /** Of work, in a row. */

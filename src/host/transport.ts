@@ -3,16 +3,7 @@
  * of a transport, and knows which answer a server's request is to get before the server sends it.
  */
 
-import {
-  type AwaitError,
-  defined,
-  isObject,
-  type JsonObject,
-  LoopTurns,
-  objectOf,
-  SHARE,
-  shareOfValue,
-} from '../base/values.ts';
+import { type AwaitError, defined, isObject, type JsonObject, LoopTurns, objectOf } from '../base/values.ts';
 import type { AskProgress } from '../call/frame/turn.ts';
 import type { Response } from '../call/journal/entries.ts';
 
@@ -53,7 +44,7 @@ export type ScopeResolver = (context: ChallengeContext) => unknown;
 /** A tool that only sends would hold the event loop until its last one. */
 const turns = new LoopTurns();
 /** What a notification takes of a turn, if its tool waits for it. */
-const NOTIFICATION = 1 / 32;
+const SHARE = 1 / 32;
 
 /** What answers a request: a response, one report of progress, or nothing. */
 type Armed = Response | 'progress' | 'nothing';
@@ -66,7 +57,6 @@ export class HostTransport {
   /** Set by a server of SDK v2 as it connects: its check of scopes before a request reaches it. */
   scopeResolver?: ScopeResolver;
   readonly #sink: TransportSink;
-  readonly #caller: string | undefined;
   /** Called once the server hears, also while it is still in its `connect`. */
   onListening?: () => void;
   #armed: Armed | undefined;
@@ -74,11 +64,9 @@ export class HostTransport {
   #asked: Set<number> | undefined;
   #severed = false;
 
-  /** @param caller whose long responses take turns */
-  constructor(sessionId: string, sink: TransportSink, caller?: string) {
+  constructor(sessionId: string, sink: TransportSink) {
     this.sessionId = sessionId;
     this.#sink = sink;
-    this.#caller = caller;
   }
 
   async start(): Promise<void> {
@@ -148,15 +136,8 @@ export class HostTransport {
   async send(message: Message, options: SendOptions = {}): Promise<void> {
     const { id, method } = message;
     if (method !== undefined) this.#sendAsk(message, options);
-    else if (id !== undefined) await this.#respond(id, message);
-    if (id === undefined) await turns.next(NOTIFICATION, this);
-  }
-
-  /** Many calls may end in one turn of the event loop: what takes long to write has its own. */
-  async #respond(id: string | number, message: Message): Promise<void> {
-    const share = shareOfValue(message.result);
-    if (share > SHARE) await turns.next(share, this.#caller);
-    this.#sink.response(id, responseOf(message));
+    else if (id !== undefined) this.#sink.response(id, responseOf(message));
+    if (id === undefined) await turns.next(SHARE, this);
   }
 
   /** Sends a request or a notification. */

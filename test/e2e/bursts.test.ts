@@ -6,7 +6,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { LoggingMessageNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { tuned } from '../../src/call/limits.ts';
 import { countTurns, mostInOne } from '../loop-turns.ts';
@@ -15,10 +15,7 @@ import { type Served, serveHere } from './harness.ts';
 import * as workspace from './workspace-wire.ts';
 
 let served: Served;
-afterEach(() => {
-  vi.restoreAllMocks();
-  return served.close();
-});
+afterEach(() => served.close());
 
 const WIRES: readonly [string, (url: URL, by?: typeof fetch) => unknown][] = [
   [
@@ -156,44 +153,6 @@ it('streams that are resumed at once are sent an entry of a log in a turn of the
   expect(Math.max(...sent.values())).toBeLessThan(200_000);
 });
 
-describe('many calls with long results that end at once', () => {
-  it.each(WIRES)('are each written in a turn of their own: %s', async (_wire, transportTo) => {
-    const text = 'x'.repeat(100_000);
-    let [waiting, end] = [0, (): void => {}];
-    const over = new Promise<void>((resolve) => {
-      end = resolve;
-    });
-    served = await serveHere(() => {
-      const server = new McpServer({ name: 'long', version: '1.0.0' });
-      server.registerTool('long', {}, async () => {
-        waiting += 1;
-        await over;
-        return { content: [{ type: 'text', text }] };
-      });
-      return server;
-    });
-    const client = new Client({ name: 'reader', version: '1' });
-    await client.connect(transportTo(new URL(served.url)) as Transport);
-    const calls = Array.from({ length: 40 }, () => client.callTool({ name: 'long' }));
-    await expect.poll(() => waiting).toBe(40);
-    const turns = countTurns();
-    const written = new Map<unknown, number>();
-    const { stringify } = JSON;
-    vi.spyOn(JSON, 'stringify').mockImplementation((value, ...rest) => {
-      const { id, result } = Object(value) as { id?: unknown; result?: unknown };
-      if (id !== undefined && result !== undefined && !written.has(id)) written.set(id, turns.now);
-      return stringify(value, ...(rest as []));
-    });
-    end();
-    for (const { content } of (await Promise.all(calls)) as { content: { text: string }[] }[])
-      expect(content[0]?.text).toBe(text);
-    turns.stop();
-    expect(written.size).toBe(40);
-    expect(mostInOne([...written.values()])).toBe(1);
-    await client.close();
-  });
-});
-
 describe('many small calls at once', () => {
   it.each(
     WIRES.flatMap(([wire, transportTo]) => [
@@ -241,7 +200,7 @@ describe('many small calls at once', () => {
     });
     await expect.poll(() => counted.length).toBe(300);
     turns.stop();
-    expect(mostInOne(counted)).toBeLessThanOrEqual(32);
+    expect(mostInOne(counted)).toBeLessThanOrEqual(8);
     for (const reply of await Promise.all(replies)) await reply.body?.cancel();
     await client.close();
   });

@@ -221,7 +221,7 @@ describe('replies that nobody reads', () => {
   });
 
   it('count on one connection where they are queued, without a socket of their own', async () => {
-    const { handler, port } = await serve({ limits: { unreadBytes: 8_000_000 } });
+    const { handler, port } = await serve({ limits: { unreadBytes: 2_000_000 } });
     const socket = connect(port, '127.0.0.1');
     socket.on('error', () => {});
     ends.push(() => socket.destroy());

@@ -4,9 +4,9 @@
  */
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { RawData, WebSocket } from 'ws';
+import type { WebSocket } from 'ws';
 import type { QuotaKey } from '../../base/quota.ts';
-import { type JsonObject, LoopTurns, shareOf } from '../../base/values.ts';
+import { type JsonObject, LoopTurns, nextTurn, shareOf } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
@@ -141,35 +141,25 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   ws.on('pong', () => {
     answered = true;
   });
-  // One message in a turn of the event loop: others get theirs between two of a burst. What it has read already comes
-  // nevertheless, a chunk of the socket at most.
-  const arrived: RawData[] = [];
-  const next = (): void => {
-    const [data] = arrived;
-    if (data === undefined || ws.readyState !== ws.OPEN) {
-      arrived.length = 0;
-      ws.resume();
-      return;
-    }
-    ws.pause();
-    const take = (): void => {
-      if (ws.readyState === ws.OPEN) pipe.receive(String(data));
-      setImmediate(() => {
-        arrived.shift();
-        next();
-      });
-    };
-    void turns.next(shareOf((data as Buffer).length), quotaKey.principal).then(take);
-  };
+  // One message in a turn of the event loop: others get theirs between two of a burst.
+  let before = Promise.resolve();
+  let arrived = 0;
   ws.on('message', (data, isBinary) => {
     answered = true;
     // A socket that is being closed still gives what its client sends.
     if (ws.readyState !== ws.OPEN) return;
-    if (isBinary) void closed(ws, NOT_TEXT, 'messages are text');
-    else {
-      arrived.push(data);
-      if (arrived.length === 1) next();
-    }
+    if (isBinary) return void closed(ws, NOT_TEXT, 'messages are text');
+    // What the socket has read already comes nevertheless, a chunk at most.
+    ws.pause();
+    arrived += 1;
+    before = before
+      .then(() => turns.next(shareOf((data as Buffer).length), quotaKey.principal))
+      .then(() => {
+        if (ws.readyState === ws.OPEN) pipe.receive(String(data));
+        arrived -= 1;
+        if (arrived === 0) ws.resume();
+        return nextTurn();
+      });
   });
   // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
   ws.on('error', () => {});
