@@ -196,15 +196,9 @@ const ignore = (): void => {};
 
 /** `gzip`, unless it is refused by `q=0`. */
 function takesGzip(header: string | string[] | undefined): boolean {
-  for (const coding of String(header ?? '')
-    .toLowerCase()
-    .split(',')) {
-    const [name = '', ...parameters] = coding.split(';').map((part) => part.trim());
-    if (name !== 'gzip' && name !== '*') continue;
-    const quality = parameters.find((parameter) => parameter.startsWith('q='));
-    return quality === undefined || Number(quality.slice('q='.length)) > 0;
-  }
-  return false;
+  const coding = /(?:^|,)\s*(?:gzip|\*)\s*(?:;\s*q=([\d.]+)\s*)?(?:,|$)/i;
+  const [found, quality = 1] = coding.exec(String(header ?? '')) ?? [];
+  return found !== undefined && Number(quality) > 0;
 }
 
 /** Small windows: a stream lives long, and its events are short. */
@@ -246,9 +240,17 @@ function endAllWith(socket: IncomingMessage['socket'], own: ReadonlySet<() => vo
 
 function writerOf(req: IncomingMessage, res: ServerResponse, zip?: Gzip): Writer {
   const out = zip ?? res;
+  let isFirst = true;
   const unsent = (): number => res.writableLength + (zip?.writableLength ?? 0) + (zip?.readableLength ?? 0);
   return {
-    write: (text) => !res.destroyed && !out.writableEnded && out.write(kept(text)),
+    write: (text) => {
+      if (res.destroyed || out.writableEnded) return false;
+      const keepsUp = out.write(kept(text));
+      // The id of a stream. Node would send it after this turn's promises, in which a step may begin, and the process end.
+      if (isFirst) req.socket.uncork();
+      isFirst = false;
+      return keepsUp;
+    },
     get unsent() {
       return unsent();
     },
