@@ -42,7 +42,8 @@ export async function serveTask(
   if (typeof taskId !== 'string') return { error: UNKNOWN };
   try {
     if (request.method === 'tasks/get') {
-      return { result: detailed(services, await tasks.get(taskId, principal)) };
+      const view = await tasks.get(taskId, principal);
+      return { result: { ...detailed(services, view), ...(await services.asking?.waiting(view)) } };
     }
     if (request.method === 'tasks/cancel') {
       // Has no effect on a task that has ended; its client gets the same reply.

@@ -86,7 +86,10 @@ export async function serveSessionTask(
     if (method === 'tasks/list') return await list(services, session, tasks, params.cursor);
     const { taskId } = params;
     if (typeof taskId !== 'string') throw new AwaitError('bad-token', 'taskId is not a string');
-    if (method === 'tasks/get') return { result: taskOnWire(services, await tasks.get(taskId, principal)) };
+    if (method === 'tasks/get') {
+      const view = await tasks.get(taskId, principal);
+      return { result: { ...taskOnWire(services, view), ...(await services.asking?.waiting(view)) } };
+    }
     if (method === 'tasks/cancel') return await cancel(services, tasks, taskId, principal);
     services.engine.hold(gone, session, memory);
     return await result(tasks, taskId, principal, send, gone);

@@ -304,7 +304,8 @@ export class ContinuedCall implements Instance {
       if (answers === undefined) {
         if (call.expires <= this.#parts.clock.now()) throw new AwaitError('expired', 'its call has expired');
         const { url } = await this.#asked.opened(call);
-        return notDoneYet(String(call.params.name), url, this.#asked.page, call.expires);
+        const { text, _meta } = notDoneYet(call, url, this.#asked.page);
+        return { result: { content: [{ type: 'text', text }], isError: true, _meta } };
       }
       if (answers === 'moved') {
         standing = await calls.standing(call.id);
@@ -416,33 +417,31 @@ const WAITING = 'mcp-await/waiting';
 /** In `_meta` of a result that was sent before. */
 const AGAIN = 'mcp-await/again';
 
-const HOW =
-  'Tell the user to open it. When they say that they have answered, call the tool again with exactly the same arguments. Do not open the link, do not answer for the user, do not try another way.';
+const CALL_AGAIN =
+  'When they say that they have answered, call the tool again with exactly the same arguments.';
 const SENT_BEFORE = 'This call was already done; this is its result again. Nothing was done a second time.';
 
-/** @param expires of the call, in milliseconds since the epoch */
-function notDoneYet(
-  tool: string,
+/** @param how the call goes on once it is answered */
+export function notDoneYet(
+  { params, expires }: CallRecord,
   url: string,
   asks: readonly OpenAsk[],
-  expires: number,
-): { readonly result: JsonObject } {
+  how = CALL_AGAIN,
+): { readonly text: string; readonly _meta: JsonObject } {
   const until = new Date(expiryOf(expires, asks)).toISOString();
   const questions = asks.map(({ params }) => textOf(params.message ?? ''));
+  const tool = String(params.name);
   const lines = [
     `NOT DONE YET: ${tool} waits for a person.`,
-    ...questions.map((question) => `Question: ${question}`),
+    // In one line: a question must not look like what comes after it.
+    ...questions.map(
+      (question) => `Question: ${question.replaceAll(/\s*[\n\v\f\r\u0085\u2028\u2029]\s*/g, ' ')}`,
+    ),
     `Link: ${url}`,
-    HOW,
+    `Tell the user to open it. ${how} Do not open the link, do not answer for the user, do not try another way.`,
     `The question expires at ${until}.`,
   ];
-  return {
-    result: {
-      content: [{ type: 'text', text: lines.join('\n') }],
-      isError: true,
-      _meta: { [WAITING]: { tool, url, questions, expires: until } },
-    },
-  };
+  return { text: lines.join('\n'), _meta: { [WAITING]: { tool, url, questions, expires: until } } };
 }
 
 /** The same outcome for a client that may not have got it. */

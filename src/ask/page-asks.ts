@@ -14,13 +14,14 @@ import type { Engine, EngineParts } from '../call/engine.ts';
 import { type CallRecord, type Client, isContinued, type Outlasted } from '../call/journal/entries.ts';
 import type { RequestContext } from '../call/ports.ts';
 import type { IndexRecords } from '../call/task/index.ts';
+import type { TaskView } from '../call/task/tasks.ts';
 import type { KeyvCallStore } from '../checkpoint/call-store.ts';
 import type { Names } from '../checkpoint/names.ts';
 import type { Sealer } from '../checkpoint/sealed.ts';
 import type { Logger } from '../observe/logger.ts';
-import { ContinuedCall, withForms } from './continued-call.ts';
+import { ContinuedCall, notDoneYet, withForms } from './continued-call.ts';
 import type { AskEvent, PageOptions } from './options.ts';
-import { type KeptAnswer, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
+import { isForm, type KeptAnswer, WaitingCalls, type WaitsFor } from './waiting-calls.ts';
 
 /** In `_meta` of a call: names it, so that it runs once however often its request comes. */
 const KEY = 'mcp-await/idempotency-key';
@@ -120,11 +121,25 @@ export class PageAsks {
       if (given === undefined || 'error' in given.response) continue;
       const had = this.calls.time() - (await this.calls.asked(call, ask));
       if (!(await this.calls.believes(call, given.response.result, had))) continue;
-      await this.calls.answer(call, ask, { response: given.response, by: '', route: 'client', time: now() });
-      return true;
+      return this.calls.answer(call, ask, { response: given.response, by: '', route: 'client', time: now() });
     }
     return false;
   };
+
+  /** What a task says of itself while it waits for a person. */
+  async waiting({ call, status }: TaskView): Promise<JsonObject> {
+    const { calls } = this;
+    const ids = status === 'working' && call.outlasted?.person ? await calls.continuedBy(call.id) : [];
+    for (const id of ids) {
+      const waits = await calls.waitsFor(id);
+      const standing = await calls.standing(id);
+      if (waits === undefined || standing.kind !== 'asks') continue;
+      const asks = standing.checkpoint.open.filter(isForm);
+      const { text, _meta } = notDoneYet(call, waits.url, asks, 'When they have answered, the task goes on.');
+      return { statusMessage: text, _meta };
+    }
+    return {};
+  }
 
   #personFor(call: CallRecord, context: RequestContext): string | undefined {
     // Also where its client can be asked: the tool may ask for a person.

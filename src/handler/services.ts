@@ -96,6 +96,7 @@ export interface Services {
   readonly isElsewhere: boolean;
   /** What a server says outside of replies, on revisions without sessions. */
   readonly announcements: Announcements;
+  readonly asking: PageAsks | undefined;
   /** The page on which a person answers, if there is one. */
   readonly page: AskPage | undefined;
   /** The server's name and version, once an instance reported it. */
@@ -408,6 +409,7 @@ export function createServices(
     guards,
     taskIndex,
     announcements,
+    asking,
     page:
       asking &&
       settings.ask &&

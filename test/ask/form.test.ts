@@ -205,6 +205,7 @@ describe('a field', () => {
     [{ type: 'number', maximum: 2 }, '2.1', /^Enter 2 or less\.$/],
     [{ type: 'integer' }, '1.5', /^Enter a whole number/],
     [{ type: 'integer' }, '9007199254740993', /^Enter a number of at most 9007199254740991/],
+    [{ type: 'number' }, '9007199254740993', /^Enter a number of at most 9007199254740991/],
     [{ type: 'boolean' }, '', /^Choose one\.$/],
     [{ type: 'boolean' }, 'true', /^Choose one of the listed values\.$/],
     [{ ...TEXT, enum: ['a', 'b'] }, '2', /^Choose one of the listed values\.$/],

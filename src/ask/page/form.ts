@@ -159,8 +159,9 @@ function readNumber({ isInteger, minimum, maximum, isRequired }: NumberField, te
   if (isInteger && !Number.isInteger(value)) return { error: 'Enter a whole number, such as 3.' };
   if (!Number.isFinite(value)) return { error: 'Enter a number, such as 1.5.' };
   // A larger one would be another number in JSON than the one that was entered.
-  if (isInteger && !Number.isSafeInteger(value))
-    return { error: `Enter a number of at most ${Number.MAX_SAFE_INTEGER}, without or with a minus sign.` };
+  const isOther = /^-?\d+$/.test(text) && BigInt(text) !== BigInt(value);
+  if (isOther || (isInteger && !Number.isSafeInteger(value)))
+    return { error: `Enter a number of at most ${Number.MAX_SAFE_INTEGER}, with or without a minus.` };
   if (minimum !== undefined && value < minimum) return { error: `Enter ${minimum} or more.` };
   if (maximum !== undefined && value > maximum) return { error: `Enter ${maximum} or less.` };
   return { value };
