@@ -177,7 +177,8 @@ export class SignedCaller {
 
   constructor(parts: SignedCallerParts) {
     this.#parts = parts;
-    this.#keys = createRemoteJWKSet(parts.jwks);
+    // Anybody's token of an unknown key has them read, and a new key is refused until they may be read again.
+    this.#keys = createRemoteJWKSet(parts.jwks, { cooldownDuration: 5_000 });
   }
 
   /** `authorize` of the page: the subject of the request's token. */

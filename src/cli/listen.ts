@@ -2,13 +2,13 @@
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import process from 'node:process';
-import { AwaitError, defined, type JsonObject, optionError } from '../base/values.ts';
+import { defined, type JsonObject, optionError } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
 import { headOf, isLoopback, lastForwarded } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
 import { type OriginRules, preflight, refuseForeign, withCors } from '../doors/http/origin.ts';
 import { Paths } from '../doors/http/paths.ts';
-import { CredentialsRefused } from '../doors/http/refused.ts';
+import { refusalOf } from '../doors/http/refused.ts';
 import { closeOnSignals, onSignals } from '../doors/http/shutdown.ts';
 import { createStdio } from '../doors/pipe/stdio.ts';
 import { mountWebSocket } from '../doors/websocket/mount.ts';
@@ -204,13 +204,6 @@ async function tell(
   const foreign = refuseForeign(head, rules)?.reply;
   const asked = req.method === 'OPTIONS' ? preflight(head, 'GET, OPTIONS') : undefined;
   reply(res, foreign ?? withCors(head, asked ?? (await answer())));
-}
-
-function refusalOf(error: unknown): Reply {
-  if (error instanceof CredentialsRefused) return error.reply;
-  return AwaitError.from(error).code === 'bad-token'
-    ? { status: 401, headers: { 'www-authenticate': 'Bearer error="invalid_token"' } }
-    : { status: 503, headers: { 'retry-after': '5' } };
 }
 
 /** The body of the request may not have been read, so its connection ends. */

@@ -9,6 +9,7 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
+import { AwaitError } from '../../src/base/values.ts';
 import { type AwaitHandler, type AwaitOptions, createAwaitHandler } from '../../src/index.ts';
 import { type NodeRequest, toNodeHandler } from '../../src/node.ts';
 import { mountWebSocket, type WebSocketOptions } from '../../src/websocket.ts';
@@ -293,6 +294,26 @@ describe('a socket is closed with 4401', () => {
       throw new Error('revoked');
     };
     expect((await second.closed).code).toBe(4401);
+  });
+
+  it('and not while they cannot be verified: then new ones get 503', async () => {
+    let isAway = false;
+    let asked = 0;
+    const authenticate = () => {
+      asked += 1;
+      if (isAway) throw new AwaitError('internal', 'the keys cannot be read');
+      return { clientId: 'ann', expiresAt: Date.now() / 1_000 + 0.5 };
+    };
+    const { port } = await serve({}, { ping: 30, authenticate });
+    const first = await open(port);
+    isAway = true;
+    const before = asked;
+    await expect.poll(() => asked).toBeGreaterThan(before + 3);
+    expect(isOpen(first)).toBe(true);
+    const refused = new WebSocket(`ws://127.0.0.1:${port}/mcp`, ['mcp']);
+    const [error] = await once(refused, 'error');
+    expect(String(error)).toContain('503');
+    expect(await first.closed).toEqual({ code: 4401, reason: 'the credentials have expired' });
   });
 });
 

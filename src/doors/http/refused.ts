@@ -11,3 +11,11 @@ export class CredentialsRefused extends AwaitError {
     this.reply = reply;
   }
 }
+
+/** The refusal of a request whose `authenticate` failed. Where its credentials could not be verified, nothing is known of them: 503. */
+export function refusalOf(error: unknown): Reply {
+  if (error instanceof CredentialsRefused) return error.reply;
+  return error instanceof AwaitError && error.code !== 'bad-token'
+    ? { status: 503, headers: { 'retry-after': '5' } }
+    : { status: 401, headers: { 'www-authenticate': 'Bearer error="invalid_token"' } };
+}

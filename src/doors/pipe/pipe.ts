@@ -76,8 +76,6 @@ class OpenExchange {
 
 /** How long after a stream broke it is read on, in milliseconds. */
 const AGAIN = 1_000;
-/** Characters at either end of a message in which its id is looked for. */
-const END = 2_000;
 /** In place of a request's id: a session's own stream. */
 const STANDING = Symbol('standing');
 
@@ -332,15 +330,13 @@ export class Pipe {
 }
 
 /**
- * The id of a request in a text that is not parsed, as clients write it: before its params, or at its end. Whoever
- * writes it elsewhere is not told which request was refused.
+ * The id of a request in a text that is not parsed, as clients write it: before its params, or after all objects in them.
+ * Whoever writes it elsewhere is not told which request was refused.
  */
 function idIn(text: string): Key {
-  const [, first, last] =
-    /^\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)|,\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/.exec(
-      text.length > 2 * END ? text.slice(0, END) + text.slice(-END) : text,
-    ) ?? [];
-  const id = parsed(first ?? last);
+  if (!/^\s*\{/.test(text)) return undefined;
+  const own = text.slice(0, text.indexOf('"params"')) + text.slice(text.lastIndexOf('}', text.length - 2));
+  const id = parsed(/"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)/.exec(own)?.[1]);
   return isRequestId(id) ? id : undefined;
 }
 

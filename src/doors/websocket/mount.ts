@@ -17,7 +17,7 @@ import { LIMITS } from '../../call/limits.ts';
 import { isLoopback } from '../http/address.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Reply, SentReply } from '../http/exchange.ts';
-import { CredentialsRefused } from '../http/refused.ts';
+import { refusalOf } from '../http/refused.ts';
 import { inboundOf, type PipeSource } from '../pipe/exchange.ts';
 import { MAX_CHUNKS, MAX_FRAGMENTS } from './receiving.ts';
 import { type Authenticate, closed, type Serves, serveSocket, takerOfSource } from './socket.ts';
@@ -56,7 +56,6 @@ export interface MountedWebSocket {
 
 const SUBPROTOCOL = 'mcp';
 const GOING_AWAY = 1001;
-const UNAUTHORIZED: Reply = { status: 401, headers: {} };
 
 /**
  * Serves WebSockets beside HTTP.
@@ -143,8 +142,8 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
     try {
       authInfo = await options.authenticate?.(request);
     } catch (error) {
-      const { status, headers } = error instanceof CredentialsRefused ? error.reply : UNAUTHORIZED;
-      return refuse(socket, status, STATUS_CODES[status] ?? 'Unauthorized', headers);
+      const { status, headers } = refusalOf(error);
+      return refuse(socket, status, 'Refused', headers);
     }
     if (socket.destroyed) return undefined;
     const own = { ...source, ...defined({ authInfo }) };
@@ -199,7 +198,7 @@ const HOP =
 function messageOf({ body }: SentReply): string {
   const said: unknown = typeof body === 'string' && body !== '' ? JSON.parse(body) : undefined;
   const { error } = (said ?? {}) as { error?: { message?: unknown } };
-  return typeof error?.message === 'string' ? error.message : 'Refused';
+  return String(error?.message ?? 'Refused');
 }
 
 /** @param headers of the refusal; those of its body are not passed on */

@@ -11,6 +11,7 @@ import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
 import { onExpiry } from '../http/expiry.ts';
+import { refusalOf } from '../http/refused.ts';
 import type { PipeSource } from '../pipe/exchange.ts';
 import { Pipe } from '../pipe/pipe.ts';
 import { Receiving } from './receiving.ts';
@@ -112,7 +113,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   const expire = (): void => revoke('the credentials have expired');
   let expiry = onExpiry(own.authInfo, expire);
   const disconnected = connections.add(quotaKey.principal, () => revoke('this caller was disconnected'));
-  /** Whether its credentials are still its caller's. */
+  /** Whether its credentials are still its caller's; until they expire also where they cannot be verified for now. */
   const isAccepted = async (): Promise<boolean> => {
     try {
       const authInfo = await authenticate?.(request);
@@ -121,8 +122,8 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
       if (ws.readyState === ws.OPEN) expiry = onExpiry(authInfo, expire);
       if (authInfo !== undefined) own.authInfo = authInfo;
       return true;
-    } catch {
-      return false;
+    } catch (error) {
+      return refusalOf(error).status >= 500;
     }
   };
   let answered = true;
