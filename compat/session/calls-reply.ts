@@ -159,10 +159,7 @@ export class CallsReply {
   /** Its requests run. */
   started(): void {
     this.#begun.resolve();
-    if (!this.#held.isHeld) return;
-    // Then a failure of the store is the request's error.
-    if (this.#isStream) this.#held.keep().catch(this.#reply.reject);
-    else this.#held.arm();
+    this.#held.begin(this.#isStream, this.#reply.reject);
   }
 
   /** Its requests could not be started. */

@@ -34,6 +34,13 @@ export class Held {
     await this.#keeping;
   }
 
+  /** Its request runs. @param isNow whether it is kept at once; then a failure of the store is the request's error */
+  begin(isNow: boolean, failed: (error: unknown) => void): void {
+    if (!this.#isHeld) return;
+    if (isNow) this.keep().catch(failed);
+    else this.arm();
+  }
+
   /** Resolves once nothing of it is on its way into the store. */
   async settled(): Promise<void> {
     await this.#keeping?.catch(() => {});

@@ -45,10 +45,7 @@ export class TaskReply implements CallStream {
 
   started(): void {
     const { heldReply } = this.#exchange.services.settings.limits;
-    if (!this.#held.isHeld) return;
-    // Then a failure of the store is the request's error.
-    if (this.#own !== undefined || heldReply === 0) this.#held.keep().catch(this.#reply.reject);
-    else this.#held.arm();
+    this.#held.begin(this.#own !== undefined || heldReply === 0, this.#reply.reject);
   }
 
   /** Its request could not be started. */

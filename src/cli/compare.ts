@@ -89,7 +89,7 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   checkWritable(values);
   if (values.watch) {
     const files = [...positionals, ...(values.scenario === undefined ? [] : [values.scenario])];
-    const outputs = [values.record, values.junit, values.html].filter((file) => file !== undefined);
+    const outputs = OUTPUTS.flatMap((flag) => values[flag] ?? []);
     const folders = files.length > 0 ? files.map((file) => dirname(file)) : ['.'];
     const isPassed = (arg: string, at: number): boolean => arg !== '--watch' || (dashes >= 0 && at > dashes);
     await runAtChanges(['compare', ...args.filter(isPassed)], folders, outputs);
@@ -132,18 +132,15 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
     const { columns, isTTY } = process.stdout;
     const color = isTTY === true && process.env.NO_COLOR === undefined;
     process.stdout.write(tableOf(comparison, { width: columns ?? 150, color, lineOf: read.lineOf }));
-    for (const path of [values.write, values.record, values.junit, values.html])
-      if (path !== undefined) process.stdout.write(`wrote ${path}\n`);
+    for (const flag of OUTPUTS)
+      if (values[flag] !== undefined) process.stdout.write(`wrote ${values[flag]}\n`);
   }
   return exitCodeOf(comparison);
 }
 
-interface Outputs {
-  readonly write?: string | undefined;
-  readonly record?: string | undefined;
-  readonly junit?: string | undefined;
-  readonly html?: string | undefined;
-}
+/** Flags that name a file to be written. */
+const OUTPUTS = ['write', 'record', 'junit', 'html'] as const;
+type Outputs = { readonly [Flag in (typeof OUTPUTS)[number]]?: string | undefined };
 
 async function write(outputs: Outputs, comparison: Comparison): Promise<void> {
   const { write, record, junit, html } = outputs;
@@ -162,10 +159,12 @@ function writeTo(flag: string, path: string, text: string): void {
 }
 
 /** @throws AwaitError `bad-option` for a file that cannot be written; a comparison takes too long to find out after it */
-function checkWritable({ write, record, junit, html }: Outputs): void {
-  for (const [flag, path] of Object.entries({ write, record, junit, html }))
+function checkWritable(outputs: Outputs): void {
+  for (const flag of OUTPUTS) {
+    const path = outputs[flag];
     if (path !== undefined)
       writable(flag, path, () => accessSync(existsSync(path) ? path : dirname(path), constants.W_OK));
+  }
 }
 
 function writable(flag: string, path: string, act: () => void): void {

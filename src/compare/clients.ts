@@ -253,19 +253,16 @@ async function modern(
   const asked = ({ method, params }: { method: string; params?: unknown }): Promise<JsonObject> =>
     onAsk(method, objectOf(params));
   const { specTypeSchemas: schemas } = sdk;
-  if (elicitation !== undefined) {
-    client.setRequestHandler('elicitation/create', async (ask) =>
-      checked(schemas.ElicitResult, await asked(ask)),
-    );
-  }
-  if (sampling !== undefined) {
-    client.setRequestHandler('sampling/createMessage', async (ask) =>
-      checked(schemas.CreateMessageResult, await asked(ask)),
-    );
-  }
-  if (roots !== undefined) {
-    client.setRequestHandler('roots/list', async (ask) => checked(schemas.ListRootsResult, await asked(ask)));
-  }
+  const results = {
+    'elicitation/create': elicitation && schemas.ElicitResult,
+    'sampling/createMessage': sampling && schemas.CreateMessageResult,
+    'roots/list': roots && schemas.ListRootsResult,
+  };
+  for (const [method, schema] of Object.entries(results))
+    if (schema !== undefined)
+      client.setRequestHandler(method as 'roots/list', async (ask) =>
+        checked(schema as typeof schemas.ListRootsResult, await asked(ask)),
+      );
   const options = { requestInit: { headers: headersOf({ name, capabilities, ...who }) } };
   await client.connect(new sdk.StreamableHTTPClientTransport(new URL('/mcp', origin), options));
   const send = (method: string, params: JsonObject, timeout: number): Promise<JsonObject> => {

@@ -13,8 +13,7 @@ const LONG = 10;
 
 /** How long a frame waits before it takes its tool to be waiting, or to have taken another way than before. */
 export class Patience {
-  readonly #clock: Clock;
-  readonly #grace: number;
+  readonly #begin: () => Timer;
   readonly #look: () => void;
   #quiet = 0;
   /** Runs while a recorded completion is waited for. */
@@ -27,9 +26,13 @@ export class Patience {
    * @param look has the frame look again
    */
   constructor(clock: Clock, grace: number, look: () => void) {
-    this.#clock = clock;
-    this.#grace = grace;
     this.#look = look;
+    this.#begin = () =>
+      clock.after(grace, () => {
+        this.#timer = undefined;
+        this.#graces += 1;
+        look();
+      });
   }
 
   /** The tool does something. */
@@ -70,20 +73,14 @@ export class Patience {
   #waited(graces: number): boolean {
     if (this.#graces >= graces) return true;
     if (this.#graces === 0 && !this.idle()) return false;
-    this.#timer ??= this.#clock.after(this.#grace, () => {
-      this.#timer = undefined;
-      this.#graces += 1;
-      this.#look();
-    });
+    this.#timer ??= this.#begin();
     return false;
   }
 }
 
 /** How long asks wait for a step that is running, before they go out beside it (invariant 6). */
 export class AskDelay {
-  readonly #clock: Clock;
-  readonly #delay: number;
-  readonly #look: () => void;
+  readonly #begin: () => Timer | undefined;
   #timer: Timer | undefined;
   #isOver = false;
 
@@ -92,21 +89,17 @@ export class AskDelay {
    * @param look has the frame look again
    */
   constructor(clock: Clock, delay: number, look: () => void) {
-    this.#clock = clock;
-    this.#delay = delay;
-    this.#look = look;
+    const over = (): void => {
+      this.#isOver = true;
+      look();
+    };
+    this.#begin = () => (Number.isFinite(delay) ? clock.after(delay, over) : undefined);
   }
 
   /** True once they waited long enough; the first look begins the time. */
   isOver(): boolean {
-    if (this.#isOver) return true;
-    if (Number.isFinite(this.#delay)) {
-      this.#timer ??= this.#clock.after(this.#delay, () => {
-        this.#isOver = true;
-        this.#look();
-      });
-    }
-    return false;
+    this.#timer ??= this.#begin();
+    return this.#isOver;
   }
 
   /** The turn is over. */

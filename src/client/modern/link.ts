@@ -53,28 +53,20 @@ export class ModernLink implements ClientLink {
 
   constructor(options: ModernOptions) {
     this.#options = options;
-    const { endpoint, deliver, report, asks, reconnection, maxRounds, onState } = options;
+    const { endpoint, deliver } = options;
     endpoint.protocolVersion = REVISION;
+    const ports = { ...options, closed: endpoint.signal };
     this.#ports = {
-      deliver,
-      report,
-      asks,
-      reconnection,
-      maxRounds,
-      onState,
+      ...ports,
       dialect: RELEASED,
-      closed: endpoint.signal,
       open: (request, signal) => this.#open(request, signal, deliver),
       tell: () => Promise.reject(new Error(`${REVISION} has no messages but requests`)),
       // The disconnect is the cancellation.
       abandon: () => {},
     };
     this.#listener = new Listener({
+      ...ports,
       open: (request, signal, hear) => this.#open(request, signal, hear),
-      deliver,
-      report,
-      reconnection,
-      closed: endpoint.signal,
     });
   }
 

@@ -52,18 +52,15 @@ export class SessionLink implements ClientLink {
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    const { revision, dialect, endpoint, asks, reconnection, report } = options;
+    const { revision, dialect, endpoint } = options;
     this.#dialect = dialect;
     // A session that is given was negotiated by an earlier transport of this kind.
     if (endpoint.sessionId !== undefined) endpoint.protocolVersion = revision;
     this.#ports = {
-      endpoint,
-      asks,
-      reconnection,
+      ...options,
       // Without SEP-1858 its events mean nothing.
       negotiated: () => this.#dialect === undefined && this.#isAgreed,
       deliver: (message) => this.#deliver(message),
-      report,
     };
   }
 
