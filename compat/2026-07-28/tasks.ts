@@ -8,6 +8,7 @@ import { AwaitError, isObject, type JsonObject } from '../../src/base/values.ts'
 import type { Response, RpcError } from '../../src/call/journal/entries.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { Services } from '../../src/handler/services.ts';
+import { legacyTask } from '../tasks/legacy-wire.ts';
 import { refusal, UNKNOWN } from '../tasks/refusal.ts';
 import { EXTENSION } from '../tasks/wish.ts';
 import { askOnWire, complete, errorOnWire } from './wire.ts';
@@ -73,17 +74,11 @@ export async function taskResult(
 
 /** A task as its creation shows it: without asks and outcome. */
 function created(services: Services, view: TaskView): JsonObject {
-  const { id, status, created: at, updated, expires, response } = view;
-  const message = response !== undefined && 'error' in response ? response.error.message : undefined;
-  return {
-    taskId: id,
-    status,
-    ...(message !== undefined && { statusMessage: message }),
-    createdAt: new Date(at).toISOString(),
-    lastUpdatedAt: new Date(updated).toISOString(),
-    ttlMs: expires - at,
-    pollIntervalMs: services.settings.limits.taskPoll,
-  };
+  const { response } = view;
+  const own = legacyTask(view, services.settings.limits.taskPoll);
+  const { statusMessage: _, ttl: ttlMs, pollInterval: pollIntervalMs, ...task } = own;
+  const failure = response && 'error' in response && { statusMessage: response.error.message };
+  return { ...task, ...failure, ttlMs, pollIntervalMs };
 }
 
 /** A task in the form of `tasks/get` and `notifications/tasks`. */

@@ -8,6 +8,7 @@ import type { Quota, QuotaKey } from '../../src/base/quota.ts';
 import { defined, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Started } from '../../src/call/engine.ts';
 import type { Client, Kept } from '../../src/call/journal/entries.ts';
+import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { Services } from '../../src/handler/services.ts';
 import { expiryOf, sharedId } from '../../src/stream/event-id.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
@@ -168,8 +169,8 @@ interface OwnCall {
   readonly owner: StreamOwner;
   readonly requestId: string | number;
   readonly started: Started;
-  /** Whether its client has not left the body. */
-  readonly isThere: () => boolean;
+  /** Fires when its client has left the body. */
+  readonly signal: AbortSignalLike;
   used: number;
 }
 
@@ -249,7 +250,7 @@ export class Channels {
     for (const channel of this.#here.values())
       if (channel.used <= before && this.#mayGo(channel)) this.#letGo(channel);
     for (const call of this.#own) {
-      const isThere = call.isThere() || this.#services.replies.get(call.started.callId) !== undefined;
+      const isThere = !call.signal.aborted || this.#services.replies.get(call.started.callId) !== undefined;
       if (isThere) call.used = this.#services.now();
       else if (call.used <= before && !this.#mayListenElsewhere(call)) call.started.cancel(NOBODY);
     }

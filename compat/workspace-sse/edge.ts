@@ -220,13 +220,15 @@ async function serve(
   request: WorkspaceRequest,
 ): Promise<Reply> {
   const { channels } = parts;
-  const client = clientOf(request.params);
-  if (request.method === 'initialize' && client === undefined) {
+  const isFirst = request.method === 'initialize';
+  /** Of an `initialize`. */
+  const said = isFirst ? clientOf(request.params) : undefined;
+  if (isFirst && said === undefined) {
     const message = 'Invalid params: initialize needs protocolVersion, capabilities and clientInfo';
     return refuse(parts, inbound, owner, request.id, { code: -32602, message });
   }
   const stream = await parts.listeners.find(whoIs(owner, inbound), inbound.header(STREAM));
-  if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream), request);
+  if (stream !== undefined) return serveOn(parts, inbound, channels.of(owner, stream), request, said);
   const accept = inbound.header('accept') ?? '*/*';
   const takesEvents = /text\/(event-stream|\*)/.test(accept);
   if (!takesEvents && !/application\/json|application\/\*|\*\/\*/.test(accept)) {
@@ -234,8 +236,8 @@ async function serve(
     return rpcError(406, -32000, message, request.id);
   }
   return takesEvents
-    ? serveEvents(parts, inbound, owner, request)
-    : serveJson(parts, inbound, owner, request);
+    ? serveEvents(parts, inbound, owner, request, said)
+    : serveJson(parts, inbound, owner, request, said);
 }
 
 /** The response goes over the stream of a GET, in whichever process that is. */
@@ -244,14 +246,14 @@ async function serveOn(
   inbound: Inbound,
   channel: WorkspaceChannel,
   request: WorkspaceRequest,
+  said: Client | undefined,
 ): Promise<Reply> {
   if (!(await channel.reserve(request.id))) {
     const message = 'Invalid Request: a request with this id was sent on this stream before';
     return rpcError(400, -32600, message, request.id);
   }
   const { owner } = channel;
-  const said = clientOf(request.params);
-  if (request.method === 'initialize' && said !== undefined) {
+  if (said !== undefined) {
     const introduce = async (): Promise<void> => {
       const message = await calls.initialize(request, { owner, inbound, client: said });
       // Before its client hears of it: the next request may be at another process.
@@ -288,15 +290,15 @@ function serveEvents(
   inbound: Inbound,
   owner: StreamOwner,
   request: WorkspaceRequest,
+  said: Client | undefined,
 ): Reply {
   const body = new OwnBody(calls, { owner, inbound, client: anyClient(services) });
-  const said = clientOf(request.params);
-  if (request.method === 'initialize' && said !== undefined) {
+  if (said !== undefined) {
     const initialized = calls.initialize(request, { owner, inbound, client: said });
     void initialized.then((message) => body.respond(message));
   } else {
-    const isThere = (): boolean => !inbound.signal.aborted;
-    channels.keepOwn({ owner, requestId: request.id, started: body.start(request), isThere });
+    const { signal } = inbound;
+    channels.keepOwn({ owner, requestId: request.id, started: body.start(request), signal });
   }
   return body.reply;
 }
@@ -307,14 +309,15 @@ async function serveJson(
   inbound: Inbound,
   owner: StreamOwner,
   request: WorkspaceRequest,
+  said: Client | undefined,
 ): Promise<Reply> {
-  const said = clientOf(request.params);
-  if (request.method === 'initialize' && said !== undefined) {
+  if (said !== undefined) {
     return json(await calls.initialize(request, { owner, inbound, client: said }));
   }
   const asker = { owner, inbound, client: unknownClient({}) };
-  const started = calls.start(request, asker, { live: true, notify: () => {}, signal: inbound.signal });
-  channels.keepOwn({ owner, requestId: request.id, started, isThere: () => !inbound.signal.aborted });
+  const { signal } = inbound;
+  const started = calls.start(request, asker, { live: true, notify: () => {}, signal });
+  channels.keepOwn({ owner, requestId: request.id, started, signal });
   const outcome = await started.outcome;
   const message = messageOf(request, outcome);
   return message === undefined ? empty(499) : json(message);

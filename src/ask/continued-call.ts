@@ -434,9 +434,7 @@ export function notDoneYet(
   const lines = [
     `NOT DONE YET: ${tool} waits for a person.`,
     // In one line: a question must not look like what comes after it.
-    ...questions.map(
-      (question) => `Question: ${question.replaceAll(/\s*[\n\v\f\r\u0085\u2028\u2029]\s*/g, ' ')}`,
-    ),
+    ...questions.map((question) => `Question: ${question.replaceAll(/[\n\v\f\r\u0085\u2028\u2029]+/g, ' ')}`),
     `Link: ${url}`,
     `Tell the user to open it. ${how} Do not open the link, do not answer for the user, do not try another way.`,
     `The question expires at ${until}.`,

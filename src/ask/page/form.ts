@@ -159,8 +159,8 @@ function readNumber({ isInteger, minimum, maximum, isRequired }: NumberField, te
   if (isInteger && !Number.isInteger(value)) return { error: 'Enter a whole number, such as 3.' };
   if (!Number.isFinite(value)) return { error: 'Enter a number, such as 1.5.' };
   // A larger one would be another number in JSON than the one that was entered.
-  const isOther = /^-?\d+$/.test(text) && BigInt(text) !== BigInt(value);
-  if (isOther || (isInteger && !Number.isSafeInteger(value)))
+  const isOther = /^-?\d+$/.test(text) && String(value) !== text;
+  if (!Number.isSafeInteger(value) && (isInteger || isOther))
     return { error: `Enter a number of at most ${Number.MAX_SAFE_INTEGER}, with or without a minus.` };
   if (minimum !== undefined && value < minimum) return { error: `Enter ${minimum} or more.` };
   if (maximum !== undefined && value > maximum) return { error: `Enter ${maximum} or less.` };

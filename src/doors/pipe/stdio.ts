@@ -14,7 +14,7 @@ import type { HostFactory } from '../../host/host.ts';
 import { consoleLogger } from '../../observe/logger.ts';
 import { Lines } from '../../proxy/lines.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
-import { Pipe } from './pipe.ts';
+import { oneByOne, Pipe } from './pipe.ts';
 
 /** How long the remaining output may take when it closes, in milliseconds. */
 const LAST_WORDS = 2_000;
@@ -61,10 +61,9 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
     write,
     stalled: limits.stalled,
     most: limits.unreadBytes,
-    onFull: (isFull) => void (isFull ? stdin.pause() : isClosing || stdin.resume()),
     onStalled: (reason) => {
       (rest.logger ?? consoleLogger).warn(
-        'the client on stdio is disconnected, since it does not read: it must read its end all the time, or the limit must be raised',
+        'the client on stdio is disconnected: it must read its end all the time, and no more than the limit may wait for it',
         { reason },
       );
       void close();
@@ -97,7 +96,14 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
     settle();
     return undefined;
   };
-  const lines = new Lines(limits.bodyBytes, (line) => pipe.receive(line));
+  const source = { pause: () => stdin.pause(), resume: () => void (isClosing || stdin.resume()) };
+  // A request may have a long reply: the next one waits until its client has caught up.
+  const receive = oneByOne<string | undefined>(source, async (line) => {
+    await outlet.caughtUp();
+    if (line === undefined) void close();
+    else if (!isClosing) pipe.receive(line);
+  });
+  const lines = new Lines(limits.bodyBytes, receive);
   stdin.on('data', (chunk: Buffer | string) => {
     if (lines.push(Buffer.from(chunk)) !== undefined) return;
     const error = {
@@ -107,7 +113,7 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
     send(JSON.stringify({ jsonrpc: '2.0', id: null, error }));
     void close();
   });
-  stdin.once('end', () => void close());
+  stdin.once('end', () => receive(undefined));
   // A client that stops reading counts as disconnected.
   stdout.on('error', () => {
     outlet.drop();
@@ -151,7 +157,7 @@ function reserveStdout(): { readonly write: WriteLine; undo(): void } {
 /**
  * The output to a client on stdout. It owns the bytes that are not written yet, and decides when the client is given
  * up: it has read nothing for `stalled` while more than `MAX_UNSENT` bytes wait, or more than `most` wait. A client
- * that is only slow is never given up; `onFull` stops its further requests until it has caught up.
+ * that is only slow is never given up; its further requests wait until it has caught up.
  */
 
 interface OutletOptions {
@@ -161,8 +167,6 @@ interface OutletOptions {
   readonly stalled: number;
   /** Bytes that may wait for a client that reads. */
   readonly most: number;
-  /** Called with `true` when more than `MAX_UNSENT` bytes wait, and with `false` once none does. */
-  readonly onFull: (isFull: boolean) => void;
   /** The client is given up, for this reason. Called once. */
   readonly onStalled: (reason: string) => void;
 }
@@ -177,9 +181,9 @@ class PipeOutlet {
   #isWriting = false;
   /** `send` returned false, and something waits still. */
   #isBehind = false;
-  #isFull = false;
   #isOver = false;
   #patience: Timer | undefined;
+  #caughtUp = (): void => {};
   readonly #drained = new Set<() => void>();
 
   constructor(options: OutletOptions) {
@@ -198,9 +202,19 @@ class PipeOutlet {
     this.#unsent += bytes.byteLength;
     for (let at = 0; at < bytes.byteLength; at += PIECE) this.#waiting.push(bytes.subarray(at, at + PIECE));
     this.#writeNext();
-    if (this.#unsent > MAX_UNSENT) this.#full();
+    const { most } = this.#options;
+    if (this.#unsent > most) this.#giveUp(`more than limits.unreadBytes (${most}) wait for it`);
+    else if (this.#unsent > MAX_UNSENT && this.#patience === undefined) this.#watch();
     this.#isBehind ||= this.#unsent >= PIECE;
     return !this.#isBehind;
+  }
+
+  /** Resolves at once unless more than `MAX_UNSENT` bytes wait; then once none does. */
+  async caughtUp(): Promise<void> {
+    if (this.#unsent > MAX_UNSENT)
+      await new Promise<void>((resolve) => {
+        this.#caughtUp = resolve;
+      });
   }
 
   /** Calls each time that nothing waits any more after a `send` that returned false. */
@@ -241,24 +255,12 @@ class PipeOutlet {
       this.#patience = undefined;
       if (this.#unsent > MAX_UNSENT) this.#watch();
       this.#writeNext();
-      if (this.#unsent === 0) this.#caughtUp();
+      if (this.#unsent > 0) return;
+      this.#caughtUp();
+      if (!this.#isBehind) return;
+      this.#isBehind = false;
+      for (const fn of this.#drained) fn();
     });
-  }
-
-  #caughtUp(): void {
-    if (this.#isFull) this.#options.onFull(false);
-    this.#isFull = false;
-    if (!this.#isBehind) return;
-    this.#isBehind = false;
-    for (const fn of this.#drained) fn();
-  }
-
-  #full(): void {
-    const { most, onFull } = this.#options;
-    if (!this.#isFull) onFull(true);
-    this.#isFull = true;
-    if (this.#unsent > most) this.#giveUp(`more than limits.unreadBytes (${most}) wait for it`);
-    else if (this.#patience === undefined) this.#watch();
   }
 
   #watch(): void {

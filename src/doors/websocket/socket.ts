@@ -6,14 +6,14 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { QuotaKey } from '../../base/quota.ts';
-import { type JsonObject, LoopTurns, nextTurn, shareOf } from '../../base/values.ts';
+import { type JsonObject, LoopTurns, shareOf } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
 import { onExpiry } from '../http/expiry.ts';
 import { refusalOf } from '../http/refused.ts';
 import type { PipeSource } from '../pipe/exchange.ts';
-import { Pipe } from '../pipe/pipe.ts';
+import { oneByOne, Pipe } from '../pipe/pipe.ts';
 import { Receiving } from './receiving.ts';
 
 /** Long messages are read one in a turn of the event loop, of all sockets together. */
@@ -142,25 +142,16 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   ws.on('pong', () => {
     answered = true;
   });
-  // One message in a turn of the event loop: others get theirs between two of a burst.
-  let before = Promise.resolve();
-  let arrived = 0;
+  const receive = oneByOne<Buffer>(ws, async (data) => {
+    await turns.next(shareOf(data.length), quotaKey.principal);
+    if (ws.readyState === ws.OPEN) pipe.receive(String(data));
+  });
   ws.on('message', (data, isBinary) => {
     answered = true;
     // A socket that is being closed still gives what its client sends.
     if (ws.readyState !== ws.OPEN) return;
     if (isBinary) return void closed(ws, NOT_TEXT, 'messages are text');
-    // What the socket has read already comes nevertheless, a chunk at most.
-    ws.pause();
-    arrived += 1;
-    before = before
-      .then(() => turns.next(shareOf((data as Buffer).length), quotaKey.principal))
-      .then(() => {
-        if (ws.readyState === ws.OPEN) pipe.receive(String(data));
-        arrived -= 1;
-        if (arrived === 0) ws.resume();
-        return nextTurn();
-      });
+    receive(data as Buffer);
   });
   // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
   ws.on('error', () => {});
