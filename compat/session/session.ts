@@ -476,6 +476,7 @@ export class Session {
   #outside(): Outside {
     const { logger } = this.#services.settings;
     return {
+      isUsed: () => this.connected || this.busy,
       notification: (message, frame) => {
         this.#changed(message);
         if (!this.state.holds(message, frame)) this.#tell(message);

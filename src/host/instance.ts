@@ -142,7 +142,7 @@ export class LiveInstance implements HostInstance {
     const made = await make(options.factory, context);
     const { server } = made;
     const router = new Router(options);
-    const transport = new HostTransport(options.sessionId, router);
+    const transport = new HostTransport(options.sessionId, router, options.outside.isUsed);
     try {
       const begun = await start({ server, transport, router, context, client, single });
       router.isStarting = false;

@@ -36,6 +36,8 @@ export interface Outside {
   requestIn?(message: AskMessage, frame: Frame): Promise<Response> | undefined;
   /** Whether what it is told reaches all users of the server: of an instance's users, one is told. */
   readonly isForAll?: true;
+  /** Of a session: whether its client is connected, or something is unfinished in it. */
+  readonly isUsed?: () => boolean;
   /** @param frame the call in whose async context it was sent */
   notification(message: Message, frame?: Frame): void;
   /** A notification about the server that names a call. @returns whether it is part of the call's reply */

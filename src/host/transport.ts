@@ -59,13 +59,16 @@ export class HostTransport {
   readonly #sink: TransportSink;
   /** Called once the server hears, also while it is still in its `connect`. */
   onListening?: () => void;
+  /** For a server that runs elsewhere: `Outside.isUsed`. */
+  readonly isUsed: (() => boolean) | undefined;
   #armed: Armed | undefined;
   /** The requests that the server sent itself, and that are open. */
   #asked: Set<number> | undefined;
   #severed = false;
 
-  constructor(sessionId: string, sink: TransportSink) {
+  constructor(sessionId: string, sink: TransportSink, isUsed?: () => boolean) {
     this.sessionId = sessionId;
+    this.isUsed = isUsed;
     this.#sink = sink;
   }
 

@@ -163,7 +163,7 @@ class ChildLink implements PeerLink {
     this.#why ??= 'it was closed';
     stdin?.end();
     if (await this.#isOver(GRACE)) return;
-    this.#signal('SIGTERM');
+    signalGroup(this.#child, 'SIGTERM');
     if (await this.#isOver(GRACE)) return;
     this.kill();
     await this.#gone;
@@ -175,7 +175,7 @@ class ChildLink implements PeerLink {
     this.#inflow.close();
     this.#unread.close();
     this.#child.stdout?.destroy();
-    this.#signal('SIGKILL');
+    signalGroup(this.#child, 'SIGKILL');
   }
 
   #isOver(wait: number): Promise<boolean> {
@@ -187,10 +187,6 @@ class ChildLink implements PeerLink {
         resolve(true);
       });
     });
-  }
-
-  #signal(signal: 'SIGTERM' | 'SIGKILL'): void {
-    signalGroup(this.#child, signal);
   }
 
   #line(line: string): void {
@@ -230,7 +226,7 @@ class ChildLink implements PeerLink {
     this.#inflow.close();
     this.#unread.close();
     // Ends the processes that it started too.
-    this.#signal('SIGKILL');
+    signalGroup(this.#child, 'SIGKILL');
     living.delete(this.#child);
     if (this.#child.pid !== undefined) unwatch(this.#child.pid);
     this.#child.stdout?.destroy();

@@ -19,6 +19,8 @@ export interface GroupOptions extends PeerOptions {
   readonly queue: number;
   /** How long one may wait, in milliseconds. */
   readonly queueWait: number;
+  /** Called before each start. @throws AwaitError `no-room` */
+  readonly makeRoom?: () => Promise<void>;
   readonly onClose?: () => void;
 }
 
@@ -68,19 +70,22 @@ export class Group {
     return this.#peers.size + (this.#starting === undefined ? 0 : 1);
   }
 
+  /** Whether it has work, or its session is in use. */
   get busy(): boolean {
     return (
-      this.#starting !== undefined || this.#waiters.length > 0 || [...this.#peers].some(({ busy }) => busy)
+      this.#starting !== undefined ||
+      this.#waiters.length > 0 ||
+      this.#outside.isUsed === true ||
+      [...this.#peers].some(({ busy }) => busy)
     );
   }
 
   /** From here on, messages outside of calls go to `outside`. */
-  sayOutside(outside: OutsideHandler): void {
+  sayOutside(outside: Required<OutsideHandler>): void {
     this.#outside = outside;
-    const { ask } = outside;
     for (const peer of this.#peers) {
       peer.outside = outside;
-      if (ask !== undefined) void peer.askStrays(ask);
+      void peer.askStrays((ask) => outside.ask(ask));
     }
   }
 
@@ -146,14 +151,23 @@ export class Group {
     for (const peer of this.#peers) peer.notify(message);
   }
 
-  /** Ends its servers. @param atOnce without letting them end by themselves */
-  async close(atOnce = false): Promise<void> {
+  /** Ends its servers, and starts no other. */
+  close(): Promise<void> {
     this.#closed = true;
     this.#options.onClose?.();
-    const error = new AwaitError('closed', `${this.#options.name} was closed`);
-    for (const { refuse } of this.#waiters.splice(0)) refuse(error);
-    if (atOnce) for (const peer of this.#peers) peer.kill();
-    else await Promise.all([...this.#peers].map((peer) => peer.close()));
+    for (const { refuse } of this.#waiters.splice(0)) refuse(this.#wasClosed());
+    return this.rest();
+  }
+
+  /** Ends its servers; the next request starts another. */
+  async rest(): Promise<void> {
+    const peers = [...this.#peers];
+    this.#peers.clear();
+    await Promise.all(peers.map((peer) => peer.close()));
+  }
+
+  #wasClosed(): AwaitError {
+    return new AwaitError('closed', `${this.#options.name} was closed`);
   }
 
   // --- servers ---------------------------------------------------------------------------------------
@@ -195,9 +209,10 @@ export class Group {
   }
 
   async #startNow(): Promise<Peer> {
+    await this.#options.makeRoom?.();
     const pause = BACKOFF[Math.min(this.#failures, BACKOFF.length - 1)] ?? 0;
     if (pause > 0) await sleep(systemClock, pause);
-    if (this.#closed) throw new AwaitError('closed', `${this.#options.name} was closed`);
+    if (this.#closed) throw this.#wasClosed();
     const { openLink, logger, name } = this.#options;
     const began = performance.now();
     let peer: Peer;
@@ -207,18 +222,19 @@ export class Group {
       this.#failures += 1;
       throw error;
     }
+    if (this.#closed) {
+      peer.kill();
+      throw this.#wasClosed();
+    }
     this.#peers.add(peer);
     peer.outside = this.#outside;
     peer.onGone(({ message, how: { planned } }) => {
-      this.#peers.delete(peer);
-      if (!planned) this.#failures = performance.now() - began > LIVED ? 1 : this.#failures + 1;
-      if (!planned && !this.#closed) logger.warn('a server ended', { from: name, reason: message });
+      if (this.#peers.delete(peer) && !planned) {
+        this.#failures = performance.now() - began > LIVED ? 1 : this.#failures + 1;
+        logger.warn('a server ended', { from: name, reason: message });
+      }
       this.#serve();
     });
-    if (this.#closed) {
-      peer.kill();
-      throw new AwaitError('closed', `${name} was closed`);
-    }
     for (const { method, params } of this.#set.values())
       await peer.request(method, params).catch(() => undefined);
     return peer;

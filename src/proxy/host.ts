@@ -1,6 +1,6 @@
 /**
  * A server that runs elsewhere, as a host of `createAwaitHandler`: decides which client uses which servers.
- * 1. A session has servers of its own, which end with its instance.
+ * 1. A session has servers of its own, which end with its instance, or earlier where another client needs the room.
  * 2. Without sessions a known caller has servers, separate by the client's capabilities, name and version,
  *    kept while they are used. Unknown callers share theirs if the connection comes from this machine, unforwarded, or
  *    `shared` says so; otherwise each call has a server of its own.
@@ -52,8 +52,8 @@ export interface PeerHostOptions {
   /** Servers of one client that run at once. Default 1: the server's memory is in one place. */
   readonly children?: number;
   /**
-   * Servers of all clients. Default 100; the ones that were idle longest make room, but for those of sessions. A known
-   * caller has half of them at most, and so have all anonymous ones, once a known caller has come.
+   * Servers of all clients. Default 100; the ones that were idle longest make room. A known caller has half of them at
+   * most, and so have all anonymous ones, once a known caller has come.
    */
   readonly maxChildren?: number;
   /** Whether callers that are not known share servers wherever they come from. Default false. */
@@ -171,12 +171,7 @@ interface PoolParts {
 }
 
 class Pool {
-  readonly #name: string;
-  readonly #options: Required<PeerHostOptions>;
-  readonly #identity: unknown;
-  readonly #upstream: Upstream;
-  readonly #openLink: OpenLinkFor;
-  readonly #tokenOf: TokenOf;
+  readonly #parts: PoolParts;
   readonly #groups = new Map<string, Group>();
   readonly #received = new Budget(RECEIVED_BYTES, FREE_BYTES);
   #logger: PeerLogger = SILENT;
@@ -188,13 +183,8 @@ class Pool {
   #hasKnown = false;
   #closed = false;
 
-  constructor({ name, options, identity, upstream, openLink, tokenOf }: PoolParts) {
-    this.#name = name;
-    this.#options = options;
-    this.#identity = identity;
-    this.#upstream = upstream;
-    this.#openLink = openLink;
-    this.#tokenOf = tokenOf;
+  constructor(parts: PoolParts) {
+    this.#parts = parts;
   }
 
   attach(logger: PeerLogger, outside: (notification: JsonObject) => void, relay?: HandoffParts): void {
@@ -204,7 +194,7 @@ class Pool {
     this.#sharing = new Sharing({
       parts: relay,
       logger,
-      identity: this.#identity,
+      identity: this.#parts.identity,
       lease: (group) => this.#newLease(group, { isGuest: true }),
     });
   }
@@ -219,13 +209,13 @@ class Pool {
   }
 
   async lease(context: FactoryContext): Promise<HostProduct> {
-    if (this.#closed) throw new AwaitError('closed', `${this.#name} was closed`);
+    if (this.#closed) throw new AwaitError('closed', `${this.#parts.name} was closed`);
     const client: Client = {
       capabilities: context.clientCapabilities,
       info: context.clientInfo,
       protocolVersion: SPOKEN.has(context.revision) ? context.revision : LATEST,
     };
-    const known = this.#tokenOf(context);
+    const known = this.#parts.tokenOf(context);
     if (known === 'missing') return withoutToken();
     const { token } = known;
     const { key, isKept } = this.#keyOf(context, client, token);
@@ -240,16 +230,10 @@ class Pool {
     };
     const isAnonymous = context.principal === undefined;
     this.#hasKnown ||= !isAnonymous;
-    const isShared = this.#options.shared && isAnonymous && context.sessionId === undefined;
+    const isShared = this.#parts.options.shared && isAnonymous && context.sessionId === undefined;
     const lease = this.#newLease(group, { isShared, onEnd: end, token });
-    if (context.sessionId !== undefined) {
-      group.sayOutside({
-        notification: (message) => lease.notification(message),
-        ask: (ask) => lease.ask(ask),
-      });
-    }
+    if (context.sessionId !== undefined) group.sayOutside(lease);
     try {
-      await this.#makeRoom(group);
       await group.peer();
     } catch (error) {
       end();
@@ -278,13 +262,13 @@ class Pool {
     const of = token === undefined ? '' : ` ${sha256(token)}`;
     if (sessionId !== undefined) return { key: `session ${sessionId}${of}`, isKept: false };
     if (principal !== undefined) return { key: `caller ${digest([principal, client])}${of}`, isKept: true };
-    if (isLocal || this.#options.shared) return { key: `anyone ${digest(client)}${of}`, isKept: true };
+    if (isLocal || this.#parts.options.shared) return { key: `anyone ${digest(client)}${of}`, isKept: true };
     this.#alone += 1;
     return { key: `call ${this.#alone}`, isKept: false };
   }
 
   #newLease(group: Group, own: Partial<LeaseOptions>): PeerLease {
-    const { replay, cancelGrace } = this.#options;
+    const { replay, cancelGrace } = this.#parts.options;
     return new PeerLease(group, {
       logger: this.#logger,
       repeatsAll: replay === 'allow',
@@ -304,15 +288,16 @@ class Pool {
     owner: Pick<LinkParts, 'caller' | 'token'> = { caller: undefined, token: undefined },
   ): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
-    const { children, queue, queueWait, startTimeout, askTimeout } = this.#options;
+    const { name, options, upstream, openLink } = this.#parts;
+    const { children, queue, queueWait, startTimeout, askTimeout } = options;
     const account: OpenAccount = (breakOff) => this.#received.open({ principal: owner.caller }, breakOff);
-    const local = this.#openLink({ logger: this.#logger, listens: key !== undefined, account, ...owner });
+    const local = openLink({ logger: this.#logger, listens: key !== undefined, account, ...owner });
     // Servers of 2026-07-28 keep nothing of a client: each process has its own.
-    const sharing = key === undefined || this.#upstream.era === '2026-07-28' ? undefined : this.#sharing;
+    const sharing = key === undefined || upstream.era === '2026-07-28' ? undefined : this.#sharing;
     const group: Group = new Group(
       client,
       {
-        name: this.#name,
+        name,
         logger: this.#logger,
         account,
         openLink: sharing?.openLink(key ?? '', () => group, local) ?? local,
@@ -322,6 +307,7 @@ class Pool {
         startTimeout,
         askTimeout,
         caller: owner.caller,
+        makeRoom: () => this.#makeRoom(group),
         ...(key !== undefined && { onClose: () => sharing?.release(key) }),
       },
       { notification: (message) => this.#outside(message) },
@@ -329,43 +315,43 @@ class Pool {
     return group;
   }
 
-  /** @throws AwaitError `no-room` when all servers have work, or belong to sessions */
-  async #makeRoom(wanting: Group): Promise<void> {
-    if (wanting.size > 0) return;
-    const all = this.#options.maxChildren;
+  /** @throws AwaitError `no-room` when all servers have work, or their sessions are in use */
+  async #makeRoom({ caller: principal }: Group): Promise<void> {
+    const all = this.#parts.options.maxChildren;
     const half = Math.ceil(all / 2);
     const anonymous = this.#hasKnown ? half : all;
     const places = new Quota<[string, Group]>({ all, caller: half, anonymous });
     const entries = [...this.#groups].sort(([, a], [, b]) => a.used - b.used);
     for (const entry of entries) places.hold(entry, { principal: entry[1].caller }, entry[1].size);
-    const ended: Group[] = [];
-    const end = ([key, group]: [string, Group]): void => {
-      this.#groups.delete(key);
-      ended.push(group);
-    };
-    const { caller: principal } = wanting;
+    const ended: Promise<void>[] = [];
+    const end = (entry: [string, Group]): void => void ended.push(this.#end(...entry));
     // What strangers took before the first known caller came is ended for one, whatever it does.
     if (principal !== undefined && places.lacks({ principal }) === 'all') places.makeRoom({}, 0, end);
-    const lack = places.makeRoom({ principal }, 1, end, ([key, group]) => isIdle(key, group));
-    await Promise.all(ended.map((group) => group.close()));
+    const lack = places.makeRoom({ principal }, 1, end, ([, group]) => !group.busy);
+    await Promise.all(ended);
     if (lack === undefined) return;
     const most = lack === 'all' ? all : half;
-    throw new AwaitError('no-room', `${most} servers are at work already; raise maxChildren`);
+    throw new AwaitError('no-room', `${most} servers are in use already; raise maxChildren`);
   }
 
   #endIdle(): void {
-    const before = performance.now() - this.#options.idle;
+    const now = performance.now();
     for (const [key, group] of this.#groups) {
-      if (!isIdle(key, group) || group.used > before) continue;
-      this.#groups.delete(key);
-      void group.close();
+      if (group.busy) group.used = now;
+      else if (!isOfSession(key) && group.used <= now - this.#parts.options.idle) void this.#end(key, group);
     }
+  }
+
+  /** Ends a client's servers. A session goes on, as after its server's end. */
+  #end(key: string, group: Group): Promise<void> {
+    if (isOfSession(key)) return group.rest();
+    this.#groups.delete(key);
+    return group.close();
   }
 }
 
-/** Those of a session end with it. */
-function isIdle(key: string, group: Group): boolean {
-  return !key.startsWith('session ') && !group.busy;
+function isOfSession(key: string): boolean {
+  return key.startsWith('session ');
 }
 
 const DEFAULTS: Required<PeerHostOptions> = {

@@ -26,7 +26,8 @@ const ATTEMPTS = 3;
 const NOTED = 30_000;
 
 /** Where an instance of the engine, or another process, is reached. */
-export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'send' | 'ask' | 'lose'>;
+export type LeaseTransport = Pick<HostTransport, 'onmessage' | 'start' | 'send' | 'ask' | 'lose'> &
+  Partial<Pick<HostTransport, 'isUsed'>>;
 
 interface PeerWork {
   readonly holder: Holder;
@@ -82,6 +83,10 @@ export class PeerLease implements RequestOwner {
       else if (work.sent === undefined) work.turn?.done();
     }
     this.#options.onEnd();
+  }
+
+  get isUsed(): boolean {
+    return this.#transport?.isUsed?.() ?? true;
   }
 
   notification(message: JsonObject, requestId?: string | number): void {

@@ -62,6 +62,8 @@ export interface RequestOwner {
 export interface OutsideHandler {
   notification(message: JsonObject): void;
   ask?(ask: PeerAsk): Promise<Response>;
+  /** Whether its client is connected, or something is unfinished in its session. */
+  readonly isUsed?: boolean;
 }
 
 export interface PeerAsk {

@@ -8,7 +8,7 @@
 import type { BoundedReading } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError, isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { AwaitError, isObject, type JsonObject, objectOf, systemClock, within } from '../base/values.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
 import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
@@ -41,6 +41,8 @@ interface Transport {
 export const RATE = 1_000;
 /** Bytes that a request takes beside its message. */
 const REQUEST = 65_536;
+/** How long the server may take to answer the end of its session, in milliseconds. */
+const GRACE = 2_000;
 
 type RemoteWire = 'http' | 'sse';
 
@@ -97,8 +99,8 @@ class RemoteLink implements PeerLink {
   }
 
   async close(): Promise<void> {
-    const transport = await this.#transport.catch(() => undefined);
-    await transport?.terminateSession?.().catch(() => undefined);
+    const left = this.#transport.then((transport) => transport.terminateSession?.());
+    await within(systemClock, GRACE, left);
     this.kill('it was closed');
   }
 

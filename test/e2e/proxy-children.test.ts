@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import process from 'node:process';
-import { afterEach, describe, expect, it, vi } from 'vitest';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { type StdioHostOptions, stdioHost } from '../../src/index.ts';
 import { SHORT, some } from '../short.ts';
 import { legacy, modern, post, textOf } from './clients.ts';
@@ -53,23 +53,40 @@ describe.concurrent('a proxy ends with 1 and one line', () => {
 });
 
 describe('servers at work', () => {
-  const begins = async ({ url }: Served, caller?: string): Promise<unknown> => {
-    const params = {
-      protocolVersion: '2025-11-25',
-      capabilities: {},
-      clientInfo: { name: 'x', version: '1' },
-    };
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: {
-        'content-type': 'application/json',
-        accept: 'application/json, text/event-stream',
-        ...(caller !== undefined && { authorization: `Bearer ${caller}` }),
-      },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
-    });
-    return response.ok ? 'ok' : [response.status, ((await response.json()) as { error: object }).error];
+  const params = {
+    protocolVersion: '2025-11-25',
+    capabilities: {},
+    clientInfo: { name: 'x', version: '1' },
   };
+  const headersOf = (caller?: string, session?: string) => ({
+    'content-type': 'application/json',
+    accept: 'application/json, text/event-stream',
+    ...(caller !== undefined && { authorization: `Bearer ${caller}` }),
+    ...(session !== undefined && { 'mcp-session-id': session }),
+  });
+  const asks = async (
+    { url }: Served,
+    method: string,
+    { caller, session }: { readonly caller?: string | undefined; readonly session?: string } = {},
+  ): Promise<Response> =>
+    fetch(url, {
+      method: 'POST',
+      headers: headersOf(caller, session),
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+    });
+  const leaving = new AbortController();
+  afterAll(() => leaving.abort());
+  /** A session that is in use: its client has an open stream. */
+  const begins = async (served: Served, caller?: string): Promise<unknown> => {
+    const response = await asks(served, 'initialize', { caller });
+    if (!response.ok) return [response.status, ((await response.json()) as { error: object }).error];
+    const session = response.headers.get('mcp-session-id') ?? undefined;
+    const stream = await fetch(served.url, { headers: headersOf(caller, session), signal: leaving.signal });
+    return stream.ok ? 'ok' : stream.status;
+  };
+  /** A session whose client has left without ending it. @returns its id */
+  const leaves = async (served: Served, caller?: string): Promise<string> =>
+    (await asks(served, 'initialize', { caller })).headers.get('mcp-session-id') ?? '';
   const busy = [
     503,
     expect.objectContaining({ code: -32000, data: { 'mcp-await': { reason: 'no-room', retry: true } } }),
@@ -106,6 +123,33 @@ describe('servers at work', () => {
     const single = await behind('rubbish', { maxChildren: 1 });
     expect(await begins(single, 'ann')).toBe('ok');
     expect(await begins(single)).toEqual(busy);
+    expect(single.log.text).toContain('1 servers are in use already; raise maxChildren');
+  });
+
+  it('do not count those of sessions whose clients left: the one that is idle longest makes room', async () => {
+    const pids = effectsFile();
+    const [command = '', ...args] = node('misbehaving.mjs', 'well', pids.path);
+    const served = await serveHere(stdioHost({ command, args, maxChildren: 4 }), { limits: { drain: 300 } });
+    open.push(served);
+    const alive = () => pids.lines().map((pid) => isAlive(Number(pid)));
+    const ann = await leaves(served, 'ann');
+    expect(await begins(served)).toBe('ok');
+    const stranger = await leaves(served);
+    expect(await leaves(served, 'ben')).not.toBe('');
+    expect(alive()).toEqual([true, true, true, true]);
+    // A stranger's first, and none of a session in use.
+    expect(await begins(served, 'cid')).toBe('ok');
+    expect(alive()).toEqual([true, true, false, true, true]);
+    // No stranger costs a known caller's.
+    expect((await asks(served, 'initialize')).status).toBe(503);
+    expect(await begins(served, 'dan')).toBe('ok');
+    expect(alive()).toEqual([false, true, false, true, true, true]);
+    // Its session goes on, with a server that is started for it.
+    const listed = await asks(served, 'tools/list', { caller: 'ann', session: ann });
+    expect(await listed.text()).toContain('"name":"try"');
+    expect(alive()).toEqual([false, true, false, false, true, true, true]);
+    const refused = await asks(served, 'tools/list', { session: stranger });
+    expect(await refused.text()).toContain('"reason":"no-room"');
   });
 });
 

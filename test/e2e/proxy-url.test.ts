@@ -1,13 +1,14 @@
 /** `proxy --url`: remote servers of 2025 and of 2024, each what the SDK makes of it, for clients of every revision. */
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { createMcpExpressApp } from '@modelcontextprotocol/sdk/server/express.js';
 import { SSEServerTransport } from '@modelcontextprotocol/sdk/server/sse.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { remoteHost } from '../../src/index.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
-import { legacy, modern, oldest } from './clients.ts';
+import { filledIn, legacy, legacyOver, modern, oldest } from './clients.ts';
 import { listen, serveHere, shut } from './harness.ts';
 
 const closing: (() => Promise<void>)[] = [];
@@ -77,6 +78,43 @@ describe.each([
     expect(await client.resource('diary://today')).toBe('Dear its name');
     await client.close();
   });
+});
+
+it('has room for clients that come and leave one after the other, without ending their sessions', async () => {
+  const served = await serveHere(remoteHost({ url: await streamable(), maxChildren: 2 }), {
+    limits: { drain: 300 },
+  });
+  closing.unshift(() => served.close());
+  for (let nth = 0; nth < 5; nth += 1) {
+    // The stream of the one before may not have ended yet.
+    const client = await vi.waitFor(() => legacy(served.url), { timeout: 60_000 });
+    expect(await client.toolNames()).toContain('one');
+    await client.close();
+  }
+});
+
+it('has no room while calls are unfinished', async () => {
+  const served = await serveHere(remoteHost({ url: await streamable(), maxChildren: 1 }), {
+    limits: { drain: 300 },
+  });
+  closing.unshift(() => served.close());
+  let answer = (): void => {};
+  const answered = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const client = await legacyOver(new StreamableHTTPClientTransport(new URL(served.url)), {
+    answer: async (params) => {
+      await answered;
+      return filledIn(params);
+    },
+  });
+  const call = client.tool('one');
+  await expect.poll(() => client.asked).toEqual(['name?']);
+  await expect(legacy(served.url)).rejects.toThrow('This server is busy');
+  answer();
+  expect(await call).toBe('Hello its name');
+  await client.close();
+  await (await vi.waitFor(() => legacy(served.url), { timeout: 60_000 })).close();
 });
 
 it('sends its configured headers, and reports a server that cannot be reached', async () => {
