@@ -27,6 +27,8 @@ const CLOSING: ReadonlySet<number> = new Set([0x5d, 0x7d]);
 export interface BoundedReading {
   /** Called once a message is too much, before the reader sees the error. */
   readonly onExceeded?: (error: AwaitError) => void;
+  /** Called once it is over: read to its end, broken or cancelled. What was read may still be on its way. */
+  readonly onOver?: () => void;
   /** Opens one for the bytes of a message that is not whole, which may break the response off. */
   readonly account?: OpenAccount;
   /** Asked for each piece, which is passed on, and the next one read, once it resolves; undefined: at once. */
@@ -48,7 +50,13 @@ export function boundedResponse(
   const isCoded = headers.has('content-encoding');
   const length = headers.get('content-length');
   // So few bytes are neither nested deeply nor many values.
-  if (!isStream && !isCoded && length !== null && Number(length) <= Math.min(most, MAX_DEPTH))
+  if (
+    !reading.onOver &&
+    !isStream &&
+    !isCoded &&
+    length !== null &&
+    Number(length) <= Math.min(most, MAX_DEPTH)
+  )
     return response;
   const own = new Response(bound(body, { ...reading, most, isStream }), {
     status,
@@ -67,7 +75,7 @@ interface BoundParts extends BoundedReading {
 
 function bound(
   body: ReadableStream<Uint8Array>,
-  { most, isStream, onExceeded, account, mayRead }: BoundParts,
+  { most, isStream, onExceeded, onOver, account, mayRead }: BoundParts,
 ): ReadableStream<Uint8Array> {
   let size = 0;
   /** Line breaks in a row: two end an event. */
@@ -130,6 +138,7 @@ function bound(
   const end = (): void => {
     isOver = true;
     held?.close();
+    onOver?.();
   };
   return new ReadableStream(
     {

@@ -14,6 +14,7 @@ import type { Readable } from 'node:stream';
 import { MOST_VALUES } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
+import { systemClock, within } from '../base/values.ts';
 import { Inflow } from './inflow.ts';
 import { Lines } from './lines.ts';
 import { FULL, isRpcMessage, type LinkEvents, type PeerLink, type PeerLogger } from './link.ts';
@@ -46,17 +47,7 @@ const QUOTED = 200;
 const living = new Set<ChildProcess>();
 let listens = false;
 
-export function openChild(
-  options: ChildOptions,
-  name: string,
-  logger: PeerLogger,
-  account: OpenAccount,
-  events: LinkEvents,
-): PeerLink {
-  return new ChildLink(options, name, logger, account, events);
-}
-
-class ChildLink implements PeerLink {
+export class ChildLink implements PeerLink {
   readonly #name: string;
   readonly #logger: PeerLogger;
   readonly #events: LinkEvents;
@@ -162,10 +153,10 @@ class ChildLink implements PeerLink {
     const { stdin } = this.#child;
     this.#why ??= 'it was closed';
     stdin?.end();
-    if (await this.#isOver(GRACE)) return;
-    signalGroup(this.#child, 'SIGTERM');
-    if (await this.#isOver(GRACE)) return;
-    this.kill();
+    await within(systemClock, GRACE, this.#gone);
+    if (!this.#ended) signalGroup(this.#child, 'SIGTERM');
+    await within(systemClock, GRACE, this.#gone);
+    if (!this.#ended) this.kill();
     await this.#gone;
   }
 
@@ -176,17 +167,6 @@ class ChildLink implements PeerLink {
     this.#unread.close();
     this.#child.stdout?.destroy();
     signalGroup(this.#child, 'SIGKILL');
-  }
-
-  #isOver(wait: number): Promise<boolean> {
-    return new Promise((resolve) => {
-      const timer = setTimeout(() => resolve(false), wait);
-      timer.unref();
-      void this.#gone.then(() => {
-        clearTimeout(timer);
-        resolve(true);
-      });
-    });
   }
 
   #line(line: string): void {
@@ -231,15 +211,11 @@ class ChildLink implements PeerLink {
     if (this.#child.pid !== undefined) unwatch(this.#child.pid);
     this.#child.stdout?.destroy();
     this.#child.stderr?.destroy();
-    const hints = [
-      ...(this.#firstRubbish === undefined
-        ? []
-        : [`its stdout began with ${JSON.stringify(this.#firstRubbish)}, which is no JSON-RPC message`]),
-      ...(this.#lastError === ''
-        ? []
-        : [`the last line of its stderr was ${JSON.stringify(this.#lastError)}`]),
-    ];
-    this.#events.ended([this.#why ?? 'it ended', ...hints].join('; '));
+    let why = this.#why ?? 'it ended';
+    if (this.#firstRubbish !== undefined)
+      why += `; its stdout began with ${JSON.stringify(this.#firstRubbish)}, which is no JSON-RPC message`;
+    if (this.#lastError !== '') why += `; the last line of its stderr was ${JSON.stringify(this.#lastError)}`;
+    this.#events.ended(why);
   }
 }
 

@@ -189,11 +189,11 @@ export class Group {
   }
 
   #grant(peer: Peer, { holder, grant }: Waiter): void {
-    peer.hold(holder);
+    peer.holder = holder;
     grant({
       peer,
       done: () => {
-        if (peer.holder === holder) peer.hold(undefined);
+        if (peer.holder === holder) peer.holder = undefined;
         this.used = performance.now();
         this.#serve();
       },

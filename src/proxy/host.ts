@@ -289,7 +289,6 @@ class Pool {
   ): Group {
     this.#timer ??= setInterval(() => this.#endIdle(), LOOK_EVERY).unref();
     const { name, options, upstream, openLink } = this.#parts;
-    const { children, queue, queueWait, startTimeout, askTimeout } = options;
     const account: OpenAccount = (breakOff) => this.#received.open({ principal: owner.caller }, breakOff);
     const local = openLink({ logger: this.#logger, listens: key !== undefined, account, ...owner });
     // Servers of 2026-07-28 keep nothing of a client: each process has its own.
@@ -297,15 +296,11 @@ class Pool {
     const group: Group = new Group(
       client,
       {
+        ...options,
         name,
         logger: this.#logger,
         account,
         openLink: sharing?.openLink(key ?? '', () => group, local) ?? local,
-        children,
-        queue,
-        queueWait,
-        startTimeout,
-        askTimeout,
         caller: owner.caller,
         makeRoom: () => this.#makeRoom(group),
         ...(key !== undefined && { onClose: () => sharing?.release(key) }),

@@ -135,7 +135,7 @@ export class PeerLease implements RequestOwner {
   #answer(id: string | number, coming: Promise<Response>): void {
     coming
       .catch((error: unknown): Response => this.#failed(error))
-      .then((response) => this.#transport?.send({ jsonrpc: '2.0', id, ...response }));
+      .then((response) => this.#respond(id, response));
   }
 
   async #initialized(): Promise<Response> {
@@ -183,7 +183,11 @@ export class PeerLease implements RequestOwner {
       this.#respond(id, response);
     } catch (error) {
       if (error instanceof PeerGone && !this.#over)
-        this.#transport?.lose(id, this.#lost(error), error.how.planned === true);
+        this.#transport?.lose(
+          id,
+          new AwaitError('host-gone', `the server that ran this call has ended: ${error.message}`),
+          error.how.planned === true,
+        );
       else if (!work.cancelled) this.#respond(id, this.#failed(error));
     } finally {
       if (this.#work.get(id) === work) this.#work.delete(id);
@@ -236,10 +240,6 @@ export class PeerLease implements RequestOwner {
 
   #respond(id: string | number, response: Response): void {
     void this.#transport?.send({ jsonrpc: '2.0', id, ...response });
-  }
-
-  #lost({ message }: PeerGone): AwaitError {
-    return new AwaitError('host-gone', `the server that ran this call has ended: ${message}`);
   }
 
   #failed(error: unknown): Response {

@@ -137,7 +137,8 @@ export class Peer {
   readonly #onGone: ((gone: PeerGone) => void)[] = [];
   #gone: PeerGone | undefined;
   #next = 0;
-  #holder: Holder | undefined;
+  /** The turn is this call's until it is undefined. */
+  holder: Holder | undefined;
   /** Receives messages that belong to no call. */
   outside: OutsideHandler | undefined;
   readonly #asks = new Map<string | number, AbortController>();
@@ -189,7 +190,7 @@ export class Peer {
     }
     peer.notify({ jsonrpc: '2.0', method: 'notifications/initialized' });
     // Asks that it makes on `initialized` arrive before its response to a ping.
-    if (capabilities.roots !== undefined) await peer.#answersPing();
+    if (capabilities.roots !== undefined) await within(systemClock, PING, peer.request('ping', {}));
     return peer;
   }
 
@@ -215,16 +216,7 @@ export class Peer {
 
   /** Whether it has open requests. */
   get busy(): boolean {
-    return this.#pending.size > 0 || this.#holder !== undefined;
-  }
-
-  get holder(): Holder | undefined {
-    return this.#holder;
-  }
-
-  /** The turn is this call's until `undefined` is set. */
-  hold(holder: Holder | undefined): void {
-    this.#holder = holder;
+    return this.#pending.size > 0 || this.holder !== undefined;
   }
 
   /**
@@ -307,8 +299,7 @@ export class Peer {
   #notified(method: string, message: JsonObject, about?: string | number): void {
     const params = objectOf(message.params);
     if (method === 'notifications/cancelled') {
-      const asked = params.requestId;
-      if (typeof asked === 'string' || typeof asked === 'number') this.#asks.get(asked)?.abort();
+      this.#asks.get(params.requestId as number)?.abort();
       return;
     }
     if (method === 'notifications/progress') {
@@ -320,7 +311,7 @@ export class Peer {
     }
     if (method === 'notifications/tools/list_changed') this.#tools = undefined;
     const request = about === undefined ? undefined : this.#pending.get(about);
-    const holder = this.#holder;
+    const holder = this.holder;
     if (request?.owner !== undefined) request.owner.notification(message, request.requestId);
     else if (holder === undefined) this.outside?.notification(message);
     else holder.owner.notification(message, holder.requestId);
@@ -357,7 +348,7 @@ export class Peer {
       resets: false,
     };
     const ask: PeerAsk = { method, params, signal: abort.signal, ...(token !== undefined && { progress }) };
-    const holder = this.#holder;
+    const holder = this.holder;
     if (holder === undefined) this.#outside.add(abort);
     const late = holder && this.#beforeTimeout(holder);
     void this.#answerTo(ask, holder)
@@ -399,7 +390,7 @@ export class Peer {
     if (askTimeout === 0 || this.elsewhere) return undefined;
     const timer = setTimeout(
       () => {
-        if (this.#holder !== holder || !holder.repeatable) return;
+        if (this.holder !== holder || !holder.repeatable) return;
         logger.debug('a server is ended before its ask times out; its call continues in another', {
           from: name,
         });
@@ -411,14 +402,8 @@ export class Peer {
     return timer;
   }
 
-  /** Resolves when the server answers a ping, in any way, or ends, or after a time limit. */
-  async #answersPing(): Promise<void> {
-    await within(systemClock, PING, this.request('ping', {}));
-  }
-
   #settle(message: JsonObject): void {
-    const { id } = message;
-    if (typeof id !== 'string' && typeof id !== 'number') return;
+    const id = message.id as number;
     const request = this.#pending.get(id);
     this.#pending.delete(id);
     request?.settle(responseOf(message));

@@ -11,7 +11,7 @@ import { type LinkParts, type PeerHost, type PeerHostOptions, peerHost } from '.
 import type { PeerLogger } from './link.ts';
 import type { Listening, ListeningPorts, MayRead, ModernWire } from './modern.ts';
 import { openModernRemote, openModernWire } from './modern-wires.ts';
-import { type BoundReply, openRemote, type RemoteOptions } from './remote.ts';
+import { type BoundReply, RemoteLink, type RemoteOptions } from './remote.ts';
 
 /** Bytes of one message of a remote server, as of one line of a child. */
 const MESSAGE_BYTES = 16_777_216;
@@ -86,7 +86,7 @@ export function watchedRemoteHost(
             );
     return [
       ['2026-07-28', (events) => openModernRemote(own, logger, listens, account, events, bound, listening)],
-      ['2025-11-25', (events) => openRemote(own, bound, account, events)],
+      ['2025-11-25', (events) => new RemoteLink(own, bound, account, events)],
     ];
   };
   const identity = { ...remote, ...(forwardAuthorization && { forwardAuthorization }) };

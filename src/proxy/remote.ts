@@ -2,13 +2,15 @@
  * A remote server of 2025-11-25 or before, over Streamable HTTP or, where its endpoint refuses that, HTTP+SSE. The
  * transports are those of SDK v1, an optional peer: sessions, streams and their resumption are theirs.
  *
- * A link is one session. A request that the server refuses gets an error; a session that it no longer knows, or a
- * server that cannot be reached, is the end of the link.
+ * A link is one session. A request that the server refuses gets an error; a session that it no longer knows, a server
+ * that cannot be reached, or a reply that ends or breaks without the response, and is not resumed, is the end of the
+ * link.
  */
 import type { BoundedReading } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
 import { AwaitError, isObject, type JsonObject, objectOf, systemClock, within } from '../base/values.ts';
+import { RECONNECTION } from '../client/message.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
 import { FULL, heldMemory, isRpcMessage, type LinkEvents, type PeerLink } from './link.ts';
@@ -22,16 +24,15 @@ export interface RemoteOptions {
 /** Limits what is collected of a response of the server. */
 export type BoundReply = (
   response: Response,
-  reading: Pick<BoundedReading, 'onExceeded' | 'mayRead'>,
+  reading: Pick<BoundedReading, 'onExceeded' | 'onOver' | 'mayRead'>,
 ) => Response;
 
 /** The part of the SDK's transports that is used here. */
 interface Transport {
   onmessage?: (message: never) => void;
-  onerror?: (error: Error) => void;
   onclose?: () => void;
   start(): Promise<void>;
-  send(message: never): Promise<void>;
+  send(message: never, options?: { readonly onresumptiontoken: (token: string) => void }): Promise<void>;
   close(): Promise<void>;
   terminateSession?(): Promise<void>;
   setProtocolVersion?(version: string): void;
@@ -43,19 +44,22 @@ export const RATE = 1_000;
 const REQUEST = 65_536;
 /** How long the server may take to answer the end of its session, in milliseconds. */
 const GRACE = 2_000;
+/** How long after the end of a reply the transport has passed on what was in it, in milliseconds. */
+const PASSED = 100;
 
 type RemoteWire = 'http' | 'sse';
 
-export function openRemote(
-  options: RemoteOptions,
-  bound: BoundReply,
-  account: OpenAccount,
-  events: LinkEvents,
-): PeerLink {
-  return new RemoteLink(options, bound, account, events);
+/** A request whose response has not come. */
+interface Unanswered {
+  /** Names its present reply: its id, or the last event, after which it is resumed; undefined over HTTP+SSE. */
+  key: unknown;
+  /** How often that may fail. */
+  left: number;
 }
 
-class RemoteLink implements PeerLink {
+type Fetch = (input: string | URL, init?: RequestInit) => Promise<Response>;
+
+export class RemoteLink implements PeerLink {
   readonly #options: RemoteOptions;
   readonly #bound: BoundReply;
   readonly #events: LinkEvents;
@@ -63,6 +67,8 @@ class RemoteLink implements PeerLink {
   #wire: RemoteWire = 'http';
   #isOver = false;
   readonly #inflow: Inflow;
+  /** By their ids. */
+  readonly #unanswered = new Map<unknown, Unanswered>();
   /** Responses to the server's own requests that are under way, each a request. */
   readonly #responses: Account;
   /** What they take, in bytes. */
@@ -111,13 +117,21 @@ class RemoteLink implements PeerLink {
 
   async #send(message: JsonObject): Promise<void> {
     const transport = await this.#transport;
+    const { id, method } = message;
+    const left = RECONNECTION.maxRetries;
+    const request: Unanswered = { key: this.#wire === 'http' ? id : undefined, left };
+    const onresumptiontoken = (key: string): void => void Object.assign(request, { key, left });
+    // One that is cancelled may end without a response.
+    if (id === undefined) this.#unanswered.delete(objectOf(message.params).requestId);
+    else if (method !== undefined) this.#unanswered.set(id, request);
     try {
-      await transport.send(message as never);
+      await transport.send(message as never, { onresumptiontoken });
     } catch (error) {
       const code = isObject(error) ? error.code : undefined;
       const isRefused = typeof code === 'number' && code >= 400 && code < 500 && code !== 401 && code !== 403;
-      if (message.method !== 'initialize' || this.#wire === 'sse' || !isRefused) throw error;
+      if (method !== 'initialize' || this.#wire === 'sse' || !isRefused) throw error;
       // As the revisions of 2025 have it for clients that also know the one before.
+      request.key = undefined;
       this.#transport = this.#open('sse');
       await (await this.#transport).send(message as never);
     }
@@ -125,15 +139,24 @@ class RemoteLink implements PeerLink {
 
   async #open(wire: RemoteWire): Promise<Transport> {
     this.#wire = wire;
-    const transport = await make(wire, this.#options, (response, sent) =>
-      this.#bound(response, {
-        onExceeded: (error) => this.#exceeded(sent, error),
+    const transport = await make(wire, this.#options, async (input, init = {}) => {
+      let isLast = false;
+      const onOver = (): void => void setTimeout(() => this.#over(init, isLast), PASSED);
+      const response = await fetchHere(input, init).catch((error: unknown) => {
+        onOver();
+        throw error;
+      });
+      isLast = response.ok || response.status === 405;
+      return this.#bound(response, {
+        onExceeded: ({ message }) => this.#refuse(requestIn(init), message) || this.kill(message),
+        onOver,
         mayRead: () => this.#inflow.ready(),
-      }),
-    );
+      });
+    });
     transport.onmessage = (message: JsonObject) => {
       if (this.#isOver || !isRpcMessage(message)) return;
-      const { result } = message;
+      const { id, method, result } = message;
+      if (method === undefined) this.#unanswered.delete(id);
       if (isObject(result) && typeof result.protocolVersion === 'string') {
         transport.setProtocolVersion?.(result.protocolVersion);
       }
@@ -142,39 +165,41 @@ class RemoteLink implements PeerLink {
     transport.onclose = () => {
       if (this.#wire === wire) this.#ended('its connection closed');
     };
-    transport.onerror = () => {};
     await transport.start();
     return transport;
   }
 
-  /** A reply is too much: its call fails, and without a call the session. */
-  #exceeded(sent: unknown, { message }: AwaitError): void {
-    const { id, method } = requestIn(sent);
-    if (
-      typeof method !== 'string' ||
-      method === 'initialize' ||
-      !(typeof id === 'string' || typeof id === 'number')
-    )
-      this.kill(message);
-    else if (!this.#isOver)
-      this.#events.message({
-        jsonrpc: '2.0',
-        id,
-        error: { code: -32603, message: `Internal error: ${message}` },
-      });
+  /** @returns whether it is a request whose response has not come */
+  #refuse({ id, method }: JsonObject, why: string): boolean {
+    if (method === undefined || !this.#unanswered.delete(id)) return false;
+    const error = { code: -32603, message: `Internal error: ${why}` };
+    if (!this.#isOver) this.#events.message({ jsonrpc: '2.0', id, error });
+    return true;
+  }
+
+  /** A reply is over, or could not be had. @param isLast whether the transport does not ask for the rest of it again */
+  #over(init: RequestInit, isLast: boolean): void {
+    // Over HTTP+SSE responses come in the stream of the session alone.
+    if (this.#unanswered.size === 0 || (this.#wire === 'sse' && init.body)) return;
+    const { id, method } = requestIn(init);
+    const key = new Headers(init.headers).get('last-event-id') ?? (method && id);
+    for (const request of this.#unanswered.values()) {
+      if (request.key !== key) continue;
+      request.left -= 1;
+      if (!isLast && request.left > 0) continue;
+      this.#ended('a reply of it ended without the response');
+      // Nothing of its session runs on beside the next one.
+      void this.close();
+    }
   }
 
   #failed(message: JsonObject, error: unknown): void {
     // Its call was told.
     if (error instanceof AwaitError && error.code === 'limit') return;
-    const { id, method } = message;
     const code = isObject(error) ? error.code : undefined;
-    const isGone = code === 404 || typeof code !== 'number' || method === 'initialize';
-    if (isGone) this.#ended(reasonOf(error));
-    else if (id !== undefined && method !== undefined) {
-      const refused = { code: -32603, message: `Internal error: the server refused the request (${code})` };
-      this.#events.message({ jsonrpc: '2.0', id, error: refused });
-    }
+    const isGone = code === 404 || typeof code !== 'number' || message.method === 'initialize';
+    if (isGone) this.kill(reasonOf(error));
+    else this.#refuse(message, `the server refused the request (${code})`);
   }
 
   #ended(reason: string): void {
@@ -189,12 +214,9 @@ class RemoteLink implements PeerLink {
 async function make(
   wire: RemoteWire,
   { url, headers = {} }: RemoteOptions,
-  bound: (response: Response, sent: unknown) => Response,
+  fetch: Fetch,
 ): Promise<Transport> {
-  const requestInit = { headers: { ...headers } };
-  const fetch = async (input: string | URL, init?: RequestInit): Promise<Response> =>
-    bound(await fetchHere(input, init), init?.body);
-  const options = { requestInit, fetch };
+  const options = { requestInit: { headers: { ...headers } }, reconnectionOptions: RECONNECTION, fetch };
   return importPeer(need, '@modelcontextprotocol/sdk', async () => {
     if (wire === 'sse') {
       const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
@@ -210,7 +232,7 @@ async function make(
 const need = (name: string): string => `a remote server needs the package ${name}: npm install ${name}`;
 
 /** The message in a request's body. */
-function requestIn(body: unknown): JsonObject {
+function requestIn({ body }: RequestInit): JsonObject {
   const message: unknown = typeof body === 'string' ? JSON.parse(body) : undefined;
   return objectOf(message);
 }

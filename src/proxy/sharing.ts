@@ -198,13 +198,12 @@ class EitherLink implements PeerLink {
 
   constructor(events: LinkEvents, find: (events: LinkEvents) => Promise<PeerLink>) {
     this.#link = find({
-      message: (message, about) => events.message(message, about),
+      ...events,
       ended: (reason, how) => {
         if (this.#isOver) return;
         this.#isOver = true;
         events.ended(reason, how);
       },
-      lost: (id, reason) => events.lost?.(id, reason),
     });
     this.#link.then(
       (link) => {

@@ -2,7 +2,7 @@
 
 import { basename } from 'node:path';
 import { defined, optionError } from '../base/values.ts';
-import { type ChildOptions, openChild } from './child.ts';
+import { ChildLink, type ChildOptions } from './child.ts';
 import { type PeerHost, type PeerHostOptions, peerHost } from './host.ts';
 import type { OpenLink } from './link.ts';
 import { openModernChild } from './modern-wires.ts';
@@ -34,7 +34,7 @@ export function stdioHost(options: StdioHostOptions): PeerHost {
   };
   const name = basename(command);
   return peerHost(name, host, child, ({ logger, listens, account }) => {
-    const open: OpenLink = (events) => openChild(child, name, logger, account, events);
+    const open: OpenLink = (events) => new ChildLink(child, name, logger, account, events);
     return [
       ['2025-11-25', open],
       ['2026-07-28', (events) => openModernChild(open, logger, listens, account, events)],

@@ -2,7 +2,7 @@
 import process from 'node:process';
 import { expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
-import { openChild } from '../../src/proxy/child.ts';
+import { ChildLink } from '../../src/proxy/child.ts';
 import { FULL } from '../../src/proxy/link.ts';
 
 const SILENT = { debug: () => {}, info: () => {}, warn: () => {} };
@@ -14,7 +14,7 @@ it('is ended once what it has not read exceeds its share', async () => {
   const ended = new Promise<string>((resolve) => {
     end = resolve;
   });
-  const child = openChild(command, 'busy', SILENT, (breakOff) => budget.open({}, breakOff), {
+  const child = new ChildLink(command, 'busy', SILENT, (breakOff) => budget.open({}, breakOff), {
     message: () => {},
     ended: (reason) => end(reason),
   });

@@ -123,7 +123,7 @@ it('asks outside of calls are over with their server, and those of a call are no
   };
   peer.outside = { ask, notification: () => {} };
   say({ id: 1, method: 'elicitation/create', params: { message: 'outside' } });
-  peer.hold({ owner: { ask, notification: () => {} }, repeatable: true } as never);
+  peer.holder = { owner: { ask, notification: () => {} }, repeatable: true } as never;
   say({ id: 2, method: 'elicitation/create', params: { message: 'of a call' } });
   expect(signals.map(({ aborted }) => aborted)).toEqual([false, false]);
   events?.ended('it was killed');

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import { Budget } from '../../src/base/budget.ts';
 import { FULL } from '../../src/proxy/link.ts';
-import { openRemote } from '../../src/proxy/remote.ts';
+import { RemoteLink } from '../../src/proxy/remote.ts';
 import { listen, shut } from '../e2e/harness.ts';
 
 it('a session ends though its server does not answer that', async () => {
@@ -16,7 +16,7 @@ it('a session ends though its server does not answer that', async () => {
   });
   const answered: unknown[] = [];
   const ended: string[] = [];
-  const link = openRemote(
+  const link = new RemoteLink(
     { url: await listen(server) },
     (response) => response,
     (breakOff) => new Budget(1_000).open({}, breakOff),
@@ -40,7 +40,7 @@ describe('one that takes no answers is ended where those fill the memory of serv
     const url = await listen(server);
     const ended: string[] = [];
     const budget = new Budget(2 * most);
-    const link = openRemote(
+    const link = new RemoteLink(
       { url },
       (response) => response,
       (breakOff) => budget.open({}, breakOff),
