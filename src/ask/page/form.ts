@@ -161,7 +161,7 @@ function readNumber({ isInteger, minimum, maximum, isRequired }: NumberField, te
   // A larger one would be another number in JSON than the one that was entered.
   const isOther = /^-?\d+$/.test(text) && String(value) !== text;
   if (!Number.isSafeInteger(value) && (isInteger || isOther))
-    return { error: `Enter a number of at most ${Number.MAX_SAFE_INTEGER}, with or without a minus.` };
+    return { error: `Enter a number of at most ${Number.MAX_SAFE_INTEGER}.` };
   if (minimum !== undefined && value < minimum) return { error: `Enter ${minimum} or more.` };
   if (maximum !== undefined && value > maximum) return { error: `Enter ${maximum} or less.` };
   return { value };
