@@ -7,7 +7,7 @@ import { decodeJwt } from 'jose';
 import { defined, type JsonObject, optionError } from '../base/values.ts';
 import { countedAddress } from '../doors/http/address.ts';
 import type { Reply } from '../doors/http/exchange.ts';
-import { CredentialsRefused } from '../doors/http/refused.ts';
+import { CredentialsRefused, LATER } from '../doors/http/refused.ts';
 import type { NodeRequest } from '../node.ts';
 import type { Logger } from '../observe/logger.ts';
 import { type Proof, Proofs, tokenName } from '../proxy/proofs.ts';
@@ -19,7 +19,6 @@ import type { Draft } from './flags.ts';
 const BEARER = /^bearer +([\x21-\x7e]+)$/i;
 /** The issuer in the names of callers. */
 const ISSUER = 'mcp-await:forwarded';
-const LATER: Reply = { status: 503, headers: { 'retry-after': '5' } };
 
 /** @throws AwaitError `bad-option` for flags that do not go together */
 export function checkForwarding({ peer, serving, ask, options }: Draft): void {

@@ -181,14 +181,14 @@ export class ModernPeerLink implements PeerLink {
   }
 
   async #request(request: ClientRequest): Promise<void> {
-    const { id, method } = request;
+    const { id } = request;
     const stop = new AbortController();
     this.#open.set(id, { stop, task: taskOf(request.params ?? {}) });
     try {
       const result = await this.#result(request, stop.signal);
       if (!stop.signal.aborted) this.#hear({ jsonrpc: '2.0', id, ...result } as Rpc);
     } catch (thrown) {
-      if (!stop.signal.aborted) this.#failed(id, method, thrown);
+      if (!stop.signal.aborted) this.#failed(request, thrown);
     } finally {
       this.#open.delete(id);
     }
@@ -285,7 +285,7 @@ export class ModernPeerLink implements PeerLink {
     this.#events.message(told, about);
   }
 
-  #failed(id: RequestId, method: string, thrown: unknown): void {
+  #failed({ id, method, params = {} }: ClientRequest, thrown: unknown): void {
     const error = asError(thrown);
     const reason = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message;
     const own = serverErrorIn(thrown);
@@ -295,7 +295,8 @@ export class ModernPeerLink implements PeerLink {
     else if (thrown instanceof EndpointError)
       refuse(-32603, `Internal error: the server refused the request (${thrown.code})`);
     else if (method === 'initialize') this.kill(reason);
-    else if (isUntaken(thrown))
+    // What was done before a later round would be done again.
+    else if (isUntaken(thrown) && !(params.inputResponses ?? params.requestState))
       refuse(-32000, 'The server cannot be reached, and has not got the request; call again');
     else this.#events.lost?.(id, reason);
   }

@@ -6,6 +6,7 @@
 import { Quota } from '../base/quota.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import type { Reply } from '../doors/http/exchange.ts';
+import { LATER } from '../doors/http/refused.ts';
 import { boundedText } from './bounded-text.ts';
 import type { RemoteOptions } from './remote.ts';
 
@@ -19,7 +20,6 @@ const TIME = 10_000;
 const MOST = 262_144;
 const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\b/i;
 
-const BUSY: Reply = { status: 503, headers: { 'retry-after': '5' } };
 const NONE: Reply = { status: 404, headers: {} };
 
 /** Whether a path is that of such a document. */
@@ -46,9 +46,9 @@ export class ServerMetadata {
     if (url.pathname !== path) return Promise.resolve(NONE);
     const known = this.#reading.get(path);
     if (known !== undefined) return known;
-    if (!this.#room.has({ address })) return Promise.resolve(BUSY);
+    if (!this.#room.has({ address })) return Promise.resolve(LATER);
     const reading = this.#read(url)
-      .catch(() => BUSY)
+      .catch(() => LATER)
       .finally(() => {
         this.#reading.delete(path);
         this.#room.leave(reading);

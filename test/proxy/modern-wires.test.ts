@@ -84,3 +84,27 @@ it('leaves the answer of a cancelled task open: closing rejects nothing that nob
     await shut(server);
   }
 });
+
+it('does not have its client call again where an earlier round is done, though the server has not got the request', async () => {
+  const server = createServer();
+  const url = await listen(server);
+  await shut(server);
+  const logger = new LogBook();
+  const heard: unknown[] = [];
+  const lost: unknown[] = [];
+  const account = (breakOff: () => void) => new Budget(1_000_000).open({}, breakOff);
+  const link = new ModernPeerLink(
+    { wire: wireTo(url, logger), logger, listens: false, account, rate: 1_000 },
+    {
+      message: (message) => heard.push(message),
+      ended: () => {},
+      lost: (id) => lost.push(id),
+    },
+  );
+  const rounds = [{}, { inputResponses: {} }, { requestState: 'state' }];
+  for (const [id, more] of rounds.entries())
+    link.send({ jsonrpc: '2.0', id, method: 'tools/call', params: { name: 'any', ...more } });
+  await expect.poll(() => [heard.length, lost.toSorted()]).toEqual([1, [1, 2]]);
+  expect(heard).toMatchObject([{ id: 0, error: { message: expect.stringContaining('call again') } }]);
+  await link.close();
+});

@@ -2,6 +2,9 @@
 import { AwaitError } from '../../base/values.ts';
 import type { Reply } from './exchange.ts';
 
+/** Nothing can be said of a request for now. */
+export const LATER: Reply = { status: 503, headers: { 'retry-after': '5' } };
+
 /** Thrown by `authenticate`, where the client is to see the reply. */
 export class CredentialsRefused extends AwaitError {
   readonly reply: Reply;
@@ -16,6 +19,6 @@ export class CredentialsRefused extends AwaitError {
 export function refusalOf(error: unknown): Reply {
   if (error instanceof CredentialsRefused) return error.reply;
   return error instanceof AwaitError && error.code !== 'bad-token'
-    ? { status: 503, headers: { 'retry-after': '5' } }
+    ? LATER
     : { status: 401, headers: { 'www-authenticate': 'Bearer error="invalid_token"' } };
 }

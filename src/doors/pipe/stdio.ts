@@ -63,7 +63,7 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
     most: limits.unreadBytes,
     onStalled: (reason) => {
       (rest.logger ?? consoleLogger).warn(
-        'the client on stdio is disconnected: it must read its end all the time, and no more than the limit may wait for it',
+        'the client on stdio is disconnected: it must read its end all the time, or the limit be raised',
         { reason },
       );
       void close();
