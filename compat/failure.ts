@@ -12,40 +12,32 @@ import { rpcError } from '../src/doors/http/reply.ts';
 import type { Services } from '../src/handler/services.ts';
 import { expiryOf, streamIdOf } from '../src/stream/event-id.ts';
 
-/** A 503 whose request may be sent again. @param after seconds until then */
-function unavailable(
-  after: number,
-  message: string,
-  reason: Reason,
+/** Why nothing was begun: the same request is good later, or at another process. */
+const WHY = {
+  /** Its process is leaving. */
+  closed: 'This server is shutting down',
+  /** Its secrets cannot be had yet: nothing can be sealed, nor opened. */
+  'not-ready': 'This server is not ready',
+  store: 'The store of this server does not answer',
+  /** This process runs as many requests as it may. */
+  'no-room': 'This server is busy',
+  'host-gone': 'The server behind this one ended or cannot be started',
+} satisfies Partial<Record<Reason, string>>;
+
+/** Whether a request that failed so may be sent again. */
+export function isLater(code: string): code is keyof typeof WHY {
+  return code in WHY;
+}
+
+/** A 503 whose request may be sent again. */
+export function later(
+  reason: keyof typeof WHY,
   id: string | number | null = null,
+  why: string = WHY[reason],
 ): Reply {
+  const message = `${why}; send the same request again`;
   const reply = rpcError(503, CLOSING.code, message, id, advice(reason, true));
-  return { ...reply, headers: { ...reply.headers, 'retry-after': String(after) } };
-}
-
-/** The same request is good at another process, or here once it is back. */
-export function shuttingDown(): Reply {
-  return unavailable(1, CLOSING.message, 'closed');
-}
-
-/** The session, or this server, was closed while the request arrived: sent again, it gets the usual answer. */
-export function closedMeanwhile(id: string | number | null): Reply {
-  return unavailable(1, 'Its session was closed meanwhile; send the same request again', 'closed', id);
-}
-
-/** Its secrets cannot be had yet: nothing can be sealed, nor opened. */
-export function withoutSecrets(): Reply {
-  return unavailable(5, 'This server is not ready; send the same request again', 'not-ready');
-}
-
-/** The store cannot be reached, and nothing was begun. */
-export function withoutStore(id: string | number | null): Reply {
-  return unavailable(5, 'The store of this server does not answer; send the same request again', 'store', id);
-}
-
-/** This process runs as many requests as it may: another one, or this one in a moment, accepts the same request. */
-export function noRoom(id: string | number | null): Reply {
-  return unavailable(5, 'This server is busy; send the same request again', 'no-room', id);
+  return { ...reply, headers: { ...reply.headers, 'retry-after': reason === 'closed' ? '1' : '5' } };
 }
 
 /** Refuses an answer that no open ask can take: its client must not read a 202. */

@@ -57,6 +57,8 @@ interface SdkExchange {
   readonly tasks?: number;
   /** Called in place of the request's handler, where only the checks before that are wanted. */
   readonly onPassed?: () => void;
+  /** Why its server could not be made, which the SDK keeps to itself. */
+  failure?: unknown;
 }
 
 export interface SdkEdge {
@@ -90,9 +92,7 @@ export function createSdkEdge(
         try {
           return await lightServer(services, exchange, validator, run);
         } catch (error) {
-          // `onerror` reports every refused request; a server that cannot be made is worse than those.
-          const { message, code, cause } = AwaitError.from(error);
-          services.settings.logger.error(message, { code, cause: String(cause ?? '') });
+          exchange.failure = error;
           throw error;
         }
       },
@@ -117,7 +117,9 @@ export function createSdkEdge(
     const isStanding = isListening(body);
     const { fetch } = isStanding ? listening : handler;
     const fetched = (): Promise<Response> => fetch(request, { parsedBody: body, ...defined({ authInfo }) });
-    return replyOf(await (isStanding ? bus.as(services.principal(inbound.authInfo), fetched) : fetched()));
+    const response = await (isStanding ? bus.as(services.principal(inbound.authInfo), fetched) : fetched());
+    if (exchange.failure !== undefined) throw exchange.failure;
+    return replyOf(response);
   };
   return {
     serve: async (inbound, body, tasks = 0) => kept(services, await fetched({ inbound, body, tasks })),

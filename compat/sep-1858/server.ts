@@ -39,7 +39,7 @@ import { callIdOf, type EventPlace, parseEventId } from '../../src/stream/event-
 import type { StreamEvent } from '../../src/stream/log.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { cancelElsewhere } from '../cancellation.ts';
-import { shuttingDown, unknownEventId } from '../failure.ts';
+import { later, unknownEventId } from '../failure.ts';
 import {
   callAt,
   connect,
@@ -279,7 +279,7 @@ async function goOn(exchange: Exchange, last: string, messages: readonly JsonObj
   if (isBadToken(outcome)) return without(await unknownEventId(services, inbound));
   // Its client has cancelled it, or disconnected, and gets no response.
   if (outcome.kind === 'gone') return without(empty(202));
-  if (goesOnElsewhere(outcome)) return without(shuttingDown());
+  if (goesOnElsewhere(outcome)) return without(later('closed'));
   if (outcome.kind === 'responded') {
     const message = { jsonrpc: '2.0', id: call.requestId, ...outcome.response };
     const isAlone = async (): Promise<boolean> =>

@@ -18,7 +18,7 @@ import type { Services } from '../../src/handler/services.ts';
 import type { HostInstance } from '../../src/host/instance.ts';
 import { LATEST, SPOKEN } from '../../src/host/spoken.ts';
 import { callIdOf, parseBatchId, parseEventId, unknownEvent } from '../../src/stream/event-id.ts';
-import { refusedEventId, shuttingDown } from '../failure.ts';
+import { later, refusedEventId } from '../failure.ts';
 import { quotaKeyOf } from '../quota-key.ts';
 import type { Edges } from '../revision.ts';
 import { callAt, comeBack, hasAll, logOf, resumed, SESSION, sse } from './call-reply.ts';
@@ -48,7 +48,7 @@ export function createEdge(services: Services, wires: ReadonlyMap<string, Sessio
   const unlessOver = (inbound: Inbound, id: string | number | null, served: Promise<Reply>): Promise<Reply> =>
     served.catch((thrown: unknown) => {
       if (AwaitError.from(thrown).code !== 'closed') throw thrown;
-      return sessions.wasEnded(inbound.header(SESSION)) ? notFound(id) : shuttingDown();
+      return sessions.wasEnded(inbound.header(SESSION)) ? notFound(id) : later('closed');
     });
   return {
     mcp: {

@@ -1,5 +1,5 @@
 /** The one handler over all revisions: who is it, which revision does it speak, and off it goes. */
-import { closedMeanwhile, noRoom, shuttingDown, withoutSecrets, withoutStore } from '../../compat/failure.ts';
+import { isLater, later } from '../../compat/failure.ts';
 import { quotaKeyOf } from '../../compat/quota-key.ts';
 import type { Edge, RevisionRow } from '../../compat/revision.ts';
 import { KNOWN, type Revision, TABLE } from '../../compat/revisions.ts';
@@ -106,7 +106,7 @@ function createHandler(
   const arriving = new Quota({ all, caller, anonymous });
 
   const route = async (inbound: Inbound, count: Count): Promise<Reply> => {
-    if (isClosed) return shuttingDown();
+    if (isClosed) return later('closed');
     const place = settings.paths.find(inbound.path, inbound.base);
     if (place === undefined) return rpcError(404, -32000, 'Not found: no workspace is called that');
     const here = edgesOf(place);
@@ -196,7 +196,7 @@ function createHandler(
     if (asked !== undefined) return whole(withCors(inbound, asked));
     // Its caller's name needs the secrets, which may have to be asked for.
     const isReady = services.ready();
-    if (isReady !== true && !(await isReady)) return whole(withCors(inbound, withoutSecrets()));
+    if (isReady !== true && !(await isReady)) return whole(withCors(inbound, later('not-ready')));
     let quotaKey: QuotaKey;
     try {
       quotaKey = quotaKeyOf(services, inbound);
@@ -262,11 +262,11 @@ function createHandler(
 
   const failed = (error: unknown, id: string | number | null): Reply => {
     const failure = AwaitError.from(error);
-    if (failure.code === 'closed') return closedMeanwhile(id);
+    // Its session, or this server, was closed while the request arrived.
+    if (failure.code === 'closed') return later('closed', id, 'Its session was closed meanwhile');
     const level = failure.code === 'no-room' ? 'warn' : 'error';
     settings.logger[level](failure.message, { code: failure.code, cause: String(failure.cause ?? '') });
-    if (failure.code === 'no-room') return noRoom(id);
-    if (failure.code === 'store') return withoutStore(id);
+    if (isLater(failure.code)) return later(failure.code, id);
     if (failure.code !== 'limit') return rpcError(500, -32603, 'Internal error', id);
     return json({ jsonrpc: '2.0', id, error: wireError(failure) }, 429);
   };

@@ -243,7 +243,7 @@ export class PeerLease implements RequestOwner {
   }
 
   #failed(error: unknown): Response {
-    const failure = AwaitError.from(error, error instanceof PeerGone ? 'host-gone' : 'internal');
+    const failure = AwaitError.from(error);
     this.#options.logger.warn('a request could not be passed to its server', { error: failure.message });
     // How long the queue is may be known, how a server ended may not.
     if (failure.code === 'limit')

@@ -36,12 +36,11 @@ import {
 import { repeatableTools } from './replay-rule.ts';
 
 /** The server ended before it answered. */
-export class PeerGone extends Error {
+export class PeerGone extends AwaitError {
   readonly how: Ended;
 
   constructor(reason: string, how: Ended) {
-    super(reason);
-    this.name = 'PeerGone';
+    super('host-gone', reason);
     this.how = how;
   }
 }
