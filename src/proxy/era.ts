@@ -95,7 +95,7 @@ class EraLink implements PeerLink {
         this.#events.message(message, about);
       },
       ended: (reason, how) => isLeft || this.#events.ended(reason, how),
-      lost: (id, reason) => isLeft || this.#events.lost?.(id, reason),
+      lost: (...lost) => isLeft || this.#events.lost?.(...lost),
     });
     return link;
   }

@@ -156,11 +156,19 @@ export class PeerLease implements RequestOwner {
     }
   }
 
-  async #call(id: string | number, method: string, params: JsonObject): Promise<void> {
+  /** @param known what its journal says, where it was sent to a server that certainly has not taken it */
+  async #call(
+    id: string | number,
+    method: string,
+    params: JsonObject,
+    known?: SentCall,
+    attempt = 1,
+  ): Promise<void> {
     const context = currentContext();
     const holder: Holder = { owner: this, requestId: id, repeatable: false };
     const work: PeerWork = { holder };
     this.#work.set(id, work);
+    let isAgain = false;
     try {
       const free = this.#group.concurrent;
       const turn = free === undefined ? await this.#group.turn(holder) : { peer: free, done: () => {} };
@@ -169,10 +177,10 @@ export class PeerLease implements RequestOwner {
       const { peer } = turn;
       await peer.askStrays((ask) => this.ask(ask, id));
       const sending = async (repeatable: boolean): Promise<boolean> => {
-        const sent = await noted(this.#note(id, { repeatable }, context?.once));
+        known ??= await noted(this.#note(id, { repeatable }, context?.once));
         // Else the call continues elsewhere.
-        if (sent === undefined || this.#over || work.cancelled) return false;
-        holder.repeatable = sent.repeatable;
+        if (known === undefined || this.#over || work.cancelled) return false;
+        holder.repeatable = known.repeatable;
         return true;
       };
       if (!peer.elsewhere && !(await sending(await this.#mayRepeat(peer, method, params)))) return;
@@ -182,7 +190,9 @@ export class PeerLease implements RequestOwner {
       });
       this.#respond(id, response);
     } catch (error) {
-      if (error instanceof PeerGone && !this.#over)
+      const isUntaken = error instanceof PeerGone && error.how.untaken && attempt < ATTEMPTS;
+      if (isUntaken && !this.#over && !work.cancelled) isAgain = true;
+      else if (error instanceof PeerGone && !this.#over)
         this.#transport?.lose(
           id,
           new AwaitError('host-gone', `the server that ran this call has ended: ${error.message}`),
@@ -193,6 +203,7 @@ export class PeerLease implements RequestOwner {
       if (this.#work.get(id) === work) this.#work.delete(id);
       work.turn?.done();
     }
+    if (isAgain) await this.#call(id, method, params, known, attempt + 1);
   }
 
   /** Has the call's journal say that it is sent. @returns what the journal says, undefined if it may not be sent */

@@ -35,6 +35,8 @@ export interface Ended {
   readonly planned?: boolean;
   /** Only the process that had it is known to be gone: another server can be started at once. */
   readonly elsewhere?: boolean;
+  /** It certainly has not taken the request. */
+  readonly untaken?: boolean;
 }
 
 export interface LinkEvents {
@@ -43,7 +45,7 @@ export interface LinkEvents {
   /** The server has ended, for the reason given. Called once. */
   ended(reason: string, how?: Ended): void;
   /** The server may or may not have done one request: its reply was lost. The link goes on. */
-  lost?(id: string | number, reason: string): void;
+  lost?(id: string | number, reason: string, how?: Ended): void;
 }
 
 /** Opens a connection to a new server; failures are reported by `ended`. */

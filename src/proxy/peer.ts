@@ -155,10 +155,10 @@ export class Peer {
     this.#link = openLink({
       message: (message, about) => this.#received(message, about),
       ended: (reason, how) => this.#ended(reason, how),
-      lost: (id, reason) => {
+      lost: (id, reason, how = {}) => {
         const request = this.#pending.get(id);
         this.#pending.delete(id);
-        request?.reject(new PeerGone(reason, {}));
+        request?.reject(new PeerGone(reason, how));
       },
     });
   }

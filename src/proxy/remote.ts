@@ -198,6 +198,8 @@ export class RemoteLink implements PeerLink {
     if (error instanceof AwaitError && error.code === 'limit') return;
     const code = isObject(error) ? error.code : undefined;
     const isGone = code === 404 || typeof code !== 'number' || message.method === 'initialize';
+    // Its session is unknown to the server, which may have started anew.
+    if (code === 404) this.#events.lost?.(message.id as number, reasonOf(error), { untaken: true });
     if (isGone) this.kill(reasonOf(error));
     else this.#refuse(message, `the server refused the request (${code})`);
   }

@@ -36,11 +36,13 @@ interface Upstream {
 
 interface Ways {
   readonly resumable?: boolean;
+  /** What it says of a session that it does not know. Default 400. */
+  readonly unknown?: number;
   /** Replies to a `tools/call` of `odd`. */
   readonly odd?: (res: ServerResponse, id: unknown) => void;
 }
 
-async function upstream({ resumable = false, odd }: Ways = {}): Promise<Upstream> {
+async function upstream({ resumable = false, unknown = 400, odd }: Ways = {}): Promise<Upstream> {
   const sessions = new Map<string, StreamableHTTPServerTransport | SSEServerTransport>();
   const runs: string[] = [];
   const replies = new Set<ServerResponse>();
@@ -79,7 +81,7 @@ async function upstream({ resumable = false, odd }: Ways = {}): Promise<Upstream
     const named = req.headers['mcp-session-id'];
     let transport = sessions.get(String(named)) as StreamableHTTPServerTransport | undefined;
     if (transport === undefined) {
-      if (named !== undefined) return void res.writeHead(400).end();
+      if (named !== undefined) return void res.writeHead(unknown).end();
       const made = new StreamableHTTPServerTransport({
         sessionIdGenerator: () => randomUUID(),
         onsessioninitialized: (session) => void sessions.set(session, made),
@@ -229,6 +231,16 @@ it('a call whose reply cannot be resumed is lost', async () => {
   expect(await waits()).toContain(LOST);
   expect(served.log.text).toContain(LOGGED);
   expect(await call(client, 'echo')).toBe('echo 2');
+});
+
+it('a call that may not run again is sent to a server that was started anew: the old session was unknown', async () => {
+  const server = await upstream({ unknown: 404 });
+  const { client } = await behind(server.url);
+  expect(await call(client, 'echo')).toBe('echo 1');
+  server.forget();
+  const calls = await Promise.all([call(client, 'echo'), call(client, 'echo')]);
+  expect(calls.toSorted()).toEqual(['echo 2', 'echo 3']);
+  expect([server.runs.length, server.begun()]).toEqual([3, 2]);
 });
 
 it('a reply to a cancelled call may end without a response', async () => {
