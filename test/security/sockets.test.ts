@@ -25,7 +25,12 @@ const LARGE = 1_000_000;
 
 function build(): McpServer {
   const server = new McpServer({ name: 'large', version: '1' });
-  server.registerTool('large', {}, () => ({ content: [{ type: 'text', text: 'x'.repeat(LARGE) }] }));
+  for (const [name, length] of [
+    ['large', LARGE],
+    // More than a connection's buffers take.
+    ['huge', 10 * LARGE],
+  ] as const)
+    server.registerTool(name, {}, () => ({ content: [{ type: 'text', text: 'x'.repeat(length) }] }));
   return server;
 }
 
@@ -98,12 +103,12 @@ function frame(opcode: number, content: Buffer, isLast: boolean, length = conten
   return Buffer.concat([head, content]);
 }
 
-const modern = (id: number) => ({
+const modern = (id: number, name = 'large') => ({
   jsonrpc: '2.0',
   id,
   method: 'tools/call',
   params: {
-    name: 'large',
+    name,
     arguments: {},
     _meta: {
       'io.modelcontextprotocol/protocolVersion': '2026-07-28',
@@ -222,19 +227,20 @@ describe('replies that nobody reads', () => {
   });
 
   it('count on one connection where they are queued, without a socket of their own', async () => {
-    const { handler, port } = await serve({ limits: { unreadBytes: 2_000_000 } });
+    const { handler, port } = await serve({ limits: { unreadBytes: 8_000_000 } });
     const socket = connect(port, '127.0.0.1');
     socket.on('error', () => {});
     ends.push(() => socket.destroy());
     await once(socket, 'connect');
     socket.pause();
-    const requests = Array.from({ length: 60 }, (_, id) => {
-      const body = JSON.stringify(modern(id));
+    // As many as may be open.
+    const requests = Array.from({ length: 12 }, (_, id) => {
+      const body = JSON.stringify(modern(id, 'huge'));
       const headers = {
         host: 'localhost',
         'content-type': 'application/json',
         accept: 'application/json, text/event-stream',
-        ...modernHeaders('tools/call', 'large'),
+        ...modernHeaders('tools/call', 'huge'),
         'content-length': String(body.length),
       };
       const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);

@@ -379,7 +379,7 @@ describe('a server that wants credentials', () => {
         },
         body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params }),
       });
-      expect(reply.status).toBe(500);
+      expect(reply.status).toBe(503);
       expect(reply.headers.get('www-authenticate')).toBeNull();
       expect(await reply.text()).not.toContain('upstream.example');
       expect(credentials.length).toBeGreaterThan(0);
