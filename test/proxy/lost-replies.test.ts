@@ -154,20 +154,22 @@ async function begun(client: Client, name: string, options = {}): Promise<() => 
 const LOST = 'it may not be run again from its start';
 const LOGGED = 'a reply of it ended without the response';
 
-it.each(['/mcp', '/sse'])(
-  'a server that dies in a call over %s loses it, and the next one runs',
-  async (path) => {
-    const server = await upstream();
-    const { served, client } = await behind(new URL(path, server.url).href);
-    const waits = await begun(client, 'wait');
-    server.forget();
-    server.cut();
-    expect(await waits()).toContain(LOST);
-    expect(served.log.text).toContain(LOGGED);
-    expect(await call(client, 'echo')).toBe('echo 2');
-    expect(server.begun()).toBe(2);
-  },
-);
+it.each<[string, Ways]>([
+  ['/mcp', {}],
+  ['/sse', {}],
+  // A reply that cannot be resumed.
+  ['/mcp', { resumable: true }],
+])('a server that dies in a call over %s (%o) loses it, and the next one runs', async (path, ways) => {
+  const server = await upstream(ways);
+  const { served, client } = await behind(new URL(path, server.url).href);
+  const waits = await begun(client, 'wait');
+  server.forget();
+  server.cut();
+  expect(await waits()).toContain(LOST);
+  expect(served.log.text).toContain(LOGGED);
+  expect(await call(client, 'echo')).toBe('echo 2');
+  expect(server.begun()).toBe(2);
+});
 
 it.each(['/mcp', '/sse'])('replies to other messages over %s end no call', async (path) => {
   const server = await upstream();
@@ -220,17 +222,6 @@ it('a reply with event ids is resumed', async () => {
   server.release();
   expect(await waits()).toBe('wait 1');
   expect(server.begun()).toBe(1);
-});
-
-it('a call whose reply cannot be resumed is lost', async () => {
-  const server = await upstream({ resumable: true });
-  const { served, client } = await behind(server.url);
-  const waits = await begun(client, 'wait');
-  server.forget();
-  server.cut();
-  expect(await waits()).toContain(LOST);
-  expect(served.log.text).toContain(LOGGED);
-  expect(await call(client, 'echo')).toBe('echo 2');
 });
 
 it('a call that may not run again is sent to a server that was started anew: the old session was unknown', async () => {
