@@ -25,6 +25,7 @@ const CHECKED = 50;
 const OWN = 8;
 /** Names that each body may have besides. */
 const COMMON = 100;
+
 /**
  * The parsed body of a POST, or the reply that refuses it.
  * @param nextTurn of the event loop, for what takes more than a request's share of one

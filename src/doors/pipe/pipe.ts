@@ -331,7 +331,7 @@ export class Pipe {
 
 /**
  * The id of a request in a text that is not parsed, as clients write it: before its params, or after all objects in them.
- * Whoever writes it elsewhere is not told which request was refused.
+ * A client that writes it elsewhere gets a refusal without an id.
  */
 function idIn(text: string): Key {
   if (!/^\s*\{/.test(text)) return undefined;
