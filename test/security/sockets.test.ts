@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, describe, expect, it, vi } from 'vitest';
@@ -170,6 +171,45 @@ describe('messages that are not finished', () => {
     expect([1006, 1013]).toContain(code);
     expect(most).toBeLessThanOrEqual(1_000_000);
     await expect.poll(() => handler.traffic.received.bytes).toBe(0);
+  });
+
+  it('count while they wait for their turn, though they are whole', async () => {
+    const { handler, port } = await serve({ limits: { receivedBytes: 2_000_000 } });
+    const chunk = Buffer.concat(Array(9_000).fill(frame(1, Buffer.from('{'), true)));
+    const ann = await open(port, bearer('ann'));
+    const strangers: Opened[] = [];
+    for (let nth = 0; nth < 12; nth += 1) strangers.push(await open(port));
+    for (const { raw } of strangers) raw.write(chunk);
+    let most = 0;
+    while (strangers.every(isOpen)) {
+      await nextTurn();
+      most = Math.max(most, handler.traffic.received.bytes);
+    }
+    expect(most).toBeGreaterThan(500_000);
+    expect(most).toBeLessThanOrEqual(1_000_000);
+    ann.socket.send(JSON.stringify(modern(1, 'none')));
+    const [said] = (await once(ann.socket, 'message')) as [Buffer];
+    expect(JSON.parse(String(said)).id).toBe(1);
+  });
+
+  it('come one in a turn of the event loop, however many a chunk holds', async () => {
+    const { port } = await serve();
+    const one = await open(port);
+    const turns: number[] = [];
+    let turn = 0;
+    const count = (): void => {
+      turn += 1;
+      if (turns.length < 500) setImmediate(count);
+    };
+    setImmediate(count);
+    const emitted = vi.spyOn(WebSocket.prototype, 'emit').mockImplementation((event) => {
+      if (event === 'message') turns.push(turn);
+      return true;
+    });
+    ends.push(() => emitted.mockRestore());
+    one.raw.write(Buffer.concat(Array(500).fill(frame(1, Buffer.from('{'), true))));
+    await expect.poll(() => turns.length).toBe(500);
+    expect(new Set(turns).size).toBeGreaterThan(490);
   });
 
   it('have so many fragments at most', async () => {

@@ -23,7 +23,7 @@
  */
 import { createParser } from 'eventsource-parser';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../../base/resume-meta.ts';
-import { defined, isObject, type JsonObject, nextTurn, objectOf } from '../../base/values.ts';
+import { defined, isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { refuseText } from '../http/body.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { Inbound, SentReply, Writer } from '../http/exchange.ts';
@@ -338,29 +338,6 @@ function idIn(text: string): Key {
   const own = text.slice(0, text.indexOf('"params"')) + text.slice(text.lastIndexOf('}', text.length - 2));
   const id = parsed(/"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)/.exec(own)?.[1]);
   return isRequestId(id) ? id : undefined;
-}
-
-/**
- * Takes messages one after the other, each in a turn of the event loop of its own: others get theirs between two of a
- * burst. What the source has read already comes nevertheless, a chunk at most.
- */
-export function oneByOne<T>(
-  source: { pause(): void; resume(): void },
-  take: (message: T) => Promise<void>,
-): (message: T) => void {
-  let before = Promise.resolve();
-  let arrived = 0;
-  return (message) => {
-    source.pause();
-    arrived += 1;
-    before = before
-      .then(() => take(message))
-      .then(() => {
-        arrived -= 1;
-        if (arrived === 0) source.resume();
-        return nextTurn();
-      });
-  };
 }
 
 /** A refusal that only HTTP has: a header carries the reason. */

@@ -6,7 +6,7 @@ import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
 import process from 'node:process';
 import type { Readable, Writable } from 'node:stream';
-import { type Clock, deferred, systemClock, type Timer } from '../../base/values.ts';
+import { type Clock, deferred, nextTurn, systemClock, type Timer } from '../../base/values.ts';
 import { limitsOf } from '../../call/limits.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { type AwaitOptions, createAwaitHandler } from '../../handler/handler.ts';
@@ -14,7 +14,7 @@ import type { HostFactory } from '../../host/host.ts';
 import { consoleLogger } from '../../observe/logger.ts';
 import { Lines } from '../../proxy/lines.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
-import { oneByOne, Pipe } from './pipe.ts';
+import { Pipe } from './pipe.ts';
 
 /** How long the remaining output may take when it closes, in milliseconds. */
 const LAST_WORDS = 2_000;
@@ -98,7 +98,7 @@ export function createStdio(factory: HostFactory, options: StdioOptions = {}): S
   };
   const source = { pause: () => stdin.pause(), resume: () => void (isClosing || stdin.resume()) };
   // A request may have a long reply: the next one waits until its client has caught up.
-  const receive = oneByOne<string | undefined>(source, async (line) => {
+  const receive = oneByOne(source, async (line) => {
     await outlet.caughtUp();
     if (line === undefined) void close();
     else if (!isClosing) pipe.receive(line);
@@ -275,4 +275,27 @@ class PipeOutlet {
     this.drop();
     this.#options.onStalled(reason);
   }
+}
+
+/**
+ * Takes messages one after the other, each in a turn of the event loop of its own: others get theirs between two of a
+ * burst. What the source has read already comes nevertheless, a chunk at most.
+ */
+function oneByOne(
+  source: { pause(): void; resume(): void },
+  take: (message: string | undefined) => Promise<void>,
+): (message?: string) => void {
+  let before = Promise.resolve();
+  let arrived = 0;
+  return (message) => {
+    source.pause();
+    arrived += 1;
+    before = before
+      .then(() => take(message))
+      .then(() => {
+        arrived -= 1;
+        if (arrived === 0) source.resume();
+        return nextTurn();
+      });
+  };
 }

@@ -10,6 +10,7 @@
 import type { IncomingMessage, Server } from 'node:http';
 import { STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
+import { Server as TlsServer } from 'node:tls';
 import { WebSocketServer } from 'ws';
 import { Quota } from '../../base/quota.ts';
 import { defined, type JsonObject, optionError } from '../../base/values.ts';
@@ -80,7 +81,8 @@ export function mountWebSocket(
 ): MountedWebSocket {
   const mounted = createWebSocket(handler, options);
   server.on('upgrade', (request, socket, head) => {
-    if (!mounted.upgrade(request, socket, head)) refuse(socket, 404, 'Not found');
+    if (!/^websocket$/i.test(request.headers.upgrade ?? '')) notUpgraded(server, request, socket, head);
+    else if (!mounted.upgrade(request, socket, head)) refuse(socket, 404, 'Not found');
   });
   return mounted;
 }
@@ -113,7 +115,8 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
     maxPayload: maxMessage,
     maxFragments: MAX_FRAGMENTS,
     maxBufferedChunks: MAX_CHUNKS,
-    clientTracking: true,
+    // What one chunk holds, 9,000 messages of a byte, comes in as many turns of the event loop.
+    allowSynchronousEvents: false,
     handleProtocols: () => SUBPROTOCOL,
   });
   // Where nobody can name themselves all are strangers.
@@ -173,6 +176,24 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
       wss.close();
     },
   };
+}
+
+/**
+ * Serves a request as HTTP/1.1 that offers another protocol: Java's client and curl offer h2c with each of theirs. Node
+ * has taken its connection off the server, which gets it anew, with the request but without the offer.
+ */
+function notUpgraded(
+  server: Server,
+  { method, url, rawHeaders }: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+): void {
+  const lines = [`${method} ${url} HTTP/1.1`];
+  for (let at = 0; at < rawHeaders.length; at += 2)
+    if (!/^(connection|upgrade|http2-settings)$/i.test(rawHeaders[at] ?? ''))
+      lines.push(`${rawHeaders[at]}: ${rawHeaders[at + 1]}`);
+  socket.unshift(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1'), head]));
+  server.emit(server instanceof TlsServer ? 'secureConnection' : 'connection', socket);
 }
 
 function offered({ headers }: IncomingMessage): string[] {

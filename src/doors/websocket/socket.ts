@@ -6,14 +6,14 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { QuotaKey } from '../../base/quota.ts';
-import { type JsonObject, LoopTurns, shareOf } from '../../base/values.ts';
+import { type JsonObject, LONG, LoopTurns, shareOf } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
 import { onExpiry } from '../http/expiry.ts';
 import { refusalOf } from '../http/refused.ts';
 import type { PipeSource } from '../pipe/exchange.ts';
-import { oneByOne, Pipe } from '../pipe/pipe.ts';
+import { Pipe } from '../pipe/pipe.ts';
 import { Receiving } from './receiving.ts';
 
 /** Long messages are read one in a turn of the event loop, of all sockets together. */
@@ -41,6 +41,8 @@ export interface SocketParts {
 const CLOSING = 2_000;
 /** Bytes that wait before a client counts as behind. */
 const HIGH_WATER = 1_048_576;
+/** Bytes that a message which waits for its turn takes besides its content. */
+const WAITING = 500;
 const NOT_TEXT = 1003;
 const TRY_AGAIN = 1013;
 /** Application codes are from 4000 on (RFC 6455, section 7.4.2). */
@@ -73,7 +75,16 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   );
   const account = received.open(quotaKey, () => breakOff('a message took too long'));
   const receiving = new Receiving();
-  socket.on('data', (chunk: Buffer) => account.set(receiving.add(chunk)));
+  let unfinished = 0;
+  let waits = 0;
+  const counted = (more: number): void => {
+    waits += more;
+    account.set(unfinished + waits);
+  };
+  socket.on('data', (chunk: Buffer) => {
+    unfinished = receiving.add(chunk);
+    counted(0);
+  });
   const end = {
     send: (text: string): boolean => {
       if (ws.readyState !== ws.OPEN) return false;
@@ -142,16 +153,22 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   ws.on('pong', () => {
     answered = true;
   });
-  const receive = oneByOne<Buffer>(ws, async (data) => {
-    await turns.next(shareOf(data.length), quotaKey.principal);
-    if (ws.readyState === ws.OPEN) pipe.receive(String(data));
-  });
   ws.on('message', (data, isBinary) => {
     answered = true;
     // A socket that is being closed still gives what its client sends.
     if (ws.readyState !== ws.OPEN) return;
     if (isBinary) return void closed(ws, NOT_TEXT, 'messages are text');
-    receive(data as Buffer);
+    const whole = data as Buffer;
+    // A short one would keep the whole chunk that it came in.
+    const message = whole.length < LONG ? String(whole) : whole;
+    const { length } = message;
+    counted(length + WAITING);
+    ws.pause();
+    void turns.next(shareOf(length), quotaKey.principal).then(() => {
+      counted(-length - WAITING);
+      if (waits === 0) ws.resume();
+      if (ws.readyState === ws.OPEN) pipe.receive(String(message));
+    });
   });
   // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
   ws.on('error', () => {});
