@@ -144,6 +144,14 @@ export class Engine {
     this.#collected.register(handler, holder);
   }
 
+  /** Frees memory: the frames go that a replay continues. */
+  letGo(): void {
+    this.#runs.parked.letGo(
+      ({ call, state }) =>
+        state.at === 'checkpoint' && this.#parts.replay(call, state.checkpoint.completions) === 'allow',
+    );
+  }
+
   /** Frames parked in this process. */
   get parked(): number {
     return this.#runs.parked.size;

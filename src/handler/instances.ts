@@ -6,6 +6,7 @@ import { type ContextParts, contextOf, type HostFactory } from '../host/host.ts'
 import { type HostInstance, type InstanceOptions, LiveInstance } from '../host/instance.ts';
 import { KeptInstances } from '../host/kept.ts';
 import type { Outside } from '../host/router.ts';
+import type { HeapWatch } from '../observe/load.ts';
 import type { Settings } from './settings.ts';
 
 /** The facts for which an instance is opened. */
@@ -30,13 +31,14 @@ interface InstanceParts {
   /** What the server is told of a client. */
   believed(client: Client, principal: string | undefined, authInfo: JsonObject | undefined): Client;
   onOpen(instance: HostInstance): void;
+  readonly heap: HeapWatch;
   runsOn: InstanceOptions['runsOn'];
 }
 
 export function createInstances(
   factory: HostFactory,
   settings: Settings,
-  { believed, onOpen, runsOn }: InstanceParts,
+  { believed, onOpen, heap, runsOn }: InstanceParts,
 ): Instances {
   const { instance: scope, limits, steps } = settings;
   const kept = new KeptInstances({
@@ -44,6 +46,7 @@ export function createInstances(
     most: limits.sessions,
   });
   const fresh = (opening: Opening, outside: Outside, isKept: boolean): Promise<LiveInstance> => {
+    heap.check(opening.principal);
     const { id, serves, outside: _own, ...parts } = opening;
     const { client } = parts;
     return LiveInstance.open({

@@ -1,6 +1,5 @@
 /** The services that every revision uses: the engine, the tokens, the store and the user's server. */
 
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { AjvJsonSchemaValidator } from '@modelcontextprotocol/server/validators/ajv';
 import type { RevisionFacts } from '../../compat/revision-facts.ts';
 import { ToolMarks } from '../../compat/tasks/marks.ts';
@@ -38,6 +37,7 @@ import { CachingValidator, compilingValidator, evaluatingValidator } from '../ho
 import { Retry } from '../log/retry.ts';
 import { type AuditEvent, auditEvent, auditedAs, auditedEnd } from '../observe/audit.ts';
 import { type Counters, newCounters } from '../observe/counters.ts';
+import { type HeapWatch, watchHeap, watchLoad } from '../observe/load.ts';
 import { withoutIds } from '../observe/redact.ts';
 import { watchUnjournaled } from '../observe/unjournaled.ts';
 import { isPeerHost } from '../proxy/host.ts';
@@ -96,6 +96,7 @@ export interface Services {
   readonly isElsewhere: boolean;
   /** What a server says outside of replies, on revisions without sessions. */
   readonly announcements: Announcements;
+  readonly heap: HeapWatch;
   readonly asking: PageAsks | undefined;
   /** The page on which a person answers, if there is one. */
   readonly page: AskPage | undefined;
@@ -240,6 +241,7 @@ export function createServices(
   // The requests to a server that runs elsewhere are this package's own.
   const isWatched = settings.warnUnjournaled && settings.steps && !isPeerHost(factory);
   const watch = isWatched ? watchUnjournaled(warn) : undefined;
+  const heap = watchHeap(systemClock.elapsed);
   const load = Number.isFinite(limits.shedAbove) ? watchLoad(limits.shedAbove) : undefined;
   let sweeper: Sweeper | undefined;
   const logs = store ?? new KeyvCallStore(undefined, systemClock, limits.lease, local);
@@ -358,8 +360,10 @@ export function createServices(
   const instances = createInstances(factory, settings, {
     believed: (client, caller, authInfo) => asking?.believed(client, caller, authInfo) ?? client,
     onOpen: (instance) => guards.saw(instance),
+    heap,
     runsOn: (...held) => engine.countOn(...held),
   });
+  heap.onFull.add(() => engine.letGo());
   const sweeping = every(systemClock, SWEEP_EVERY, () => {
     logs.sweep().then(
       (deleted) => {
@@ -409,6 +413,7 @@ export function createServices(
     guards,
     taskIndex,
     announcements,
+    heap,
     asking,
     page:
       asking &&
@@ -459,6 +464,7 @@ export function createServices(
     async close() {
       watch?.stop();
       load?.stop();
+      heap.stop();
       await engine.close();
       instances.close();
       await within(systemClock, limits.drain, written(services.writing));
@@ -528,39 +534,5 @@ export function noSession(
     }),
     request: (asked) => refuseOutside(asked, settings.logger),
     error: (error) => settings.logger.warn('a server instance reported an error', { error: String(error) }),
-  };
-}
-
-// --- the event loop's delay ---
-
-/** The event loop's delay in this process, for shedding calls. */
-
-/** How often the event loop's delay is sampled, in milliseconds; a sample is the delay beyond that. */
-const RESOLUTION = 20;
-/** Samples older than this, in milliseconds, do not count. */
-const WINDOW = 1_000;
-
-interface LoadWatch {
-  /** Whether one look in ten of the last second was late by more than the limit. */
-  readonly overloaded: () => boolean;
-  stop(): void;
-}
-
-/** @param limit milliseconds */
-function watchLoad(limit: number): LoadWatch {
-  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION });
-  histogram.enable();
-  let late = 0;
-  const timer = setInterval(() => {
-    late = histogram.percentile(90) / 1e6 - RESOLUTION;
-    histogram.reset();
-  }, WINDOW);
-  timer.unref();
-  return {
-    overloaded: () => late > limit,
-    stop: () => {
-      clearInterval(timer);
-      histogram.disable();
-    },
   };
 }

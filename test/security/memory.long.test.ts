@@ -632,6 +632,35 @@ describe('a stranger, while the store is down,', () => {
   }, 180_000);
 });
 
+describe('a server whose every instance holds a megabyte', () => {
+  const known = { authorization: 'Bearer ann' };
+  beforeEach(() => start({ HELD_BYTES: '1000000' }));
+
+  it.each<[string, (nth: number) => Promise<unknown>]>([
+    ['parks 500 calls', () => post(url, { tool: 'form' })],
+    ['lets 500 calls run', async () => void post(url, { tool: 'slow' }).catch(() => {})],
+    ['begins 500 sessions', () => new Peer(url, {}).post(initialize('2025-11-25'))],
+    ['begins 500 sessions of HTTP+SSE', () => overSse().catch(() => {})],
+    [
+      'begins 500 sessions on WebSockets',
+      async () => {
+        const { socket } = await webSocket();
+        socket.send(JSON.stringify(initialize('2025-11-25')));
+        await once(socket, 'message');
+      },
+    ],
+  ])(
+    '%s',
+    async (_what, act) => {
+      for (let nth = 0; nth < 500; nth += 1) {
+        await act(nth);
+        if (nth % 100 === 99) await lives(known);
+      }
+    },
+    180_000,
+  );
+});
+
 describe('a stranger’s answer', () => {
   beforeEach(() => start());
 

@@ -435,6 +435,11 @@ export class Parked<T> {
     return place.item;
   }
 
+  /** @param may whether one may be dropped */
+  letGo(may: (item: T) => boolean): void {
+    for (const { key, item } of this.#places.values()) if (may(item)) this.#drop(key);
+  }
+
   /** Drops the parked frames of one caller. */
   dropOf(caller: string): void {
     for (const { key, principal } of this.#places.values()) if (principal === caller) this.#drop(key);

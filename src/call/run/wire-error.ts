@@ -136,7 +136,7 @@ export function reported(
   callId: string | undefined,
   error: AwaitError,
 ): Responded {
-  const level = error.code === 'bad-token' || error.code === 'bad-answer' ? 'warn' : 'error';
+  const level = ['bad-token', 'bad-answer', 'no-room'].includes(error.code) ? 'warn' : 'error';
   log(level, error.message, {
     code: error.code,
     ...defined({ call: callId }),
