@@ -262,8 +262,7 @@ async function start(exchange: Exchange, requests: readonly RpcRequest[]): Promi
     const call = new LastingCall(exchange, request, dialectOf(services), session.standing);
     const source = sourceOf(inbound);
     const running = { instance, shared, source, stream: call.stream };
-    const { ended } = await run(services, session, request, running);
-    await call.begun(ended);
+    await run(services, session, request, running).then(({ ended }) => call.begun(ended));
   });
 }
 

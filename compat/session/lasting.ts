@@ -76,7 +76,7 @@ export class LastingCall {
    * @param ended its outcome
    */
   begun(ended: Promise<Outcome>): Promise<void> {
-    void ended.then((outcome) => this.#end(outcome));
+    void ended.then((outcome) => this.#held.settled().then(() => this.#end(outcome)));
     this.#held.arm();
     return this.#begun.promise;
   }
@@ -107,16 +107,16 @@ export class LastingCall {
     else void this.#to.event(event(message));
   }
 
-  async #end(outcome: Outcome): Promise<void> {
-    // The call may be on its way into the stream.
-    await this.#held.settled();
+  /** Once the call is not on its way into the stream. Nothing here keeps its outcome while that waits for the store. */
+  #end(outcome: Outcome): void {
     if (this.#isNamed) {
       finish(this.#exchange, this.#reply, outcome);
       return;
     }
+    this.#call = undefined;
     const message = messageOf({ id: this.#reply.call.requestId }, outcome);
-    if (message !== undefined) await this.#to.event(this.#reply.dialect.event(message, true));
-    this.#release();
+    const told = message && this.#to.event(this.#reply.dialect.event(message, true));
+    void Promise.resolve(told).then(() => this.#release());
   }
 
   #release(): void {

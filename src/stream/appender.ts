@@ -2,7 +2,7 @@
  * The appender of a stream. Events are written one after the other, each before a connection gets it. A stream has one
  * appender; those of a standing stream (one in each process that has the session) continue after one another.
  */
-import { AwaitError, type Clock } from '../base/values.ts';
+import { AwaitError, type Clock, LONG } from '../base/values.ts';
 import { eventId } from './event-id.ts';
 import {
   type EntryBody,
@@ -90,8 +90,8 @@ export class Appender {
    * @throws AwaitError `closed` after its end or its expiry,
    * `limit` when too many events wait for the store, `store` when this process closes
    */
-  async append(event: StreamEvent, last = false): Promise<string> {
-    return eventId(this.id, await this.#put({ kind: 'event', event, ...(last && { last }) }));
+  append(event: StreamEvent, last = false): Promise<string> {
+    return this.#put({ kind: 'event', event, ...(last && { last }) }).then((at) => eventId(this.id, at));
   }
 
   /** Appends the name of a call whose log has the rest. @throws AwaitError as `append` */
@@ -114,10 +114,12 @@ export class Appender {
     // Entries that end a stream are exempt: its client waits for them.
     const isBounded = body.kind === 'call' || (body.kind === 'event' && body.last !== true);
     if (isBounded && this.#waiting >= most) {
-      throw new AwaitError('limit', `${most} events of ${this.#name()} wait for the store already`);
+      const message = `${most} events of ${this.#name()} wait for the store already`;
+      return Promise.reject(new AwaitError('limit', message));
     }
     this.#waiting += 1;
-    const done = this.#last.then(() => this.#write(body));
+    const unpacked = packed(body);
+    const done = this.#last.then(() => this.#write(unpacked()));
     this.#last = done.then(
       () => this.#settled(),
       () => this.#settled(),
@@ -173,6 +175,16 @@ export class Appender {
   #name(): string {
     return `stream ${this.#options.log.name}`;
   }
+}
+
+/** An entry that waits for its turn: a long text, such as a result of 4 MB, waits outside of the heap. */
+function packed(body: EntryBody): () => EntryBody {
+  if (body.kind !== 'event') return () => body;
+  const { event, ...rest } = body;
+  const { data = '', ...head } = event;
+  if (data.length < LONG) return () => body;
+  const bytes = Buffer.from(data);
+  return () => ({ ...rest, event: { ...head, data: String(bytes) } });
 }
 
 /** What the next entry follows; the content would be memory for as long as the stream lasts. */
