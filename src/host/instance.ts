@@ -486,7 +486,8 @@ function readNeeds({ inputRequests, requestState }: JsonObject): Needs {
 
 async function askFor(frame: Frame, { inputRequests, requestState }: Needs): Promise<RoundParams> {
   const state = defined({ requestState });
-  const entries = Object.entries(inputRequests);
+  // The first one beyond the limit ends the call; a remote server may have sent any number.
+  const entries = Object.entries(inputRequests).slice(0, frame.options.maxAsks + 1);
   if (entries.length === 0) {
     // Its client brings the call back without an answer.
     await frame.context.shed?.();

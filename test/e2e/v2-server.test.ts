@@ -1,5 +1,7 @@
 /** A server of SDK v2: asks of its tools, beside a tool that already returns `inputRequired` (issue, 5). */
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { inputRequired, McpServer } from '@modelcontextprotocol/server';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { Frame } from '../../src/call/frame/frame.ts';
 import { v2Server } from '../fixtures/v2-server.ts';
 import { some } from '../short.ts';
 import { accept, legacy, modern, post, type TestClient, textOf } from './clients.ts';
@@ -89,3 +91,24 @@ for (const kind of some(KINDS)) {
     });
   });
 }
+
+it('begins no more of the asks that a tool returns than a call may make', async () => {
+  const begun = vi.spyOn(Frame.prototype, 'ask');
+  const build = (): McpServer => {
+    const server = new McpServer({ name: 'many', version: '1' });
+    server.registerTool('many', {}, () => {
+      const asks = Array.from({ length: 10_000 }, (_, nth) => [`${nth}`, { method: 'roots/list' as const }]);
+      return inputRequired({ inputRequests: Object.fromEntries(asks) });
+    });
+    return server;
+  };
+  const served = await serveHere(build, {});
+  try {
+    const { message } = await post(served.url, { tool: 'many' });
+    expect(JSON.stringify(message)).toContain('exceeds a limit of the server');
+    expect(begun).toHaveBeenCalledTimes(101);
+  } finally {
+    begun.mockRestore();
+    await served.close();
+  }
+});

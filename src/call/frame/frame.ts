@@ -56,7 +56,7 @@ export class Frame {
   readonly call: CallRecord;
   readonly context: CallContext;
   readonly journal: Journal;
-  readonly #options: FrameOptions;
+  readonly options: FrameOptions;
   readonly #core: FrameCore;
   readonly #gate: Gate;
   readonly #recording: Recording;
@@ -82,7 +82,7 @@ export class Frame {
     this.call = call;
     this.past = completions;
     this.journal = journal;
-    this.#options = options;
+    this.options = options;
     this.#gate = new Gate(options.maxHeldNotifications);
     this.#unsent = new UnsentAsks(options, () => this.#unsentAsks());
     this.#delay = new AskDelay(options.clock, options.askDelay, () => this.#poke());
@@ -264,7 +264,7 @@ export class Frame {
   /** The tool asks. The promise settles when the answer is released, and never when the frame is dropped. */
   ask(method: string, params: unknown, options: AskOptions, stepPath?: string): Promise<Response> {
     if (stepPath !== undefined) return Promise.reject(askInStep(method, stepPath));
-    if (options.inContext) this.#options.asked?.(this, this.call);
+    if (options.inContext) this.options.asked?.(this, this.call);
     return this.askAs(questionOf(method, params), options);
   }
 
@@ -303,7 +303,7 @@ export class Frame {
   #finish(response: Response): void {
     if (this.#recording.unconsumedSteps().length > 0) {
       const { left } = this.#recording.describe();
-      this.#options.warn('the tool finished without the steps its journal records', {
+      this.options.warn('the tool finished without the steps its journal records', {
         call: this.call.id,
         left,
       });
@@ -357,7 +357,7 @@ export class Frame {
   #warnOfLost(attempt: Attempt): void {
     const what = attempt.kind === 'step' ? { step: attempt.path } : { method: attempt.question.method };
     const message = 'an attempt of a call that is over, or goes on in another process, stays pending';
-    this.#options.warn(message, { call: this.call.id, ...what });
+    this.options.warn(message, { call: this.call.id, ...what });
   }
 
   /** Why no step begins any more. */
@@ -389,7 +389,7 @@ export class Frame {
     this.#scheduled = true;
     // From here on this package writes and sends, not the tool.
     runOutsideContext(() =>
-      this.#options.clock.soon(() => {
+      this.options.clock.soon(() => {
         this.#scheduled = false;
         const { turn } = this.#gate;
         if (turn !== undefined) this.#pump(turn);
@@ -514,7 +514,7 @@ export class Frame {
 
   /** A process with too much to do still does one step of each turn, so that the call gets on. */
   #mustShed(): boolean {
-    const { leaving, overloaded } = this.#options;
+    const { leaving, overloaded } = this.options;
     return leaving?.() === true || (this.#gate.stepsInTurn > 0 && overloaded?.() === true);
   }
 
