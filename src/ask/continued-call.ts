@@ -313,6 +313,8 @@ export class ContinuedCall implements Instance {
         continue;
       }
       hasResumed = true;
+      // If this process ends in a step, the client comes back.
+      if (!this.#isNamed) await frame.journal.begin?.();
       const state = { callId: call.id, at, ...defined({ owner: by }) };
       const outcome = await engine.resumeAt(
         state,
@@ -444,7 +446,10 @@ export function notDoneYet(
 
 /** The same outcome for a client that may not have got it. */
 function sentBefore(response: Response): Response {
-  if ('error' in response) return response;
+  if ('error' in response) {
+    const { error } = response;
+    return { error: { ...error, message: `${SENT_BEFORE} ${error.message}` } };
+  }
   const { result } = response;
   const content = Array.isArray(result.content) ? result.content : [];
   const meta = objectOf(result._meta);

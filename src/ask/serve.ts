@@ -50,9 +50,11 @@ export const PAGE_HEADERS = {
 };
 
 const DONE = [
-  'Go back to your assistant and say that you have answered.',
-  'The call goes on only when it is made again. Until then nothing is done with your answer.',
+  'A task, or an assistant that waits for your answer, goes on by itself.',
+  'Else go back to your assistant and say that you have answered: the call goes on once it is made again. Until then nothing is done with your answer.',
 ];
+
+const TOO_LATE = ['It was answered before, or its time is over. What you sent now does not count.'];
 
 const ANEW = ['Open the link again, and answer on its page.'];
 
@@ -145,7 +147,10 @@ export class AskPage {
     if (method !== 'POST')
       return this.#inTurn(who, async () => {
         const shown = await find();
-        return shown === undefined ? unknown() : this.#show(shown, url, person);
+        if (shown !== undefined) return this.#show(shown, url, person);
+        // What was answered just now may be over already.
+        const isAnswered = await this.#isToken(inbound.query('answered'), { id: callId ?? '' }, '', person);
+        return isAnswered ? note(200, 'This was answered', DONE, settings.url.href) : unknown();
       });
     const refused = this.#refused(inbound);
     // Before its turn, which no slow form may hold.
@@ -279,7 +284,7 @@ export class AskPage {
     const form = formOf();
     const key = form.get('key') ?? '';
     const action = form.get('action') ?? '';
-    if (!(await this.#isToken(form.get('token'), call, key, person)) || !ACTIONS.includes(action))
+    if (!(await this.#isToken(form.get('token') ?? '', call, key, person)) || !ACTIONS.includes(action))
       return note(
         403,
         'This form cannot be used',
@@ -287,7 +292,7 @@ export class AskPage {
         list,
       );
     const ask = open.find((one) => one.key === key);
-    if (ask === undefined) return note(409, 'This was answered already', DONE, list);
+    if (ask === undefined) return note(409, 'This is closed', TOO_LATE, list);
     if (await asking.calls.isStopped(call.id)) return this.#show(shown, url, person);
     let result: JsonObject = { action };
     if (action === 'accept') {
@@ -302,20 +307,25 @@ export class AskPage {
       result = { action, content: read.content };
     }
     const given = { response: { result }, by: person, route: 'page', time: now() } as const;
-    if (!(await asking.calls.answer(call, ask, given)))
-      return note(409, 'This was answered already', DONE, list);
+    if (!(await asking.calls.answer(call, ask, given))) return note(409, 'This is closed', TOO_LATE, list);
     asking.tell('answered', { ...waits, tool: String(call.params.name) });
     if (shown.isAll && open.length === 1) asking.settled(call.id);
     // A page that is loaded again sends no form again.
-    return { status: 303, headers: { ...PAGE_HEADERS, location: url } };
+    const location = `${url}?answered=${this.#tokenOf(call, '', person)}`;
+    return { status: 303, headers: { ...PAGE_HEADERS, location } };
   }
 
   #tokenOf({ id, expires }: CallRecord, key: string, person: string): string {
     return this.#parts.sealer.seal('ask', { form: id, key, person }, expires);
   }
 
-  async #isToken(token: string | null, { id }: CallRecord, key: string, person: string): Promise<boolean> {
-    const opened = await this.#parts.sealer.open('ask', token ?? '').catch((): JsonObject => ({}));
+  async #isToken(
+    token: string | undefined,
+    { id }: Pick<CallRecord, 'id'>,
+    key: string,
+    person: string,
+  ): Promise<boolean> {
+    const opened = await this.#parts.sealer.open('ask', token).catch((): JsonObject => ({}));
     return same(opened, { form: id, key, person });
   }
 }

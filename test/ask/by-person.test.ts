@@ -47,6 +47,20 @@ function build(): McpServer {
     await step('after', async () => void effects.push(client));
     return said(`${person}, ${client}, ${await ask('And this?')}`);
   });
+  server.registerTool('nobody', {}, async () => {
+    const metas = [
+      ...['', null, 7, ['finance']].map((role) => ({ 'mcp-await/of': role })),
+      ...['me', null].map((who) => ({ 'mcp-await/by': who })),
+      { 'mcp-await/by': 'me', 'mcp-await/of': 'finance' },
+    ];
+    const errors = metas.map((meta) => ask('For nobody?', meta).catch(String));
+    const url = { mode: 'url', message: 'Sign?', url: 'https://sign.example', elicitationId: 'e' } as const;
+    const _meta = { 'mcp-await/by': 'person' };
+    const signed = server.server.elicitInput({ ...url, _meta }).catch(String);
+    const messages = [{ role: 'user' as const, content: { type: 'text' as const, text: 'Say' } }];
+    const drawn = server.server.createMessage({ messages, maxTokens: 9, _meta }).catch(String);
+    return said((await Promise.all([...errors, signed, drawn])).join('\n'));
+  });
   server.registerTool('odd', {}, async () => {
     const odd = { toString: 1 };
     const properties = { day: { enum: [odd] }, hour: { oneOf: [{ const: odd }] } };
@@ -86,7 +100,7 @@ async function open(
 ): Promise<Caller> {
   const asked: string[] = [];
   const requestInit = who === '' ? {} : { headers: { authorization: `Bearer ${who}` } };
-  const capabilities = { elicitation: declines ? { url: {} } : { form: {} } };
+  const capabilities = { elicitation: declines ? { url: {} } : { form: {}, url: {} }, sampling: {} };
   const info = { name: 'host', version: '1' };
   const answer = async (message: string) => {
     asked.push(message);
@@ -206,6 +220,14 @@ describe.each(KINDS)('%s', (kind) => {
     await fay.answer(served.url, link, { day: 'F' });
     expect(await caller.call('mixed')).toBe('accept by the client, accept A, accept F');
     expect(caller.asked).toEqual(['Plain?']);
+  });
+
+  it('gives the tool an error where it names nobody, or asks by anything but a form', async () => {
+    const caller = await open(kind, await serve(SQLITE.url()));
+    const lines = (await caller.call('nobody')).split('\n');
+    expect(lines.slice(0, 7)).toEqual(Array(7).fill(expect.stringContaining("mcp-await/of a role's name")));
+    expect(lines.slice(7)).toEqual(Array(2).fill(expect.stringContaining('must answer this form')));
+    expect(caller.asked).toEqual([]);
   });
 
   it.each([

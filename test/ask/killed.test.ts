@@ -16,6 +16,7 @@ import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import * as z from 'zod';
+import { begin } from '../e2e/anywhere.ts';
 import { balance, compiled, effectsIn, SECRET, scratch } from '../e2e/harness.ts';
 import { STORES } from '../e2e/services.ts';
 import { some } from '../short.ts';
@@ -31,7 +32,11 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
 });
 
-async function start(store: string, file: string): Promise<{ url: string; child: ChildProcess }> {
+async function start(
+  store: string,
+  file: string,
+  env: object = {},
+): Promise<{ url: string; child: ChildProcess }> {
   const child = spawn(process.execPath, [script], {
     env: {
       ...process.env,
@@ -39,6 +44,7 @@ async function start(store: string, file: string): Promise<{ url: string; child:
       PAGE_STORE: store,
       PAGE_FILE: file,
       PAGE_URL: `${ORIGIN}/ask`,
+      ...env,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
@@ -134,6 +140,23 @@ describe.each(some(STORES.filter(({ down }) => !down)))('with $name', (service) 
       expect(effectsIn(file)).toEqual([`hold ${to}`, `pay ${to}`]);
     },
   );
+
+  it('2025-11-25: killed as the first step after the answer begins', async () => {
+    const file = join(scratch(), 'effects');
+    const to = randomUUID();
+    writeFileSync(`${file}.${to}`, '');
+    const store = service.url();
+    const servers = await Promise.all([start(store, file, { PAGE_DIES: '' }), start(store, file)]);
+    const session = await begin(servers, {});
+    const call = (id: number) => ({ id, method: 'tools/call', params: { name: 'book', arguments: { to } } });
+    const asked = await (await session.post(0, call(1))).next(({ id }) => id === 1);
+    await answer(String(asked.result?.content?.[0]?.text), servers[1].url);
+    const again = await session.post(0, call(2));
+    await expect.poll(() => again.over).toBe(true);
+    const { result } = await (await session.get(1, again.last)).next(({ id }) => id === 2);
+    expect(result?.content?.[0]?.text).toBe('booked on Monday');
+    expect(effectsIn(file)).toEqual([`hold ${to}`, `pay ${to}`]);
+  });
 
   it('2025-11-25: killed after a step, before the question', async () => {
     const file = join(scratch(), 'effects');

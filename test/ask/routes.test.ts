@@ -258,12 +258,35 @@ it('lists the calls of one tool together, with what each was called with', async
 it('tells the person what happens next', async () => {
   const link = linkIn(await book(await clientOf(one), 'rome'));
   const sent = await ann.answer(two.url, link, { day: 'Monday' });
-  expect([sent.status, sent.headers.get('location')]).toEqual([303, link]);
-  const next = await ann.read(two.url, link);
-  expect(next).toContain('Go back to your assistant and say that you have answered.');
+  const location = sent.headers.get('location') ?? '';
+  expect([sent.status, location.split('?')[0]]).toEqual([303, link]);
+  const next = await ann.read(two.url, location);
+  expect(next).toContain('go back to your assistant and say that you have answered');
   expect(next).toContain('Until then nothing is done with your answer.');
   expect(next).not.toContain('<form');
 });
+
+it.each([0, 1])(
+  'tells the person of a call that has gone on by itself, answered at process %d',
+  async (nth) => {
+    const at = [one, two][nth] ?? one;
+    const client = await clientOf(one);
+    const link = linkIn(await book(client, 'rome'));
+    const waiting = book(client, 'rome');
+    const sent = await ann.answer(at.url, link, { day: 'Monday' });
+    expect(await waiting).toContain('Monday');
+    const location = sent.headers.get('location') ?? '';
+    const next = await ann.fetch(at.url, location);
+    expect([next.status, await next.text()]).toEqual([200, expect.stringContaining('goes on by itself')]);
+    // To others it is as unknown as before; so is the link alone, and a link that somebody made.
+    for (const [person, url] of [
+      [new PersonAtPage('eve'), location],
+      [ann, link],
+      [ann, `${link}?answered=yes`],
+    ] as const)
+      expect((await person.fetch(at.url, url)).status).toBe(404);
+  },
+);
 
 it('takes no answer to a call that has expired since the form was shown', async () => {
   const link = linkIn(await book(await clientOf(one), 'rome'));

@@ -1,6 +1,7 @@
 /** Which client capability an ask needs (invariant 4: an ask goes out only if the current request allows it). */
 
 import { isObject, type JsonObject } from '../../base/values.ts';
+import { isForNobody, isForPerson } from '../frame/place.ts';
 import type { Lack } from '../frame/turn.ts';
 import type { Response } from '../journal/entries.ts';
 
@@ -45,25 +46,30 @@ function covers(declared: JsonObject, name: string, parts: JsonObject): boolean 
   return Object.keys(parts).every((part) => capability[part] !== undefined);
 }
 
-/** Why an ask for a person cannot go out where there is no page for it. */
-export const NO_PERSON: Lack = {
-  response: {
-    error: {
-      code: -32602,
-      message: 'A person has to answer this on the page of the option ask, and this call has nobody there',
-    },
-  },
-};
-
-/** The same, with the error for the tool. */
-export function lackOf(declared: JsonObject, method: string, params: JsonObject): Lack | undefined {
+/** Why an ask cannot go out, with the error for the tool. @param hasPerson whether there is a page for it */
+export function lackOf(
+  declared: JsonObject,
+  method: string,
+  params: JsonObject,
+  hasPerson: boolean,
+): Lack | undefined {
+  if (isForPerson(params)) {
+    if (isForNobody(params)) return invalid("mcp-await/by must be 'person', and mcp-await/of a role's name");
+    return hasPerson && method === 'elicitation/create' && params.mode !== 'url'
+      ? undefined
+      : invalid('A person must answer this form on the page of the option ask; this call has nobody there');
+  }
   const required = missingCapability(declared, method, params);
   if (required === undefined) return undefined;
   if (method === 'elicitation/create' && isObject(declared.elicitation)) {
     const message = `Client does not support ${params.mode === 'url' ? 'URL' : 'form'}-mode elicitation requests`;
-    return { required, response: { error: { code: -32602, message } } };
+    return { required, ...invalid(message) };
   }
   return { required, response: { error: { code: -32601, message: lacks(required, method) } } };
+}
+
+function invalid(message: string): Lack {
+  return { response: { error: { code: -32602, message } } };
 }
 
 function lacks(required: JsonObject, method: string): string {

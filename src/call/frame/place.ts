@@ -14,7 +14,13 @@ const OF = 'mcp-await/of';
 
 /** Whether a person has to answer an ask on the page, also where the client could be asked. */
 export function isForPerson({ _meta: meta }: JsonObject): boolean {
-  return isObject(meta) && (meta[BY] === 'person' || meta[OF] !== undefined);
+  return isObject(meta) && (meta[BY] !== undefined || meta[OF] !== undefined);
+}
+
+/** Whether an ask for a person names none: such a value has no meaning. */
+export function isForNobody(params: JsonObject): boolean {
+  const by = (params._meta as JsonObject)[BY];
+  return roleOf(params) === '' || (by !== undefined && by !== 'person');
 }
 
 /** The role that somebody needs to answer an ask; `''`, which no person has, for a value that is not a string. */

@@ -15,10 +15,9 @@ import {
   type Timer,
 } from '../../base/values.ts';
 import { checkGiven, uncheckable } from '../ask/answer.ts';
-import { lackOf, missingCapability, NO_PERSON } from '../ask/capability.ts';
+import { lackOf, missingCapability } from '../ask/capability.ts';
 import { askUrls, rerunsOf, stillNeeded, urlsNeeded, withoutUrls } from '../ask/url-elicitation.ts';
 import { Frame } from '../frame/frame.ts';
-import { isForPerson } from '../frame/place.ts';
 import type { Detach, Ending, Lack, Turn } from '../frame/turn.ts';
 import { CANCELLED, type Checkpoint, type OpenAsk, type Response } from '../journal/entries.ts';
 import type { Answers } from './answers.ts';
@@ -441,7 +440,7 @@ class RunTurn implements Turn {
 
   missing(method: string, params: JsonObject): Lack | undefined {
     const { capabilities, hasPerson } = this.#context;
-    return isForPerson(params) && hasPerson !== true ? NO_PERSON : lackOf(capabilities, method, params);
+    return lackOf(capabilities, method, params, hasPerson === true);
   }
 
   unfit(method: string, params: JsonObject, isRaw: boolean): Response | undefined {
