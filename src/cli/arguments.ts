@@ -45,11 +45,35 @@ export async function readArguments(
 }
 
 /**
+ * Arguments of a command whose options are the rows of its usage: `  --name VALUE  what it does`, with `repeatable` where
+ * it may be given several times.
+ * @throws AwaitError `bad-option`
+ */
+export function argumentsBy<Values>(
+  usage: string,
+  args: readonly string[],
+  command: string,
+): { readonly values: Values; readonly positionals: string[] } {
+  const options = Object.fromEntries(
+    [...usage.matchAll(/^ {2}--([\w-]+)( [A-Z]+)?.*/gm)].map(([row, name = '', value]) => [
+      name,
+      {
+        type: value === undefined ? ('boolean' as const) : ('string' as const),
+        multiple: /repeatable/.test(row),
+      },
+    ]),
+  );
+  const parse = () => parseArgs({ args: [...args], allowPositionals: true, options });
+  const { values, positionals } = readable(parse, Object.keys(options), command);
+  return { values: values as Values, positionals };
+}
+
+/**
  * What `parse` returns, a call of `parseArgs`, whose errors become sentences for people.
  * @param names of the options
  * @throws AwaitError `bad-option`
  */
-export function readable<T>(parse: () => T, names: readonly string[], command: string): T {
+function readable<T>(parse: () => T, names: readonly string[], command: string): T {
   try {
     return parse();
   } catch (error) {

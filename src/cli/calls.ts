@@ -2,9 +2,8 @@
 import { existsSync } from 'node:fs';
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseArgs } from 'node:util';
 import { AwaitError, optionError, systemClock } from '../base/values.ts';
-import type { Completion, Entry } from '../call/journal/entries.ts';
+import type { Entry } from '../call/journal/entries.ts';
 import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';
 import { KeyvCallStore } from '../checkpoint/call-store.ts';
 import { KeyRing } from '../checkpoint/key-ring.ts';
@@ -15,7 +14,7 @@ import { Sealer } from '../checkpoint/sealed.ts';
 import { sqliteFile } from '../checkpoint/unreachable.ts';
 import { Retry } from '../log/retry.ts';
 import { escaped, shortText } from '../observe/redact.ts';
-import { meant, readable } from './arguments.ts';
+import { argumentsBy, meant } from './arguments.ts';
 import { secretsFrom } from './flags.ts';
 
 export const CALLS_USAGE = `  mcp-await calls list [options]           the calls in a store, the oldest first, and how many wait
@@ -24,7 +23,8 @@ export const CALLS_USAGE = `  mcp-await calls list [options]           the calls
 
   <call>                    as list shows it, or its beginning
   --store URL               the servers' store; with the same secrets and audience as theirs:
-  --secret-file PATH        or MCP_AWAIT_SECRET, or --secret VALUE
+  --secret-file PATH        or MCP_AWAIT_SECRET, or
+  --secret VALUE            which others can read in the list of processes; repeatable
   --audience NAME           default mcp-await
   --caller NAME             only this caller's, as principal names them
   --answers                 show what was answered, and arguments and results
@@ -32,16 +32,9 @@ export const CALLS_USAGE = `  mcp-await calls list [options]           the calls
   --watch                   lists again every two seconds; each time it reads every call
 `;
 
-const OPTIONS = {
-  store: { type: 'string' },
-  secret: { type: 'string', multiple: true },
-  'secret-file': { type: 'string' },
-  audience: { type: 'string' },
-  caller: { type: 'string' },
-  answers: { type: 'boolean' },
-  json: { type: 'boolean' },
-  watch: { type: 'boolean' },
-} as const;
+type CallsFlags = {
+  readonly [Name in 'store' | 'secret-file' | 'audience' | 'caller']?: string;
+} & { readonly [Name in 'answers' | 'json' | 'watch']?: true } & { readonly secret?: readonly string[] };
 
 const VERBS = ['list', 'show', 'expire'];
 /** Between two listings of `--watch`, in milliseconds. */
@@ -57,11 +50,7 @@ interface ShownCall {
 export async function calls(args: readonly string[]): Promise<void> {
   // Whoever reads the list may stop reading it: `| head`.
   process.stdout.on('error', () => process.exit(0));
-  const { values, positionals } = readable(
-    () => parseArgs({ args: [...args], allowPositionals: true, options: OPTIONS }),
-    Object.keys(OPTIONS),
-    'calls',
-  );
+  const { values, positionals } = argumentsBy<CallsFlags>(CALLS_USAGE, args, 'calls');
   const [verb = 'list', label, ...more] = positionals;
   if (!VERBS.includes(verb))
     throw wrong(`has no ${verb}; ${meant(verb, VERBS) ?? `there are ${VERBS.join(', ')}`}`);
@@ -250,10 +239,12 @@ function toldOf(entry: Entry, { answers }: ShownCall): ShownEntry {
         what: `answered ${entry.answers.length}`,
         detail: entry.answers.map(({ response }) => content(response)).join('; '),
       };
-    case 'completed':
-      return completed(entry.completion, content);
-    case 'cancelled':
-      return { what: 'cancelled' };
+    case 'completed': {
+      const { completion } = entry;
+      return completion.kind === 'step'
+        ? { what: `stepped ${visible(completion.path)}`, detail: content(completion.outcome) }
+        : { what: `answered ${completion.method}`, detail: content(completion.response) };
+    }
     case 'ended':
       return {
         what: 'error' in entry.response ? 'failed' : 'completed',
@@ -262,12 +253,6 @@ function toldOf(entry: Entry, { answers }: ShownCall): ShownEntry {
     default:
       return { what: entry.type };
   }
-}
-
-function completed(completion: Completion, content: (value: unknown) => string): ShownEntry {
-  return completion.kind === 'step'
-    ? { what: `stepped ${visible(completion.path)}`, detail: content(completion.outcome) }
-    : { what: `answered ${completion.method}`, detail: content(completion.response) };
 }
 
 function targetOf({ name, uri }: Readonly<Record<string, unknown>>): string {

@@ -4,13 +4,10 @@ import { spawn } from 'node:child_process';
 import { accessSync, constants, existsSync, watch, writeFileSync } from 'node:fs';
 import { basename, dirname, relative, resolve } from 'node:path';
 import process from 'node:process';
-import { parseArgs } from 'node:util';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { escapeMarkup } from '../base/markup.ts';
 import { isObject, type JsonObject, objectOf, optionError, reasonOf } from '../base/values.ts';
 import { speakerOf } from '../compare/clients.ts';
 import { type CompareOptions, type Comparison, compare, type Progress } from '../compare/compare.ts';
-import type { Difference } from '../compare/differences.ts';
 import { NEWEST_LIVE } from '../compare/newest.ts';
 import { UNSEEN } from '../compare/notes.ts';
 import { PATIENCE } from '../compare/play.ts';
@@ -22,7 +19,7 @@ import { tableOf } from '../compare/table.ts';
 import { differencesFrom, readTranscript, transcriptOf } from '../compare/transcript.ts';
 import { filledIn, type PlayedAsk, valueFor } from '../compare/user.ts';
 import { PlayWire } from '../compare/wire.ts';
-import { readable } from './arguments.ts';
+import { argumentsBy } from './arguments.ts';
 import { failureText } from './failure.ts';
 import { readText, whole } from './values.ts';
 
@@ -43,7 +40,6 @@ mcp-await compare [options] -- <command> [args…]
   --record FILE        writes a transcript
   --against FILE       compares with a transcript that was recorded before
   --json               prints JSON instead of the table
-  --junit FILE         writes JUnit's XML
   --html FILE          writes a page with every message
   --ui                 serves the page live on this machine: runs a scenario or a tool, answered in forms,
                        while processes are killed and started
@@ -73,15 +69,11 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
   const dashes = args.indexOf('--');
   const command = dashes < 0 ? [] : args.slice(dashes + 1);
   const own = dashes < 0 ? [...args] : args.slice(0, dashes);
-  const { values, positionals } = readable(
-    () => parseArgs({ args: own, allowPositionals: true, options: OPTIONS }),
-    Object.keys(OPTIONS),
-    'compare',
-  );
-  if (values.help) {
+  if (own.includes('--help') || own.includes('-h')) {
     process.stdout.write(COMPARE_USAGE);
     return 0;
   }
+  const { values, positionals } = argumentsBy<CompareFlags>(COMPARE_USAGE, own, 'compare');
   const versions = versionsOf(positionals, command);
   if (values.write !== undefined && existsSync(values.write)) {
     throw optionError(`--write ${values.write} exists already; play it with --scenario ${values.write}`);
@@ -139,15 +131,14 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
 }
 
 /** Flags that name a file to be written. */
-const OUTPUTS = ['write', 'record', 'junit', 'html'] as const;
+const OUTPUTS = ['write', 'record', 'html'] as const;
 type Outputs = { readonly [Flag in (typeof OUTPUTS)[number]]?: string | undefined };
 
 async function write(outputs: Outputs, comparison: Comparison): Promise<void> {
-  const { write, record, junit, html } = outputs;
+  const { write, record, html } = outputs;
   if (write !== undefined) writeTo('write', write, await writtenScenario(comparison));
   if (record !== undefined)
     writeTo('record', record, `${JSON.stringify(transcriptOf(comparison), null, 2)}\n`);
-  if (junit !== undefined) writeTo('junit', junit, junitReport(comparison));
   if (html !== undefined) {
     const { pageOf } = await import('../compare/page.ts');
     writeTo('html', html, pageOf(comparison));
@@ -175,23 +166,11 @@ function writable(flag: string, path: string, act: () => void): void {
   }
 }
 
-const OPTIONS = {
-  help: { type: 'boolean', short: 'h' },
-  scenario: { type: 'string' },
-  write: { type: 'string' },
-  revision: { type: 'string', multiple: true },
-  processes: { type: 'string' },
-  'no-callers': { type: 'boolean' },
-  record: { type: 'string' },
-  against: { type: 'string' },
-  json: { type: 'boolean' },
-  'call-all': { type: 'boolean' },
-  watch: { type: 'boolean' },
-  junit: { type: 'string' },
-  html: { type: 'string' },
-  ui: { type: 'boolean' },
-  port: { type: 'string', default: '0' },
-} as const;
+type CompareFlags = Outputs & {
+  readonly [Name in 'scenario' | 'processes' | 'against' | 'port']?: string;
+} & {
+  readonly [Name in 'no-callers' | 'json' | 'call-all' | 'watch' | 'ui']?: true;
+} & { readonly revision?: readonly string[] };
 
 function versionsOf(modules: readonly string[], command: readonly string[]): [Version, Version?] {
   const [first, second, ...more] = modules;
@@ -230,7 +209,7 @@ async function serveUi(
   version: Version,
   given: ReadScenario['scenario'] | undefined,
   revisions: readonly Revision[],
-  values: { readonly port: string; readonly 'call-all'?: boolean | undefined },
+  values: CompareFlags,
 ): Promise<0> {
   const [{ Live, toolsIn }, { serveLive }] = await Promise.all([
     import('../compare/live.ts'),
@@ -243,7 +222,7 @@ async function serveUi(
     tools: toolsIn(tools),
     uncalled: given === undefined ? uncalled : [],
   });
-  const server = await serveLive(live, whole('port', values.port, 0, 65_535));
+  const server = await serveLive(live, whole('port', values.port ?? '0', 0, 65_535));
   process.stdout.write(`open ${server.url}/\n`);
   await new Promise<void>((resolve) => atSignals(resolve));
   await server.close();
@@ -393,7 +372,7 @@ function promptOf({ name, arguments: list }: JsonObject): Step {
 
 // --- reports ---
 
-/** A comparison for machines: JSON, JUnit's XML, and its scenario as YAML. */
+/** A comparison for machines: JSON, and its scenario as YAML. */
 
 /** 0 where all agree, 1 where outcomes differ, 2 where the scenario or the server is wrong. */
 function exitCodeOf({ differences, problems }: Comparison): 0 | 1 | 2 {
@@ -410,39 +389,6 @@ function jsonReport(comparison: Comparison): string {
     columns: columns.map(({ messages, ...column }) => column),
   };
   return `${JSON.stringify(report, null, 2)}\n`;
-}
-
-/** A suite for each column, a case for each step; and one suite for findings outside of columns, such as a leak. */
-function junitReport({ columns, differences, problems }: Comparison): string {
-  const names = new Set(columns.map(({ name }) => name));
-  const suites = columns.map(({ name, steps }) => {
-    const cases = steps.map(({ title, time }, index) => {
-      const failures = differences
-        .filter((one) => one.step === index && one.columns.includes(name))
-        .map(failure);
-      const errors = problems
-        .filter(({ step }) => step === index)
-        .map(({ text }) => `<error message="${escapeMarkup(text)}"/>`);
-      return `    <testcase classname="${escapeMarkup(name)}" name="${escapeMarkup(`${index + 1}. ${title}`)}" time="${time / 1_000}">${[...failures, ...errors].join('')}</testcase>`;
-    });
-    return suite(name, cases);
-  });
-  const elsewhere = differences.filter((one) => one.columns.some((column) => !names.has(column)));
-  const others = elsewhere.map(
-    (one) =>
-      `    <testcase classname="between" name="${escapeMarkup(`${one.step + 1}. ${one.columns.join(', ')}`)}">${failure(one)}</testcase>`,
-  );
-  const all = [...suites, ...(others.length === 0 ? [] : [suite('between', others)])];
-  return `<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="mcp-await compare">\n${all.join('\n')}\n</testsuites>\n`;
-}
-
-function suite(name: string, cases: readonly string[]): string {
-  const count = (tag: string): number => cases.filter((one) => one.includes(tag)).length;
-  return `  <testsuite name="${escapeMarkup(name)}" tests="${cases.length}" failures="${count('<failure')}" errors="${count('<error')}">\n${cases.join('\n')}\n  </testsuite>`;
-}
-
-function failure({ kind, text }: Difference): string {
-  return `<failure type="${kind}" message="${escapeMarkup(text)}"/>`;
 }
 
 // --- a scenario with its answers ---

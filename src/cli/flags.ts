@@ -120,26 +120,16 @@ function one(
   return { name, value, help, set: (draft, values) => put(draft, values.at(-1) ?? '') };
 }
 
-/** Where the values of flags go. */
-interface Parts {
-  readonly serving: Serving;
-  readonly ask: AskDraft;
-  readonly peer: PeerDraft;
-  readonly upstream: PeerDraft['options'];
-}
-
-/** Sets one field of a part. */
-type Into<Value> = {
-  [Part in keyof Parts]: readonly [
-    Part,
-    keyof { [Field in keyof Parts[Part] as Value extends Parts[Part][Field] ? Field : never]: Field },
-  ];
-}[keyof Parts];
+/** Where the value of a flag goes: to the field of this part that has its name, without the part's own. */
+type DraftPart = 'serving' | 'ask' | 'peer' | 'upstream';
 
 /** @param read of what is given, if it is no text */
-function into<Value>([part, field]: Into<Value>, read: (given: string) => Value = String as never) {
+function into(part: DraftPart, name: string, read: (given: string) => unknown = String) {
+  const field = name
+    .replace(`${part}-`, '')
+    .replace(/-(.)/g, (_dash, letter: string) => letter.toUpperCase());
   return ({ serving, ask, peer }: Draft, given?: unknown): void => {
-    const parts: Parts = { serving, ask, peer, upstream: peer.options };
+    const parts = { serving, ask, peer, upstream: peer.options };
     Object.assign(parts[part], { [field]: read(given as string) });
   };
 }
@@ -154,35 +144,26 @@ function many(
   return { name, value, repeats: true, help, set };
 }
 
-function text(name: string, value: string, help: string, field: Into<string>): Flag {
-  return one(name, value, help, into(field));
+function text(part: DraftPart, name: string, value: string, help: string): Flag {
+  return one(name, value, help, into(part, name));
 }
 
-function count(
-  name: string,
-  help: string,
-  [least, most]: readonly [number, number?],
-  field: Into<number>,
-): Flag {
-  return one(
-    name,
-    'N',
-    help,
-    into(field, (given) => whole(name, given, least, most)),
-  );
+function count(part: DraftPart, name: string, help: string, least: number, most?: number): Flag {
+  const read = (given: string): number => whole(name, given, least, most);
+  return one(name, 'N', help, into(part, name, read));
 }
 
-function on(name: string, help: string, field: Into<true>): Flag {
-  return { name, help, set: into(field, () => true) };
+function on(part: DraftPart, name: string, help: string): Flag {
+  return { name, help, set: into(part, name, () => true) };
 }
 
 /** In milliseconds. */
-function time(name: string, help: string, field: Into<number>): Flag {
+function time(part: DraftPart, name: string, help: string): Flag {
   return one(
     name,
     'TIME',
     help,
-    into(field, (given) => duration(name, given)),
+    into(part, name, (given) => duration(name, given)),
   );
 }
 
@@ -219,9 +200,9 @@ function plain(option: PlainOption): Flag {
 
 export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'Where it listens': [
-    on('stdio', 'serves one client on stdin and stdout, of any revision, and no HTTP', ['serving', 'stdio']),
-    count('port', 'default 3000; 0 takes a free one', [0, 65_535], ['serving', 'port']),
-    text('host', 'NAME', 'default 127.0.0.1', ['serving', 'host']),
+    on('serving', 'stdio', 'serves one client on stdin and stdout, of any revision, and no HTTP'),
+    count('serving', 'port', 'default 3000; 0 takes a free one', 0, 65_535),
+    text('serving', 'host', 'NAME', 'default 127.0.0.1'),
     many(
       'path',
       'WIRE=PATH',
@@ -236,25 +217,28 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       },
     ),
     count(
+      'serving',
       'connections',
       'connections that are open at once; more are closed as they come (default 10000)',
-      [1],
-      ['serving', 'connections'],
+      1,
     ),
-    time('head-time', 'how long the head of a request may take (default 10s)', ['serving', 'headTime']),
-    time('body-time', 'how long a whole request may take, its body included (default 30s)', [
-      'serving',
-      'bodyTime',
-    ]),
-    time('idle-time', 'how long a connection is kept open between two requests (default 10s)', [
-      'serving',
-      'idleTime',
-    ]),
-    time('linger', 'how long it goes on listening after a signal, while /readyz says no (default 0s)', [
+    time('serving', 'head-time', 'how long the head of a request may take (default 10s)'),
+    time('serving', 'body-time', 'how long a whole request may take, its body included (default 30s)'),
+    time('serving', 'idle-time', 'how long a connection is kept open between two requests (default 10s)'),
+    time(
       'serving',
       'linger',
-    ]),
-    on('compress', 'compress event streams for clients that take gzip', ['serving', 'compress']),
+      'how long it goes on listening after a signal, while /readyz says no (default 0s)',
+    ),
+    {
+      name: 'watch',
+      help: 'of serve, over HTTP: starts again when a file of the server changes',
+      // Where it does, the command is never read with it.
+      set: () => {
+        throw optionError('--watch goes with serve, over HTTP');
+      },
+    },
+    on('serving', 'compress', 'compress event streams for clients that take gzip'),
   ],
   'Who may talk to it': [
     many(
@@ -297,48 +281,42 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
         options.rateLimit = values.at(-1) === 'off' ? false : ratesIn(values);
       },
     ),
-    on('forwarded', 'a proxy in front says in X-Forwarded-For where a request comes from', [
-      'serving',
-      'forwarded',
-    ]),
+    on('serving', 'forwarded', 'a proxy in front says in X-Forwarded-For where a request comes from'),
   ],
   'Who answers on a page': [
     text(
+      'ask',
       'ask-page',
       'URL',
       'where a person answers whose client cannot be asked, such as https://mcp.example.com/ask; served here, under its path',
-      ['ask', 'page'],
     ),
     text(
+      'ask',
       'ask-jwks',
       'URL',
       'the public keys of the login, by which the JWT of a browser, and the bearer token of a caller, is verified',
-      ['ask', 'jwks'],
     ),
-    text('ask-issuer', 'ISS', 'who must have issued that JWT', ['ask', 'issuer']),
-    text('ask-audience', 'AUD', 'for whom that JWT must be', ['ask', 'audience']),
-    text('ask-callers', 'AUD', 'for whom the JWT of an MCP request must be: another audience', [
-      'ask',
-      'callers',
-    ]),
+    text('ask', 'ask-issuer', 'ISS', 'who must have issued that JWT'),
+    text('ask', 'ask-audience', 'AUD', 'for whom that JWT must be'),
+    text('ask', 'ask-callers', 'AUD', 'for whom the JWT of an MCP request must be: another audience'),
     text(
+      'ask',
       'ask-header',
       'NAME',
       'the header in which a login proxy sends the JWT of a browser (default Authorization)',
-      ['ask', 'header'],
     ),
     on(
+      'ask',
       'ask-pair',
       'instead of a login, for one person on this machine: prints a code on the terminal, to type on the page',
-      ['ask', 'pair'],
     ),
   ],
   'Where calls live': [
     // Before the flags that it is about: they are set in the order of this table.
     on(
+      'serving',
       'wait-for-store',
       'waits, with a line every few seconds, for a store or relay that cannot be reached at start (default: exits with 2)',
-      ['serving', 'waitForStore'],
     ),
     one(
       'store',
@@ -409,17 +387,19 @@ export const FLAGS: Readonly<Record<string, readonly Flag[]>> = {
 /** Further flags of `mcp-await proxy`. */
 export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
   'The server behind the proxy': [
-    text('url', 'URL', 'a remote server instead of a command: its endpoint, as in https://example.com/mcp', [
+    text(
       'peer',
       'url',
-    ]),
+      'URL',
+      'a remote server instead of a command: its endpoint, as in https://example.com/mcp',
+    ),
     many('header', 'NAME=VALUE', 'with --url: goes with each of its requests', ({ peer }, values) => {
       peer.headers = Object.fromEntries(values.map((given) => named('header', given)));
     }),
     on(
+      'peer',
       'forward-authorization',
       'with --url: the server gets the bearer token of each caller, and its 401 and its metadata reach the client; for a proxy that serves the public URL of the server',
-      ['peer', 'forwardAuthorization'],
     ),
     oneOf(
       'upstream',
@@ -431,23 +411,18 @@ export const PROXY_FLAGS: Readonly<Record<string, readonly Flag[]>> = {
       },
     ),
     count(
+      'upstream',
       'children',
       'processes of one client that run at once; what a process keeps in memory is then spread (default 1)',
-      [1],
-      ['upstream', 'children'],
+      1,
     ),
-    on('shared', 'callers that are not known share a process, wherever they come from', [
+    on('upstream', 'shared', 'callers that are not known share a process, wherever they come from'),
+    time('upstream', 'start-timeout', 'how long the server may take to answer initialize (default 30s)'),
+    time(
       'upstream',
-      'shared',
-    ]),
-    time('start-timeout', 'how long the server may take to answer initialize (default 30s)', [
-      'upstream',
-      'startTimeout',
-    ]),
-    time('ask-timeout', 'when the server gives up on what it asks; 0: never (default 60s, as the SDKs)', [
-      'upstream',
-      'askTimeout',
-    ]),
+      'ask-timeout',
+      'when the server gives up on what it asks; 0: never (default 60s, as the SDKs)',
+    ),
   ],
 };
 
@@ -479,8 +454,6 @@ export function secretsFrom(given: readonly string[], file: string | undefined):
   const secrets = secretsIn(given.length > 0 ? given : [text ?? '']);
   return secrets.length > 0 ? secrets : undefined;
 }
-
-/** @throws AwaitError `bad-option` for a file that cannot be read */
 
 /** Secrets of the environment, where the command line has none. */
 export function withEnvironment({ options }: Draft): void {

@@ -45,8 +45,10 @@ export async function serveHost(
   const asking = askingOf(draft, logger);
   const options = { ...draft.options, ...asking?.options, logger };
   if (serving.stdio) {
-    await serveStdio(await load(), options);
-    return;
+    const { close, closed } = createStdio(await load(), options);
+    onSignals(close);
+    await closed;
+    process.exit(0);
   }
   const loaded = await load();
   const isPeer = isPeerHost(loaded);
@@ -235,14 +237,6 @@ function warnIfOpen(
     logger.warn(
       '--forward-authorization serves the public name of the server behind it, and requests for any name are served: add --allow-host with that name',
     );
-}
-
-/** One client on stdin and stdout, until it closes its end or a signal ends the process. */
-async function serveStdio(host: HostFactory, options: AwaitOptions): Promise<void> {
-  const { close, closed } = createStdio(host, options);
-  onSignals(close);
-  await closed;
-  process.exit(0);
 }
 
 /** How often requests that take too long are looked for, in milliseconds: Node's default is 30 s. */

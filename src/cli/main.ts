@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 /** The command line: `serve`, `proxy`, `compare` and `calls`. */
 import process from 'node:process';
@@ -86,12 +87,23 @@ async function main(args: readonly string[]): Promise<void> {
   const dashes = rest.indexOf('--');
   const own = dashes < 0 ? rest : rest.slice(0, dashes);
   if (own.includes('--help') || own.includes('-h')) process.stdout.write(usage());
-  else await run(rest);
+  else if (command === 'serve' && own.includes('--watch') && !own.includes('--stdio')) watched(rest);
+  else await run(command === 'proxy' ? own : rest, dashes < 0 ? [] : rest.slice(dashes + 1));
+}
+
+/** A module's server, in a process that Node starts again when a file which it has loaded changes. */
+function watched(args: readonly string[]): void {
+  const own = ['serve', ...args.filter((arg) => arg !== '--watch')];
+  const child = spawn(process.execPath, ['--watch', ...process.execArgv, process.argv[1] ?? '', ...own], {
+    stdio: 'inherit',
+  });
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => child.kill(name));
+  child.once('exit', (code) => process.exit(code ?? 1));
 }
 
 /** A module's server. */
-async function serve(args: readonly string[]): Promise<void> {
-  const draft = await readArguments(args);
+async function serve(own: readonly string[]): Promise<void> {
+  const draft = await readArguments(own);
   const [path] = draft.positionals;
   if (path === undefined || draft.positionals.length > 1) {
     throw optionError('serve takes one module, such as: mcp-await serve ./server.ts');
@@ -108,10 +120,7 @@ main(process.argv.slice(2)).catch((error: unknown) => {
 
 /** `mcp-await proxy`: a server of any language as a child process, or a remote one. */
 
-export async function proxy(args: readonly string[]): Promise<void> {
-  const dashes = args.indexOf('--');
-  const [command, ...rest] = dashes < 0 ? [] : args.slice(dashes + 1);
-  const own = dashes < 0 ? args : args.slice(0, dashes);
+async function proxy(own: readonly string[], [command, ...rest]: readonly string[]): Promise<void> {
   const draft = await readArguments(own, { ...PROXY_FLAGS, ...FLAGS }, 'proxy');
   const { peer, positionals } = draft;
   if (positionals.length > 0 || (command === undefined) === (peer.url === undefined)) {

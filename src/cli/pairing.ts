@@ -189,9 +189,24 @@ export class Pairing {
     return back.origin === origin && back.pathname.startsWith(`${pathname}/`) ? origin + back.pathname : href;
   }
 
+  /** The page on which a person types the code. @param back the page to go on to @param error why the one before was refused */
   #form(back: string, error?: string): string {
     const action = this.#parts.page.origin + this.#path;
-    return pairPage({ action, back, ...(error !== undefined && { error }) });
+    return documentOf(
+      `${error === undefined ? '' : 'Error: '}Pair this browser`,
+      html`<h1>Pair this browser</h1>
+<p>The terminal in which you started the server shows a code. Only somebody who can see it may answer here.</p>
+<form method="post" action="${action}" autocomplete="off">
+<input type="hidden" name="back" value="${back}">
+<div class="field">
+<label for="code">Code</label>
+${error !== undefined && html`<p class="error" id="code-error" role="alert">Error: ${readable(error)}</p>\n`}<input type="text" id="code" name="code" required autofocus autocapitalize="characters" spellcheck="false"${
+        error !== undefined && html` aria-invalid="true" aria-describedby="code-error"`
+      }>
+</div>
+<button>Pair</button>
+</form>`,
+    );
   }
 }
 
@@ -222,35 +237,4 @@ function passwordIn(authorization: string): string {
   const given = /^basic +(\S+)$/i.exec(authorization)?.[1] ?? '';
   const pair = Buffer.from(given, 'base64').toString();
   return pair.startsWith(`${USER}:`) ? pair.slice(USER.length + 1) : '';
-}
-
-// --- the page that asks for the code ---
-
-/** The page on which a person types the code that the terminal of their server shows. */
-
-interface PairView {
-  /** Where the form is posted to. */
-  readonly action: string;
-  /** The page to go on to. */
-  readonly back: string;
-  /** Why the code before was refused. */
-  readonly error?: string;
-}
-
-function pairPage({ action, back, error }: PairView): string {
-  return documentOf(
-    `${error === undefined ? '' : 'Error: '}Pair this browser`,
-    html`<h1>Pair this browser</h1>
-<p>The terminal in which you started the server shows a code. Only somebody who can see it may answer here.</p>
-<form method="post" action="${action}" autocomplete="off">
-<input type="hidden" name="back" value="${back}">
-<div class="field">
-<label for="code">Code</label>
-${error !== undefined && html`<p class="error" id="code-error" role="alert">Error: ${readable(error)}</p>\n`}<input type="text" id="code" name="code" required autofocus autocapitalize="characters" spellcheck="false"${
-      error !== undefined && html` aria-invalid="true" aria-describedby="code-error"`
-    }>
-</div>
-<button>Pair</button>
-</form>`,
-  );
 }

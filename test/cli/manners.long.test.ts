@@ -8,7 +8,7 @@ import { createInterface } from 'node:readline';
 import { afterEach, describe, expect, it } from 'vitest';
 import { nearest } from '../../src/cli/arguments.ts';
 import { levelLogger, lineOf } from '../../src/cli/logger.ts';
-import { post } from '../e2e/clients.ts';
+import { post, textOf } from '../e2e/clients.ts';
 import { compiled, SECRET, scratch } from '../e2e/harness.ts';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
@@ -163,7 +163,7 @@ describe('an address that cannot be listened on', () => {
   });
 });
 
-it.each(['--html', '--junit', '--record', '--write'])(
+it.each(['--html', '--record', '--write'])(
   'a file for %s that cannot be written is one line, before anything is played',
   (flag) => {
     const { stdout, stderr, status } = run('compare', FIXTURE, flag, '/no/such/folder/file');
@@ -185,6 +185,44 @@ describe('Ctrl-C', () => {
         /^mcp-await: closing: 0 open requests have 10 s, \d idle connections? 2 s; a third Ctrl-C ends it at once$/m,
       );
     expect(await exit).toEqual([0, null]);
+  });
+});
+
+describe('--watch', () => {
+  it('starts the server again when a file that it has loaded changes', async () => {
+    const name = (version: number): string => `export const version = '${version}';\n`;
+    const folder = packageOf({
+      'server.ts': `import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import { version } from './version.ts';
+export default () => {
+  const server = new McpServer({ name: 'watched', version: '1' });
+  server.registerTool('version', {}, () => ({ content: [{ type: 'text' as const, text: version }] }));
+  return server;
+};
+`,
+      'version.ts': name(1),
+    });
+    const { child, url } = await serving(join(folder, 'server.ts'), '--watch', '--idle-time', '1s');
+    expect(textOf(await post(url, { tool: 'version' }))).toBe('1');
+    const lines = createInterface({ input: child.stdout });
+    const again = new Promise<string>((resolve) => {
+      lines.on('line', (line) => line.startsWith('listening on ') && resolve(line));
+    });
+    writeFileSync(join(folder, 'version.ts'), name(2));
+    const at = (await again).replace('listening on ', '');
+    expect(textOf(await post(at, { tool: 'version' }))).toBe('2');
+    const exit = once(child, 'exit');
+    child.kill('SIGTERM');
+    await exit;
+    await expect.poll(() => post(at, { tool: 'version' }).then(String, () => 'gone')).toBe('gone');
+  });
+
+  it.each([
+    ['proxy', '--', 'cat'],
+    ['serve', FIXTURE, '--stdio'],
+  ])('is refused with %s %s %s', (command, ...rest) => {
+    const { stderr, status } = run(command, '--watch', ...rest);
+    expect([stderr, status]).toEqual(['mcp-await: --watch goes with serve, over HTTP\n', 2]);
   });
 });
 
