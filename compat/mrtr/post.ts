@@ -251,7 +251,8 @@ async function taskAnswers(
     return json({ jsonrpc: '2.0', id, error: wrong }, isOurs ? 500 : status);
   }
   if (!dialect.acknowledges || taskId === undefined) return empty(202);
-  return json({ jsonrpc: '2.0', id, ...acknowledgement(dialect, taskId) }, 200, { [SESSION]: session.id });
+  const acknowledged = dialect.complete(relatedTo(taskId));
+  return json({ jsonrpc: '2.0', id, ...acknowledged }, 200, { [SESSION]: session.id });
 }
 
 function readOrRefuse(
@@ -308,7 +309,7 @@ async function serve(
   const told = async (notify: (notification: JsonObject) => void): Promise<Responding> => {
     const served = { exchange, dialect, request, gone, notify };
     const { tasks } = services.engine;
-    const isOurs = isTaskMethod(method) && runsTasks(services, (await exchange.instance()).initialized);
+    const isOurs = METHODS.includes(method) && runsTasks(services, (await exchange.instance()).initialized);
     if (!isOurs || tasks === undefined) return serveCall(served, opened.incoming);
     // A wait for a task is one open connection, and ends with it.
     inbound.signal.addEventListener('abort', gone.fire, { once: true });
@@ -426,11 +427,7 @@ function newest(said: readonly JsonObject[]): readonly JsonObject[] {
  * them; `tasks/result` waits until a task is over or asks, and then has its asks; answers are a message of their own.
  */
 
-const METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/list', 'tasks/result', 'tasks/cancel']);
-
-function isTaskMethod(method: string): boolean {
-  return METHODS.has(method);
-}
+const METHODS: readonly string[] = ['tasks/get', 'tasks/list', 'tasks/result', 'tasks/cancel'];
 
 /** A `tasks/*` request; its failure is an error with the same sentence on every revision. */
 async function serveTask(tasks: Tasks, served: Served): Promise<Responding> {
@@ -517,9 +514,4 @@ async function answerTask(
   } catch (error) {
     return taskRefusal(services, error);
   }
-}
-
-/** The response to answers that were recorded, on drafts that have one. */
-function acknowledgement(dialect: Dialect, taskId: string): JsonObject {
-  return dialect.complete(relatedTo(taskId));
 }

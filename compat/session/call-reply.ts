@@ -23,7 +23,7 @@ import type { CallConnection, Projection } from '../../src/stream/call-connectio
 import { type EventPlace, expiryOf, streamIdOf } from '../../src/stream/event-id.ts';
 import type { StreamPlace } from '../../src/stream/event-streams.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
-import { sseEvent, sseRetry } from '../../src/stream/sse.ts';
+import { sseEvent } from '../../src/stream/sse.ts';
 import { RETRY_LATER } from '../../src/stream/sse-sink.ts';
 import type { Sink } from '../../src/stream/tail.ts';
 import { sinkOf } from '../sink.ts';
@@ -364,7 +364,7 @@ export function comeBack(session: Session, last: string | undefined): Reply {
   return {
     status: 200,
     headers: { ...SSE_HEADERS, [SESSION]: session.id },
-    body: sseRetry(RETRY_LATER) + id,
+    body: sseEvent({ retry: RETRY_LATER }) + id,
   };
 }
 

@@ -347,15 +347,11 @@ function anyClient({ settings }: Services): Client {
 
 /** A handler that closes waits for outcomes that are being sent. */
 function written(services: Services, telling: Promise<void>): void {
-  const settled = kept(services, telling);
-  services.writing.add(settled);
-  void settled.then(() => services.writing.delete(settled));
-}
-
-/** If it cannot be shared with other processes, it stays in this one, and its client is served all the same. */
-function kept(services: Services, keeping: Promise<void>): Promise<void> {
-  return keeping.catch((error: unknown) => {
+  // If it cannot be shared with other processes, it stays in this one, and its client is served all the same.
+  const settled = telling.catch((error: unknown) => {
     const { message } = AwaitError.from(error);
     services.settings.logger.warn('a record of a stream could not be stored', { error: message });
   });
+  services.writing.add(settled);
+  void settled.then(() => services.writing.delete(settled));
 }

@@ -2,6 +2,7 @@
 import type { JsonObject } from '../../src/base/values.ts';
 import { messageText } from '../../src/doors/http/reply.ts';
 import type { StreamEvent } from '../../src/stream/log.ts';
+import { sseEvent } from '../../src/stream/sse.ts';
 import type { Framing } from '../../src/stream/sse-sink.ts';
 
 export const REVISION = 'workspace-sse';
@@ -29,11 +30,7 @@ export function timestamp(): JsonObject {
 
 /** In the order of the wire's own description: event, data, id, retry. */
 export function eventText({ event, data, retry }: StreamEvent, id?: string): string {
-  let text = event === undefined ? '' : `event: ${event}\n`;
-  text += `data: ${data}\n`;
-  if (id !== undefined) text += `id: ${id}\n`;
-  if (retry !== undefined) text += `retry: ${retry}\n`;
-  return `${text}\n`;
+  return sseEvent({ event, data, id, retry });
 }
 
 export const FRAMING: Framing = {

@@ -4,7 +4,7 @@
  * looks for each CR in all that a piece still has, and one of 65 KB took it two seconds.
  */
 import type { OpenAccount } from './budget.ts';
-import { MAX_DEPTH } from './shape.ts';
+import { MAX_DEPTH, shapeOfText } from './shape.ts';
 import { AwaitError } from './values.ts';
 
 /** Bytes of one message of a server: a body, or an event. */
@@ -66,6 +66,24 @@ export function boundedResponse(
   // A response that was made here has neither.
   Object.defineProperties(own, { url: { value: url }, redirected: { value: redirected } });
   return own;
+}
+
+/** Why a message is too much, counted before it is parsed; undefined if it is not. */
+export function excessOf(text: string): string | undefined {
+  if (text.length > MOST_MESSAGE) return `of more than ${MOST_MESSAGE} characters`;
+  const { depth, values } = shapeOfText(text, MOST_VALUES);
+  if (values > MOST_VALUES) return `of more than ${MOST_VALUES} values`;
+  return depth > MAX_DEPTH ? `that is nested more than ${MAX_DEPTH} levels deep` : undefined;
+}
+
+/** Its body as text; undefined for one of more bytes than that, whose rest is not read. */
+export async function boundedText(response: Response, most: number): Promise<string | undefined> {
+  try {
+    return await boundedResponse(response, most).text();
+  } catch (error) {
+    if (AwaitError.from(error).code === 'limit') return undefined;
+    throw error;
+  }
 }
 
 interface BoundParts extends BoundedReading {

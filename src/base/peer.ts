@@ -1,19 +1,12 @@
 /** Modules that are not always there: packages that only some users need, and users' own. */
 import { optionError } from './values.ts';
 
-/**
- * @param need the message of the error: who needs the package, and how to install it
- * @throws AwaitError `bad-option` where it cannot be imported
- */
-export async function importPeer<T>(
-  need: (name: string) => string,
-  name: string,
-  importing: () => Promise<T>,
-): Promise<T> {
+/** @throws AwaitError `bad-option` where a package cannot be imported: how to install it */
+export async function importPeer<T>(name: string, importing: () => Promise<T>): Promise<T> {
   try {
     return await importing();
   } catch (error) {
-    throw optionError(need(name), error);
+    throw optionError(`this needs the package ${name}: npm install ${name}`, error);
   }
 }
 

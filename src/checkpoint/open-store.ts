@@ -13,8 +13,6 @@ const STATEMENT = PATIENCE - 500;
 /** Records that are listed with one statement. */
 const AT_ONCE = 500;
 
-const need = (name: string): string => `this store needs the package ${name}: npm install ${name}`;
-
 /**
  * Opens a store, as `mcp-await serve --store` does, with what its adapter needs to survive a lost connection. The store
  * is read once, so one that cannot be used fails here.
@@ -34,7 +32,7 @@ export async function openStore(url: string): Promise<Keyv> {
     case 'memory':
       return new Keyv();
     case 'sqlite': {
-      const { default: Sqlite } = await importPeer(need, '@keyv/sqlite', () => import('@keyv/sqlite'));
+      const { default: Sqlite } = await importPeer('@keyv/sqlite', () => import('@keyv/sqlite'));
       const { keyv, adapter } = await tried(url, () => {
         keepToOwner(sqliteFile(url));
         const sqlite = new Sqlite({ uri: url, busyTimeout: 5_000 });
@@ -50,12 +48,12 @@ export async function openStore(url: string): Promise<Keyv> {
     }
     case 'redis':
     case 'rediss': {
-      const redis = await importPeer(need, '@keyv/redis', () => import('@keyv/redis'));
+      const redis = await importPeer('@keyv/redis', () => import('@keyv/redis'));
       return (await tried(url, () => withOwnClients(redis, url))).keyv;
     }
     case 'postgres':
     case 'postgresql': {
-      const { default: Postgres } = await importPeer(need, '@keyv/postgres', () => import('@keyv/postgres'));
+      const { default: Postgres } = await importPeer('@keyv/postgres', () => import('@keyv/postgres'));
       const opened = (more: object) =>
         tried(url, () => withOwnPool(Postgres, { connectionString: url, ...more }));
       // A pooler between, such as PgBouncer, may refuse what it does not know, and has a time-out of its own.

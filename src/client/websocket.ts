@@ -5,9 +5,8 @@
  * It owns the requests without a response, with the last event of each, and the answers that may not have arrived.
  */
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
-import { MOST_MESSAGE, MOST_VALUES } from '../base/bounded-response.ts';
+import { excessOf, MOST_MESSAGE } from '../base/bounded-response.ts';
 import { EVENT_META, REQUEST_META, RESUME, SESSION_META, VERSION_META } from '../base/resume-meta.ts';
-import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { AwaitError, defined, isObject, type JsonObject, objectOf } from '../base/values.ts';
 import {
   Attempts,
@@ -282,14 +281,6 @@ export class AwaitWebSocketTransport implements Transport {
       this.#answers.delete(oldest);
     }
   }
-}
-
-/** Why a message is too much, counted before it is parsed; undefined if it is not. */
-function excessOf(text: string): string | undefined {
-  if (text.length > MOST_MESSAGE) return `of more than ${MOST_MESSAGE} characters`;
-  const { depth, values } = shapeOfText(text, MOST_VALUES);
-  if (values > MOST_VALUES) return `of more than ${MOST_VALUES} values`;
-  return depth > MAX_DEPTH ? `that is nested more than ${MAX_DEPTH} levels deep` : undefined;
 }
 
 function withMeta(message: ClientRequest, more: JsonObject): ClientRequest {

@@ -101,9 +101,6 @@ interface Speaker {
   readonly open: OpenClient;
 }
 
-/** The client SDKs are peers that a server does not need. */
-const need = (name: string): string =>
-  `a side-by-side comparison plays with the official clients: npm install --save-dev ${name}`;
 const SDK = '@modelcontextprotocol/sdk';
 const OURS: Speaker['client'] = 'mcp-await/client';
 
@@ -133,7 +130,6 @@ const RECONNECTION = {
 
 async function overSse(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
   const { SSEClientTransport } = await importPeer(
-    need,
     SDK,
     () => import('@modelcontextprotocol/sdk/client/sse.js'),
   );
@@ -172,7 +168,6 @@ function resuming(more: Readonly<Record<string, string>>): typeof fetch {
 
 async function overHttp(origin: string, who: PlayedCaller, onAsk: OnAsk): Promise<Player> {
   const { StreamableHTTPClientTransport } = await importPeer(
-    need,
     SDK,
     () => import('@modelcontextprotocol/sdk/client/streamableHttp.js'),
   );
@@ -205,7 +200,7 @@ async function legacy(
   { name, capabilities }: PlayedCaller,
   onAsk: OnAsk,
 ): Promise<Player> {
-  const [{ Client }, types] = await importPeer(need, SDK, () =>
+  const [{ Client }, types] = await importPeer(SDK, () =>
     Promise.all([
       import('@modelcontextprotocol/sdk/client/index.js'),
       import('@modelcontextprotocol/sdk/types.js'),
@@ -235,11 +230,7 @@ async function modern(
   { name, capabilities, ...who }: PlayedCaller,
   onAsk: OnAsk,
 ): Promise<Player> {
-  const sdk = await importPeer(
-    need,
-    '@modelcontextprotocol/client',
-    () => import('@modelcontextprotocol/client'),
-  );
+  const sdk = await importPeer('@modelcontextprotocol/client', () => import('@modelcontextprotocol/client'));
   const client = new sdk.Client(
     { name, version: '1.0.0' },
     {
@@ -267,24 +258,10 @@ async function modern(
   await client.connect(new sdk.StreamableHTTPClientTransport(new URL('/mcp', origin), options));
   const send = (method: string, params: JsonObject, timeout: number): Promise<JsonObject> => {
     const patience = { timeout };
-    const target = String(params.name);
-    switch (method) {
-      case 'tools/call':
-        return client.callTool({ name: target, arguments: params.arguments as JsonObject }, patience);
-      case 'prompts/get':
-        return client.getPrompt(
-          { name: target, arguments: params.arguments as Record<string, string> },
-          patience,
-        );
-      case 'resources/read':
-        return client.readResource({ uri: String(params.uri) }, patience);
-      case 'tools/list':
-        return client.listTools({}, patience);
-      case 'prompts/list':
-        return client.listPrompts({}, patience);
-      default:
-        return client.listResources({}, patience);
-    }
+    if (method === 'tools/list') return client.listTools({}, patience);
+    // It checks what the tool declares.
+    if (method === 'tools/call') return client.callTool(params as { name: string }, patience);
+    return client.request({ method: method as 'prompts/get', params: params as { name: string } }, patience);
   };
   return { request: send, close: () => client.close() };
 }

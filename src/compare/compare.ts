@@ -22,7 +22,7 @@
 
 import { randomBytes } from 'node:crypto';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { isObject, type JsonObject, objectOf } from '../base/values.ts';
+import { deferred, isObject, type JsonObject, objectOf, sleep, systemClock } from '../base/values.ts';
 import { type Difference, differencesBetween, gathered, short } from './differences.ts';
 import { effectDifferences } from './effects/differences.ts';
 import {
@@ -171,15 +171,22 @@ export async function compare(
     found.push(...differencesBetween(ofNew, same), ...versionDifferences(ofOld, ofNew, names, same));
     found.push(...upgradeDifferences(moved, { old: ofOld, renewed: ofNew }, names, same));
   }
-  found.push(...expectationDifferences(scenario, columns), ...effectDifferences(scenario, columns));
+  const names = versions.flatMap((version) => (version === undefined ? [] : [version.name]));
+  const all = concluded({ scenario, versions: names, columns, found, uncalled, same });
+  return options.isMade ? { ...all, problems: [] } : all;
+}
+
+/** @param played with the differences that were found, to which those that one column shows are added */
+export function concluded({
+  found,
+  ...played
+}: Omit<Comparison, 'differences' | 'problems'> & { readonly found: readonly Difference[] }): Comparison {
+  const { scenario, columns } = played;
+  const own = [...expectationDifferences(scenario, columns), ...effectDifferences(scenario, columns)];
   return {
-    scenario,
-    versions: versions.flatMap((version) => (version === undefined ? [] : [version.name])),
-    columns,
-    differences: gathered(found),
-    uncalled,
-    problems: options.isMade ? [] : problemsIn(scenario, columns),
-    same,
+    ...played,
+    differences: gathered([...found, ...own]),
+    problems: problemsIn(scenario, columns),
   };
 }
 
@@ -200,7 +207,7 @@ const PATIENCE = 500;
 async function findLeaks(stage: Replayable): Promise<Difference[]> {
   const [ann, bob] = [callerOf('ann'), callerOf('bob')];
   await stage.kept(ann.performance());
-  const pace = new Pace(2);
+  const pace = new Pace();
   const [annAgain, bobs] = await Promise.all([
     stage.kept(ann.performance(pace)),
     stage.kept(bob.performance(pace)),
@@ -260,37 +267,25 @@ function around(text: string, mark: string): string {
   return text.slice(Math.max(0, text.indexOf(mark) - 40));
 }
 
-/** Keeps callers in step: each gives its next answer when the others have been asked as often. */
+/** Keeps two callers in step: each gives its next answer when the other has been asked as often. */
 class Pace {
-  readonly #callers: number;
   readonly #at = new Map<string, number>();
-  readonly #waiting = new Set<() => void>();
-
-  constructor(callers: number) {
-    this.#callers = callers;
-  }
+  #moved = deferred();
 
   pass(name: string, place: number): void {
     this.#at.set(name, place);
-    for (const wake of this.#waiting) wake();
+    this.#moved.resolve();
+    this.#moved = deferred();
   }
 
   async arrive(name: string, place: number): Promise<void> {
     this.pass(name, place);
-    const isTogether = (): boolean =>
-      this.#at.size === this.#callers && [...this.#at.values()].every((other) => other >= place);
-    if (isTogether()) return;
-    await new Promise<void>((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer);
-        this.#waiting.delete(look);
-        resolve();
-      };
-      const look = (): void => {
-        if (isTogether()) done();
-      };
-      const timer = setTimeout(done, PATIENCE);
-      this.#waiting.add(look);
+    let isLate = false;
+    const late = sleep(systemClock, PATIENCE).then(() => {
+      isLate = true;
     });
+    const isTogether = (): boolean =>
+      this.#at.size === 2 && [...this.#at.values()].every((other) => other >= place);
+    while (!isLate && !isTogether()) await Promise.race([this.#moved.promise, late]);
   }
 }

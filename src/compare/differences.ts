@@ -86,7 +86,7 @@ function inStep(steps: readonly Named[], index: number, same: Sameness): Differe
   const asksOf = (step: PlayedStep): readonly string[] => questionsOf(step, same);
   return [
     ...between(
-      (step) => outcomeKey(leavesOf(step, index, same)),
+      (step) => outcomeKey(step, index, same),
       (step, measure) => outcomeDifference(step, measure, index, same),
     ),
     ...between(
@@ -106,6 +106,7 @@ export function outcomeDifference(
   same: Sameness,
 ): Words[] {
   const [mine, theirs] = [step.outcome, other.outcome];
+  if (isSame(step, other, index, same)) return [];
   if ('error' in mine && 'error' in theirs) {
     return [
       [
@@ -120,6 +121,10 @@ export function outcomeDifference(
   }
   if ('error' in theirs) return [['outcome', `completes; on ${name} it fails with ${theirs.error.code}`]];
   return resultDifferences(leavesOf(step, index, same), leavesOf(other, index, same), name);
+}
+
+export function isSame(step: PlayedStep, other: PlayedStep, index: number, same: Sameness): boolean {
+  return outcomeKey(step, index, same) === outcomeKey(other, index, same);
 }
 
 /** Differences of one result that are worth a line each; the rest is in the page. */
@@ -185,8 +190,8 @@ export function quoted(asks: readonly string[]): string {
   return asks.length === 0 ? 'nothing' : asks.map((ask) => `"${short(ask)}"`).join(', ');
 }
 
-function outcomeKey(leaves: Leaves): string {
-  return JSON.stringify([...leaves].sort(([a], [b]) => (a < b ? -1 : 1)));
+function outcomeKey(step: PlayedStep, index: number, same: Sameness): string {
+  return JSON.stringify([...leavesOf(step, index, same)].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 function grouped(steps: readonly Named[], keyOf: (step: Named) => string): Named[][] {

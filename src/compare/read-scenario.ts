@@ -5,8 +5,6 @@ import { type AwaitError, isObject, optionError } from '../base/values.ts';
 import { importModule } from '../cli/load.ts';
 import type { Scenario } from './scenario.ts';
 
-const need = (name: string): string => `scenarios need the package ${name}: npm install --save-dev ${name}`;
-
 export interface ReadScenario {
   readonly scenario: Scenario;
   /** The line of a step, from 1; unknown in a module. */
@@ -28,7 +26,7 @@ export async function readScenario(path: string): Promise<ReadScenario> {
 
 /** @param path for messages */
 async function parseScenario(text: string, path: string): Promise<ReadScenario> {
-  const { LineCounter, parseDocument } = await importPeer(need, 'yaml', () => import('yaml'));
+  const { LineCounter, parseDocument } = await importPeer('yaml', () => import('yaml'));
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines });
   const lineAt = (keys: readonly PropertyKey[]): number | undefined => {
@@ -60,7 +58,7 @@ async function checked(
   path: string,
   lineAt: (keys: readonly PropertyKey[]) => number | undefined = () => undefined,
 ): Promise<Scenario> {
-  const { scenarioSchema } = await importPeer(need, 'zod', () => import('./scenario-schema.ts'));
+  const { scenarioSchema } = await importPeer('zod', () => import('./scenario-schema.ts'));
   const read = scenarioSchema.safeParse(value);
   if (!read.success) {
     const [issue] = read.error.issues;

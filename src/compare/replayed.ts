@@ -1,7 +1,7 @@
 /** Differences between a tool that is run again from its start and one whose frame is kept. */
 import { askDifferences, type Difference, outcomeDifference, quoted, short } from './differences.ts';
 import type { Column, PlayedStep } from './play.ts';
-import { leavesOf, questionsOf, type Sameness } from './same.ts';
+import { questionsOf, type Sameness } from './same.ts';
 import type { LogLine } from './site.ts';
 
 const WHY =
@@ -44,11 +44,12 @@ function differenceOf(
   if (step.reworded.length > 0) {
     return `asks ${quoted(step.reworded)} on replay, where it had asked something else before. ${WHY}`;
   }
-  const [mine, theirs] = [leavesOf(step, index, same), leavesOf(live, index, same)];
-  if (JSON.stringify([...mine]) === JSON.stringify([...theirs])) return undefined;
   const measure = { name: 'one process that keeps its frame', step: live };
   const [, text] = outcomeDifference(step, measure, index, same)[0] ?? [];
-  return `comes to something else on replay, run again from its start: ${text}. What it does outside of step() happens again.`;
+  return (
+    text &&
+    `comes to something else on replay, run again from its start: ${text}. What it does outside of step() happens again.`
+  );
 }
 
 function equal(asks: readonly string[], others: readonly string[]): boolean {

@@ -6,12 +6,10 @@ import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { optionError } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import type { HostFactory } from '../host/host.ts';
-import type { Comparison } from './compare.ts';
-import { askDifferences, type Difference, gathered, outcomeDifference } from './differences.ts';
-import { effectDifferences } from './effects/differences.ts';
+import { type Comparison, concluded } from './compare.ts';
+import { askDifferences, type Difference, outcomeDifference } from './differences.ts';
 import { NEWEST_LIVE, newestModern } from './newest.ts';
 import type { Column, PlayedStep } from './play.ts';
-import { expectationDifferences, problemsIn } from './problems.ts';
 import { checkScenario } from './read-scenario.ts';
 import { brokenBy, replayDifferences } from './replayed.ts';
 import { questionsOf, type Sameness, varyingIn } from './same.ts';
@@ -19,7 +17,6 @@ import type { Scenario } from './scenario.ts';
 import { startServer } from './server-process.ts';
 import { alternating, type Moves, moving, type RunningVersion, type Setting } from './settings.ts';
 import { UNDISTURBED } from './table.ts';
-import { isSame } from './versions.ts';
 
 /** The options of `alwaysReplay` and `crashAt`. */
 export interface RobustOptions {
@@ -194,25 +191,14 @@ async function disturbed(
       }
     }
   }
-  found.push(...expectationDifferences(scenario, columns), ...effectDifferences(scenario, columns));
-  return {
-    scenario,
-    versions: [version.name],
-    columns,
-    differences: gathered(found),
-    problems: problemsIn(scenario, columns),
-    uncalled: [],
-    same,
-  };
+  return concluded({ scenario, versions: [version.name], columns, found, uncalled: [], same });
 }
 
 function crashDifferences(column: Column, measure: Column, same: Sameness): Difference[] {
   return column.steps.flatMap((step, index): Difference[] => {
     const other = measure.steps[index];
     if (other === undefined) return [];
-    const words = isSame(step, other, index, same)
-      ? []
-      : outcomeDifference(step, { name: measure.name, step: other }, index, same);
+    const words = outcomeDifference(step, { name: measure.name, step: other }, index, same);
     const asks = askDifferences(questionsOf(step, same), questionsOf(other, same), 'undisturbed');
     const why = brokenBy(step.log);
     return [...words, ...asks].map(([, text]) => ({

@@ -1,10 +1,10 @@
 /**
  * The differences between two versions of one server, and the outcome of calls that wait while one replaces the other.
  */
-import { askDifferences, type Difference, outcomeDifference, short } from './differences.ts';
-import type { Column, PlayedStep } from './play.ts';
+import { askDifferences, type Difference, isSame, outcomeDifference, short } from './differences.ts';
+import type { Column } from './play.ts';
 import { brokenBy } from './replayed.ts';
-import { leavesOf, questionsOf, type Sameness } from './same.ts';
+import { questionsOf, type Sameness } from './same.ts';
 
 export interface VersionNames {
   readonly old: string;
@@ -23,11 +23,9 @@ export function versionDifferences(
       const other = before.steps[index];
       if (other === undefined) return [];
       const found = [
-        ...(isSame(step, other, index, same)
-          ? []
-          : outcomeDifference(step, { name: names.old, step: other }, index, same)),
+        ...outcomeDifference(step, { name: names.old, step: other }, index, same),
         ...askDifferences(questionsOf(step, same), questionsOf(other, same), `by ${names.old}`),
-        ...stepDifferences(step.ran, other.ran, names),
+        ...stepDifferences(step.ran, other.ran, names).map((text) => ['steps', text] as const),
       ];
       return found.map(([kind, text]) => ({
         kind,
@@ -58,13 +56,11 @@ export function upgradeDifferences(
       const words = outcomeDifference(step, { name: renewed, step: measure }, index, same).map(
         ([, text]) => text,
       );
-      const renaming = stepDifferences(measure.ran, ended[1]?.ran ?? [], { old, renewed }).map(
-        ([, text]) => text,
-      );
+      const [renaming] = stepDifferences(measure.ran, ended[1]?.ran ?? [], { old, renewed });
       const why =
         broken === undefined
           ? ''
-          : ` ${renaming[0] ?? `The new version does otherwise than the journal records: ${broken}`}.`;
+          : ` ${renaming ?? `The new version does otherwise than the journal records: ${broken}`}.`;
       const text = `a call that began on ${old} does not end on ${renewed} as on either: it ${words[0] ?? 'comes to something else'}.${why}${ADVICE}`;
       return [{ kind: 'upgrade', step: index, columns: [column.revision], text }];
     }),
@@ -74,20 +70,13 @@ export function upgradeDifferences(
 const ADVICE =
   ' Keep the names and the order of its steps until the calls that wait are over, or let them end on the old version first.';
 
-function stepDifferences(
-  ran: readonly string[],
-  before: readonly string[],
-  names: VersionNames,
-): (readonly ['steps', string])[] {
+function stepDifferences(ran: readonly string[], before: readonly string[], names: VersionNames): string[] {
   const gone = before.filter((name) => !ran.includes(name));
   const fresh = ran.filter((name) => !before.includes(name));
   if (gone.length === 0 && fresh.length === 0) {
     if (ran.join('\0') === before.join('\0')) return [];
     return [
-      [
-        'steps',
-        `${names.renewed} runs its steps in another order: ${ran.join(', ')}; ${names.old}: ${before.join(', ')}`,
-      ],
+      `${names.renewed} runs its steps in another order: ${ran.join(', ')}; ${names.old}: ${before.join(', ')}`,
     ];
   }
   const renamed = gone.flatMap((name) => {
@@ -99,23 +88,11 @@ function stepDifferences(
   return [
     ...renamed.map(
       ([from, to]) =>
-        [
-          'steps',
-          `${names.renewed} renames the step '${from}' to '${to}': what '${from}' did for a call that waits is unknown under the new name`,
-        ] as const,
+        `${names.renewed} renames the step '${from}' to '${to}': what '${from}' did for a call that waits is unknown under the new name`,
     ),
-    ...left.map(
-      (name) => ['steps', `${names.renewed} does not run the step '${short(name)}' of ${names.old}`] as const,
-    ),
-    ...added.map(
-      (name) => ['steps', `${names.renewed} runs a step '${short(name)}' that ${names.old} has not`] as const,
-    ),
+    ...left.map((name) => `${names.renewed} does not run the step '${short(name)}' of ${names.old}`),
+    ...added.map((name) => `${names.renewed} runs a step '${short(name)}' that ${names.old} has not`),
   ];
-}
-
-export function isSame(step: PlayedStep, other: PlayedStep, index: number, same: Sameness): boolean {
-  const key = (one: PlayedStep): string => JSON.stringify([...leavesOf(one, index, same)]);
-  return key(step) === key(other);
 }
 
 function pairs(ofOld: readonly Column[], ofNew: readonly Column[]): [Column, Column][] {

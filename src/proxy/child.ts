@@ -11,9 +11,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import process from 'node:process';
 import type { Readable } from 'node:stream';
-import { MOST_VALUES } from '../base/bounded-response.ts';
+import { excessOf } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
-import { MAX_DEPTH, shapeOfText } from '../base/shape.ts';
 import { systemClock, within } from '../base/values.ts';
 import { Inflow } from './inflow.ts';
 import { Lines } from './lines.ts';
@@ -171,9 +170,9 @@ export class ChildLink implements PeerLink {
 
   #line(line: string): void {
     if (this.#ended) return;
-    const tooMuch = refusal(line);
-    if (tooMuch !== undefined) {
-      this.kill(tooMuch);
+    const excess = excessOf(line);
+    if (excess !== undefined) {
+      this.kill(`it sent a message ${excess}`);
       return;
     }
     let message: unknown;
@@ -217,13 +216,6 @@ export class ChildLink implements PeerLink {
     if (this.#lastError !== '') why += `; the last line of its stderr was ${JSON.stringify(this.#lastError)}`;
     this.#events.ended(why);
   }
-}
-
-/** Why a line is not parsed. */
-function refusal(line: string): string | undefined {
-  const { depth, values } = shapeOfText(line, MOST_VALUES);
-  if (depth > MAX_DEPTH) return `it sent a message that is nested more than ${MAX_DEPTH} levels deep`;
-  return values > MOST_VALUES ? `it sent a message of more than ${MOST_VALUES} values` : undefined;
 }
 
 /** To the whole group, where there are groups. */

@@ -7,12 +7,12 @@
  * Tokens are kept as their names: a SHA-256.
  */
 
+import { boundedText } from '../base/bounded-response.ts';
 import { sha256 } from '../base/digest.ts';
 import { Quota } from '../base/quota.ts';
 import { keepNewest } from '../base/values.ts';
 import { drainBody } from '../client/event-stream.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
-import { boundedText } from './bounded-text.ts';
 import type { PeerLogger } from './link.ts';
 import type { RemoteOptions } from './remote.ts';
 

@@ -219,7 +219,7 @@ async function make(
   fetch: Fetch,
 ): Promise<Transport> {
   const options = { requestInit: { headers: { ...headers } }, reconnectionOptions: RECONNECTION, fetch };
-  return importPeer(need, '@modelcontextprotocol/sdk', async () => {
+  return importPeer('@modelcontextprotocol/sdk', async () => {
     if (wire === 'sse') {
       const { SSEClientTransport } = await import('@modelcontextprotocol/sdk/client/sse.js');
       return new SSEClientTransport(new URL(url), options) as Transport;
@@ -230,8 +230,6 @@ async function make(
     return new StreamableHTTPClientTransport(new URL(url), options) as Transport;
   });
 }
-
-const need = (name: string): string => `a remote server needs the package ${name}: npm install ${name}`;
 
 /** The message in a request's body. */
 function requestIn({ body }: RequestInit): JsonObject {

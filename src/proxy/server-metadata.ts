@@ -3,11 +3,12 @@
  * for clients of a proxy that serves the server's own public URL. They are read anew for each client; status and JSON
  * alone are passed on.
  */
+import { boundedText } from '../base/bounded-response.ts';
 import { Quota } from '../base/quota.ts';
+import { drainBody } from '../client/event-stream.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import type { Reply } from '../doors/http/exchange.ts';
 import { LATER } from '../doors/http/refused.ts';
-import { boundedText } from './bounded-text.ts';
 import type { RemoteOptions } from './remote.ts';
 
 const PATH =
@@ -63,9 +64,10 @@ export class ServerMetadata {
     const response = await fetchWithinOrigin(fetch, url, { headers, signal: AbortSignal.timeout(TIME) });
     const { status } = response;
     const type = response.headers.get('content-type') ?? '';
-    const body = await boundedText(response, MOST);
+    const isJson = JSON_TYPE.test(type);
+    const body = isJson ? await boundedText(response, MOST) : await drainBody(response.body);
     if (status >= 300 && status < 400) return { status: 502, headers: {} };
-    if (body !== undefined && JSON_TYPE.test(type))
+    if (body !== undefined)
       return { status, headers: { 'content-type': type, 'cache-control': 'no-store' }, body };
     // Some servers have a page for every path.
     return response.ok ? NONE : { status, headers: {} };

@@ -8,7 +8,6 @@ import { shown } from '../checkpoint/open-store.ts';
 import { FIRST, unreachable } from '../checkpoint/unreachable.ts';
 import { natsRelay } from './nats.ts';
 
-const need = (name: string): string => `this relay needs the package ${name}: npm install ${name}`;
 const NATS: string = '@nats-io/transport-node';
 
 /**
@@ -22,7 +21,7 @@ export async function openRelay(url: string): Promise<Relay> {
   switch (/^([a-z]+):/.exec(url)?.[1]) {
     case 'redis':
     case 'rediss': {
-      const { redisRelay } = await importPeer(need, '@redis/client', () => import('./redis.ts'));
+      const { redisRelay } = await importPeer('@redis/client', () => import('./redis.ts'));
       const { createClient } = await import('@redis/client');
       // A client of its own: that of the relay tries for ever, and reports nothing.
       return tried(
@@ -37,7 +36,7 @@ export async function openRelay(url: string): Promise<Relay> {
     }
     case 'nats':
     case 'tls':
-      await importPeer(need, NATS, () => importNamed(NATS));
+      await importPeer(NATS, () => importNamed(NATS));
       return tried(url, () => natsRelay(url));
     default:
       throw optionError(`--relay ${shown(url)}: use redis://host:port or nats://host:port`);

@@ -3,10 +3,10 @@
  * wire has its own). At most one event waits beyond what the socket takes; the guard (`src/doors/http/backlog.ts`) limits for
  * how long, and the bytes of all connections together.
  */
-import { type Clock, defined, every } from '../base/values.ts';
+import { type Clock, every } from '../base/values.ts';
 import type { GuardedWriter } from '../doors/http/exchange.ts';
 import type { StreamEvent } from './log.ts';
-import { SSE_KEEP_ALIVE, sseClosing, sseEvent, sseRetry } from './sse.ts';
+import { SSE_KEEP_ALIVE, sseClosing, sseEvent } from './sse.ts';
 import type { Sink, TailEnd } from './tail.ts';
 
 export interface SseOptions {
@@ -46,9 +46,9 @@ const REASONS: Readonly<Record<Exclude<TailEnd, 'finished'>, string>> = {
 export const RETRY_LATER = 5_000;
 
 const COMMENTS: Framing = {
-  event: (event, id) => sseEvent({ ...event, ...defined({ id }) }),
+  event: ({ event, data, retry }, id) => sseEvent({ event, id, retry, data }),
   alive: () => SSE_KEEP_ALIVE,
-  closing: (why) => (why === 'leaving' ? sseRetry(RETRY_LATER) : '') + sseClosing(REASONS[why]),
+  closing: (why) => (why === 'leaving' ? sseEvent({ retry: RETRY_LATER }) : '') + sseClosing(REASONS[why]),
 };
 
 export function sseSink(
@@ -59,7 +59,7 @@ export function sseSink(
     if (!writer.behind) writer.write(framing.alive());
   });
   writer.onClose(() => alive.cancel());
-  if (retry !== undefined) writer.write(sseRetry(retry));
+  if (retry !== undefined) writer.write(sseEvent({ retry }));
   return {
     send: (event, id) => writer.write(framing.event(event, id)),
     onReady: (fn) => writer.onDrain(fn),

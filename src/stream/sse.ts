@@ -9,18 +9,15 @@ export interface SseEvent {
   readonly retry?: number;
 }
 
-/** Data must hold no line ends: JSON has none. */
-export function sseEvent({ event, id, data, retry }: SseEvent): string {
+/** Its fields in their order. Data must hold no line ends: JSON has none. */
+export function sseEvent(fields: { readonly [Name in keyof SseEvent]: SseEvent[Name] | undefined }): string {
   let text = '';
-  if (event !== undefined) text += `event: ${event}\n`;
-  if (id !== undefined) text += `id: ${id}\n`;
-  if (retry !== undefined) text += `retry: ${retry}\n`;
-  if (data !== undefined) text += `data: ${data}\n`;
+  for (const [name, value] of Object.entries(fields)) if (value !== undefined) text += `${name}: ${value}\n`;
   return `${text}\n`;
 }
 
 export function sseMessage(message: unknown, id?: string): string {
-  return sseEvent({ event: 'message', data: JSON.stringify(message), ...(id !== undefined && { id }) });
+  return sseEvent({ event: 'message', id, data: JSON.stringify(message) });
 }
 
 /** A comment, which keeps proxies from closing an idle connection. */
@@ -29,9 +26,4 @@ export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
 /** A comment that says why a stream ends, for people who read the wire. */
 export function sseClosing(reason: string): string {
   return `: closing, ${reason}\n\n`;
-}
-
-/** When a client whose connection ends should reconnect, in milliseconds; sent before the first event. */
-export function sseRetry(retry: number): string {
-  return `retry: ${retry}\n\n`;
 }

@@ -35,17 +35,17 @@ function withoutPackage(missing: string): string {
 }
 
 it.each([
-  ['yaml', 'server.mjs', 'scenarios need the package yaml: npm install --save-dev yaml'],
-  ['zod', 'server.mjs', 'scenarios need the package zod: npm install --save-dev zod'],
+  ['yaml', 'server.mjs', 'this needs the package yaml: npm install yaml'],
+  ['zod', 'server.mjs', 'this needs the package zod: npm install zod'],
   [
     '@modelcontextprotocol/sdk',
     'server.mjs',
-    'a side-by-side comparison plays with the official clients: npm install --save-dev @modelcontextprotocol/sdk',
+    'this needs the package @modelcontextprotocol/sdk: npm install @modelcontextprotocol/sdk',
   ],
   [
     '@modelcontextprotocol/client',
     'server.mjs',
-    'a side-by-side comparison plays with the official clients: npm install --save-dev @modelcontextprotocol/client',
+    'this needs the package @modelcontextprotocol/client: npm install @modelcontextprotocol/client',
   ],
   [
     'tsx',
