@@ -50,12 +50,16 @@ export class Sessions {
     this.#room = new Quota({ all, caller, anonymous: anonymousSessions });
     this.#timer = setInterval(() => void this.#lookAround(), Math.min(sessionIdle, LOOK_EVERY));
     this.#timer.unref();
-    // A session of one process is over then: that costs strangers alone.
-    const isSpared = (principal: string | undefined): boolean =>
-      services.store?.isShared !== true && principal !== undefined;
     services.heap.onFull.add(() => {
+      // A session of one process is over then: that costs strangers alone. One that a request is about to use stays.
+      const before = services.now() - LOOK_EVERY;
       for (const session of this.#here.values())
-        if (!session.held && !isSpared(session.principal)) this.#letGo(session);
+        if (
+          !session.held &&
+          session.used < before &&
+          (services.store?.isShared === true || session.principal === undefined)
+        )
+          this.#letGo(session);
     });
   }
 
