@@ -115,7 +115,7 @@ describe.skipIf(CHROMIUM.down)(`the pairing page in ${CHROMIUM.name}`, () => {
     await page.keyboard.press('Tab');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await expect.poll(() => page.title()).toBe('This was answered');
-    expect(await page.locator('main').textContent()).toContain('Go back to your assistant');
+    expect(await page.locator('main').textContent()).toContain('go back to your assistant');
     expect(await call()).toBe('accept Monday');
     await page.close();
   });

@@ -118,7 +118,7 @@ it('one that reads gets all replies to a burst, though they are more than may wa
 
 it.each([
   ['for too long', { stalled: 500 }, /nothing for 500 ms/],
-  ['while more than limits.unreadBytes wait', { unreadBytes: 4_400_000 }, /limits\.unreadBytes/],
+  ['while more than limits.unreadBytes wait', { unreadBytes: 4_195_000 }, /limits\.unreadBytes/],
 ])(
   'one that reads nothing %s is disconnected, and the log says what to do',
   async (_what, limits, reason) => {
