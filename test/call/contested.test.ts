@@ -40,7 +40,7 @@ function watching(
     callId: 'call',
     at: 0,
     sent: 'same',
-    abandoned: () => false,
+    owns: () => undefined,
     clock: steadyClock,
     stopped: () => false,
     running: [],

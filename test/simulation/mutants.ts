@@ -46,8 +46,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: 'the lease is never checked by those who wait',
     file: 'src/call/journal/follow.ts',
-    from: 'stopped() || (await silence()) >= lease',
-    to: 'stopped() || (await silence()) >= 0',
+    from: 'stopped() || ((await silence()) >= lease',
+    to: 'stopped() || ((await silence()) >= 0',
   },
   {
     name: 'the lease is never checked by its owner',

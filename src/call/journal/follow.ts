@@ -63,8 +63,8 @@ export interface Contest extends Polling {
   readonly at: number;
   /** Digest of this client's answers. */
   readonly sent: string;
-  /** Whether a claim of this process is one that it has given up. */
-  readonly abandoned: (by: string) => boolean;
+  /** Whether this process still acts on a claim of its own; undefined for another process's. */
+  readonly owns: (by: string) => boolean | undefined;
   /**
    * Paths of the steps that run, by the checkpoint; their completions come next, in any order, and among them those of
    * steps inside them. Undefined when the claim is certain to be there.
@@ -101,7 +101,8 @@ export function readOn(contest: Contest): Promise<FoundTurn> {
     entry: (entry, at) => turn.take(entry, at),
     end: async (silence) => {
       const isIdle = turn.claim === undefined ? turn.areDone(running) : turn.isGivenUp;
-      if (isIdle || stopped() || (await silence()) >= lease) return turn.free;
+      // One that is here writes nothing while the store fails, and may have done a step meanwhile.
+      if (isIdle || stopped() || ((await silence()) >= lease && turn.isHere !== true)) return turn.free;
       if (clock.elapsed() - started < wait) return undefined;
       throw new AwaitError(
         'busy',
@@ -167,9 +168,14 @@ class JournalTurn {
     this.#isLeft = false;
   }
 
+  /** Whether its owner is this process, and acts on it. */
+  get isHere(): boolean | undefined {
+    return this.claim && this.#contest.owns(this.claim.by);
+  }
+
   /** Whether its owner gave it up. */
   get isGivenUp(): boolean {
-    return this.#isLeft || (this.claim !== undefined && this.#contest.abandoned(this.claim.by));
+    return this.#isLeft || this.isHere === false;
   }
 
   areDone(running: readonly string[] | undefined): boolean {

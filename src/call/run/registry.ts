@@ -40,8 +40,8 @@ export class Runs {
   readonly #active = new Map<string, Map<string, Active>>();
   /** Frames that are being claimed or abandoned, by key: a request for one waits, since it may be parked again. */
   readonly #unsettled = new Map<string, Promise<void>>();
-  /** Turns whose ends are being written. */
-  readonly #ending = new Set<Promise<unknown>>();
+  /** Turns whose ends are being written, by their calls. */
+  readonly #ending = new Map<string, Promise<unknown>>();
   /** Turns whose tokens are being opened. */
   readonly #opening = new Set<Promise<unknown>>();
   /** Turns that are over and that no journal keeps, the newest last. */
@@ -153,6 +153,7 @@ export class Runs {
       this.taking.has(callId) ||
       this.#taken.has(callId) ||
       this.#unsettled.has(key) ||
+      this.#ending.has(callId) ||
       this.parked.get(key)?.frame.busy === true ||
       [...(this.#active.get(key)?.values() ?? [])].some((active) => active.owns) ||
       [...this.#abandoned].some(({ call }) => call.id === callId)
@@ -298,9 +299,11 @@ export class Runs {
   // --- the end of the process ---
 
   /** A closing process waits for it. @param ended resolves once the turn's end is written */
-  ending(ended: Promise<unknown>): void {
-    const settled: Promise<unknown> = Promise.allSettled([ended]).then(() => this.#ending.delete(settled));
-    this.#ending.add(settled);
+  ending(callId: string, ended: Promise<unknown>): void {
+    const settled: Promise<unknown> = Promise.allSettled([ended, this.#ending.get(callId)]).then(() => {
+      if (this.#ending.get(callId) === settled) this.#ending.delete(callId);
+    });
+    this.#ending.set(callId, settled);
   }
 
   /** Keeps count of a run that is abandoned. @param settled resolves once it is */
@@ -324,7 +327,7 @@ export class Runs {
     if (this.#inTurn.size > 0) this.#due = Math.min(due, clock.elapsed());
     const stopped = [...this.#inTurn].map((run) => run.state.at === 'turn' && this.#stop(run, run.state));
     // An outcome that is being written goes out on the connection that it is for.
-    await within(clock, until(due + wait), Promise.allSettled([...stopped, ...this.#ending]));
+    await within(clock, until(due + wait), Promise.allSettled([...stopped, ...this.#ending.values()]));
   }
 
   /**
@@ -342,7 +345,7 @@ export class Runs {
     const ends = [this.#quiet(left), ...requested.map(({ outcome }) => outcome)];
     if (left > 0) await within(clock, left, Promise.all(ends));
     for (const { state } of [...this.#inTurn]) if (state.at === 'turn') void state.stop();
-    await within(clock, wait / 2, Promise.all([...this.#unsettled.values(), ...this.#ending]));
+    await within(clock, wait / 2, Promise.all([...this.#unsettled.values(), ...this.#ending.values()]));
     // A step that outlasts this is recorded still, if the process lives to; its server is cleaned up now.
     for (const run of this.#abandoned) run.instance.release(true, run.frame);
     this.parked.dropAll();

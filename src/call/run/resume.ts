@@ -379,7 +379,7 @@ export class Resumption {
       at,
       sent: request.sent,
       // A claim of this process that nothing here acts on: its append was said to have failed.
-      abandoned: (by) => by === this.#id && !this.#runs.owns(keyOf(request.state), callId),
+      owns: (by) => (by === this.#id ? this.#runs.owns(keyOf(request.state), callId) : undefined),
       running,
       lease: limits.lease,
       wait: limits.turnWait,

@@ -111,7 +111,7 @@ export class Turns {
         late?.cancel();
         this.#runs.leaveTurn(run);
         const ended = this.#ended({ run, context, request }, ending);
-        this.#runs.ending(ended);
+        this.#runs.ending(run.call.id, ended);
         ended.then(resolve, (error: unknown) => {
           // A task's turn has no waiting request, so its failure is reported here.
           if (isTask(run)) reported(this.#parts, run.call.id, AwaitError.from(error));
