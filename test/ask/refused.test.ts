@@ -181,6 +181,7 @@ describe('the page of an ask', () => {
     const form = await formOf(url);
     const statuses = await Promise.all([post(url, form), post(url, form), post(url, form)]);
     expect(statuses.map(({ status }) => status).sort()).toEqual([303, 409, 409]);
+    expect(await statuses.find(({ status }) => status === 409)?.text()).toContain('does not count');
     expect(await call(client)).toBe('accept Monday');
     expect((await post(url, form)).status).toBe(404);
     expect(ended).toBe(1);
