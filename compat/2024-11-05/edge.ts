@@ -23,7 +23,7 @@
  * an answer may come up to a second late. A message of its own on the stream costs two inserts, its place and its
  * content, which expires first (`src/stream/log.ts`).
  */
-import { AwaitError, isObject } from '../../src/base/values.ts';
+import { AwaitError, hasCode, isObject } from '../../src/base/values.ts';
 import type { Client, Response } from '../../src/call/journal/entries.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import {
@@ -247,7 +247,7 @@ async function begin(
     }
   } catch (error) {
     await forgetClient(services, session);
-    if (!(error instanceof AwaitError) || error.code !== 'bad-answer') throw error;
+    if (!hasCode(error, 'bad-answer')) throw error;
     settings.logger.warn(error.message);
     await respond(session, request, invalid(NOT_TAKEN));
   }

@@ -3,7 +3,7 @@
  * notifications; this file adds one for each change of a task that the client listens to.
  */
 
-import { AwaitError, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
+import { AwaitError, hasCode, isObject, type JsonObject, objectOf } from '../../src/base/values.ts';
 import type { AbortSignalLike } from '../../src/call/ports.ts';
 import type { TaskView } from '../../src/call/task/tasks.ts';
 import type { GuardedWriter, Reply } from '../../src/doors/http/exchange.ts';
@@ -73,7 +73,7 @@ async function viewOf(
   try {
     return await services.engine.tasks?.get(id, principal);
   } catch (error) {
-    if (error instanceof AwaitError && error.code === 'bad-token') return undefined;
+    if (hasCode(error, 'bad-token')) return undefined;
     throw error;
   }
 }

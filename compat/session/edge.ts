@@ -2,7 +2,7 @@
  * Streamable HTTP with sessions, for every revision of it: reads the session, and finds the revision of a request. The
  * revision reads the body (`SessionWire`).
  */
-import { AwaitError } from '../../src/base/values.ts';
+import { AwaitError, hasCode } from '../../src/base/values.ts';
 import type { Inbound, Reply } from '../../src/doors/http/exchange.ts';
 import {
   empty,
@@ -110,7 +110,7 @@ async function startSession(parts: SessionEdgeParts, inbound: Inbound, request: 
     instance = await session.instance((outside) => openInstance(services, session, inbound, outside, true));
   } catch (error) {
     await sessions.end(session);
-    if (!(error instanceof AwaitError) || error.code !== 'bad-answer') throw error;
+    if (!hasCode(error, 'bad-answer')) throw error;
     settings.logger.warn(error.message);
     return invalid(NOT_TAKEN);
   }

@@ -2,7 +2,7 @@
  * The running calls of this process whose asks are live, and the delivery of their answers: an answer to a call of
  * another process is in the store before it is accepted.
  */
-import { AwaitError, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
+import { hasCode, isObject, type JsonObject, keepNewest } from '../../src/base/values.ts';
 import type { Begun, Started } from '../../src/call/engine.ts';
 import type { Response } from '../../src/call/journal/entries.ts';
 import type { CallerOf } from '../../src/call/task/tasks.ts';
@@ -93,7 +93,7 @@ export class LiveCalls {
       await this.#services.engine.deliver(callId, caller, key, response);
       return true;
     } catch (error) {
-      if (error instanceof AwaitError && error.code === 'bad-token') return false;
+      if (hasCode(error, 'bad-token')) return false;
       throw error;
     }
   }

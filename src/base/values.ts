@@ -190,6 +190,10 @@ export class AwaitError extends Error {
   }
 }
 
+export function hasCode(thrown: unknown, code: AwaitErrorCode): thrown is AwaitError {
+  return thrown instanceof AwaitError && thrown.code === code;
+}
+
 /** @returns an error with the code `bad-option` */
 export function optionError(message: string, cause?: unknown): AwaitError {
   return new AwaitError('bad-option', message, cause);

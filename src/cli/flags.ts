@@ -6,7 +6,7 @@
 import process from 'node:process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
-import { AwaitError, optionError } from '../base/values.ts';
+import { hasCode, optionError } from '../base/values.ts';
 import { LIMITS } from '../call/limits.ts';
 import { openStore } from '../checkpoint/open-store.ts';
 import { secretsIn } from '../checkpoint/secrets.ts';
@@ -432,7 +432,7 @@ async function reached<T>(open: () => Promise<T>, { waitForStore }: Serving): Pr
     try {
       return await open();
     } catch (error) {
-      if (!waitForStore || !(error instanceof AwaitError) || error.code !== 'store') throw error;
+      if (!waitForStore || !hasCode(error, 'store')) throw error;
       process.stderr.write(`mcp-await: ${error.message}; trying again\n`);
       await sleep(WAIT);
     }

@@ -1,7 +1,7 @@
 /** The state that the sites of one play share, in all of their processes. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { AwaitError, deferred, optionError } from '../base/values.ts';
+import { type AwaitError, deferred, hasCode, optionError } from '../base/values.ts';
 import { memoryRelay } from '../relay/memory.ts';
 import { type Effect, observeEffects } from './effects/observer.ts';
 import type { Player } from './player.ts';
@@ -120,7 +120,7 @@ export class Stage {
   /** The error of a failed client, with the reason that the server's process logged. */
   #refused(revision: string, error: unknown): AwaitError {
     // A package that is not installed, or a process that ended: the error says it all.
-    if (error instanceof AwaitError && error.code === 'bad-option') return error;
+    if (hasCode(error, 'bad-option')) return error;
     const logged = this.lines.findLast(({ level }) => level === 'error');
     const why =
       logged === undefined ? String(error) : `${logged.message} ${String(logged.detail.cause ?? '')}`.trim();

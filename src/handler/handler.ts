@@ -8,6 +8,7 @@ import { Quota, type QuotaKey } from '../base/quota.ts';
 import { isPerRequest } from '../base/runtime.ts';
 import {
   AwaitError,
+  hasCode,
   isObject,
   type JsonObject,
   LoopTurns,
@@ -481,7 +482,7 @@ async function checkFactory(
     try {
       made = await make(factory, contextOf({ era, revision, client: NOBODY }));
     } catch (error) {
-      if (error instanceof AwaitError && error.code === 'bad-option') throw error;
+      if (hasCode(error, 'bad-option')) throw error;
       return;
     }
     try {

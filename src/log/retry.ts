@@ -4,7 +4,7 @@
  * 2. A failed insert may have been written: the next attempt reads the value that it finds, and counts its own as
  *    inserted. Equal values of two writers are interchangeable, since an entry that decides anything names its writer.
  */
-import { AwaitError, type Clock, canonical } from '../base/values.ts';
+import { type AwaitError, type Clock, canonical, hasCode } from '../base/values.ts';
 
 /** Between two attempts, in milliseconds; never more than a quarter of a lease, so that an owner is back in time. */
 const PAUSE = { first: 20, most: 2_000 };
@@ -54,7 +54,7 @@ export class Retry {
   /** @param until as in `insert` @throws AwaitError `store` when it gives up */
   read<T>(read: () => Promise<T>, until?: number): Promise<T> {
     const failed = (error: unknown): void => {
-      if (isStore(error)) this.#failedReads += 1;
+      if (hasCode(error, 'store')) this.#failedReads += 1;
     };
     return read().catch((error: unknown) => {
       failed(error);
@@ -79,7 +79,7 @@ export class Retry {
       until === undefined ? clock.elapsed() - since >= LEASES * lease : clock.now() >= until;
     let error = first;
     for (let pause = PAUSE.first; ; pause = Math.min(pause * 2, PAUSE.most, lease / 4)) {
-      if (!isStore(error)) throw error;
+      if (!hasCode(error, 'store')) throw error;
       this.#failed(error);
       if (isOver()) throw error;
       await paused(clock, pause);
@@ -107,10 +107,6 @@ export class Retry {
     this.#reported = undefined;
     this.#parts.report?.(undefined);
   }
-}
-
-function isStore(error: unknown): error is AwaitError {
-  return error instanceof AwaitError && error.code === 'store';
 }
 
 /** Does not keep the process alive. */

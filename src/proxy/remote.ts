@@ -9,7 +9,7 @@
 import type { BoundedReading } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
-import { AwaitError, isObject, type JsonObject, objectOf, systemClock, within } from '../base/values.ts';
+import { hasCode, isObject, type JsonObject, objectOf, systemClock, within } from '../base/values.ts';
 import { RECONNECTION } from '../client/message.ts';
 import { fetchWithinOrigin } from '../client/redirect.ts';
 import { Inflow } from './inflow.ts';
@@ -195,7 +195,7 @@ export class RemoteLink implements PeerLink {
 
   #failed(message: JsonObject, error: unknown): void {
     // Its call was told.
-    if (error instanceof AwaitError && error.code === 'limit') return;
+    if (hasCode(error, 'limit')) return;
     const code = isObject(error) ? error.code : undefined;
     const isGone = code === 404 || typeof code !== 'number' || message.method === 'initialize';
     // Its session is unknown to the server, which may have started anew.

@@ -5,7 +5,7 @@
  * 3, 6, 8 and 11 are kept here. `recording.ts` matches attempts to records; the engine decides who enters a turn, and
  * writes its end.
  */
-import { AwaitError, type JsonObject } from '../../base/values.ts';
+import { AwaitError, hasCode, type JsonObject } from '../../base/values.ts';
 import {
   type AnswerCompletion,
   type CallRecord,
@@ -16,7 +16,6 @@ import {
   type OpenAsk,
   type Response,
 } from '../journal/entries.ts';
-import { isFenced } from '../journal/writer.ts';
 import { LIMITS } from '../limits.ts';
 import { askAttempt, askInStep } from './asks.ts';
 import { type CallContext, runOutsideContext } from './context.ts';
@@ -579,7 +578,7 @@ export class Frame {
   #end(ending: Ending): void {
     const { turn } = this.#gate;
     if (ending.kind !== 'suspended') {
-      const isLost = ending.kind === 'broken' && isFenced(ending.error);
+      const isLost = ending.kind === 'broken' && hasCode(ending.error, 'fenced');
       const isOver = ending.kind === 'broken' && isFinal(ending.error);
       this.#gate.end(ending.kind === 'finished' ? 'finished' : isOver ? 'over' : 'elsewhere', isLost);
       this.#steps.abandon();

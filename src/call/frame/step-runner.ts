@@ -1,7 +1,6 @@
 /** Runs steps, and records each before its tool continues (invariant 11). */
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, hasCode } from '../../base/values.ts';
 import type { StepCompletion } from '../journal/entries.ts';
-import { isFenced } from '../journal/writer.ts';
 import type { FrameCore } from './core.ts';
 import { type Drawn, isOnce } from './drawn.ts';
 import { release, type StepAttempt } from './recording.ts';
@@ -119,7 +118,7 @@ export class StepRunner {
     try {
       await journal.append({ type: 'completed', completion }, () => this.#onRecorded(step, completion));
     } catch (error) {
-      if (isFenced(error)) options.doneTwice(step.path);
+      if (hasCode(error, 'fenced')) options.doneTwice(step.path);
       throw error;
     } finally {
       this.#writing -= 1;

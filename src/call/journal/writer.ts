@@ -4,7 +4,7 @@
  * is fenced (invariant 10); what other processes received for the call it passes on, and writes behind it.
  */
 
-import { AwaitError, type Clock, canonical } from '../../base/values.ts';
+import { AwaitError, type Clock, canonical, hasCode } from '../../base/values.ts';
 import { type CallRecord, DELETED, type Entry, FORMAT, isReceived, type Received } from './entries.ts';
 import type { OpenJournal } from './store.ts';
 
@@ -265,13 +265,9 @@ export async function unlessFenced(work: Promise<boolean>): Promise<boolean> {
   try {
     return await work;
   } catch (error) {
-    if (isFenced(error)) return false;
+    if (hasCode(error, 'fenced')) return false;
     throw error;
   }
-}
-
-export function isFenced(error: unknown): boolean {
-  return error instanceof AwaitError && error.code === 'fenced';
 }
 
 /** Where no store is: positions count, nothing is written. */

@@ -2,10 +2,10 @@
  * A call has one owner: the process whose turn it is. Here the owner writes its signs of life, reads cancellations, and
  * gives the call up: for good (cancelled), or to the next owner (abandoned, so that no lease is waited for).
  */
-import { AwaitError, every, type Repeating } from '../../base/values.ts';
+import { AwaitError, every, hasCode, type Repeating } from '../../base/values.ts';
 import { type Entry, isEnd } from '../journal/entries.ts';
 import { LEFT_SIGN } from '../journal/store.ts';
-import { isFenced, unlessFenced } from '../journal/writer.ts';
+import { unlessFenced } from '../journal/writer.ts';
 import type { Runs } from './registry.ts';
 import {
   becomingTask,
@@ -84,7 +84,7 @@ export class Ownership {
       return true;
     } catch (error) {
       this.lost(run, error);
-      if (isFenced(error)) return false;
+      if (hasCode(error, 'fenced')) return false;
       throw error;
     }
   }

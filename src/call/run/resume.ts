@@ -3,7 +3,7 @@
  * (invariant 10: one winner, by the journal).
  */
 
-import { AwaitError, defined, sleep } from '../../base/values.ts';
+import { AwaitError, defined, hasCode, sleep } from '../../base/values.ts';
 import { type Answered, sortAnswers } from '../ask/answer.ts';
 import { missingCapability } from '../ask/capability.ts';
 import { declinedResponse, isDeclinedRerun } from '../ask/url-elicitation.ts';
@@ -86,7 +86,7 @@ export class Resumption {
       try {
         return await this.#tryToResume(request, lost === 0);
       } catch (error) {
-        if (!(error instanceof AwaitError) || error.code !== 'fenced' || lost >= FENCED_OFTEN) throw error;
+        if (!hasCode(error, 'fenced') || lost >= FENCED_OFTEN) throw error;
         request.active.owns = false;
       }
     }

@@ -27,7 +27,7 @@
  * Differences from `StreamableHTTPClientTransport` on ordinary revisions: a stream that delivered an error is not
  * opened again, nor one that breaks after its request was cancelled; after a close nothing is sent.
  */
-import { AwaitError } from '../../base/values.ts';
+import { AwaitError, hasCode } from '../../base/values.ts';
 import type { AskSender, Asks } from '../asks.ts';
 import { type Endpoint, EndpointError, mediaType } from '../endpoint.ts';
 import { drainBody, readEvents } from '../event-stream.ts';
@@ -358,7 +358,7 @@ export class Call implements AskSender {
 
 /** A message of the server exceeded its bound. */
 function isTooLong(thrown: unknown): boolean {
-  return thrown instanceof AwaitError && thrown.code === 'limit';
+  return hasCode(thrown, 'limit');
 }
 
 // --- asks of a turn, and their answers ---
