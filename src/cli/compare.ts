@@ -1,8 +1,7 @@
 /** `mcp-await compare`: one server under every revision, or two versions of it, side by side. */
 
-import { spawn } from 'node:child_process';
-import { accessSync, constants, existsSync, watch, writeFileSync } from 'node:fs';
-import { basename, dirname, relative, resolve } from 'node:path';
+import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
 import process from 'node:process';
 import { NAMES, type Revision } from '../../compat/revisions.ts';
 import { isObject, type JsonObject, objectOf, optionError, reasonOf } from '../base/values.ts';
@@ -44,7 +43,6 @@ mcp-await compare [options] -- <command> [args…]
   --ui                 serves the page live on this machine: runs a scenario or a tool, answered in forms,
                        while processes are killed and started
   --port N             of --ui; by default a free one
-  --watch              plays again when a file beside them changes
 
   exit code 0: all agree; 1: something differs; 2: the scenario or the server is wrong
 `;
@@ -79,14 +77,6 @@ async function run(args: readonly string[]): Promise<0 | 1 | 2> {
     throw optionError(`--write ${values.write} exists already; play it with --scenario ${values.write}`);
   }
   checkWritable(values);
-  if (values.watch) {
-    const files = [...positionals, ...(values.scenario === undefined ? [] : [values.scenario])];
-    const outputs = OUTPUTS.flatMap((flag) => values[flag] ?? []);
-    const folders = files.length > 0 ? files.map((file) => dirname(file)) : ['.'];
-    const isPassed = (arg: string, at: number): boolean => arg !== '--watch' || (dashes >= 0 && at > dashes);
-    await runAtChanges(['compare', ...args.filter(isPassed)], folders, outputs);
-    return 0;
-  }
   const against =
     values.against === undefined
       ? undefined
@@ -169,7 +159,7 @@ function writable(flag: string, path: string, act: () => void): void {
 type CompareFlags = Outputs & {
   readonly [Name in 'scenario' | 'processes' | 'against' | 'port']?: string;
 } & {
-  readonly [Name in 'no-callers' | 'json' | 'call-all' | 'watch' | 'ui']?: true;
+  readonly [Name in 'no-callers' | 'json' | 'call-all' | 'ui']?: true;
 } & { readonly revision?: readonly string[] };
 
 function versionsOf(modules: readonly string[], command: readonly string[]): [Version, Version?] {
@@ -224,7 +214,9 @@ async function serveUi(
   });
   const server = await serveLive(live, whole('port', values.port ?? '0', 0, 65_535));
   process.stdout.write(`open ${server.url}/\n`);
-  await new Promise<void>((resolve) => atSignals(resolve));
+  await new Promise<void>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => resolve());
+  });
   await server.close();
   await live.close();
   return 0;
@@ -239,10 +231,6 @@ async function madeFor(version: Version, isAll = false): Promise<FirstScenario> 
   }
 }
 
-function atSignals(act: () => void): void {
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, act);
-}
-
 /** One line on stderr, written over, where somebody watches. */
 function progressLine(steps: number): { show(progress: Progress): void; clear(): void } {
   const { stderr } = process;
@@ -251,53 +239,6 @@ function progressLine(steps: number): { show(progress: Progress): void; clear():
     show: ({ column, step }) => void stderr.write(`\r\u001b[K${column}: step ${step + 1} of ${steps}`),
     clear: () => void stderr.write('\r\u001b[K'),
   };
-}
-
-// --- running again at a change ---
-
-/** Runs a command again whenever a file of a folder changes, until a signal ends it. */
-
-/** Milliseconds of quiet after a change: editors write a file in several parts. */
-const QUIET = 100;
-
-/**
- * @param args of this command line; each run is a process of its own, which loads every module anew
- * @param folders what is watched, with the folders in it, but for `node_modules` and hidden files
- * @param outputs files that the command writes
- */
-async function runAtChanges(
-  args: readonly string[],
-  folders: readonly string[],
-  outputs: readonly string[],
-): Promise<void> {
-  const ended = new AbortController();
-  const { signal } = ended;
-  atSignals(() => ended.abort());
-  let wake = (): void => {};
-  const written = new Set(outputs.map((file) => resolve(file)));
-  for (const folder of new Set(folders.map((one) => resolve(one)))) {
-    watch(folder, { recursive: true, signal }, (_event, name) => {
-      const file = resolve(folder, name ?? '');
-      if (written.has(file) || /(^|[\\/])(node_modules|\.)/.test(relative(folder, file))) return;
-      wake();
-    });
-  }
-  while (!signal.aborted) {
-    let timer: NodeJS.Timeout | undefined;
-    const changed = new Promise<void>((done) => {
-      wake = () => {
-        clearTimeout(timer);
-        timer = setTimeout(done, QUIET);
-      };
-      signal.addEventListener('abort', () => done());
-    });
-    const child = spawn(process.execPath, [...process.execArgv, process.argv[1] ?? '', ...args], {
-      stdio: 'inherit',
-    });
-    await new Promise((done) => child.once('close', done));
-    if (!signal.aborted) process.stderr.write(`watching ${folders.join(', ')}; end with Ctrl-C\n`);
-    await changed;
-  }
 }
 
 // --- the scenario of those who have none ---

@@ -311,26 +311,6 @@ export default { steps: [answers] } satisfies Scenario;
     expect(given.stderr).toContain('loading');
   });
 
-  it('plays again when a file changes, with --watch', async () => {
-    const folder = scratch();
-    const path = join(folder, 'scenario.yaml');
-    writeFileSync(path, 'steps: [{ call: look }]');
-    const args = ['compare', `${FIXTURES}/ending-server.ts`, '--scenario', path, ...ONE, '--watch'];
-    const child = spawn(process.execPath, ['dist/src/cli/main.js', ...args], { cwd: ROOT });
-    let output = '';
-    for (const stream of [child.stdout, child.stderr])
-      stream.on('data', (chunk: Buffer) => {
-        output += chunk.toString();
-      });
-    await expect.poll(() => output, { timeout: 60_000 }).toContain('watching');
-    expect(output).toContain('1 column agrees');
-    writeFileSync(path, 'steps: [{ call: refuse }]');
-    await expect.poll(() => output, { timeout: 60_000 }).toContain('not today');
-    const ended = new Promise((resolve) => child.once('exit', resolve));
-    child.kill('SIGINT');
-    expect(await ended).toBe(0);
-  });
-
   it('records a transcript, and names what a later version does otherwise', async () => {
     const path = join(scratch(), 'transcript.json');
     const args = ['--scenario', scenarioFile('steps: [{ call: order }]'), '--record', path, ...ONE];
