@@ -15,7 +15,7 @@ import {
   type Response,
 } from '../../src/call/journal/entries.ts';
 import type { Outcome, RequestContext } from '../../src/call/ports.ts';
-import { goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
+import { EXPIRED, goesOnElsewhere, isBadToken } from '../../src/call/run/wire-error.ts';
 import type { Inbound, Reply, Writer } from '../../src/doors/http/exchange.ts';
 import { messageText, SSE_HEADERS } from '../../src/doors/http/reply.ts';
 import type { Services } from '../../src/handler/services.ts';
@@ -131,6 +131,7 @@ export function connect(
     owner: exchange.session.principal,
     expires,
     project: dialect.project(exchange, call),
+    expired: dialect.event({ jsonrpc: '2.0', id: call.requestId, error: EXPIRED }, true),
     connection: randomUUID(),
     ...defined({ after }),
   });

@@ -232,7 +232,7 @@ class LastingConnection {
     const begun = services.replies.get(callId);
     // The call was started here, and is being named in the stream.
     if (begun?.isWaiting) {
-      begun.attach(this.#sinkOf(callId, requestId));
+      begun.attach(this.#sinkOf(callId));
       return;
     }
     try {
@@ -249,12 +249,12 @@ class LastingConnection {
   #follow(call: CallRecord, place: CallPlace): void {
     const reply = logOf(call, this.#dialect);
     const connection = connect(this.#exchange, reply, place);
-    connection.attach(this.#sinkOf(call.id, call.requestId));
+    connection.attach(this.#sinkOf(call.id));
     void follow(this.#exchange, reply, connection);
   }
 
   /** The connection, as one call has it. */
-  #sinkOf(callId: string, requestId: string | number): Sink {
+  #sinkOf(callId: string): Sink {
     return {
       send: (event, id) => {
         const place = id === undefined ? undefined : parseEventId(id, Infinity);
@@ -267,7 +267,6 @@ class LastingConnection {
         this.#onReady.delete(callId);
         this.#onClose.delete(callId);
         if (why === 'finished') this.#open.delete(callId);
-        else if (why === 'expired') this.#expired(callId, requestId);
         else this.#end(why);
       },
     };

@@ -32,6 +32,8 @@ export interface Begin {
   /** Of the call, in milliseconds since the epoch. */
   readonly expires: number;
   readonly project: Projection;
+  /** What its client gets where the log has expired without an end. */
+  readonly expired: StreamEvent;
   /** The name of this connection in the log. */
   readonly connection: string;
   /** The event that its client had last; absent for a new reply. */
@@ -108,7 +110,7 @@ export class CallConnection {
       sink.end('closed');
       return;
     }
-    const { callId, owner, expires, project, connection, after } = this.#begin;
+    const { callId, owner, expires, project, expired, connection, after } = this.#begin;
     const feed: Feed = {
       id: streamIdOf(callId),
       expires,
@@ -122,6 +124,7 @@ export class CallConnection {
     const tail = new Tail({
       log: feed,
       sink,
+      expired,
       self: connection,
       owner,
       clock: this.#parts.clock,

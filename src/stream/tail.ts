@@ -63,6 +63,8 @@ export interface Feed {
 export interface TailOptions {
   readonly log: Feed;
   readonly sink: Sink;
+  /** Its last event where the log expires without an end. */
+  readonly expired?: StreamEvent;
   readonly self: string;
   readonly clock: Clock;
   /** The position after which it begins, and how many events of the next one its client has. */
@@ -180,7 +182,11 @@ export class Tail {
   }
 
   end(why: TailEnd): void {
-    if (this.#stop(why)) this.#options.sink.end(why);
+    if (!this.#stop(why)) return;
+    const { sink, expired } = this.#options;
+    const isTold = why === 'expired' && expired !== undefined;
+    if (isTold) sink.send(expired);
+    sink.end(isTold ? 'finished' : why);
   }
 
   #go(): void {

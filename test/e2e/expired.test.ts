@@ -1,9 +1,11 @@
 /** The end of a call's time to live, for clients that wait on a stream: a response first, and no 202 for an answer after it. */
+import type Keyv from 'keyv';
 import { expect, it } from 'vitest';
 import { buildServer } from '../fixtures/asking-server.ts';
+import { flakyStore } from '../fixtures/flaky-store.ts';
 import { answer, asks, begin, call } from './anywhere.ts';
 import { filledIn, legacy, oldest, type Script, type TestClient } from './clients.ts';
-import { type Served, serveHere } from './harness.ts';
+import { SECRET, type Served, serveHere } from './harness.ts';
 
 const serve = (done: string[] = []): Promise<Served> =>
   serveHere(() => buildServer((effect) => done.push(effect)), { ttl: 1_500 });
@@ -35,4 +37,29 @@ it('2025-11-25: an answer that comes later is refused with the reason', async ()
   expect(late.status).toBe(400);
   await expect.poll(() => late.text).toContain('the call that asked has expired');
   await served.close();
+});
+
+it('2025-11-25: a client that came back to another process is told, where the owner can tell nobody', async () => {
+  const records = new Map<string, string>();
+  const own = flakyStore(records);
+  const serveOn = (store: Keyv): Promise<Served> =>
+    serveHere(() => buildServer(() => {}), {
+      store,
+      secrets: [SECRET],
+      ttl: 2_000,
+      limits: { lease: 60_000 },
+    });
+  const servers = [await serveOn(own.store), await serveOn(flakyStore(records).store)];
+  const session = await begin(servers);
+  const stream = await session.post(0, call('one'));
+  await stream.next(asks('name'));
+  // As if it were stopped.
+  own.fail = 'all';
+  const resumed = await session.get(1, stream.last);
+  await expect.poll(() => resumed.over, { timeout: 8_000 }).toBe(true);
+  expect(resumed.messages.filter(({ id }) => id === 7).map(({ error }) => error?.message)).toEqual([
+    expect.stringContaining('has expired'),
+  ]);
+  own.fail = undefined;
+  await Promise.all(servers.map((served) => served.close()));
 });
