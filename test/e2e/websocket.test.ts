@@ -8,13 +8,14 @@ import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import Keyv from 'keyv';
 import { afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
+import { z } from 'zod';
 import { deferred } from '../../src/base/values.ts';
 import { tuned } from '../../src/call/limits.ts';
 import { KeyvCallStore } from '../../src/checkpoint/call-store.ts';
 import { openStore } from '../../src/checkpoint/open-store.ts';
 import { AwaitWebSocketTransport } from '../../src/client/index.ts';
 import { type AwaitOptions, createAwaitHandler, type HostProduct, step } from '../../src/index.ts';
-import { toNodeHandler } from '../../src/node.ts';
+import { closeOnSignals, toNodeHandler } from '../../src/node.ts';
 import { type MountedWebSocket, mountWebSocket, type WebSocketOptions } from '../../src/websocket.ts';
 import { buildServer } from '../fixtures/asking-server.ts';
 import { flakyStore } from '../fixtures/flaky-store.ts';
@@ -437,6 +438,41 @@ describe('a connection is refused', () => {
         reason: 'session not found: initialize again',
       });
     }
+  });
+
+  it('at a shutdown, once all that was received is replied to', async () => {
+    const done: string[] = [];
+    const replied: string[] = [];
+    const build = (): McpServer => {
+      const server = new McpServer({ name: 'brief', version: '1' });
+      server.registerTool('brief', { inputSchema: { name: z.string() } }, async ({ name }) => {
+        await pause(10);
+        done.push(name);
+        return { content: [{ type: 'text', text: name }] };
+      });
+      return server;
+    };
+    const handler = createAwaitHandler(build, { logger: new LogBook(), limits: { drain: 1_000 } });
+    const server = createServer(toNodeHandler(handler));
+    const close = closeOnSignals(server, handler, { sockets: mountWebSocket(server, handler) });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const url = new URL(`ws://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`);
+    const clients = await Promise.all(
+      Array.from({ length: 40 }, () => legacyOver(new WebSocketClientTransport(url))),
+    );
+    // Half of the clients always have a call open.
+    const calling = [...clients, ...clients.slice(20)].map(async (client, at) => {
+      // One call after the other, as fast as it goes, until its socket is closed.
+      for (let count = 0; ; count += 1) {
+        const name = `${at}.${count}`;
+        const text = await client.tool('brief', { name }).catch(() => undefined);
+        if (text === undefined) return;
+        replied.push(text);
+      }
+    });
+    await expect.poll(() => replied.length).toBeGreaterThan(100);
+    await Promise.all([close(), ...calling]);
+    expect(new Set(done.filter((name) => !replied.includes(name)))).toEqual(new Set());
   });
 
   it('with 1001 at a shutdown', async () => {

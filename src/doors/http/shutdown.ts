@@ -12,7 +12,7 @@ import { constants } from 'node:os';
 import process from 'node:process';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { Server as TlsServer } from 'node:tls';
-import { optionError } from '../../base/values.ts';
+import { optionError, systemClock, within } from '../../base/values.ts';
 
 /** How much longer than announced an idle connection stays, in milliseconds. */
 const MARGIN = 1_000;
@@ -46,7 +46,7 @@ export interface CloseOptions {
    * refused.
    */
   readonly linger?: number;
-  /** What `mountWebSocket` returned: its sockets are closed once their calls were handed over. */
+  /** What `mountWebSocket` returned: each socket is closed once its calls are replied to, or handed over. */
   readonly sockets?: { close(): Promise<void> };
 }
 
@@ -81,13 +81,12 @@ export function closeOnSignals(
     if (linger > 0) await sleep(linger);
     await connections.leave();
     const gone = connections.gone();
-    await left;
-    await sockets?.close();
+    await Promise.all([left, sockets?.close()]);
     const idle = server.keepAliveTimeout + MARGIN;
-    await within(idle + REST, gone);
+    await within(systemClock, idle + REST, gone);
     // A reply that began meanwhile, or lasted, ends now: its connection may bring one more request.
     await handler.leave();
-    await within(idle + REST, gone);
+    await within(systemClock, idle + REST, gone);
     // From here on requests are refused.
     await handler.close();
     server.closeAllConnections();
@@ -213,11 +212,4 @@ function closeListener(server: NetServer): Promise<void> {
   return new Promise((resolve) => {
     NetServer.prototype.close.call(server, () => resolve());
   });
-}
-
-/** Resolves when the promise does, or after so many milliseconds. */
-async function within(wait: number, promise: Promise<void>): Promise<void> {
-  const late = new AbortController();
-  await Promise.race([promise, sleep(wait, undefined, { signal: late.signal })]);
-  late.abort();
 }

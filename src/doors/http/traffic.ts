@@ -51,9 +51,12 @@ export class Traffic {
   readonly memory: Quota;
   /** Values that a message may hold. */
   readonly mostValues: number;
+  /** How long requests may take once the process leaves, in milliseconds. */
+  readonly drain: number;
 
   constructor({ receivedBytes, unreadBytes, stalled, ...limits }: Limits, counters: Counters) {
     this.mostValues = limits.bodyValues;
+    this.drain = limits.drain;
     const caller = limits.callerArgumentBytes / 2;
     this.memory = new Quota({ all: limits.argumentBytes / 2, caller });
     this.received = new Budget(receivedBytes);

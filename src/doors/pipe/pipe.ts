@@ -53,6 +53,8 @@ export interface PipeParts {
   readonly lost?: () => void;
   /** Called when a stream cannot be resumed for now: its client is to try again, on another pipe. */
   readonly failed?: () => void;
+  /** Called with the end of each exchange. */
+  readonly ended?: () => void;
 }
 
 /** The id of a request; none of a message without one. */
@@ -62,6 +64,8 @@ type Key = string | number | symbol | undefined;
 class OpenExchange {
   readonly key: Key;
   readonly gone = new DisconnectSignal();
+  /** Whether a message of the client began it. */
+  isMessage = false;
   close = (): void => {};
 
   constructor(key: Key) {
@@ -109,6 +113,12 @@ export class Pipe {
     }
     const id = isObject(body) && isRequestId(body.id) ? body.id : null;
     void this.#received(body, text).catch(() => this.#fail(id, -32603, 'Internal error'));
+  }
+
+  /** Whether every message received has its whole reply. */
+  get isIdle(): boolean {
+    for (const { isMessage } of this.#open) if (isMessage) return false;
+    return true;
   }
 
   /** Closes the pipe after the client disconnected, or to disconnect it. @param endSession it will not come back */
@@ -170,7 +180,7 @@ export class Pipe {
     for (const open of this.#open) {
       if (open.key !== id) continue;
       open.end();
-      this.#open.delete(open);
+      this.#over(open);
     }
   }
 
@@ -197,7 +207,7 @@ export class Pipe {
       this.#pass(reply, open);
       return;
     }
-    this.#open.delete(open);
+    this.#over(open);
     if (this.#resumes && status >= 500) this.#parts.failed?.();
     else if (status >= 500) this.#followLater(key, after);
     // What it had last was deleted meanwhile.
@@ -219,10 +229,16 @@ export class Pipe {
     headers: Readonly<Record<string, string>> = headersOf(undefined, this.#session, this.#version),
   ): Promise<SentReply> {
     this.#open.add(open);
+    open.isMessage = text !== undefined;
     const { gone } = open;
     return this.#parts.serve(
       inboundOf(this.#parts.source, { method, headers, text, gone, repeats: this.#resumes }),
     );
+  }
+
+  #over(open: OpenExchange): void {
+    this.#open.delete(open);
+    this.#parts.ended?.();
   }
 
   #began({ headers, body }: SentReply): void {
@@ -238,7 +254,7 @@ export class Pipe {
       body(this.#writer(open));
       return;
     }
-    this.#open.delete(open);
+    this.#over(open);
     const { key } = open;
     if (open.gone.aborted || this.#isOver) return;
     const message = parsed(body);
@@ -263,7 +279,7 @@ export class Pipe {
     const close = (): void => {
       if (isClosed) return;
       isClosed = true;
-      this.#open.delete(open);
+      this.#over(open);
       for (const fn of closing) fn();
     };
     open.close = close;

@@ -21,7 +21,7 @@ import type { Reply, SentReply } from '../http/exchange.ts';
 import { refusalOf } from '../http/refused.ts';
 import { inboundOf, type PipeSource } from '../pipe/exchange.ts';
 import { MAX_CHUNKS, MAX_FRAGMENTS } from './receiving.ts';
-import { type Authenticate, closed, type Serves, serveSocket, takerOfSource } from './socket.ts';
+import { type Authenticate, type Serves, serveSocket, takerOfSource } from './socket.ts';
 
 /** The options of `mountWebSocket` and `createWebSocket`. */
 export interface WebSocketOptions {
@@ -51,12 +51,11 @@ export interface WebSocketOptions {
 export interface MountedWebSocket {
   /** For a server that handles other upgrades as well: returns false for a path that is not this one's. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
-  /** Closes every socket with 1001. */
+  /** Closes each socket with 1001 once all that came on it is replied to, or after `limits.drain`. */
   close(): Promise<void>;
 }
 
 const SUBPROTOCOL = 'mcp';
-const GOING_AWAY = 1001;
 
 /**
  * Serves WebSockets beside HTTP.
@@ -122,6 +121,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
   // Where nobody can name themselves all are strangers.
   const part = (of: number): number => (options.authenticate === undefined ? maxSockets : maxSockets / of);
   const room = new Quota({ all: maxSockets, caller: part(5), anonymous: part(2) });
+  const closers = new Map<Duplex, () => Promise<void>>();
   let isClosed = false;
 
   const admit = async (request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> => {
@@ -153,10 +153,16 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
     const quotaKey = takerOfSource(handler, own);
     if (!room.has(quotaKey)) return refuse(socket, 503, 'Too many connections');
     room.hold(socket, quotaKey);
-    socket.once('close', () => room.leave(socket));
+    socket.once('close', () => {
+      room.leave(socket);
+      closers.delete(socket);
+    });
     const { authenticate } = options;
     wss.handleUpgrade(request, socket, head, (ws) =>
-      serveSocket({ handler, request, socket, source: own, quotaKey, authenticate, ping }, ws),
+      closers.set(
+        socket,
+        serveSocket({ handler, request, socket, source: own, quotaKey, authenticate, ping }, ws),
+      ),
     );
     return undefined;
   };
@@ -171,8 +177,7 @@ export function createWebSocket(handler: Serves, options: WebSocketOptions = {})
     },
     close: async () => {
       isClosed = true;
-      const left = [...wss.clients].map((ws) => closed(ws, GOING_AWAY, 'this server is shutting down'));
-      await Promise.all(left);
+      await Promise.all([...closers.values()].map((close) => close()));
       wss.close();
     },
   };

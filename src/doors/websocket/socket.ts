@@ -6,7 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { QuotaKey } from '../../base/quota.ts';
-import { type JsonObject, LONG, LoopTurns, shareOf } from '../../base/values.ts';
+import { type JsonObject, LONG, LoopTurns, shareOf, systemClock, within } from '../../base/values.ts';
 import type { AwaitHandler } from '../../handler/await-handler.ts';
 import { countedAddress } from '../http/address.ts';
 import { MAX_UNSENT } from '../http/exchange.ts';
@@ -39,6 +39,7 @@ export interface SocketParts {
 
 /** How long a socket may take for its closing handshake, in milliseconds. */
 const CLOSING = 2_000;
+const GOING_AWAY = 1001;
 /** Bytes that wait before a client counts as behind. */
 const HIGH_WATER = 1_048_576;
 /** Bytes that a message which waits for its turn takes besides its content. */
@@ -53,10 +54,17 @@ export function takerOfSource({ nameOf }: Serves, { authInfo, ...source }: PipeS
   return { principal: nameOf(authInfo), address: countedAddress(source) };
 }
 
-export function serveSocket(parts: SocketParts, ws: WebSocket): void {
+/**
+ * @returns what closes it once all that came is replied to, or handed over: a drain is waited for that at most, and in
+ *   the second half of it nothing more is read, since a client that always has a call open would never be done
+ */
+export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<void> {
   const { handler, request, socket, source, quotaKey, authenticate, ping } = parts;
-  const { received, unread, connections } = handler.traffic;
+  const { received, unread, connections, drain } = handler.traffic;
   let drained = (): void => {};
+  let isLeaving = false;
+  /** Called after whatever may be the last that a socket waits for which is to close. */
+  let progressed = (): void => {};
   // Nothing more is sent; the client learns why if it reads on within the time that a close may take.
   const behind = (): void => void closed(ws, TRY_AGAIN, 'this client does not read');
   /** Its bytes are freed at once; the client is told why where the network takes it. */
@@ -95,6 +103,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
       ws.send(text, () => {
         waiting.note();
         if (ws.bufferedAmount < HIGH_WATER) drained();
+        progressed();
       });
       waiting.note();
       return ws.bufferedAmount < HIGH_WATER;
@@ -116,6 +125,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
     mostValues: handler.traffic.mostValues,
     lost: () => void closed(ws, NO_SESSION, 'session not found: initialize again'),
     failed: () => void closed(ws, TRY_AGAIN, 'try again'),
+    ended: () => progressed(),
   });
   const revoke = (reason: string): void => {
     void pipe.end(false);
@@ -156,7 +166,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
   ws.on('message', (data, isBinary) => {
     answered = true;
     // A socket that is being closed still gives what its client sends.
-    if (ws.readyState !== ws.OPEN) return;
+    if (isLeaving || ws.readyState !== ws.OPEN) return;
     if (isBinary) return void closed(ws, NOT_TEXT, 'messages are text');
     const whole = data as Buffer;
     // A short one would keep the whole chunk that it came in.
@@ -168,6 +178,7 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
       counted(-length - WAITING);
       if (waits === 0) ws.resume();
       if (ws.readyState === ws.OPEN) pipe.receive(String(message));
+      progressed();
     });
   });
   // Too long a message closes with 1009, bad frames with 1002, bad UTF-8 with 1007: ws does that.
@@ -179,12 +190,27 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): void {
     waiting.end();
     account.close();
     void pipe.end(false);
+    progressed();
   });
+  return async () => {
+    const replied = new Promise<void>((resolve) => {
+      progressed = () => {
+        const isDone = waits === 0 && pipe.isIdle && ws.bufferedAmount === 0;
+        if (isDone || ws.readyState === ws.CLOSED) resolve();
+      };
+    });
+    progressed();
+    await within(systemClock, drain / 2, replied);
+    isLeaving = true;
+    await within(systemClock, drain / 2, replied);
+    await closed(ws, GOING_AWAY, 'this server is shutting down');
+  };
 }
 
 /** Resolves once it is closed, by force after a while. */
-export function closed(ws: WebSocket, code: number, reason: string): Promise<void> {
+function closed(ws: WebSocket, code: number, reason: string): Promise<void> {
   return new Promise((resolve) => {
+    if (ws.readyState === ws.CLOSED) return resolve();
     const timer = setTimeout(() => ws.terminate(), CLOSING);
     ws.once('close', () => {
       clearTimeout(timer);
