@@ -38,6 +38,8 @@ interface Waiter {
 
 /** Pauses before a server that ended is started again, in milliseconds; the last for all that follow. */
 const BACKOFF = [0, 250, 1_000, 4_000, 10_000];
+/** A server that was there before, and restarts, is tried for so long, in milliseconds, as one of 2026-07-28 is. */
+const RESTART = 8_000;
 /** A server that has lived so long is not one that ends at once, in milliseconds. */
 const LIVED = 10_000;
 /** How often the client's server may turn out to be in a process that is gone, as it is opened. */
@@ -54,6 +56,7 @@ export class Group {
   readonly #set = new Map<string, { readonly method: string; readonly params: JsonObject }>();
   #outside: OutsideHandler;
   #failures = 0;
+  #hasServed = false;
   #closed = false;
   /** When it was last used, by the monotonic clock in milliseconds. */
   used = performance.now();
@@ -208,20 +211,28 @@ export class Group {
     return this.#starting;
   }
 
+  /** Before the next start. */
+  get #pause(): number {
+    return BACKOFF[Math.min(this.#failures, BACKOFF.length - 1)] ?? 0;
+  }
+
   async #startNow(): Promise<Peer> {
     await this.#options.makeRoom?.();
-    const pause = BACKOFF[Math.min(this.#failures, BACKOFF.length - 1)] ?? 0;
-    if (pause > 0) await sleep(systemClock, pause);
-    if (this.#closed) throw this.#wasClosed();
     const { openLink, logger, name } = this.#options;
-    const began = performance.now();
-    let peer: Peer;
-    try {
-      peer = await openPeer(openLink, this.client, this.#options);
-    } catch (error) {
-      this.#failures += 1;
-      throw error;
-    }
+    const until = this.#hasServed ? performance.now() + RESTART : 0;
+    let began: number;
+    let peer: Peer | undefined;
+    do {
+      if (this.#pause > 0) await sleep(systemClock, this.#pause);
+      if (this.#closed) throw this.#wasClosed();
+      began = performance.now();
+      peer = await openPeer(openLink, this.client, this.#options).catch((error: unknown) => {
+        this.#failures += 1;
+        if (performance.now() + this.#pause > until) throw error;
+        return undefined;
+      });
+    } while (peer === undefined);
+    this.#hasServed = true;
     if (this.#closed) {
       peer.kill();
       throw this.#wasClosed();

@@ -452,7 +452,7 @@ describe('a connection is refused', () => {
       });
       return server;
     };
-    const handler = createAwaitHandler(build, { logger: new LogBook(), limits: { drain: 1_000 } });
+    const handler = createAwaitHandler(build, { logger: new LogBook(), limits: { drain: 6_000 } });
     const server = createServer(toNodeHandler(handler));
     const close = closeOnSignals(server, handler, { sockets: mountWebSocket(server, handler) });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

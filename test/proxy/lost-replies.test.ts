@@ -28,6 +28,8 @@ interface Upstream {
   readonly replies: Set<ServerResponse>;
   /** Ends every connection, as its process would by dying. */
   cut(): void;
+  /** Refuses connections for so long, in milliseconds. */
+  leave(time: number): Promise<void>;
   /** Forgets its sessions, as one that was started anew. */
   forget(): void;
   /** Ends what runs of `wait`. */
@@ -114,6 +116,12 @@ async function upstream({ resumable = false, unknown = 400, odd }: Ways = {}): P
     begun: () => begun,
     replies,
     cut: () => server.closeAllConnections(),
+    leave: async (time) => {
+      const { port } = new URL(url);
+      await shut(server);
+      await sleep(time);
+      await new Promise<void>((resolve) => server.listen(Number(port), '127.0.0.1', resolve));
+    },
     forget: () => sessions.clear(),
     release: () => {
       for (const resolve of waiting.splice(0)) resolve();
@@ -189,6 +197,16 @@ it('a call that only reads runs again where its reply breaks', async () => {
   const reads = await begun(client, 'read');
   for (const reply of server.replies) reply.destroy();
   expect(await reads()).toBe('read 2');
+});
+
+it('a call that only reads runs again on a server that is back after seconds', async () => {
+  const server = await upstream({ unknown: 404 });
+  const { client } = await behind(server.url);
+  const reads = await begun(client, 'read');
+  server.forget();
+  await server.leave(3_500);
+  expect(await reads()).toBe('read 2');
+  expect(server.begun()).toBe(2);
 });
 
 const stream = (res: ServerResponse): ServerResponse =>
