@@ -20,9 +20,6 @@ import {
   stopHeartbeat,
 } from './run.ts';
 
-/** How long a call that came to a leaving process may take before it is given up, in milliseconds. */
-const LATE = 1_000;
-
 /** Memory of one caller's outcomes that no journal keeps, in bytes; four times as much is for those of all. */
 const MOST_KEPT = 16_777_216;
 
@@ -60,6 +57,8 @@ export class Runs {
   #isClosed = false;
   /** When turns are handed over, on the clock of `elapsed`, in milliseconds; undefined while the process stays. */
   #due: number | undefined;
+  /** The turns that are waited for. */
+  #quieting = new Set<Run>();
   #onQuiet: (() => void) | undefined;
 
   constructor(parts: EngineParts) {
@@ -212,14 +211,13 @@ export class Runs {
     this.heap.hold(run.call, run.call, run.bytes);
     if (isUnattached(run) || run.isLogged) this.goesOn(run);
     countActiveTurns(1);
-    if (this.#due !== undefined) this.#handOverAt(this.#due, run, turn);
+    if (this.isLeaving) this.#handOverLater(run, turn);
   }
 
-  /** A turn that began while its process leaves. */
-  #handOverAt(due: number, run: Run, turn: InTurn): void {
-    const { clock } = this.#parts;
-    const wait = Math.max(due - clock.elapsed(), LATE);
-    clock.after(wait, () => run.state === turn && void this.#stop(run, turn)).unref();
+  /** A turn that began while its process leaves has as long as those before it. */
+  #handOverLater(run: Run, turn: InTurn): void {
+    const { clock, limits } = this.#parts;
+    clock.after(limits.drain, () => run.state === turn && void this.#stop(run, turn)).unref();
   }
 
   /** Ends a turn of a leaving process, unless it ends at its next step. */
@@ -258,7 +256,7 @@ export class Runs {
     // Its timer would keep the whole run in memory until it fires.
     if (!run.frame.busy) stopHeartbeat(run);
     this.#inTurn.delete(run);
-    if (this.#inTurn.size === 0) this.#onQuiet?.();
+    if (this.#quieting.delete(run) && this.#quieting.size === 0) this.#onQuiet?.();
   }
 
   /** Its call continues elsewhere, or has ended: its tool's awaits never settle, or throw (`onDrop`). */
@@ -314,7 +312,8 @@ export class Runs {
 
   /**
    * Gives running turns some time. Then the calls that another process can continue without a request are given up;
-   * other turns end at their next step. Calls that come in meanwhile are run. The time is that of the first call.
+   * other turns end at their next step. The time is that of the first call. Calls that come in meanwhile are run, and
+   * not waited for: there may always be some.
    * @param wait milliseconds
    */
   async leave(wait: number): Promise<void> {
@@ -323,9 +322,9 @@ export class Runs {
     this.#due = due;
     const until = (end: number): number => Math.max(0, end - clock.elapsed());
     await within(clock, until(due), Promise.allSettled(this.#opening));
-    await this.#quiet(until(due));
-    if (this.#inTurn.size > 0) this.#due = Math.min(due, clock.elapsed());
-    const stopped = [...this.#inTurn].map((run) => run.state.at === 'turn' && this.#stop(run, run.state));
+    const left = await this.#quiet(until(due));
+    if (left.size > 0) this.#due = Math.min(due, clock.elapsed());
+    const stopped = [...left].map((run) => run.state.at === 'turn' && this.#stop(run, run.state));
     // An outcome that is being written goes out on the connection that it is for.
     await within(clock, until(due + wait), Promise.allSettled([...stopped, ...this.#ending.values()]));
   }
@@ -351,13 +350,16 @@ export class Runs {
     this.parked.dropAll();
   }
 
-  /** Resolves once no turn runs, or after so many milliseconds. */
-  async #quiet(wait: number): Promise<void> {
-    if (this.#inTurn.size === 0 || wait <= 0) return;
+  /** Waits for the turns that run now, so many milliseconds at most. @returns those that run still */
+  async #quiet(wait: number): Promise<ReadonlySet<Run>> {
+    const left = new Set(this.#inTurn);
+    if (left.size === 0 || wait <= 0) return left;
+    this.#quieting = left;
     const quiet = new Promise<void>((resolve) => {
       this.#onQuiet = resolve;
     });
     await within(this.#parts.clock, wait, quiet);
+    return left;
   }
 }
 

@@ -81,7 +81,8 @@ export function closeOnSignals(
     if (linger > 0) await sleep(linger);
     await connections.leave();
     const gone = connections.gone();
-    await Promise.all([left, sockets?.close()]);
+    await left;
+    await sockets?.close();
     const idle = server.keepAliveTimeout + MARGIN;
     await within(systemClock, idle + REST, gone);
     // A reply that began meanwhile, or lasted, ends now: its connection may bring one more request.

@@ -37,7 +37,7 @@ export interface SocketParts {
   readonly ping: number;
 }
 
-/** How long a socket may take for its closing handshake, in milliseconds. */
+/** How long a socket may take to be idle, and for its closing handshake, in milliseconds. */
 const CLOSING = 2_000;
 const GOING_AWAY = 1001;
 /** Bytes that wait before a client counts as behind. */
@@ -55,8 +55,8 @@ export function takerOfSource({ nameOf }: Serves, { authInfo, ...source }: PipeS
 }
 
 /**
- * @returns what closes it once all that came is replied to, or handed over: a drain is waited for that at most, and in
- *   the second half of it nothing more is read, since a client that always has a call open would never be done
+ * @returns what closes it once all that came is replied to, or after a drain; a client that always has a call open is
+ *   read no more after a while
  */
 export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<void> {
   const { handler, request, socket, source, quotaKey, authenticate, ping } = parts;
@@ -200,9 +200,9 @@ export function serveSocket(parts: SocketParts, ws: WebSocket): () => Promise<vo
       };
     });
     progressed();
-    await within(systemClock, drain / 2, replied);
+    await within(systemClock, CLOSING, replied);
     isLeaving = true;
-    await within(systemClock, drain / 2, replied);
+    await within(systemClock, drain, replied);
     await closed(ws, GOING_AWAY, 'this server is shutting down');
   };
 }
