@@ -18,6 +18,8 @@ const LF = 0x0a;
 const CR = 0x0d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+/** How the lines of an event begin that are its message; other lines are none of it. */
+const DATA = new TextEncoder().encode('data:');
 /** The bytes before which a value begins, and those that end one. */
 const COMMA = 0x2c;
 const OPENING: ReadonlySet<number> = new Set([0x5b, 0x7b]);
@@ -102,6 +104,9 @@ function bound(
   let depth = 0;
   let inString = false;
   let isEscaped = false;
+  /** Of the line. */
+  let column = 0;
+  let isData = true;
   /** No string goes over a line's end, so that nothing before a message hides what is in it. */
   const shape = (byte: number): void => {
     if (byte === LF) {
@@ -116,7 +121,7 @@ function bound(
     else if (OPENING.has(byte)) {
       values += 1;
       depth += 1;
-    } else if (CLOSING.has(byte)) depth -= 1;
+    } else if (CLOSING.has(byte) && isData && depth > 0) depth -= 1;
   };
   /** @returns why the message is too much */
   const count = (chunk: Uint8Array): string | undefined => {
@@ -126,7 +131,12 @@ function bound(
         if (byte === LF) {
           breaks += 1;
           size += LINE_OVERHEAD;
-        } else breaks = 0;
+          column = 0;
+        } else {
+          breaks = 0;
+          if (column < DATA.length) isData = (column === 0 || isData) && byte === DATA[column];
+          column += 1;
+        }
         if (breaks >= 2) {
           size = 0;
           values = 0;

@@ -147,6 +147,11 @@ export class RemoteLink implements PeerLink {
         throw error;
       });
       isLast = response.ok || response.status === 405;
+      // The transport reads whatever comes as events. A server without a stream of the session's own says 405.
+      if (response.ok && !init.body && (init.method ?? 'GET') === 'GET' && !isEventStream(response)) {
+        await response.body?.cancel();
+        return new Response(null, { status: 405 });
+      }
       return this.#bound(response, {
         onExceeded: ({ message }) => this.#refuse(requestIn(init), message) || this.kill(message),
         onOver,
@@ -229,6 +234,10 @@ async function make(
     );
     return new StreamableHTTPClientTransport(new URL(url), options) as Transport;
   });
+}
+
+function isEventStream({ headers }: Response): boolean {
+  return headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') === true;
 }
 
 /** The message in a request's body. */

@@ -18,6 +18,15 @@ describe('a response of a server', () => {
     ['a body', json],
     ['an event', (text: string) => stream(`data: ${text}\n\n`)],
     ['an event behind a quotation mark', (text: string) => stream(`: "\nid: "\ndata: ${text}\n\n`)],
+    ['an event behind a comment', (text: string) => stream(`:${']'.repeat(1_000)}\ndata: ${text}\n\n`)],
+    [
+      'an event around comments',
+      (text: string) => stream(text.replace(/.{1,400}/g, `data: $&\n:${']'.repeat(400)}\n`)),
+    ],
+    [
+      'an event beside other fields',
+      (text: string) => stream(`dat: ${']'.repeat(1_000)}\ndata: ${text}\n\n`),
+    ],
     ['an event of two lines', (text: string) => stream(`data: "\ndata: ${text}\n\n`)],
   ])('is refused as %s of many values, or a deep one', async (_what, made) => {
     await expect(read(made(MANY))).rejects.toMatchObject({ code: 'limit' });

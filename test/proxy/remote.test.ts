@@ -57,3 +57,43 @@ describe('one that takes no answers is ended where those fill the memory of serv
     await shut(server);
   });
 });
+
+it('what is no event stream is not read as the one of a session', async () => {
+  const gets: string[] = [];
+  const server = createServer((req, res) => {
+    if (req.method === 'GET') {
+      gets.push('open');
+      res.once('close', () => gets.push('closed'));
+      res.writeHead(200, { 'content-type': 'text/plain' });
+      res.write('data: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n');
+      return;
+    }
+    res.writeHead(req.method === 'POST' ? 200 : 202, {
+      'content-type': 'application/json',
+      'mcp-session-id': 's',
+    });
+    res.end('{"jsonrpc":"2.0","id":1,"result":{}}');
+  });
+  const heard: unknown[] = [];
+  const link = new RemoteLink(
+    { url: await listen(server) },
+    (response) => response,
+    (breakOff) => new Budget(1_000).open({}, breakOff),
+    { message: ({ id, method }) => void heard.push(method ?? id), ended: () => {} },
+  );
+  link.send({ jsonrpc: '2.0', id: 1, method: 'initialize', params: {} });
+  await expect.poll(() => heard).toEqual([1]);
+  server.removeAllListeners('request').on('request', (req, res) => {
+    req.resume();
+    if (req.method !== 'GET') return void res.writeHead(202).end();
+    gets.push('open');
+    res.once('close', () => gets.push('closed'));
+    res.writeHead(200, { 'content-type': 'text/plain' });
+    res.write('data: {"jsonrpc":"2.0","method":"notifications/message","params":{}}\n\n');
+  });
+  link.send({ jsonrpc: '2.0', method: 'notifications/initialized' });
+  await expect.poll(() => gets).toEqual(['open', 'closed']);
+  expect(heard).toEqual([1]);
+  await link.close();
+  await shut(server);
+});
