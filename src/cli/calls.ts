@@ -1,7 +1,6 @@
 /** `mcp-await calls`: lists, shows and ends the calls in a store, for its operator, beside running servers. */
 import { existsSync } from 'node:fs';
 import process from 'node:process';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { AwaitError, optionError, systemClock } from '../base/values.ts';
 import type { Entry } from '../call/journal/entries.ts';
 import { CallBook, type Story, unopened } from '../checkpoint/call-book.ts';
@@ -29,16 +28,13 @@ export const CALLS_USAGE = `  mcp-await calls list [options]           the calls
   --caller NAME             only this caller's, as principal names them
   --answers                 show what was answered, and arguments and results
   --json                    a line of JSON for each call, or entry
-  --watch                   lists again every two seconds; each time it reads every call
 `;
 
 type CallsFlags = {
   readonly [Name in 'store' | 'secret-file' | 'audience' | 'caller']?: string;
-} & { readonly [Name in 'answers' | 'json' | 'watch']?: true } & { readonly secret?: readonly string[] };
+} & { readonly [Name in 'answers' | 'json']?: true } & { readonly secret?: readonly string[] };
 
 const VERBS = ['list', 'show', 'expire'];
-/** Between two listings of `--watch`, in milliseconds. */
-const INTERVAL = 2_000;
 /** Characters of a call's label in the table: enough for `show`, which takes its beginning. */
 const SHORT = 12;
 
@@ -54,8 +50,6 @@ export async function calls(args: readonly string[]): Promise<void> {
   const [verb = 'list', label, ...more] = positionals;
   if (!VERBS.includes(verb))
     throw wrong(`has no ${verb}; ${meant(verb, VERBS) ?? `there are ${VERBS.join(', ')}`}`);
-  if (values.watch && (verb !== 'list' || values.json))
-    throw wrong('takes --watch with list, without --json');
   if (values.store === undefined) throw wrong('needs --store URL, that of the servers');
   if (more.length > 0) throw wrong(`takes one call, not ${more.length + 1}`);
   const secrets = secretsFrom(values.secret ?? [], values['secret-file']);
@@ -70,7 +64,7 @@ export async function calls(args: readonly string[]): Promise<void> {
   try {
     switch (verb) {
       case 'list':
-        return await (values.watch ? watchList : list)(book, values.caller, shown);
+        return await list(book, values.caller, shown);
       case 'show':
         return show(await book.find(named(label)), shown);
       default: {
@@ -102,18 +96,6 @@ function bookOf(
     retry: new Retry({ clock: systemClock, lease: 1_000 }),
   });
   return new CallBook(store, names, systemClock);
-}
-
-/** Lists until a signal ends the process. */
-async function watchList(book: CallBook, caller: string | undefined, shown: ShownCall): Promise<void> {
-  // On a terminal each list replaces the one before.
-  const clear = process.stdout.isTTY ? '\u001b[H\u001b[J' : '';
-  for (;;) {
-    process.stdout.write(clear);
-    await list(book, caller, shown);
-    await sleep(INTERVAL);
-    if (clear === '') write('');
-  }
 }
 
 /** @throws AwaitError `bad-token` once the others are listed, if there are calls that it cannot open */

@@ -1,7 +1,6 @@
 /** The operator's view of a store: calls are counted, listed, shown, ended and erased, beside running servers. */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import process from 'node:process';
@@ -212,25 +211,6 @@ describe('mcp-await calls', () => {
     expect(sum).toBe('2 calls, 1 of them waiting for their caller');
     const [short = ''] = (second ?? '').split(' ');
     expect((await run(['show', short, ...place(url)])).err).toBe('');
-  });
-
-  it.skipIf(SHORT)('lists again with --watch, until nobody reads it any more', async () => {
-    const url = SQLITE.url();
-    const service = await started(url, { audience: 'shop' });
-    const env = { ...process.env, MCP_AWAIT_SECRET: SECRET };
-    const child = spawn(process.execPath, [CLI, 'calls', 'list', '--watch', ...place(url)], { env });
-    ends.push(() => child.kill('SIGKILL'));
-    let out = '';
-    child.stdout.on('data', (chunk: Buffer) => {
-      out += chunk.toString();
-    });
-    await expect.poll(() => out).toContain('0 calls');
-    await begin('2026-07-28, round trips', service);
-    await expect.poll(() => out).toContain('1 call, 1 of them waiting');
-    const exit = once(child, 'exit');
-    child.stdout.destroy();
-    expect(await exit).toEqual([0, null]);
-    expect(child.stderr.read()).toBeNull();
   });
 
   it.each(some(['2025-11-25', '2025-03-26']))(
