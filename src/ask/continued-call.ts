@@ -13,6 +13,7 @@
  */
 import { AwaitError, type Clock, defined, type JsonObject, objectOf, sleep, textOf } from '../base/values.ts';
 import type { AnswerCheck } from '../call/ask/answer.ts';
+import { needsUrls } from '../call/ask/url-elicitation.ts';
 import type { Engine } from '../call/engine.ts';
 import type { Frame } from '../call/frame/frame.ts';
 import { CANCELLED, type CallRecord, type OpenAsk, type Response } from '../call/journal/entries.ts';
@@ -155,7 +156,8 @@ export class ContinuedCall implements Instance {
     for (const id of await calls.equal(this.#request.call, this.#workspace)) {
       const standing = await calls.standing(id);
       if (standing.kind === 'ended') this.#parts.ended(id);
-      if (standing.kind === 'ended' && standing.response !== undefined) {
+      // One that ended since its user has to do something first is not repeated.
+      if (standing.kind === 'ended' && standing.response !== undefined && !needsUrls(standing.response)) {
         const { at, isFirst } = await calls.sent({ id, expires: this.#own.expires });
         if (isFirst) return standing.response;
         if (this.#parts.clock.now() - at <= REPEATED) return sentBefore(standing.response);
@@ -312,6 +314,8 @@ export class ContinuedCall implements Instance {
         tries += 1;
         continue;
       }
+      // Cancelled in another process, of which this one hears later.
+      if ((await calls.standing(this.#request.call.id)).kind === 'ended') return this.#left(call);
       hasResumed = true;
       // If this process ends in a step, the client comes back.
       if (!this.#isNamed) await frame.journal.begin?.();
@@ -367,6 +371,7 @@ export class ContinuedCall implements Instance {
     const { home, isKept } = this.#request;
     return {
       live: false,
+      knowsUrls: this.#request.context.live,
       goesOn: this.#parts.isShared || this.#isNamed,
       capabilities: this.#own.client.capabilities,
       hasPerson: this.#request.person !== undefined,

@@ -4,9 +4,12 @@
  */
 
 import { digest } from '../../base/digest.ts';
-import { isObject, type JsonObject } from '../../base/values.ts';
+import { isObject, type JsonObject, objectOf } from '../../base/values.ts';
 import { RERUN } from '../frame/recording.ts';
 import type { CallRecord, Checkpoint, Completion, OpenAsk, Response, RpcError } from '../journal/entries.ts';
+
+/** In `_meta` of a result: the tool ended since a URL was opened in vain. */
+const STILL_NEEDED = 'mcp-await/urls-needed';
 
 /** The URLs that a thrown UrlElicitationRequiredError names. */
 export function urlsNeeded(response: Response): JsonObject[] | undefined {
@@ -18,6 +21,12 @@ export function urlsNeeded(response: Response): JsonObject[] | undefined {
     (item): item is JsonObject => isObject(item) && typeof item.url === 'string',
   );
   return urls.length > 0 ? urls : undefined;
+}
+
+/** Whether a call ended since its user has to do something at a URL first: made again it may succeed. */
+export function needsUrls(response: Response): boolean {
+  const stillNeeded = 'result' in response && objectOf(response.result._meta)[STILL_NEEDED] === true;
+  return stillNeeded || urlsNeeded(response) !== undefined;
 }
 
 /** Whether a completion is a refusal to open a URL that the tool threw. */
@@ -46,14 +55,13 @@ export function declinedResponse(call: CallRecord): Response {
 }
 
 export function stillNeeded(call: CallRecord, urls: readonly JsonObject[]): Response {
-  return toolError(
-    call,
-    `This still needs what is done at: ${urls.map((params) => String(params.url)).join(', ')}`,
-  );
+  const text = `This still needs what is done at: ${urls.map((params) => String(params.url)).join(', ')}`;
+  return toolError(call, text, { _meta: { [STILL_NEEDED]: true } });
 }
 
-function toolError(call: CallRecord, text: string): Response {
-  if (call.method === 'tools/call') return { result: { content: [{ type: 'text', text }], isError: true } };
+function toolError(call: CallRecord, text: string, more: JsonObject = {}): Response {
+  if (call.method === 'tools/call')
+    return { result: { content: [{ type: 'text', text }], isError: true, ...more } };
   return { error: { code: -32603, message: text } };
 }
 

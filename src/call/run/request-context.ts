@@ -32,6 +32,8 @@ export interface InstanceContext {
 /** The facts of one client request, and the functions that send its messages. */
 export interface RequestContext extends InstanceContext {
   readonly live: boolean;
+  /** Whether its client knows -32042. Default: a live one does. */
+  readonly knowsUrls?: boolean;
   /** The capabilities that this request's client declares now. */
   readonly capabilities: JsonObject;
   /** Fires when the client goes away. */

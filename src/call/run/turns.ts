@@ -279,9 +279,9 @@ export class Turns {
       this.#runs.end(run, false);
       return this.#checkpoints.endWith(run.journal, { error: INTERNAL });
     }
-    const urls = context.live ? undefined : urlsNeeded(given);
+    const urls = knowsUrls(context) ? undefined : urlsNeeded(given);
     if (urls !== undefined) return this.#suspendForUrls(run, urls, context);
-    const response = context.live ? given : withoutUrls(given);
+    const response = knowsUrls(context) ? given : withoutUrls(given);
     if (request === undefined) {
       this.#runs.end(run, false);
       // No client has a token for this call yet, so only a reader of its log can ask for its outcome.
@@ -482,8 +482,12 @@ class RunTurn implements Turn {
   }
 
   isInterim(response: Response): boolean {
-    return !this.#context.live && urlsNeeded(response) !== undefined;
+    return !knowsUrls(this.#context) && urlsNeeded(response) !== undefined;
   }
+}
+
+function knowsUrls({ knowsUrls, live }: RequestContext): boolean {
+  return knowsUrls ?? live;
 }
 
 /** What a server keeps of a request for as long as its call lasts: the rest holds the request's reply. */
