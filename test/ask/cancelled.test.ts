@@ -1,13 +1,15 @@
 /** A call that its client cancels while it has the question itself: the tool is told, as without a page. */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { ElicitResult } from '@modelcontextprotocol/sdk/types.js';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import * as z from 'zod';
 import { systemClock } from '../../src/base/values.ts';
+import { step } from '../../src/index.ts';
 import type { Served } from '../e2e/harness.ts';
-import { PAGE, PersonAtPage } from './person.ts';
-import { cleanUp, connected, serveTwo } from './two.ts';
+import { linkIn, PAGE, PersonAtPage } from './person.ts';
+import { cleanUp, connected, request, serveTwo } from './two.ts';
 
 const FORM = { type: 'object' as const, properties: { day: { type: 'string' as const } } };
 const ann = new PersonAtPage();
@@ -82,4 +84,31 @@ it('fires it where a task is cancelled', async () => {
   await client.request({ method: 'tasks/cancel', params: { taskId } }, anything);
   await result;
   await expect.poll(() => stopped).toEqual(['bern']);
+});
+
+it('does nothing with an answer on the page to a task that was cancelled at another process', async () => {
+  const paid: string[] = [];
+  const [one, two] = await serveTwo(
+    () => {
+      const server = new McpServer({ name: 'shop', version: '1' });
+      server.registerTool('pay', {}, async () => {
+        const requestedSchema = { type: 'object' as const, properties: {} };
+        const { action } = await server.server.elicitInput({ message: 'Pay?', requestedSchema });
+        await step('pay', () => paid.push(action));
+        return { content: [{ type: 'text', text: action }] };
+      });
+      return server;
+    },
+    { tasks: 'now' },
+  );
+  const { result } = await request(one, 'tools/call', { name: 'pay', arguments: {} });
+  const { taskId } = result as { taskId: string };
+  const task = async (): Promise<string> => JSON.stringify(await request(two, 'tasks/get', { taskId }));
+  await expect.poll(task).toContain('/ask/');
+  const link = linkIn(await task()).replace(/[\\"].*/, '');
+  await request(two, 'tasks/cancel', { taskId });
+  await ann.answer(two.url, link, {});
+  await pause(2_000);
+  expect(await task()).toContain('"cancelled"');
+  expect(paid).toEqual([]);
 });
