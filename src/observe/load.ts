@@ -38,8 +38,11 @@ export function watchLoad(limit: number): LoadWatch {
   };
 }
 
-/** The part of the old space that is in use after a full collection, above which the heap is full. */
-const FULL = 0.8;
+/**
+ * The part of the old space that is in use after a full collection, above which the heap is full. V8 ends a process whose
+ * collections free little four times in a row above 0.8.
+ */
+const FULL = 0.7;
 /** Bytes of the heap's limit that are the young space's. */
 const YOUNG = 50_331_648;
 /** How long that is believed, in milliseconds: a heap that is still full then is collected soon. */
