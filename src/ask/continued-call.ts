@@ -314,8 +314,10 @@ export class ContinuedCall implements Instance {
         tries += 1;
         continue;
       }
-      // Cancelled in another process, of which this one hears later.
-      if ((await calls.standing(this.#request.call.id)).kind === 'ended') return this.#left(call);
+      // It waited for the page, and may have been cancelled in another process, of which this one hears later.
+      const { length } = this.#asked.page;
+      if (length > 0 && (await calls.standing(this.#request.call.id)).kind === 'ended')
+        return this.#left(call);
       hasResumed = true;
       // If this process ends in a step, the client comes back.
       if (!this.#isNamed) await frame.journal.begin?.();

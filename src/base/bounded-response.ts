@@ -37,6 +37,10 @@ export interface BoundedReading {
   readonly mayRead?: () => Promise<unknown> | undefined;
 }
 
+export function isEventStream({ headers }: Response): boolean {
+  return headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
+}
+
 /**
  * The same response; reading it fails once a message is longer than that.
  * @param most bytes of one message
@@ -48,7 +52,7 @@ export function boundedResponse(
 ): Response {
   const { body, headers, status, statusText, url, redirected } = response;
   if (body === null) return response;
-  const isStream = headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') ?? false;
+  const isStream = isEventStream(response);
   const isCoded = headers.has('content-encoding');
   const length = headers.get('content-length');
   // So few bytes are neither nested deeply nor many values.

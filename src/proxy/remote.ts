@@ -6,7 +6,7 @@
  * that cannot be reached, or a reply that ends or breaks without the response, and is not resumed, is the end of the
  * link.
  */
-import type { BoundedReading } from '../base/bounded-response.ts';
+import { type BoundedReading, isEventStream } from '../base/bounded-response.ts';
 import type { Account, OpenAccount } from '../base/budget.ts';
 import { importPeer } from '../base/peer.ts';
 import { hasCode, isObject, type JsonObject, objectOf, systemClock, within } from '../base/values.ts';
@@ -148,7 +148,7 @@ export class RemoteLink implements PeerLink {
       });
       isLast = response.ok || response.status === 405;
       // The transport reads whatever comes as events. A server without a stream of the session's own says 405.
-      if (response.ok && !init.body && (init.method ?? 'GET') === 'GET' && !isEventStream(response)) {
+      if (response.ok && init.method === 'GET' && !isEventStream(response)) {
         await response.body?.cancel();
         return new Response(null, { status: 405 });
       }
@@ -234,10 +234,6 @@ async function make(
     );
     return new StreamableHTTPClientTransport(new URL(url), options) as Transport;
   });
-}
-
-function isEventStream({ headers }: Response): boolean {
-  return headers.get('content-type')?.toLowerCase().startsWith('text/event-stream') === true;
 }
 
 /** The message in a request's body. */
