@@ -5,7 +5,7 @@
  */
 import type { OpenAccount } from './budget.ts';
 import { MAX_DEPTH, shapeOfText } from './shape.ts';
-import { AwaitError } from './values.ts';
+import { AwaitError, hasCode } from './values.ts';
 
 /** Bytes of one message of a server: a body, or an event. */
 export const MOST_MESSAGE = 67_108_864;
@@ -18,7 +18,7 @@ const LF = 0x0a;
 const CR = 0x0d;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** How the lines of an event begin that are its message; other lines are none of it. */
+/** The prefix of the lines that carry an event's message: its reader drops all other lines. */
 const DATA = new TextEncoder().encode('data:');
 /** The bytes before which a value begins, and those that end one. */
 const COMMA = 0x2c;
@@ -51,7 +51,10 @@ export function boundedResponse(
   reading: BoundedReading = {},
 ): Response {
   const { body, headers, status, statusText, url, redirected } = response;
-  if (body === null) return response;
+  if (body === null) {
+    reading.onOver?.();
+    return response;
+  }
   const isStream = isEventStream(response);
   const isCoded = headers.has('content-encoding');
   const length = headers.get('content-length');
@@ -87,7 +90,7 @@ export async function boundedText(response: Response, most: number): Promise<str
   try {
     return await boundedResponse(response, most).text();
   } catch (error) {
-    if (AwaitError.from(error).code === 'limit') return undefined;
+    if (hasCode(error, 'limit')) return undefined;
     throw error;
   }
 }
@@ -108,7 +111,7 @@ function bound(
   let depth = 0;
   let inString = false;
   let isEscaped = false;
-  /** Of the line. */
+  /** Bytes of the present line that were counted, and whether it is one of the message. */
   let column = 0;
   let isData = true;
   /** No string goes over a line's end, so that nothing before a message hides what is in it. */

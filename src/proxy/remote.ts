@@ -142,15 +142,15 @@ export class RemoteLink implements PeerLink {
     const transport = await make(wire, this.#options, async (input, init = {}) => {
       let isLast = false;
       const onOver = (): void => void setTimeout(() => this.#over(init, isLast), PASSED);
-      const response = await fetchHere(input, init).catch((error: unknown) => {
+      let response = await fetchHere(input, init).catch((error: unknown) => {
         onOver();
         throw error;
       });
       isLast = response.ok || response.status === 405;
-      // The transport reads whatever comes as events. A server without a stream of the session's own says 405.
+      // The transport reads whatever a GET returns as events. A server that has no stream says 405.
       if (response.ok && init.method === 'GET' && !isEventStream(response)) {
         await response.body?.cancel();
-        return new Response(null, { status: 405 });
+        response = new Response(null, { status: 405 });
       }
       return this.#bound(response, {
         onExceeded: ({ message }) => this.#refuse(requestIn(init), message) || this.kill(message),
