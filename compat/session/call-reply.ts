@@ -120,6 +120,11 @@ export function replyTo(
   return logOf({ id: callId, method, params, requestId }, dialect);
 }
 
+/** The response to a request whose call's log is gone. */
+export function expiredEvent(dialect: ReplyDialect, requestId: string | number): StreamEvent {
+  return dialect.event({ jsonrpc: '2.0', id: requestId, error: EXPIRED }, true);
+}
+
 /** @param after the event that its client had last; absent for a new reply */
 export function connect(
   exchange: ReplyExchange,
@@ -131,7 +136,7 @@ export function connect(
     owner: exchange.session.principal,
     expires,
     project: dialect.project(exchange, call),
-    expired: dialect.event({ jsonrpc: '2.0', id: call.requestId, error: EXPIRED }, true),
+    expired: () => expiredEvent(dialect, call.requestId),
     connection: randomUUID(),
     ...defined({ after }),
   });

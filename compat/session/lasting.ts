@@ -10,7 +10,6 @@ import { deferred, type JsonObject } from '../../src/base/values.ts';
 import { type Begun, newCallId } from '../../src/call/engine.ts';
 import type { CallRecord } from '../../src/call/journal/entries.ts';
 import type { Outcome } from '../../src/call/ports.ts';
-import { EXPIRED } from '../../src/call/run/wire-error.ts';
 import {
   type EventPlace,
   type LastingPlace,
@@ -23,6 +22,7 @@ import type { Sink, TailEnd } from '../../src/stream/tail.ts';
 import {
   callAt,
   connect,
+  expiredEvent,
   type FoundCall,
   finish,
   follow,
@@ -275,8 +275,7 @@ class LastingConnection {
   /** Its log is gone, and its response with it. */
   #expired(callId: string, requestId: string | number): void {
     this.#open.delete(callId);
-    const message = { jsonrpc: '2.0', id: requestId, error: EXPIRED };
-    if (!this.#isOver) this.#send(this.#dialect.event(message, true), true);
+    if (!this.#isOver) this.#send(expiredEvent(this.#dialect, requestId), true);
   }
 
   #end(why: TailEnd): void {

@@ -33,7 +33,7 @@ export interface Begin {
   readonly expires: number;
   readonly project: Projection;
   /** What its client gets where the log has expired without an end. */
-  readonly expired: StreamEvent;
+  readonly expired: () => StreamEvent;
   /** The name of this connection in the log. */
   readonly connection: string;
   /** The event that its client had last; absent for a new reply. */

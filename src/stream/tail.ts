@@ -63,8 +63,8 @@ export interface Feed {
 export interface TailOptions {
   readonly log: Feed;
   readonly sink: Sink;
-  /** Its last event where the log expires without an end. */
-  readonly expired?: StreamEvent;
+  /** Makes its last event where the log expires without an end. */
+  readonly expired?: () => StreamEvent;
   readonly self: string;
   readonly clock: Clock;
   /** The position after which it begins, and how many events of the next one its client has. */
@@ -185,7 +185,7 @@ export class Tail {
     if (!this.#stop(why)) return;
     const { sink, expired } = this.#options;
     const isTold = why === 'expired' && expired !== undefined;
-    if (isTold) sink.send(expired);
+    if (isTold) sink.send(expired());
     sink.end(isTold ? 'finished' : why);
   }
 

@@ -148,7 +148,7 @@ class Door {
       callId,
       expires: Infinity,
       project: (entry) => projection(callId, entry),
-      expired: { data: 'expired' },
+      expired: () => ({ data: 'expired' }),
       connection: `${this.#process.life.name} ${this.#world.random()}`,
       ...(after !== undefined && { after }),
     });

@@ -18,7 +18,7 @@ function logOf(entries: Entry[]) {
       callId: 'call',
       expires: clock.now() + 60_000,
       project: ({ type }) => ({ kind: 'events', events: [{ data: type }], last: type === 'ended' }),
-      expired: { data: 'expired' },
+      expired: () => ({ data: 'expired' }),
       connection,
       ...(sequence !== undefined && { after: { sequence } }),
     });
